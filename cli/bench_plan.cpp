@@ -26,7 +26,7 @@ namespace convoy::cli {
 namespace {
 
 struct BenchPlanFlags {
-  std::string config, output;
+  std::string config, profile, output;
   train::PlanRequest request;
   int64_t plans = 8, steps = 10, rounds = 3;
   bool json = false;
@@ -168,6 +168,7 @@ void print_trials(const std::vector<Drawn>& all) {
 }
 
 int bench_plan(BenchPlanFlags flags) {
+  flags.request.where = train::LikeThisHost{.profile = flags.profile};
   const auto [configured, run] = ask_about(flags.config, {.tells = !flags.json});
   report::ProgressLine progress("planning");
   const auto report = train::make_plan(run.factory, configured->training, *run.train_data,
@@ -221,7 +222,7 @@ void add_bench_plan(CLI::App& bench, Run& run) {
       ->add_option("--max_rows,--max-rows", flags->request.most_rows,
                    "maximum rows per micro-batch [64]")
       ->check(at_least(1));
-  command->add_option("--profile", flags->request.profile,
+  command->add_option("--profile", flags->profile,
                       "costs measured by convoy profile, instead of measuring them");
   command->add_option("--output", flags->output, "write the full results to this JSON file");
   command->add_flag("--json", flags->json, "print JSON");

@@ -26,6 +26,7 @@ namespace {
 
 struct PlanOptions {
   std::string config;
+  std::string cluster, device, profile;  // one of them at most
   std::vector<int> ranks;
   train::PlanRequest request;
   int64_t verify = 0;
@@ -201,6 +202,33 @@ void draw_front(const std::string& file, const train::PlanReport& report) {
   write_file(file, report::line_chart(chart));
 }
 
+/// How ranks train a run's file, on each host of the cluster.
+std::string command_text(const std::string& file, int num_ranks, const plan::Cluster& cluster) {
+  if (num_ranks == 1) return "convoy train " + file;
+  const int here = std::min(num_ranks, cluster.devices_per_host);
+  if (num_ranks == here) return fmt::format("convoy train {} --nproc {}", file, num_ranks);
+  return fmt::format("convoy launch --nnodes {} --rdzv-endpoint HOST:29400 -n {} train {}",
+                     num_ranks / here, here, file);
+}
+
+/// Where the ranks are, by what was typed; none: 0.
+train::Where where_of(const PlanOptions& options, int num_ranks) {
+  const auto& [cluster, device, profile] =
+      std::tie(options.cluster, options.device, options.profile);
+  if (!cluster.empty() && !device.empty()) {
+    fail<UsageError>("cli", "--cluster and --on both say what the devices are; try one of them");
+  }
+  if (cluster.empty() && device.empty()) return train::LikeThisHost{.profile = profile};
+  if (!profile.empty()) {
+    fail<UsageError>("cli",
+                     "--profile {} was measured on a processor; it does not go with --cluster and "
+                     "--on",
+                     profile);
+  }
+  return train::Devices{cluster.empty() ? plan::usual_cluster(device, std::max(1, num_ranks))
+                                        : plan::read_cluster(cluster)};
+}
+
 /// What is asked about, with what the plan decides instead of it.
 Asked ask(const PlanOptions& options, bool needs_data) {
   auto asked = ask_about(options.config, {.tells = !options.json, .needs_data = needs_data});
@@ -250,6 +278,7 @@ int plan_for_each(const PlanOptions& options) {
   std::vector<PlanOfRanks> plans;
   for (const int ranks : options.ranks) {
     request.num_ranks = ranks;
+    request.where = where_of(options, ranks);
     report::ProgressLine progress(fmt::format("planning for {}", plural(ranks, "rank")));
     const auto report = train::make_plan(run.factory, configured->training, *run.train_data,
                                          request, progress.function());
@@ -266,7 +295,7 @@ int plan_for_each(const PlanOptions& options) {
 
 int run_plan(PlanOptions options) {
   auto& request = options.request;
-  if (options.verify > 0 && !(request.cluster_file.empty() && request.device.empty())) {
+  if (options.verify > 0 && !(options.cluster.empty() && options.device.empty())) {
     fail<UsageError>("cli",
                      "--verify tries plans on this host; it does not go with --cluster and "
                      "--on");
@@ -276,11 +305,16 @@ int run_plan(PlanOptions options) {
   options.ranks.assign(once.begin(), once.end());
   if (options.ranks.size() > 1) return plan_for_each(options);
   if (!options.ranks.empty()) request.num_ranks = options.ranks.front();
+  request.where = where_of(options, request.num_ranks);
   const auto [configured, run] = ask(options, /*needs_data=*/options.verify > 0);
   report::ProgressLine progress("planning");
   const auto report = train::make_plan(run.factory, configured->training, *run.train_data, request,
                                        progress.function());
   progress.wipe();
+  if (options.verify > 0 && report.cluster.num_hosts > 1) {
+    fail<UsageError>("cli", "--verify tries plans on this host, but {} is of {} hosts",
+                     options.profile, report.cluster.num_hosts);
+  }
   if (!options.json) {
     fmt::print("{}\n\n", report.what);
     for (const auto& line :
@@ -289,7 +323,7 @@ int run_plan(PlanOptions options) {
     }
     print_table(report, options.all);
   }
-  if (report.is_this_host) tell(train::spread_warnings(report.costs->spread()));
+  if (report.is_like_this_host) tell(train::spread_warnings(report.costs->spread()));
   const auto tried =
       options.verify > 0 ? verify(*configured, report, options.verify) : std::vector<Verified>();
   if (options.json) {
@@ -310,16 +344,15 @@ int run_plan(PlanOptions options) {
   }
   if (!options.output.empty()) {
     set_split(*configured, best->split);
-    set_prediction(*configured, *best, report.is_this_host ? "" : report.cluster.device.name);
+    set_prediction(*configured, *best, report.is_like_this_host ? "" : report.cluster.device.name);
     write_file(options.output, origin_text(report, tried) + configured->table.to_toml());
     if (!options.json) {
       const auto* random = configured->table.find("data.random_tokens");
-      fmt::print(
-          "\nwrote {0}; train it with: convoy train {0}{1}{2}\n", options.output,
-          best->split.num_ranks() > 1 ? fmt::format(" --nproc {}", best->split.num_ranks()) : "",
-          random != nullptr && random->plain() != "0"
-              ? "\n(on random tokens; on text with --random_tokens 0 --data.train FILE)"
-              : "");
+      fmt::print("\nwrote {0}; train it with: {1}{2}\n", options.output,
+                 command_text(options.output, best->split.num_ranks(), report.cluster),
+                 random != nullptr && random->plain() != "0"
+                     ? "\n(on random tokens; on text with --random_tokens 0 --data.train FILE)"
+                     : "");
     }
   } else if (!options.json) {
     fmt::print("\nAs options of convoy train:\n  {}\n", wrap(join(best->split.to_flags(), " "), 2));
@@ -342,15 +375,15 @@ void add_plan(CLI::App& app, Run& run) {
       ->delimiter(',')
       ->allow_extra_args(false)
       ->check(at_least(1));
-  command->add_option("--cluster", request.cluster_file,
+  command->add_option("--cluster", options->cluster,
                       "TOML file that describes hosts, devices and links");
-  command->add_option("--on", request.device,
+  command->add_option("--on", options->device,
                       "a kind of device instead of a cluster, such as h100-80");
   command
       ->add_option("--max_rows,--max-rows", request.most_rows,
                    "maximum rows per micro-batch [64 on this host, 1,024 on other devices]")
       ->check(at_least(1));
-  command->add_option("--profile", request.profile,
+  command->add_option("--profile", options->profile,
                       "costs measured by convoy profile, instead of measuring them");
   command
       ->add_option("--verify", options->verify,

@@ -63,36 +63,22 @@ Json kept_plan(const train::TrainingArguments& arguments, const train::Job& met,
   return out.value("for", Json()) == question ? out : Json();
 }
 
-/// Measured of the ranks' devices.
-struct Measured {
-  train::SumTimes sums;               // of processors
-  std::optional<plan::Cluster> gpus;  // none: processors
-};
-
-/// Collective.
-Measured measure(const train::TrainingArguments& arguments, const train::Job& met,
-                 const train::MetRanks& ranks) {
-  Measured out;
-  if (!met.devices.at(0).is_cpu()) {
-    out.gpus = train::these_gpus(arguments, met, ranks);
-  } else if (ranks.all.size() > 1) {
-    out.sums = train::time_sums(ranks.all);
-  }
-  return out;
+/// The ranks' devices, with what is measured of them. Collective.
+train::Where measure(const train::TrainingArguments& arguments, const train::Job& met,
+                     const train::MetRanks& ranks) {
+  if (met.devices.at(0).is_cpu()) return train::LikeThisHost{.sums = train::time_sums(met, ranks)};
+  return train::Devices{train::these_gpus(arguments, met, ranks),
+                        "from rates measured on these GPUs", /*reach_this_disk=*/true};
 }
 
-Json make_plan(const std::string& config, const train::Job& met, const Measured& measured,
+Json make_plan(const std::string& config, const train::Job& met, const train::Where& where,
                const Json& question) {
   const auto [scratch, run] = ask_about(config, {.tells = false});
-  train::PlanRequest request;
-  request.num_ranks = met.environment.world_size;
-  request.num_hosts = met.environment.num_nodes;
-  request.sums = measured.sums;
-  request.gpus = measured.gpus;
-  request.threads = met.threads;
+  const train::PlanRequest request{
+      .num_ranks = met.environment.world_size, .where = where, .threads = met.threads};
   const auto report =
       train::make_plan(run.factory, scratch->training, *run.train_data, request, {});
-  if (report.is_this_host) tell(train::spread_warnings(report.costs->spread()));
+  if (report.is_like_this_host) tell(train::spread_warnings(report.costs->spread()));
   const auto* best = report.found.best();
   if (best == nullptr) {
     const auto why = plan::decision(report.numbers, report.cluster, report.wishes, report.found);
@@ -121,20 +107,15 @@ train::Decision decide(const std::string& config, Configured& configured, const 
   const auto& all = met_ranks.all;
   const auto& arguments = configured.training;
   const auto& ranks = met.environment;
-  if (ranks.local_world_size * ranks.num_nodes != ranks.world_size) {
-    fail<UsageError>("plan",
-                     "strategy = plan needs as many ranks on each host; got {} ranks on {} hosts, "
-                     "{} of them here",
-                     ranks.world_size, ranks.num_nodes, ranks.local_world_size);
-  }
+  train::check_even_hosts(ranks, "strategy = plan");
   const auto question = question_of(arguments, met);
   auto told =
       comm::ask_main(all, "look for a plan", [&] { return kept_plan(arguments, met, question); });
   const bool kept = !told.is_null();
   if (!kept) {
-    const auto measured = measure(arguments, met, met_ranks);
+    const auto where = measure(arguments, met, met_ranks);
     told = comm::ask_main(
-        all, "plan", [&] { return make_plan(config, met, measured, question); }, comm::Lasts::Long);
+        all, "plan", [&] { return make_plan(config, met, where, question); }, comm::Lasts::Long);
   }
   Settings settings;
   for (const auto& [key, value] : told.at("settings").items()) {

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <memory>
+#include <optional>
 
 #include "cli/asked.h"
 #include "cli/commands.h"
@@ -8,6 +9,8 @@
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
 #include "convoy/base/text.h"
+#include "convoy/comm/agree.h"
+#include "convoy/launch/environment.h"
 #include "convoy/machine/cores.h"
 #include "convoy/plan/decision.h"
 #include "convoy/report/progress_line.h"
@@ -22,6 +25,25 @@ struct ProfileFlags {
   std::string config, output;
   int ranks = 0;
 };
+
+std::string on_hosts(const train::Profile& profile) {
+  const int hosts = profile.sums.num_hosts;
+  return hosts > 1 ? fmt::format(" on {}", plural(hosts, "host")) : "";
+}
+
+/// What an all-reduce takes, of ranks of one host and of all.
+void print_sums(const train::Profile& profile) {
+  const auto print = [](const std::string& of, const train::SumTimes& sums) {
+    constexpr double kBytes = 16 << 20;
+    fmt::print("all-reduce of 16 MiB over {}: {}\n", of,
+               plan::step_text(sums.seconds + kBytes * sums.seconds_per_byte));
+  };
+  const auto hosts = profile.sums.num_hosts;
+  const auto here = profile.of.ranks / hosts;
+  if (profile.of.ranks > 1) fmt::print("\n");
+  if (here > 1) print(plural(here, "rank") + " of a host", profile.sums.inside);
+  if (hosts > 1) print(plural(profile.of.ranks, "rank") + on_hosts(profile), profile.sums.all);
+}
 
 /// Of the largest micro-batch on one tensor rank the blocks that are not as the one before.
 void print_blocks(const train::Profile& profile) {
@@ -39,26 +61,65 @@ void print_blocks(const train::Profile& profile) {
                plan::step_text(cost.backward_seconds), plan::step_text(cost.weight_seconds),
                human_bytes(cost.kept_bytes)});
   }
-  fmt::print("{}, {}, {} x {}; a micro-batch of {}\n\n{}", profile.of.model, profile.of.machine,
-             plural(profile.of.ranks, "rank"), plural(profile.of.threads, "thread"),
-             plural(chosen->first.rows, "row"), table.to_text());
+  fmt::print("{}, {}, {}{} x {}; a micro-batch of {}\n\n{}", profile.of.model, profile.of.machine,
+             plural(profile.of.ranks, "rank"), on_hosts(profile),
+             plural(profile.of.threads, "thread"), plural(chosen->first.rows, "row"),
+             table.to_text());
+  print_sums(profile);
+}
+
+train::Profile measure(const Asked& asked, int num_ranks,
+                       const std::optional<train::SumsOfHosts>& sums, int threads) {
+  report::ProgressLine progress("profiling");
+  auto out =
+      train::measure_profile(asked.run.factory, asked.configured->training, *asked.run.train_data,
+                             num_ranks, sums, threads, progress.function());
+  progress.wipe();
+  return out;
+}
+
+/// With the ranks that a launcher started, whatever their hosts: the first runs the blocks, and all
+/// time their sums. Nothing on the other ranks.
+std::optional<train::Profile> measure_together(const Asked& asked, const ProfileFlags& flags) {
+  auto parallel = asked.configured->training.parallel;
+  parallel.device = "cpu";
+  std::optional<train::Profile> out;
+  train::meet_ranks(parallel, "convoy profile",
+                    [&](const train::Job& met, const train::MetRanks& ranks) {
+                      const auto& here = met.environment;
+                      if (flags.ranks > 0 && flags.ranks != here.world_size) {
+                        fail<UsageError>("cli", "--ranks {}, but {} started {}; try without it",
+                                         flags.ranks, here.source, here.world_size);
+                      }
+                      const auto sums = train::time_sums(met, ranks);
+                      comm::ask_main(
+                          ranks.all, "profile",
+                          [&] {
+                            out = measure(asked, here.world_size, sums, met.threads);
+                            return Json();
+                          },
+                          comm::Lasts::Long);
+                    });
+  return out;
 }
 
 int run_profile(const ProfileFlags& flags) {
   if (flags.output.empty()) {
     fail<UsageError>("cli", "the costs go into a file; try --output profile.json");
   }
-  const auto [configured, run] = ask_about(flags.config);
-  report::ProgressLine progress("profiling");
-  const auto profile = train::measure_profile(
-      run.factory, configured->training, *run.train_data,
-      flags.ranks > 0 ? flags.ranks : machine::usable_cores(), 0, progress.function());
-  progress.wipe();
-  write_file(flags.output, train::to_json(profile).dump(1) + "\n");
-  print_blocks(profile);
-  tell(train::spread_warnings(profile.spread));
-  fmt::print("\nwrote {0}; plan with it: convoy plan {1} --ranks {2} --profile {0}\n", flags.output,
-             flags.config.empty() ? "..." : flags.config, profile.of.ranks);
+  const bool together = launch::detect_environment().world_size > 1;
+  const bool speaks = launch::detect_environment().rank == 0;
+  const auto asked = ask_about(flags.config, {.tells = speaks});
+  const auto profile = together
+                           ? measure_together(asked, flags)
+                           : measure(asked, flags.ranks > 0 ? flags.ranks : machine::usable_cores(),
+                                     std::nullopt, 0);
+  if (!profile) return 0;
+  write_file(flags.output, train::to_json(*profile).dump(1) + "\n");
+  print_blocks(*profile);
+  tell(train::spread_warnings(profile->spread));
+  fmt::print("\nwrote {0}; plan with it: convoy plan {1} --profile {0}\n", flags.output,
+             flags.config.empty() ? "..." : flags.config);
   return 0;
 }
 
@@ -74,9 +135,13 @@ void add_profile(CLI::App& app, Run& run) {
   command->footer(
       "Takes the options of convoy train. Each block of the model runs forward and backward for "
       "some micro-batch sizes, on all ranks at once; optimizer updates and all-reduces are timed, "
-      "too. convoy plan --profile and --pipeline_costs read the file.\n"
-      "Example:\n  convoy profile run.toml --ranks 2 --output profile.json\n"
-      "  convoy plan run.toml --ranks 2 --profile profile.json\n");
+      "too. convoy plan --profile and --pipeline_costs read the file. Under a launcher the ranks "
+      "of "
+      "all hosts take part, so that links between hosts are measured.\n"
+      "Examples:\n  convoy profile run.toml --ranks 2 --output profile.json\n"
+      "  convoy plan run.toml --profile profile.json\n"
+      "  convoy launch --nnodes 2 --rdzv-endpoint host0:29400 -n 2 profile run.toml --output "
+      "profile.json\n");
   command->callback([flags, &run] { run = [flags] { return run_profile(*flags); }; });
 }
 

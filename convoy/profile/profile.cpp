@@ -100,9 +100,7 @@ class OtherBlocks {
   /// for its backward.
   void touch(int64_t kept_bytes) {
     constexpr int64_t kMost = int64_t{48} << 20;
-    // Other threads of the process may have given memory back meanwhile.
-    const auto kept = number_ * std::max<int64_t>(0, kept_bytes);
-    const auto bytes = std::min(kMost, weight_bytes_ + kept);
+    const auto bytes = std::min(kMost, weight_bytes_ + number_ * kept_bytes);
     memory_.resize(static_cast<size_t>(bytes / kWidth));
     for (auto& value : memory_) value += 1;
   }
@@ -113,6 +111,11 @@ class OtherBlocks {
   int64_t weight_bytes_ = 0, number_ = 0;
   std::vector<float> memory_;
 };
+
+/// Other threads of the process may give small tensors back meanwhile.
+int64_t grown(int64_t before, int64_t after) {
+  return std::max<int64_t>(0, after - before);
+}
 
 class Run {
  public:
@@ -142,8 +145,8 @@ class Run {
     take_sums(traffic, cost.forward_sums, cost.forward_sum_bytes);
     take_messages(ring, cost.forward_messages, cost.forward_message_bytes);
     const int64_t after = tensor_memory.held();
-    cost.forward_bytes = tensor_memory.take_peak() - before;
-    cost.kept_bytes = after - before;
+    cost.forward_bytes = grown(before, tensor_memory.take_peak());
+    cost.kept_bytes = grown(before, after);
     cost.returned_bytes = cost.sent_bytes = cost.sent_parts = 0;
     cost.grad_bytes = cost.grad_parts = 0;
     for (const auto& [name, tensor] : out) {
@@ -167,7 +170,7 @@ class Run {
     cost.backward_seconds = seconds_since(began);
     take_sums(traffic, cost.backward_sums, cost.backward_sum_bytes);
     take_messages(ring, cost.backward_messages, cost.backward_message_bytes);
-    cost.backward_bytes = tensor_memory.take_peak() - after;
+    cost.backward_bytes = grown(after, tensor_memory.take_peak());
     return result;
   }
 
@@ -186,9 +189,9 @@ class Run {
       const Roots roots(std::exchange(out, {}));
       const nn::PutOff put_off(block_, shared, writes);
       roots.backward();
-      cost.half_bytes = tensor_memory.take_peak() - after;
+      cost.half_bytes = grown(after, tensor_memory.take_peak());
     }
-    cost.put_off_bytes = tensor_memory.held() - before;
+    cost.put_off_bytes = grown(before, tensor_memory.held());
     prepare();
     const auto began = std::chrono::steady_clock::now();
     for (const auto& write : std::exchange(writes, {})) write();

@@ -12,7 +12,7 @@ namespace {
 
 class OverLink : public CommandTest {
  protected:
-  static constexpr const char* kLanguageModel =
+  inline static const std::string kLanguageModel =
       " --family gpt2 --n_embd 256 --n_layer 1 --n_head 4 --n_positions 64 --vocab_size 500 "
       "--random_tokens 40000 --block_size 64 --threads 1 --global_batch_size 32 --max_steps 4 "
       "--save_strategy no ";
@@ -25,16 +25,16 @@ class OverLink : public CommandTest {
 
   /// Trains on both hosts; output_ is host b's and then host a's. Its exit code is that of `a`.
   int train_on_both(const std::string& options, int ranks_on_each = 2) {
-    return run_on_both(kTiny + options, ranks_on_each);
+    return run_on_both("train" + kTiny + options, ranks_on_each);
   }
 
-  int run_on_both(const std::string& training, int ranks_on_each) {
+  int run_on_both(const std::string& command, int ranks_on_each) {
     const auto on = [&](const std::string& host) {
       return fmt::format(
           "unshare --uts bash -c \"echo host-{4} > /proc/sys/kernel/hostname; exec ip netns exec "
           "{0} $convoy launch --nnodes 2 --node-rank {1} -n {5} --rdzv-endpoint {2}:29400 "
-          "--rdzv-conf heartbeat_timeout=5 train {3} > said-{4} 2>&1\" ",
-          link_.space(host), host == "a" ? 0 : 1, launch::Link::address("a"), training, host,
+          "--rdzv-conf heartbeat_timeout=5 {3} > said-{4} 2>&1\" ",
+          link_.space(host), host == "a" ? 0 : 1, launch::Link::address("a"), command, host,
           ranks_on_each);
     };
     return shell("export CONVOY_TOKEN=0123456789abcdef PATH=$PATH:/sbin:/usr/sbin; " + on("b") +
@@ -45,14 +45,14 @@ class OverLink : public CommandTest {
 
   /// Lets the ranks plan over the link as it is, into a run of this name.
   void plan_on_both(const std::string& run) {
-    ASSERT_EQ(run_on_both(kLanguageModel + ("--strategy plan --output_dir " + run), 1), 0)
+    ASSERT_EQ(run_on_both("train" + kLanguageModel + "--strategy plan --output_dir " + run, 1), 0)
         << output_;
   }
 
   /// What a step takes with the plan of that run.
   double step_seconds(const std::string& run, int steps) {
     const auto training = fmt::format(
-        "{}/run.toml --strategy auto --output_dir timed --overwrite_output_dir "
+        "train {}/run.toml --strategy auto --output_dir timed --overwrite_output_dir "
         "--max_steps {}",
         run, steps);
     EXPECT_EQ(run_on_both(training, 1), 0) << output_;
@@ -122,6 +122,44 @@ TEST_F(OverLink, ASlowLinkChangesThePlanAndEachPlanWinsOnItsOwn) {
   EXPECT_LT(planned_on_fast, 1.1 * other_on_fast);  // the processor may be busy
   // Most of it the link's, which no other process makes slower.
   EXPECT_NEAR(slow["seconds"].get<double>() / planned_on_slow, 1, 0.35);
+}
+
+TEST_F(OverLink, AProfileOfBothHostsKnowsTheirLink) {
+  constexpr double kSlow = 8e6;
+  const auto profile = [&](const std::string& file) {
+    ASSERT_EQ(run_on_both("profile" + kLanguageModel + "--output " + file, 1), 0) << output_;
+    expect("all-reduce of 16 MiB over 2 ranks on 2 hosts: ");
+    expect("wrote " + file);
+  };
+  profile("fast.json");
+  link_.set_bandwidth(kSlow);
+  profile("slow.json");
+  // A sum of two ranks' bytes passes the link once in each direction.
+  const double slow = json("slow.json")["sums"]["seconds_per_byte"];
+  EXPECT_GT(slow * kSlow, 0.75);
+  EXPECT_LT(json("fast.json")["sums"]["seconds_per_byte"], slow / 2);
+  const auto plan = [&](const std::string& profile) {
+    EXPECT_EQ(run("plan --json --profile " + profile + kLanguageModel), 0) << output_;
+    return parse_json(output_, "plan");
+  };
+  const auto ddp_seconds = [](const Json& plan) {
+    for (const auto& split : plan["families"]) {
+      if (split["family"] == "ddp") return split["seconds"].get<double>();
+    }
+    return 0.0;
+  };
+  const auto over_fast = plan("fast.json"), over_slow = plan("slow.json");
+  EXPECT_LT(ddp_seconds(over_fast), ddp_seconds(over_slow));
+  EXPECT_EQ(over_slow["best"]["pipeline_parallel_size"], 2) << over_slow.dump(1);
+  ASSERT_EQ(run("plan --output plan.toml --profile fast.json" + kLanguageModel), 0) << output_;
+  expect("2 hosts x 1 device of this processor");
+  expect("train it with: convoy launch --nnodes 2 --rdzv-endpoint HOST:29400 -n 1 train");
+  // A plan of both hosts trains on both.
+  link_.set_bandwidth(0);
+  ASSERT_EQ(run_on_both("train plan.toml --output_dir planned", 1), 0) << output_;
+  expect("step time predicted");
+  EXPECT_EQ(run("plan --verify 1 --profile slow.json" + kLanguageModel), 2) << output_;
+  expect("--verify tries plans on this host, but slow.json is of 2 hosts");
 }
 
 TEST_F(OverLink, WhenItIsCutAllRanksStopAndSayWhereTheyWere) {

@@ -338,6 +338,7 @@ TEST_F(PlanCommand, PlansWithWhatWasMeasuredBefore) {
   expect("2 ranks x 1 thread");
   const auto first = plan("--ranks 2 --profile costs.json");
   EXPECT_EQ(first, plan("--ranks 2 --profile costs.json"));  // nothing is measured
+  EXPECT_EQ(first, plan("--profile costs.json"));  // of as many ranks
   for (const char* name : {"ddp", "zero 3", "pipeline", "tensor"}) {
     EXPECT_FALSE(family(first, name).is_null()) << name;
   }
@@ -366,6 +367,11 @@ TEST_F(PlanCommand, PlansWithWhatWasMeasuredBefore) {
     json["profile"][key] = "another";
     write_file(folder_ / "costs.json", json.dump());
   };
+  auto linkless = parse_json(costs, "costs.json");
+  linkless["sums_inside"]["seconds_per_byte"] = 0;
+  write_file(folder_ / "costs.json", linkless.dump());
+  EXPECT_EQ(run("plan --profile costs.json" + options("")), 1) << output_;
+  expect("says that sums over ranks take no time");
   change("machine");
   refused("--ranks 2", "was measured on another, and this is ");
   change("torch");

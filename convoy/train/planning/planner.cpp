@@ -3,7 +3,6 @@
 #include <ATen/Parallel.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <map>
 #include <memory>
 #include <utility>
@@ -32,59 +31,13 @@ constexpr double kMeasuredSpread = 0.1, kAnalyticSpread = 0.35;
 /// Bytes that an update reads and writes of a weight: weight, gradient, two moments, and a norm.
 constexpr double kUpdateBytes = 32;
 
-plan::Cluster hosts_of(const PlanRequest& request, int num_ranks) {
-  if (!request.sums) return this_host(num_ranks);
-  return hosts_like_this(request.num_hosts, num_ranks / request.num_hosts, *request.sums);
-}
-
-plan::Cluster cluster_of(const PlanRequest& request, int num_ranks, int64_t memory_bytes) {
-  if (!request.cluster_file.empty() && !request.device.empty()) {
-    fail<UsageError>("train", "--cluster and --on both say what the devices are; try one of them");
-  }
-  auto out = request.gpus                    ? *request.gpus
-             : !request.cluster_file.empty() ? plan::read_cluster(request.cluster_file)
-             : !request.device.empty()       ? plan::usual_cluster(request.device, num_ranks)
-                                             : hosts_of(request, num_ranks);
-  if (memory_bytes > 0) {
-    const auto limit = memory_bytes + out.reserved_bytes;
-    out.device.memory_bytes = std::min(out.device.memory_bytes, limit);
-    for (auto& device : out.each) device.memory_bytes = std::min(device.memory_bytes, limit);
-  }
-  if (num_ranks > out.num_devices()) {
-    fail<UsageError>("train", "--ranks {} on a cluster of {}; try --ranks {}", num_ranks,
-                     plural(out.num_devices(), "device"), out.num_devices());
-  }
-  if (out.device.memory_bytes <= out.reserved_bytes) {
-    fail<UsageError>("train",
-                     "a device's memory of {} is no more than what a process takes beside "
-                     "tensors ({}); try more",
-                     human_bytes(out.device.memory_bytes), human_bytes(out.reserved_bytes));
-  }
-  return out;
-}
-
-/// Of a cluster that is this host, or others like it.
-void measure_disk(plan::Cluster& cluster, const std::filesystem::path& folder,
-                  const std::optional<Profile>& profile, const std::string& file) {
-  if (folder.empty()) return;
-  if (profile && profile->disk_rate == 0) {
-    fail<UsageError>("train",
-                     "{} was measured without offload_dir = {}; measure it anew with convoy "
-                     "profile --offload_dir {}",
-                     file, folder.string(), folder.string());
-  }
-  cluster.disk_bytes_per_second =
-      profile ? profile->disk_rate : disk_bytes_per_second(folder, cluster.devices_per_host);
-  std::error_code error;
-  const auto space = std::filesystem::space(folder, error);
-  if (!error) cluster.disk_bytes = static_cast<int64_t>(space.available);
-}
-
-int ranks_of(const PlanRequest& request) {
-  if (request.num_ranks > 0) return request.num_ranks;
-  if (!request.cluster_file.empty()) return plan::read_cluster(request.cluster_file).num_devices();
-  return request.device.empty() ? machine::usable_cores() : 1;
-}
+/// The training that is planned.
+struct Subject {
+  const parallel::ModelFactory& factory;
+  const TrainingArguments& arguments;
+  const Dataset& data;
+  parallel::ReplicaOptions replica = replica_options(arguments, true);
+};
 
 void check_arguments(const TrainingArguments& arguments) {
   const auto& parallel = arguments.parallel;
@@ -95,54 +48,166 @@ void check_arguments(const TrainingArguments& arguments) {
   }
 }
 
-/// The profile that is asked for, which must be of this run.
-std::optional<Profile> read_profile(const parallel::ModelFactory& factory,
-                                    const TrainingArguments& arguments, const Dataset& data,
-                                    const PlanRequest& request, int num_ranks) {
-  const auto& file = request.profile;
-  if (file.empty()) return std::nullopt;
-  if (!request.cluster_file.empty() || !request.device.empty()) {
-    fail<UsageError>("train",
-                     "--profile {} was measured on a processor; it does not go with --cluster and "
-                     "--on",
-                     file);
-  }
-  auto out = profile_from_json(parse_json(read_file(file), file), file);
-  check_profile(out.of, profiled_for(factory, arguments, data, num_ranks), file);
-  return out;
+/// The profile that is asked for.
+std::optional<Profile> read_profile(const Where& where) {
+  const auto* here = std::get_if<LikeThisHost>(&where);
+  if (here == nullptr || here->profile.empty()) return std::nullopt;
+  return profile_from_json(parse_json(read_file(here->profile), here->profile), here->profile);
 }
 
 /// What pipeline_costs has.
-std::vector<schedule::BlockCounts> costs_from_file(const parallel::ModelFactory& factory,
-                                                   TrainingArguments arguments, const Dataset& data,
+std::vector<schedule::BlockCounts> costs_from_file(const Subject& subject,
                                                    const std::string& file) {
+  auto arguments = subject.arguments;
   arguments.parallel.pipeline.costs = file;
   arguments.parallel.mesh.pipeline = 2;  // any number of stages reads it
   arguments.parallel.pipeline.file.clear();
-  return pipeline_inputs(factory, arguments, &data).counts;
+  return pipeline_inputs(subject.factory, arguments, &subject.data).counts;
 }
 
-/// Of micro-batches of at most so many rows. `neighbours`: ranks of this host; 0: of other devices.
-std::shared_ptr<BlockCosts> costs_by_running(const parallel::ModelFactory& factory,
-                                             const TrainingArguments& arguments,
-                                             const Dataset& data, const PlanRequest& request,
-                                             int64_t most, int neighbours) {
-  const bool here = neighbours > 0;
-  const auto sizes = !request.sizes.empty()
-                         ? request.sizes
-                         : sizes_to_run(here ? most : std::min<int64_t>(most, 2));
-  if (here) {
-    const int64_t always = request.sizes.empty() ? kMeasuredRows : sizes.back();
-    return std::make_shared<BlockCosts>(factory, arguments, data, sizes, neighbours, 0, always);
+/// Sets the threads of a rank, where they are known or this host's cores are shared out.
+void use_threads(const PlanRequest& request, const TrainingArguments& arguments, int ranks_per_host,
+                 bool here) {
+  const auto given = request.threads > 0 ? request.threads : arguments.parallel.threads;
+  if (given > 0) {
+    at::set_num_threads(static_cast<int>(given));
+  } else if (here) {
+    at::set_num_threads(machine::cores_per_rank(std::max(1, ranks_per_host)));
   }
+}
+
+/// What a search may choose from, but for the counts that cut stages.
+plan::Wishes wishes_of(const Subject& subject, const PlanRequest& request,
+                       const plan::Cluster& cluster, const nn::BlockList& blocks,
+                       const parallel::MicroBatch& batch, int num_ranks) {
+  const bool here = std::holds_alternative<LikeThisHost>(request.where);
+  const auto all_take = [&](auto takes) {
+    return std::all_of(blocks.begin(), blocks.end(),
+                       [&](const auto& block) { return ((*block).*takes)(); });
+  };
+  plan::Wishes out;
+  out.num_ranks = num_ranks;
+  if (cluster.num_hosts > 1) out.ranks_per_host = cluster.devices_per_host;
+  out.base = plan::Split().options(subject.replica.run());
+  out.global_batch = step_rows(subject.arguments, num_ranks);
+  out.most_rows = request.most_rows > 0 ? request.most_rows
+                  : here                ? kMostRowsHere
+                                        : kMostRowsElsewhere;
+  out.takes_recompute =
+      blocks.size() > 1 && std::any_of(blocks.begin(), blocks.end() - 1,
+                                       [](const auto& block) { return block->repeatable(); });
+  out.takes_sequence = all_take(&nn::Block::takes_sequence_parallel);
+  if (all_take(&nn::Block::takes_context_ranks)) out.most_context = most_context_ranks(batch);
+  if (!here) out.offload = {schedule::Place::Cpu};
+  if (!subject.arguments.parallel.offload.folder.empty()) {
+    out.offload.push_back(schedule::Place::Disk);
+  }
+  return out;
+}
+
+/// Costs by running the blocks for micro-batches of at most so many rows, on as many ranks as a
+/// host has.
+std::shared_ptr<BlockCosts> measured_costs(const Subject& subject, const PlanRequest& request,
+                                           int64_t most, int ranks_per_host) {
+  const auto sizes = request.sizes.empty() ? sizes_to_run(most) : request.sizes;
+  const int64_t always = request.sizes.empty() ? kMeasuredRows : sizes.back();
+  return std::make_shared<BlockCosts>(subject.factory, subject.arguments, subject.data, sizes,
+                                      ranks_per_host, 0, always);
+}
+
+/// Costs by running them without arithmetic, or of plans before.
+std::shared_ptr<BlockCosts> traced_costs(const Subject& subject, const PlanRequest& request,
+                                         int64_t most) {
+  const auto sizes =
+      request.sizes.empty() ? sizes_to_run(std::min<int64_t>(most, 2)) : request.sizes;
   const auto gpu_rows = std::min<int64_t>(most, 8);
   const auto run = [&] {
-    return std::make_shared<BlockCosts>(factory, arguments, data, sizes, 1, gpu_rows);
+    return std::make_shared<BlockCosts>(subject.factory, subject.arguments, subject.data, sizes, 1,
+                                        gpu_rows);
   };
   if (!request.traced) return run();
   auto& known = (*request.traced)[{sizes, gpu_rows}];
   if (!known) known = run();
   return known;
+}
+
+/// What each block takes for a row of a micro-batch.
+using Counts = std::vector<schedule::BlockCounts>;
+using Trace = std::function<Counts(const parallel::MicroBatch&)>;
+
+Trace trace_of(const Subject& subject) {
+  return [factory = subject.factory, dtype = subject.replica.compute_dtype,
+          seed = subject.replica.seed](const parallel::MicroBatch& of) {
+    return profile::trace(factory(), of,
+                          {.compute_dtype = dtype, .seed = seed, .shapes_only = true});
+  };
+}
+
+/// Counts of a row of the average micro-batch: `usual` where rows are alike, else those of
+/// micro-batches with as many rows, each traced once.
+class CountsOfRow {
+ public:
+  CountsOfRow(const Subject& subject, Counts usual, int64_t most_rows)
+      : usual_(std::move(usual)),
+        trace_(trace_of(subject)),
+        batches_(subject.arguments, subject.data, most_rows) {}
+
+  const Counts& of(int64_t rows) {
+    if (!batches_.vary()) return usual_;
+    auto [found, fresh] = known_.try_emplace(rows);
+    if (fresh) found->second = trace_(batches_.mean(rows));
+    return found->second;
+  }
+
+ private:
+  Counts usual_;
+  Trace trace_;
+  UsualBatches batches_;
+  std::map<int64_t, Counts> known_;
+};
+
+using CostsOfShare = std::function<std::vector<plan::BlockCost>(const plan::BlockShare&)>;
+
+/// Throws for shares that the model does not take.
+CostsOfShare checked(CostsOfShare costs, const plan::Wishes& wishes,
+                     const schedule::ModelDecl& model) {
+  return [costs = std::move(costs), model, base = wishes.base](const plan::BlockShare& share) {
+    check_share(model, base, share);
+    return costs(share);
+  };
+}
+
+/// Costs and times of blocks that were measured on this host.
+void set_measured(PlanReport& report, const Subject& subject, const PlanRequest& request,
+                  const std::optional<Profile>& profile, int64_t most) {
+  const auto& file = std::get<LikeThisHost>(request.where).profile;
+  const int neighbours = report.cluster.devices_per_host;
+  auto& numbers = report.numbers;
+  report.costs = profile ? std::make_shared<BlockCosts>(profile->blocks, file, profile->spread)
+                         : measured_costs(subject, request, most, neighbours);
+  report.how_known = profile ? "from " + file : "measured on this host";
+  numbers.time_spread = kMeasuredSpread;
+  numbers.memory_spread = kMemorySpread;
+  numbers.update_seconds =
+      profile ? profile->update_seconds : seconds_of_update(subject.arguments, neighbours);
+  numbers.blocks = [costs = report.costs](const auto& share) { return costs->of(share); };
+}
+
+/// Costs of blocks that were counted, and times from the devices' rates.
+void set_counted(PlanReport& report, const Subject& subject, const PlanRequest& request,
+                 const Counts& of_row, int64_t most) {
+  const auto& cluster = report.cluster;
+  auto& numbers = report.numbers;
+  report.costs = traced_costs(subject, request, most);
+  report.how_known = std::get<Devices>(request.where).how_known;
+  numbers.time_spread = kAnalyticSpread;
+  numbers.memory_spread = kOtherDevicesMemorySpread;
+  numbers.update_seconds = kUpdateBytes / (cluster.efficiency * cluster.device.bytes_per_second);
+  numbers.blocks = [costs = report.costs, cluster, low = report.wishes.base.low_precision,
+                    counts = std::make_shared<CountsOfRow>(subject, of_row, most)](
+                       const plan::BlockShare& share) {
+    return on_device(costs->of(share), counts->of(share.rows), share, cluster, low);
+  };
 }
 
 std::string memory_text(const plan::Cluster& cluster) {
@@ -153,136 +218,76 @@ std::string memory_text(const plan::Cluster& cluster) {
   return fmt::format("{} to {}", human_bytes(least->memory_bytes), human_bytes(most->memory_bytes));
 }
 
-}  // namespace
-
-PlanReport prepare_plan(const parallel::ModelFactory& factory, TrainingArguments arguments,
-                        const Dataset& data, PlanRequest request) {
-  check_arguments(arguments);
-  // A run without stages would refuse it, and some plans have stages.
-  const auto costs_file = std::exchange(arguments.parallel.pipeline.costs, "");
-  const int num_ranks = ranks_of(request);
-  PlanReport out;
-  out.is_this_host = request.cluster_file.empty() && request.device.empty() && !request.gpus;
-  if (request.threads > 0 || arguments.parallel.threads > 0) {
-    at::set_num_threads(request.threads > 0 ? request.threads
-                                            : static_cast<int>(arguments.parallel.threads));
-  } else if (out.is_this_host) {
-    at::set_num_threads(machine::cores_per_rank(num_ranks));
-  }
-  const auto profile = read_profile(factory, arguments, data, request, num_ranks);
-  if (profile) request.sums = profile->sums;
-  out.cluster = cluster_of(request, num_ranks, arguments.parallel.device_memory);
-  if (arguments.bf16) {
-    plan::check_bf16(out.cluster.device.name);
-    for (const auto& device : out.cluster.each) plan::check_bf16(device.name);
-  }
-  if (arguments.tf32) out.cluster.use_tf32();  // of measured GPUs its rate is fp32's
-  const auto& offload_dir = arguments.parallel.offload.folder;
-  if (out.is_this_host || request.gpus)
-    measure_disk(out.cluster, offload_dir, profile, request.profile);
-  const auto blocks = factory();
-  const auto replica = replica_options(arguments, true);
-  auto& wishes = out.wishes;
-  wishes.num_ranks = num_ranks;
-  if (out.cluster.num_hosts > 1) wishes.ranks_per_host = out.cluster.devices_per_host;
-  wishes.base = plan::Split().options(replica.run());
-  wishes.global_batch = step_rows(arguments, num_ranks);
-  wishes.most_rows = request.most_rows > 0 ? request.most_rows
-                     : out.is_this_host    ? kMostRowsHere
-                                           : kMostRowsElsewhere;
-  wishes.takes_recompute =
-      blocks.size() > 1 && std::any_of(blocks.begin(), blocks.end() - 1,
-                                       [](const auto& block) { return block->repeatable(); });
-  if (!out.is_this_host) wishes.offload = {schedule::Place::Cpu};
-  if (!offload_dir.empty()) wishes.offload.push_back(schedule::Place::Disk);
-
-  auto& numbers = out.numbers;
-  numbers.model = nn::declare(blocks);
-  const bool low = wishes.base.low_precision;
-  const int64_t most = std::min(wishes.most_rows, wishes.global_batch);
-  const auto check = [model = numbers.model, base = wishes.base](const plan::BlockShare& share) {
-    check_share(model, base, share);
-  };
-  const auto batch = first_batch(arguments, data, 1);
-  if (batch.empty()) fail<UsageError>("train", "the training data has no rows to plan with");
-  const auto all_take = [&](auto takes) {
-    return std::all_of(blocks.begin(), blocks.end(),
-                       [&](const auto& block) { return ((*block).*takes)(); });
-  };
-  wishes.takes_sequence = all_take(&nn::Block::takes_sequence_parallel);
-  if (all_take(&nn::Block::takes_context_ranks)) wishes.most_context = most_context_ranks(batch);
-  const auto trace = [factory, dtype = replica.compute_dtype,
-                      seed = replica.seed](const parallel::MicroBatch& of) {
-    return profile::trace(factory(), of,
-                          {.compute_dtype = dtype, .seed = seed, .shapes_only = true});
-  };
-  const auto counts = trace(batch);
-  // A training cuts its stages by the same, but for a user's modules.
-  if (!costs_file.empty()) {
-    wishes.base.counts = costs_from_file(factory, arguments, data, costs_file);
-  } else if (!numbers.model.has_modules()) {
-    wishes.base.counts = counts;
-  }
-  const int neighbours = out.is_this_host ? out.cluster.devices_per_host : 1;
-  const auto costs =
-      profile ? std::make_shared<BlockCosts>(profile->blocks, request.profile, profile->spread)
-              : costs_by_running(factory, arguments, data, request, most,
-                                 out.is_this_host ? neighbours : 0);
-  out.costs = costs;
-  if (out.is_this_host) {
-    out.how_known = profile ? "from " + request.profile : "measured on this host";
-    numbers.time_spread = kMeasuredSpread;
-    numbers.memory_spread = kMemorySpread;
-    numbers.update_seconds =
-        profile ? profile->update_seconds : seconds_of_update(arguments, neighbours);
-    numbers.blocks = [costs, check](const plan::BlockShare& share) {
-      check(share);
-      return costs->of(share);
-    };
-  } else {
-    out.how_known = request.gpus ? "from rates measured on these GPUs" : "from data sheets";
-    numbers.time_spread = kAnalyticSpread;
-    numbers.memory_spread = kOtherDevicesMemorySpread;
-    numbers.update_seconds =
-        kUpdateBytes / (out.cluster.efficiency * out.cluster.device.bytes_per_second);
-    const auto batches = std::make_shared<UsualBatches>(arguments, data, most);
-    const auto traced = std::make_shared<std::map<int64_t, std::vector<schedule::BlockCounts>>>();
-    numbers.blocks = [costs, check, counts, trace, batches, traced, cluster = out.cluster,
-                      low](const plan::BlockShare& share) {
-      check(share);
-      const auto& of_row = [&]() -> const std::vector<schedule::BlockCounts>& {
-        if (!batches->vary()) return counts;
-        auto [found, fresh] = traced->try_emplace(share.rows);
-        if (fresh) found->second = trace(batches->mean(share.rows));
-        return found->second;
-      }();
-      return on_device(costs->of(share), of_row, share, cluster, low);
-    };
-  }
+std::string what_text(const plan::Numbers& numbers, const plan::Cluster& cluster,
+                      const plan::Wishes& wishes) {
   double parameters = 0;
   for (const auto& param : numbers.model.params) {
     parameters += static_cast<double>(schedule::num_elements(param.shape));
   }
-  out.what = fmt::format(
-      "{:.1f}M parameters in {} blocks, {} rows a step, {}{} of {} ({})", parameters / 1e6,
-      blocks.size(), wishes.global_batch,
-      out.cluster.num_hosts > 1 ? plural(out.cluster.num_hosts, "host") + " x " : "",
-      plural(out.cluster.num_hosts > 1 ? out.cluster.devices_per_host : num_ranks, "device"),
-      out.cluster.each.empty() ? out.cluster.device.name : "several kinds",
-      memory_text(out.cluster));
-  if (out.cluster.num_hosts > 1 && num_ranks < out.cluster.num_devices()) {
-    out.what += fmt::format(", of which {} are used", num_ranks);
+  const bool several = cluster.num_hosts > 1;
+  auto out = fmt::format("{:.1f}M parameters in {} blocks, {} rows a step, {}{} of {} ({})",
+                         parameters / 1e6, numbers.model.blocks.size(), wishes.global_batch,
+                         several ? plural(cluster.num_hosts, "host") + " x " : "",
+                         plural(several ? cluster.devices_per_host : wishes.num_ranks, "device"),
+                         cluster.each.empty() ? cluster.device.name : "several kinds",
+                         memory_text(cluster));
+  if (several && wishes.num_ranks < cluster.num_devices()) {
+    out += fmt::format(", of which {} are used", wishes.num_ranks);
   }
   return out;
 }
 
+}  // namespace
+
+PlanReport prepare_plan(const parallel::ModelFactory& factory, TrainingArguments arguments,
+                        const Dataset& data, const PlanRequest& request) {
+  check_arguments(arguments);
+  // A run without stages would refuse it, and some plans have stages.
+  const auto costs_file = std::exchange(arguments.parallel.pipeline.costs, "");
+  const Subject subject{factory, arguments, data};
+  const auto profile = read_profile(request.where);
+  const int num_ranks = request.num_ranks > 0 ? request.num_ranks
+                        : profile             ? static_cast<int>(profile->of.ranks)
+                                              : usual_ranks(request.where);
+  PlanReport out;
+  out.is_like_this_host = std::holds_alternative<LikeThisHost>(request.where);
+  use_threads(request, arguments, num_ranks / (profile ? profile->sums.num_hosts : 1),
+              out.is_like_this_host);
+  if (profile) {
+    check_profile(profile->of, profiled_for(factory, arguments, data, num_ranks),
+                  std::get<LikeThisHost>(request.where).profile);
+  }
+  out.cluster = cluster_of(request.where, profile, num_ranks, arguments);
+  const auto batch = first_batch(arguments, data, 1);
+  if (batch.empty()) fail<UsageError>("train", "the training data has no rows to plan with");
+  const auto blocks = factory();
+  out.numbers.model = nn::declare(blocks);
+  out.wishes = wishes_of(subject, request, out.cluster, blocks, batch, num_ranks);
+  const auto counts = trace_of(subject)(batch);
+  // A training cuts its stages by the same, but for a user's modules.
+  if (!costs_file.empty()) {
+    out.wishes.base.counts = costs_from_file(subject, costs_file);
+  } else if (!out.numbers.model.has_modules()) {
+    out.wishes.base.counts = counts;
+  }
+  const int64_t most = std::min(out.wishes.most_rows, out.wishes.global_batch);
+  if (out.is_like_this_host) {
+    set_measured(out, subject, request, profile, most);
+  } else {
+    set_counted(out, subject, request, counts, most);
+  }
+  out.numbers.blocks = checked(std::move(out.numbers.blocks), out.wishes, out.numbers.model);
+  out.what = what_text(out.numbers, out.cluster, out.wishes);
+  return out;
+}
+
 PlanReport make_plan(const parallel::ModelFactory& factory, TrainingArguments arguments,
-                     const Dataset& data, PlanRequest request, const ProgressFn& progress) {
-  auto out = prepare_plan(factory, std::move(arguments), data, std::move(request));
+                     const Dataset& data, const PlanRequest& request, const ProgressFn& progress) {
+  auto out = prepare_plan(factory, std::move(arguments), data, request);
   out.found = plan::search(out.numbers, out.cluster, out.wishes, [&](size_t done, size_t all) {
     if (progress) progress(static_cast<int64_t>(done), static_cast<int64_t>(all));
   });
-  if (out.is_this_host) out.numbers.time_spread = kMeasuredSpread + out.costs->spread();
+  if (out.is_like_this_host) out.numbers.time_spread = kMeasuredSpread + out.costs->spread();
   return out;
 }
 

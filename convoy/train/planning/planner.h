@@ -2,7 +2,6 @@
 
 #include <map>
 #include <memory>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -12,7 +11,7 @@
 #include "convoy/plan/search.h"
 #include "convoy/train/batches.h"
 #include "convoy/train/planning/block_costs.h"
-#include "convoy/train/planning/this_host.h"
+#include "convoy/train/planning/where.h"
 #include "convoy/train/setup/arguments.h"
 
 namespace convoy::train {
@@ -24,29 +23,21 @@ using TracedBlocks =
 
 /// What a plan is asked for.
 struct PlanRequest {
-  int num_ranks = 0;         ///< 0: those of the cluster, of this host its cores
-  std::string cluster_file;  ///< "": no cluster
-  std::string device;        ///< a kind that plan::usual_cluster knows; "": this host
-  int64_t most_rows = 0;     ///< of a micro-batch; 0: 64 on this host, 1,024 on other devices
-  /// On this host: rows of micro-batches, ascending, whose costs are measured, of others they grow
-  /// evenly; empty: 1, 2, 4, 8.
+  int num_ranks = 0;  ///< 0: usual_ranks()
+  Where where = {};
+  int64_t most_rows = 0;  ///< of a micro-batch; 0: 64 on this host, 1,024 on other devices
+  /// On hosts like this one: rows of micro-batches, ascending, whose costs are measured, of others
+  /// they grow evenly; empty: 1, 2, 4, 8.
   std::vector<int64_t> sizes = {};
-  std::string profile;  ///< file of convoy profile; "": costs are measured
-  /// Of ranks that have met on hosts that are like this one, what their sums take; none: the ranks
-  /// would all be on this host.
-  std::optional<SumTimes> sums = {};
-  /// Of ranks that have met on GPUs, what these were measured to do; none: other devices.
-  std::optional<plan::Cluster> gpus = {};
-  int num_hosts = 1;                          ///< with `sums`
   std::shared_ptr<TracedBlocks> traced = {};  ///< of plans before; null: nothing is kept
   int threads = 0;  ///< of a rank; 0: parallel.threads, or of this host its cores shared out
 };
 
 /// A search, with all that it was made of.
 struct PlanReport {
-  bool is_this_host = true;
-  std::string what;       ///< a line on model, step and cluster
-  std::string how_known;  ///< where the times come from
+  bool is_like_this_host = true;  ///< its times were measured
+  std::string what;               ///< a line on model, step and cluster
+  std::string how_known;          ///< where the times come from
   plan::Numbers numbers;
   plan::Cluster cluster;
   plan::Wishes wishes;
@@ -57,11 +48,11 @@ struct PlanReport {
 
 /// All of a report but what a search finds. Throws UsageError where a request does not go together.
 PlanReport prepare_plan(const parallel::ModelFactory& factory, TrainingArguments arguments,
-                        const Dataset& data, PlanRequest request);
+                        const Dataset& data, const PlanRequest& request);
 
 /// Plans a training of `arguments`, of which precision, optimizer, buckets and the like hold, and
 /// batch and parallelism are searched for. Throws UsageError where a request does not go together.
 PlanReport make_plan(const parallel::ModelFactory& factory, TrainingArguments arguments,
-                     const Dataset& data, PlanRequest request, const ProgressFn& progress);
+                     const Dataset& data, const PlanRequest& request, const ProgressFn& progress);
 
 }  // namespace convoy::train

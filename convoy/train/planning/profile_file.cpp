@@ -76,6 +76,14 @@ std::string rows_text(const TrainingArguments& arguments, const Dataset& data) {
   return join(parts);
 }
 
+Json to_json(const SumTimes& sums) {
+  return {{"seconds", sums.seconds}, {"seconds_per_byte", sums.seconds_per_byte}};
+}
+
+SumTimes sums_from_json(const Json& json) {
+  return {json.at("seconds"), json.at("seconds_per_byte")};
+}
+
 /// Shares of a micro-batch that the model takes on some of the ranks, as splits have them: by
 /// context ranks of single rows only.
 std::vector<plan::BlockShare> shares_of(const parallel::ModelFactory& factory,
@@ -123,15 +131,16 @@ ProfiledFor profiled_for(const parallel::ModelFactory& factory, const TrainingAr
 }
 
 Profile measure_profile(const parallel::ModelFactory& factory, TrainingArguments arguments,
-                        const Dataset& data, int num_ranks, int threads,
-                        const ProgressFn& progress) {
+                        const Dataset& data, int num_ranks, const std::optional<SumsOfHosts>& sums,
+                        int threads, const ProgressFn& progress) {
   arguments.parallel.pipeline.costs.clear();  // which is what this is for
   if (threads == 0) threads = static_cast<int>(arguments.parallel.threads);
-  at::set_num_threads(threads > 0 ? threads : machine::cores_per_rank(num_ranks));
+  const int ranks_here = num_ranks / (sums ? sums->num_hosts : 1);
+  at::set_num_threads(threads > 0 ? threads : machine::cores_per_rank(ranks_here));
   Profile out{.of = profiled_for(factory, arguments, data, num_ranks)};
   for (const auto& block : nn::declare(factory()).blocks) out.names.push_back(block.name);
   constexpr int64_t kMost = 64;
-  BlockCosts costs(factory, arguments, data, sizes_to_run(kMost), num_ranks, 0, kMeasuredRows);
+  BlockCosts costs(factory, arguments, data, sizes_to_run(kMost), ranks_here, 0, kMeasuredRows);
   const auto options = replica_options(arguments, true).run();
   const auto shares =
       shares_of(factory, options, first_batch(arguments, data, 1), num_ranks, kMost);
@@ -146,12 +155,12 @@ Profile measure_profile(const parallel::ModelFactory& factory, TrainingArguments
   }
   out.blocks = costs.known();
   out.spread = costs.spread();
-  out.update_seconds = seconds_of_update(arguments, num_ranks);
+  out.update_seconds = seconds_of_update(arguments, ranks_here);
   step();
-  if (num_ranks > 1) out.sums = time_sums_of_threads(num_ranks);
+  out.sums = sums ? *sums : time_sums_of_threads(ranks_here);
   step();
   const auto& folder = arguments.parallel.offload.folder;
-  if (!folder.empty()) out.disk_rate = disk_bytes_per_second(folder, num_ranks);
+  if (!folder.empty()) out.disk_rate = disk_bytes_per_second(folder, ranks_here);
   step();
   return out;
 }
@@ -188,8 +197,9 @@ Json to_json(const Profile& profile) {
           {"names", profile.names},
           {"spread", profile.spread},
           {"update_seconds", profile.update_seconds},
-          {"sum_seconds", profile.sums.seconds},
-          {"sum_seconds_per_byte", profile.sums.seconds_per_byte},
+          {"hosts", profile.sums.num_hosts},
+          {"sums_inside", to_json(profile.sums.inside)},
+          {"sums", to_json(profile.sums.all)},
           {"disk_bytes_per_second", profile.disk_rate},
           {"micro_batches", measured}};
 }
@@ -210,7 +220,17 @@ Profile profile_from_json(const Json& json, const std::string& file) try {
   out.names = json.at("names").get<std::vector<std::string>>();
   out.spread = json.value("spread", 0.0);
   out.update_seconds = json.at("update_seconds");
-  out.sums = {json.at("sum_seconds"), json.at("sum_seconds_per_byte")};
+  out.sums = {json.at("hosts").get<int>(), sums_from_json(json.at("sums_inside")),
+              sums_from_json(json.at("sums"))};
+  const int64_t hosts = out.sums.num_hosts;
+  if (hosts < 1 || out.of.ranks < hosts || out.of.ranks % hosts != 0) {
+    fail<FileError>("train", "{} says that {} are on {}; expected as many on each", file,
+                    plural(out.of.ranks, "rank"), plural(hosts, "host"));
+  }
+  if ((out.of.ranks > hosts && out.sums.inside.seconds_per_byte <= 0) ||
+      (hosts > 1 && out.sums.all.seconds_per_byte <= 0)) {
+    fail<FileError>("train", "{} says that sums over ranks take no time; expected more", file);
+  }
   out.disk_rate = json.value("disk_bytes_per_second", 0.0);
   for (const auto& one : json.at("micro_batches")) {
     auto& costs =
@@ -254,10 +274,10 @@ void check_profile(const ProfiledFor& of, const ProfiledFor& now, const std::str
   }
   if (of.precision != now.precision) refuse("in", of.precision, now.precision);
   if (of.optim != now.optim) refuse("with optim =", of.optim, now.optim);
+  if (of.ranks != now.ranks) refuse("for", plural(of.ranks, "rank"), plural(now.ranks, "rank"));
   if (of.threads != now.threads) {
     refuse("with", plural(of.threads, "thread") + " a rank", plural(now.threads, "thread"));
   }
-  if (of.ranks != now.ranks) refuse("for", plural(of.ranks, "rank"), plural(now.ranks, "rank"));
 }
 
 std::vector<schedule::BlockCounts> counts_of(const Profile& profile, int64_t rows, int tensor,

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,7 +23,7 @@ struct ProfiledFor {
   std::string optim;
   std::vector<std::string> options;  ///< the task's own, of model and data, as lines
   int64_t threads = 1;               ///< of a rank
-  int64_t ranks = 1;                 ///< that computed at once
+  int64_t ranks = 1;                 ///< of all hosts; those of one computed at once
 };
 
 /// Costs of a run on this host, as a file keeps them.
@@ -31,18 +32,18 @@ struct Profile {
   MeasuredBlocks blocks = {};
   std::vector<std::string> names = {};  ///< of the blocks
   double update_seconds = 0;            ///< of the optimizer, for an element
-  SumTimes sums = {};                   ///< of sums over the ranks
-  double spread = 0;                    ///< of the times (see BlockCosts::spread)
+  SumsOfHosts sums = {};
+  double spread = 0;     ///< of the times (see BlockCosts::spread)
   double disk_rate = 0;  ///< of offload_dir (see disk_bytes_per_second); 0: none was given
 };
 
 /// Runs the blocks of a model for some sizes of micro-batches, of as many of each number of tensor
-/// ranks as `num_ranks` divides by and the model takes, `num_ranks` at once, and measures updates,
-/// sums and the disk of offload_dir. `threads`: of a rank; 0: parallel.threads, or the cores shared
-/// out.
+/// ranks as `num_ranks` divides by and the model takes, those of this host at once, and measures
+/// updates and the disk of offload_dir. `sums`: of these ranks; none: all are of this host, where
+/// they are measured. `threads`: of a rank; 0: parallel.threads, or the cores shared out.
 Profile measure_profile(const parallel::ModelFactory& factory, TrainingArguments arguments,
-                        const Dataset& data, int num_ranks, int threads,
-                        const ProgressFn& progress);
+                        const Dataset& data, int num_ranks, const std::optional<SumsOfHosts>& sums,
+                        int threads, const ProgressFn& progress);
 
 /// What a profile would be of here and now, with as many threads as this thread has.
 ProfiledFor profiled_for(const parallel::ModelFactory& factory, const TrainingArguments& arguments,

@@ -116,10 +116,7 @@ plan::Cluster these_gpus(const TrainingArguments& arguments, const Job& met,
   take_least(ranks.all, out.device);
   out.efficiency = kEfficiency;
   out.memory_efficiency = 1;
-  if (out.devices_per_host > 1) {
-    out.inside = link_of(time_sums(ranks.host, gpu), out.devices_per_host);
-  }
-  if (out.num_hosts > 1) out.between = link_between(out, time_sums(ranks.all, gpu));
+  set_links(out, time_sums(met, ranks));
   comm::free_unused_memory(gpu);
   return out;
 }

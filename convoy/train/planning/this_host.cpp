@@ -31,18 +31,27 @@ double passes_of(int num_ranks) {
   return 2.0 * (num_ranks - 1) / num_ranks;
 }
 
-}  // namespace
-
-plan::Link link_of(const SumTimes& sums, int num_ranks) {
+/// The link of a host's ranks, of which sums take so long.
+plan::Link link_inside(const SumTimes& sums, int num_ranks) {
   return {sums.seconds, passes_of(num_ranks) / sums.seconds_per_byte};
 }
 
+/// That of a host to others: what the part inside of the hosts leaves.
 plan::Link link_between(const plan::Cluster& cluster, const SumTimes& sums) {
   const int ranks = cluster.devices_per_host;
   const double inside = ranks > 1 ? passes_of(ranks) / cluster.inside.bytes_per_second : 0;
   const double first = ranks > 1 ? cluster.inside.seconds : 0;
   return {std::max(0.0, sums.seconds - first),
           passes_of(cluster.num_hosts) / std::max(1e-15, sums.seconds_per_byte - inside)};
+}
+
+}  // namespace
+
+void set_links(plan::Cluster& cluster, const SumsOfHosts& sums) {
+  if (cluster.devices_per_host > 1) {
+    cluster.inside = link_inside(sums.inside, cluster.devices_per_host);
+  }
+  if (cluster.num_hosts > 1) cluster.between = link_between(cluster, sums.all);
 }
 
 SumTimes time_sums(const comm::Group& group, at::Device device) {
@@ -60,12 +69,21 @@ SumTimes time_sums(const comm::Group& group, at::Device device) {
   return {std::max(0.0, small - slope * kSmall), slope};
 }
 
-SumTimes time_sums_of_threads(int num_ranks) {
+SumsOfHosts time_sums(const Job& met, const MetRanks& ranks) {
+  const auto device = met.devices.at(0);
+  SumsOfHosts out{.num_hosts = met.environment.num_nodes};
+  if (ranks.host.size() > 1) out.inside = out.all = time_sums(ranks.host, device);
+  if (out.num_hosts > 1) out.all = time_sums(ranks.all, device);
+  return out;
+}
+
+SumsOfHosts time_sums_of_threads(int num_ranks) {
+  SumsOfHosts out;
+  if (num_ranks == 1) return out;
   const auto groups = comm::make_thread_groups(num_ranks, std::chrono::seconds(100));
-  SumTimes out;
   at_once(num_ranks, [&](int rank) {
     const auto measured = time_sums(groups[static_cast<size_t>(rank)]);
-    if (rank == 0) out = measured;
+    if (rank == 0) out.inside = out.all = measured;
   });
   return out;
 }
@@ -81,22 +99,11 @@ plan::Cluster processors(int num_ranks) {
   return out;
 }
 
-plan::Cluster this_host(int num_ranks) {
-  auto out = processors(num_ranks);
-  if (num_ranks > 1) out.inside = link_of(time_sums_of_threads(num_ranks), num_ranks);
-  return out;
-}
-
-plan::Cluster hosts_like_this(int num_hosts, int num_ranks, const SumTimes& sums) {
-  if (num_hosts > 1) {
-    auto out = this_host(num_ranks);
-    out.num_hosts = num_hosts;
-    out.phases_overlap = false;  // one rank of a host carries what all of them sum up
-    out.between = link_between(out, sums);
-    return out;
-  }
-  auto out = processors(num_ranks);
-  if (num_ranks > 1) out.inside = link_of(sums, num_ranks);
+plan::Cluster hosts_like_this(int ranks_per_host, const SumsOfHosts& sums) {
+  auto out = processors(ranks_per_host);
+  out.num_hosts = sums.num_hosts;
+  out.phases_overlap = sums.num_hosts == 1;  // one rank of a host carries what all of them sum up
+  set_links(out, sums);
   return out;
 }
 

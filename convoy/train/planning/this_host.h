@@ -5,6 +5,7 @@
 #include "convoy/comm/group.h"
 #include "convoy/plan/cluster.h"
 #include "convoy/train/setup/arguments.h"
+#include "convoy/train/setup/job.h"
 
 namespace convoy::train {
 
@@ -13,28 +14,30 @@ struct SumTimes {
   double seconds = 0, seconds_per_byte = 0;
 };
 
+/// What sums take over the ranks of a host, and over those of all hosts.
+struct SumsOfHosts {
+  int num_hosts = 1;
+  SumTimes inside, all;
+};
+
 /// Measures it for a second, of tensors on `device`. All ranks of the group call this.
 SumTimes time_sums(const comm::Group& group, at::Device device = at::kCPU);
 
-/// The link of a host's ranks, of which sums take so long.
-plan::Link link_of(const SumTimes& sums, int num_ranks);
-
-/// That of a host to others, where sums over the cluster's ranks take so long: what the part inside
-/// of the hosts leaves.
-plan::Link link_between(const plan::Cluster& cluster, const SumTimes& sums);
+/// The same of ranks that have met, on their devices. Collective.
+SumsOfHosts time_sums(const Job& met, const MetRanks& ranks);
 
 /// The same of ranks that are threads here.
-SumTimes time_sums_of_threads(int num_ranks);
+SumsOfHosts time_sums_of_threads(int num_ranks);
+
+/// Links of a cluster's hosts, of as many ranks as the host has devices.
+void set_links(plan::Cluster& cluster, const SumsOfHosts& sums);
 
 /// This host as so many ranks on its processor would find it, each with its share of the memory.
 /// Nothing is measured.
 plan::Cluster processors(int num_ranks);
 
-/// The same, and measures for some seconds what sums over the ranks take.
-plan::Cluster this_host(int num_ranks);
-
-/// So many hosts like this one with `num_ranks` ranks each, whose sums over all ranks take `sums`.
-plan::Cluster hosts_like_this(int num_hosts, int num_ranks, const SumTimes& sums);
+/// Hosts like this one with so many ranks each.
+plan::Cluster hosts_like_this(int ranks_per_host, const SumsOfHosts& sums);
 
 /// What the disk of a folder reads and writes together in a second, where so many ranks bring and
 /// store offloaded state at once. Throws FileError where it cannot.

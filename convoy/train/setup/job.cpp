@@ -282,7 +282,52 @@ MetRanks connect_all(const comm::Connector& connector, const launch::RankEnviron
   return out;
 }
 
+/// Gives this process the threads and the device of its job.
+void start_here(const Job& job) {
+  at::set_num_threads(job.threads);
+  start_threads(job.threads);
+  comm::use_device(job.devices[0]);
+  // Its attention makes a plan for every shape, of which batches have many, and has failed on
+  // masks.
+  if (job.devices[0].is_cuda()) at::globalContext().setSDPUseCuDNN(false);
+}
+
+/// Waits for the other ranks, which must have been given the same arguments and the same `purpose`;
+/// null where there is one only.
+std::shared_ptr<comm::Connector> connect(const Job& job, const ParallelArguments& arguments,
+                                         const std::string& purpose) {
+  const auto& env = job.environment;
+  if (env.world_size == 1) return nullptr;
+  // Ranks that were started one by one may have been given others, which form other groups.
+  auto options = arguments.shared_options();
+  options.push_back(fmt::format("ranks of a state replica = {}",
+                                mesh_of(arguments, env).degree(schedule::kState)));
+  options.push_back(purpose);
+  return std::make_shared<comm::Connector>(store_address(job, arguments), arguments.backend,
+                                           job.devices[0], options);
+}
+
 }  // namespace
+
+void check_even_hosts(const launch::RankEnvironment& environment, const std::string& what) {
+  const auto& ranks = environment;
+  if (ranks.local_world_size * ranks.num_nodes == ranks.world_size) return;
+  fail<UsageError>("plan",
+                   "{} needs as many ranks on each host; got {} ranks on {} hosts, {} of them here",
+                   what, ranks.world_size, ranks.num_nodes, ranks.local_world_size);
+}
+
+void meet_ranks(const ParallelArguments& given, const std::string& work_name,
+                const std::function<void(const Job& met, const MetRanks& ranks)>& work) {
+  const auto arguments = before_plan(given);
+  const auto visible = visible_devices(arguments.device);
+  comm::check_backend(arguments.backend, visible.at(0));
+  const auto job = plan_job(arguments, launch::detect_environment(), visible);
+  check_even_hosts(job.environment, work_name);
+  start_here(job);
+  const auto connector = connect(job, arguments, "work is " + work_name);
+  work(job, connector ? connect_all(*connector, job.environment) : MetRanks());
+}
 
 Job join_job(const ParallelArguments& given, const Decide& decide) {
   std::string why_no_gpu;
@@ -302,24 +347,10 @@ Job join_job(const ParallelArguments& given, const Decide& decide) {
           planned.device));
     }
   }
-  at::set_num_threads(job.threads);
-  start_threads(job.threads);
-  comm::use_device(job.devices[0]);
-  // Its attention makes a plan for every shape, of which batches have many, and has failed on
-  // masks.
-  if (job.devices[0].is_cuda()) at::globalContext().setSDPUseCuDNN(false);
+  start_here(job);
   const auto env = job.environment;
-  std::shared_ptr<comm::Connector> connector;
-  const auto point = store_address(job, arguments);
-  if (env.world_size > 1) {
-    // Ranks that were started one by one may have been given others, which form other groups.
-    auto options = arguments.shared_options();
-    options.push_back(fmt::format("ranks of a state replica = {}",
-                                  mesh_of(arguments, env).degree(schedule::kState)));
-    options.emplace_back(plans ? "strategy is plan" : "strategy is not plan");
-    connector =
-        std::make_shared<comm::Connector>(point, arguments.backend, job.devices[0], options);
-  }
+  const auto connector =
+      connect(job, arguments, plans ? "strategy is plan" : "strategy is not plan");
   if (plans) {
     auto decision = decide(job, connector ? connect_all(*connector, env) : MetRanks());
     arguments = std::move(decision.parallel);
@@ -341,7 +372,7 @@ Job join_job(const ParallelArguments& given, const Decide& decide) {
   job.groups = comm::Groups(
       mesh, [&](const auto& ranks, const auto& name) { return connector->connect(ranks, name); },
       [&](const auto& ranks, const auto& name) {
-        return connector->connect_later(ranks, name, point.timeout);
+        return connector->connect_later(ranks, name, std::chrono::seconds(arguments.timeout));
       });
   // On one host nothing listens once the ranks share memory.
   if (std::string_view(job.world().engine()) != "shm") job.connector = connector;

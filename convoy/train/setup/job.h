@@ -85,6 +85,14 @@ struct MetRanks {
 /// Makes it where the ranks have met: on all of them. `met` has no groups.
 using Decide = std::function<Decision(const Job& met, const MetRanks& ranks)>;
 
+/// plan_job() for this process, then meets the other ranks, which do some work together and form no
+/// groups. What they work at is for messages. Throws UsageError unless each host has as many ranks.
+void meet_ranks(const ParallelArguments& arguments, const std::string& work_name,
+                const std::function<void(const Job& met, const MetRanks& ranks)>& work);
+
+/// Throws UsageError unless each host has as many ranks, which `what` needs.
+void check_even_hosts(const launch::RankEnvironment& environment, const std::string& what);
+
 /// plan_job() for this process, then meets the other ranks. Throws UsageError for strategy = plan
 /// without `decide`.
 Job join_job(const ParallelArguments& arguments, const Decide& decide = {});

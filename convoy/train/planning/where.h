@@ -1,0 +1,39 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <variant>
+
+#include "convoy/plan/cluster.h"
+#include "convoy/train/planning/profile_file.h"
+#include "convoy/train/planning/this_host.h"
+
+namespace convoy::train {
+
+/// The processors of hosts like this one: blocks run here, and their times are measured.
+struct LikeThisHost {
+  std::string profile = {};              ///< file of convoy profile; "": costs are measured
+  std::optional<SumsOfHosts> sums = {};  ///< of ranks that have met; none: all would be here
+};
+
+/// Devices of which numbers are known: blocks run without arithmetic, and are counted.
+struct Devices {
+  plan::Cluster cluster;
+  std::string how_known = "from data sheets";
+  bool reach_this_disk = false;  ///< the run's offload_dir is theirs, and can be measured
+};
+
+/// Where a training would run.
+using Where = std::variant<LikeThisHost, Devices>;
+
+/// Of how many ranks a plan is when nobody says: the devices, or this processor's cores.
+int usual_ranks(const Where& where);
+
+/// The cluster of a training's ranks, each with at most so many bytes for tensors (0: no limit),
+/// which computes in `bf16`. `profile`: what LikeThisHost::profile holds. Measures what is not
+/// known of this host. Throws UsageError where the ranks are more than the devices, or nothing is
+/// left for tensors.
+plan::Cluster cluster_of(const Where& where, const std::optional<Profile>& profile, int num_ranks,
+                         const TrainingArguments& arguments);
+
+}  // namespace convoy::train
