@@ -6,7 +6,8 @@
 #   PARTs as in `parts` below; all unless some are named
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-PYTHON=${1:?usage: benchmarks/side_by_side.sh PYTHON [ROUNDS] [PART...]} ROUNDS=${2:-3}
+PYTHON=${1:?usage: benchmarks/side_by_side.sh PYTHON [ROUNDS] [PART...]}
+export ROUNDS=${2:-3}
 parts=(strategies sessions language guide families generate zero offload save transformers4rec collectives ranks threads start quality reviews
   bodies rectools rows recommender pipeline tensor context)
 (($# < 3)) || parts=("${@:3}")

@@ -1,18 +1,18 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <memory>
 #include <set>
-#include <tuple>
 
 #include "cli/asked.h"
 #include "cli/commands.h"
 #include "cli/plan_ranks.h"
 #include "cli/plan_settings.h"
+#include "cli/verified.h"
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
 #include "convoy/base/text.h"
-#include "convoy/bench/run_step.h"
 #include "convoy/plan/decision.h"
 #include "convoy/report/chart.h"
 #include "convoy/report/progress_line.h"
@@ -34,83 +34,11 @@ struct PlanOptions {
   bool json = false, all = false;
 };
 
-/// A plan that was tried for real.
-struct Verified {
-  const plan::Planned* planned;
-  bench::MeasuredStep measured;
-};
-
-/// The fastest ones that fit, first one of each kind; also ddp and the fastest stage of ZeRO, with
-/// which people would begin.
-std::vector<const plan::Planned*> to_verify(const plan::Found& found, int64_t number) {
-  std::vector<const plan::Planned*> fitting;
-  const auto take = [&](const plan::Planned* planned) {
-    const bool is_there = std::find(fitting.begin(), fitting.end(), planned) != fitting.end();
-    if (planned->prediction.fit != plan::Fit::No && !is_there) fitting.push_back(planned);
-  };
-  for (const auto* planned : found.of_families()) take(planned);
-  for (const auto& planned : found.tried) take(&planned);
-  std::vector<const plan::Planned*> out(
-      fitting.begin(), fitting.begin() + std::min<int64_t>(number, std::ssize(fitting)));
-  const auto has = [&](const plan::Planned* planned) {
-    return std::find(out.begin(), out.end(), planned) != out.end();
-  };
-  for (const bool shards : {false, true}) {
-    const auto is_simple = [&](const plan::Planned* planned) {
-      const auto& split = planned->split;
-      return split.data == split.num_ranks() && (split.zero > 0) == shards && !split.offloads();
-    };
-    const auto first = std::find_if(fitting.begin(), fitting.end(), is_simple);
-    if (first != fitting.end() && !has(*first)) out.push_back(*first);
-  }
-  return out;
-}
-
-/// Times them, each in fresh ranks.
-std::vector<Verified> verify(Configured& configured, const train::PlanReport& report,
-                             int64_t number) {
-  const TrialFolder folder;
-  std::vector<Verified> out;
-  for (const auto* planned : to_verify(report.found, number)) {
-    fmt::print(stderr, "trying {}\n", planned->split.to_text());
-    const auto file = folder.write(configured, planned->split);
-    constexpr int64_t kSteps = 8;
-    out.push_back({planned, bench::run_step(file, {}, planned->split.num_ranks(), kSteps)});
-  }
-  return out;
-}
-
-/// The fastest of what was tried, or of what was only predicted.
-const plan::Planned* chosen(const train::PlanReport& report, const std::vector<Verified>& tried) {
-  const Verified* fastest = nullptr;
-  for (const auto& one : tried) {
-    if (!one.measured.failure.empty()) continue;
-    if (fastest == nullptr || one.measured.seconds < fastest->measured.seconds) fastest = &one;
-  }
-  if (fastest != nullptr) return fastest->planned;
-  return tried.empty() ? report.found.best() : nullptr;  // what failed is no plan
-}
-
-std::string verified_text(const std::vector<Verified>& tried) {
-  report::Table table;
-  table.column("tried", report::Align::kLeft).column("predicted").column("off");
-  table.column("measured", report::Align::kLeft);
-  for (const auto& [planned, measured] : tried) {
-    const double predicted = planned->prediction.seconds;
-    table.row({planned->split.to_text(), plan::step_text(predicted),
-               measured.failure.empty()
-                   ? fmt::format("{:+.0f} %", 100 * (predicted / measured.seconds - 1))
-                   : "-",
-               measured.failure.empty() ? plan::step_text(measured.seconds) : measured.failure});
-  }
-  return table.to_text();
-}
-
 /// What a file of a plan begins with.
 std::string origin_text(const train::PlanReport& report, const std::vector<Verified>& tried) {
   auto text =
       fmt::format("Written by convoy plan. {}.\nTimes are {}.", report.what, report.how_known);
-  if (!tried.empty()) text += "\n" + verified_text(tried);
+  if (!tried.empty()) text += "\n" + to_text(tried);
   std::string out;
   for (const auto& line : split(text, '\n')) out += line.empty() ? "" : "# " + line + "\n";
   return out + "\n";
@@ -121,7 +49,7 @@ std::vector<const plan::Planned*> shown(const std::vector<const plan::Planned*>&
   constexpr size_t kFastest = 12;
   if (all) return kinds;
   std::vector<const plan::Planned*> out;
-  std::set<std::tuple<bool, bool, bool, bool, bool>> seen;
+  std::set<std::array<bool, 5>> seen;
   for (const auto* planned : kinds) {
     const auto& split = planned->split;
     const bool is_new = seen.insert({split.pipeline > 1, split.context > 1, split.tensor > 1,
@@ -149,11 +77,13 @@ void print_table(const train::PlanReport& report, bool all) {
   const auto more = kinds.size() - rows.size();
   const auto about = fmt::format(
       "For each kind of parallelism, the fastest split that fits; 8 x 4 rows are 8 micro-batches "
-      "of 4. {}{} splits were simulated, {} pruned by bounds. Times are {}, within {:.0f} %; "
+      "of 4. {}{} simulated, {} pruned by bounds. Times are {}, within {:.0f} %; "
       "memory is of the rank that needs most, within {:.0f} %.",
       more > 0 ? fmt::format("--all prints {} more. ", plural(more, "kind")) : "",
-      report.found.tried.size(), report.found.num_bounded, report.how_known,
-      100 * report.numbers.time_spread, 100 * report.numbers.memory_spread);
+      plural(std::ssize(report.found.tried), "split") +
+          (report.found.tried.size() == 1 ? " was" : " were"),
+      report.found.num_bounded, report.how_known, 100 * report.numbers.time_spread,
+      100 * report.numbers.memory_spread);
   fmt::print("\n{}\n", wrap(about, 0));
 }
 
@@ -166,7 +96,7 @@ void print_json(const train::PlanReport& report, const std::vector<Verified>& tr
       {"front", Json::array()},
       {"verified", Json::array()},
       {"refused", report.found.refused}};
-  const auto* best = chosen(report, tried);
+  const auto* best = chosen(report.found, tried);
   out["best"] = best == nullptr ? Json() : plan::to_json(*best);
   for (const auto* planned : report.found.of_families()) {
     auto row = plan::to_json(*planned);
@@ -213,8 +143,7 @@ std::string command_text(const std::string& file, int num_ranks, const plan::Clu
 
 /// Where the ranks are, by what was typed; none: 0.
 train::Where where_of(const PlanOptions& options, int num_ranks) {
-  const auto& [cluster, device, profile] =
-      std::tie(options.cluster, options.device, options.profile);
+  const auto &cluster = options.cluster, &device = options.device, &profile = options.profile;
   if (!cluster.empty() && !device.empty()) {
     fail<UsageError>("cli", "--cluster and --on both say what the devices are; try one of them");
   }
@@ -324,18 +253,18 @@ int run_plan(PlanOptions options) {
     print_table(report, options.all);
   }
   if (report.is_like_this_host) tell(train::spread_warnings(report.costs->spread()));
-  const auto tried =
-      options.verify > 0 ? verify(*configured, report, options.verify) : std::vector<Verified>();
+  const auto tried = options.verify > 0 ? verify(*configured, report.found, options.verify)
+                                        : std::vector<Verified>();
   if (options.json) {
     print_json(report, tried);
   } else {
     for (const auto& reason : report.found.refused) {
       fmt::print("{}\n", wrap("not possible: " + reason, 2));
     }
-    if (!tried.empty()) fmt::print("\n{}", verified_text(tried));
+    if (!tried.empty()) fmt::print("\n{}", to_text(tried));
   }
   draw_front(options.plot, report);
-  const auto* best = chosen(report, tried);
+  const auto* best = chosen(report.found, tried);
   if (best == nullptr) {
     if (!options.json) {
       fmt::print("\n{}\n", tried.empty() ? "No plan fits." : "All plans that were tried failed.");

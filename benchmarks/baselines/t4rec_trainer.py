@@ -24,6 +24,13 @@ parser.add_argument("--body", default="gpt2", choices=["gpt2", "albert", "xlnet"
 parser.add_argument("--masking", default="clm", choices=["clm", "mlm", "plm"])
 parser.add_argument("--features", action="store_true", help="all of the schema's, else items alone")
 parser.add_argument("--learning_rate", type=float, default=1e-3)
+for name, default in {"d_model": 64, "n_layer": 2, "n_head": 4, "item_embedding_dim": 64, "plm_max_span_length": 5}.items():
+    parser.add_argument(f"--{name}", type=int, default=default)
+for name, default in {"dropout": .3, "input_dropout": 0, "weight_decay": 0, "label_smoothing_factor": 0,
+                      "mlm_probability": .15, "plm_probability": 1 / 6, "stochastic_swap_noise": 0}.items():
+    parser.add_argument(f"--{name}", type=float, default=default)
+parser.add_argument("--tabular_layer_norm", action="store_true")
+parser.add_argument("--soft_embeddings", action="store_true", help="of continuous features: 5 vectors of 20")
 parser.add_argument("--seed", type=int, default=42)
 parser.add_argument("--evaluate", action="store_true")
 arguments = parser.parse_args()
@@ -37,20 +44,43 @@ import transformers4rec.torch as t4rec  # noqa: E402
 from merlin_standard_lib import Schema  # noqa: E402
 from transformers4rec.config import transformer as configs  # noqa: E402
 from transformers4rec.config.trainer import T4RecTrainingArguments  # noqa: E402
+from transformers4rec.torch.tabular import transformations  # noqa: E402
 
 torch.set_num_threads(arguments.threads)
 transformers.set_seed(arguments.seed)
 schema = Schema().from_json(f"{arguments.folder}/schema.json")
+width = arguments.d_model
 if arguments.features:
     schema = schema.select_by_name([c.name for c in schema if c.name.endswith("-list")])
-    joined = dict(continuous_projection=64, d_output=64)
+    joined = dict(d_output=width)
+    if arguments.soft_embeddings:
+        joined.update(continuous_soft_embeddings=True, soft_embedding_cardinality_default=5,
+                      soft_embedding_dim_default=20)
+    else:
+        joined.update(continuous_projection=width)
 else:
-    schema, joined = schema.select_by_name(["item_id-list"]), {}
+    schema = schema.select_by_name(["item_id-list"])
+    joined = {} if arguments.item_embedding_dim == width else dict(d_output=width)
+if arguments.masking == "mlm":
+    joined.update(mlm_probability=arguments.mlm_probability)
+if arguments.masking == "plm":
+    joined.update(plm_probability=arguments.plm_probability, max_span_length=arguments.plm_max_span_length)
+changes = []  # of each feature's vectors
+if arguments.input_dropout:
+    changes.append(transformations.TabularDropout(arguments.input_dropout))
+if arguments.tabular_layer_norm:
+    changes.append("layer-norm")
+if arguments.stochastic_swap_noise:
+    joined.update(pre=transformations.StochasticSwapNoise(
+        schema=schema, replacement_prob=arguments.stochastic_swap_noise))
 inputs = t4rec.TabularSequenceFeatures.from_schema(
-    schema, max_sequence_length=20, aggregation="concat", masking=arguments.masking, **joined)
+    schema, max_sequence_length=20, aggregation="concat", masking=arguments.masking,
+    embedding_dims={"item_id-list": arguments.item_embedding_dim}, post=changes or None, **joined)
 config = {"gpt2": configs.GPT2Config, "albert": configs.AlbertConfig, "xlnet": configs.XLNetConfig}[arguments.body]
-body = config.build(d_model=64, n_head=4, n_layer=2, total_seq_length=20)
-model = body.to_torch_model(inputs, t4rec.NextItemPredictionTask(weight_tying=True))
+body = config.build(d_model=width, n_head=arguments.n_head, n_layer=arguments.n_layer, total_seq_length=20,
+                    dropout=arguments.dropout)
+loss = torch.nn.CrossEntropyLoss(label_smoothing=arguments.label_smoothing_factor)
+model = body.to_torch_model(inputs, t4rec.NextItemPredictionTask(weight_tying=True, loss=loss))
 
 
 class Epochs(transformers.TrainerCallback):
@@ -71,6 +101,7 @@ with tempfile.TemporaryDirectory() as output:
         args=T4RecTrainingArguments(
             output_dir=output, no_cuda=True, report_to=[], save_strategy="no", seed=arguments.seed,
             num_train_epochs=arguments.epochs, learning_rate=arguments.learning_rate,
+            weight_decay=arguments.weight_decay,
             per_device_train_batch_size=128, per_device_eval_batch_size=256, max_sequence_length=20,
             data_loader_engine="merlin", disable_tqdm=True))
     trainer.train()

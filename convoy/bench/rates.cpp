@@ -33,16 +33,13 @@ constexpr int64_t kMostCopied = int64_t{256} << 20, kMostSimulated = int64_t{1} 
 using doctor::Rate;
 using Clock = std::chrono::steady_clock;
 
-/// The shortest time of one call of `work`, which must have finished when it returns; the first,
-/// which also warms up, counts only where it takes long.
+/// The shortest time of one call of `work`, which must have finished when it returns, but for the
+/// first, which warms up: it may read libraries from the disk, and compile.
 template <class F>
 double best_seconds(F&& work) {
-  auto began = Clock::now();
   work();
-  double best = seconds_since(began);
-  if (best > kRateSeconds) return best;
-  best = 1e9;
-  began = Clock::now();
+  double best = 1e9;
+  const auto began = Clock::now();
   do {
     const auto start = Clock::now();
     work();

@@ -338,7 +338,7 @@ TEST_F(PlanCommand, PlansWithWhatWasMeasuredBefore) {
   expect("2 ranks x 1 thread");
   const auto first = plan("--ranks 2 --profile costs.json");
   EXPECT_EQ(first, plan("--ranks 2 --profile costs.json"));  // nothing is measured
-  EXPECT_EQ(first, plan("--profile costs.json"));  // of as many ranks
+  EXPECT_EQ(first, plan("--profile costs.json"));            // of as many ranks
   for (const char* name : {"ddp", "zero 3", "pipeline", "tensor"}) {
     EXPECT_FALSE(family(first, name).is_null()) << name;
   }

@@ -22,6 +22,20 @@ TEST(Metrics, ByHand) {
   EXPECT_EQ(metrics.count(), 5);
 }
 
+TEST(Metrics, HaveTransformers4RecsNames) {
+  RankingMetrics metrics({2, 10}, /*transformers4rec_names=*/true);
+  metrics.add(at::tensor({1, 3, 11}, at::kLong));
+  const auto values = metrics.values("eval_");
+  EXPECT_DOUBLE_EQ(values.at("eval_/next-item/precision_at_2"), 1.0 / 3 / 2);
+  EXPECT_DOUBLE_EQ(values.at("eval_/next-item/precision_at_10"), 2.0 / 3 / 10);
+  EXPECT_DOUBLE_EQ(values.at("eval_/next-item/dcg_at_10"), 1.5 / 3);
+  for (const char* name : {"ndcg_at_10", "recall_at_2", "avg_precision_at_10"}) {
+    EXPECT_EQ(values.at(std::string("eval_/next-item/") + name),
+              values.at(std::string("eval_") + name));
+  }
+  EXPECT_EQ(values.size(), 2U * (4 + 5));
+}
+
 TEST(Metrics, NothingGivesZero) {
   EXPECT_EQ(RankingMetrics({10}).values("x").at("xndcg_at_10"), 0);
 }

@@ -10,13 +10,20 @@ namespace convoy::tasks {
 
 namespace {
 
-void add_transformers4rec_names(std::map<std::string, double>& metrics, const std::string& prefix) {
-  const std::map<std::string, double> plain = metrics;
-  for (const auto& [key, value] : plain) {
-    if (key.rfind(prefix, 0) != 0 || key.find("_at_") == std::string::npos) continue;
-    const auto name = key.substr(prefix.size());
-    if (name.rfind("mrr", 0) == 0) continue;  // which that program does not have
-    metrics[prefix + "/next-item/" + name] = value;
+/// The names of that program: with one right answer its dcg is ndcg, and its precision recall / k.
+void add_transformers4rec_names(std::map<std::string, double>& metrics, const std::string& prefix,
+                                const std::vector<int64_t>& top_ks) {
+  for (const int64_t k : top_ks) {
+    const auto ours = [&](const char* name) {
+      return metrics.at(fmt::format("{}{}_at_{}", prefix, name, k));
+    };
+    for (const auto& [name, value] : {std::pair{"ndcg", ours("ndcg")},
+                                      {"dcg", ours("ndcg")},
+                                      {"recall", ours("recall")},
+                                      {"precision", ours("recall") / static_cast<double>(k)},
+                                      {"avg_precision", ours("avg_precision")}}) {
+      metrics[fmt::format("{}/next-item/{}_at_{}", prefix, name, k)] = value;
+    }
   }
 }
 
@@ -64,7 +71,7 @@ std::map<std::string, double> RankingMetrics::values(const std::string& prefix, 
     out[fmt::format("{}mrr_at_{}", prefix, k)] = mrr / rows;
     out[fmt::format("{}avg_precision_at_{}", prefix, k)] = mrr / rows;
   }
-  if (transformers4rec_names_) add_transformers4rec_names(out, prefix);
+  if (transformers4rec_names_) add_transformers4rec_names(out, prefix, top_ks_);
   return out;
 }
 

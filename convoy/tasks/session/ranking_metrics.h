@@ -15,7 +15,8 @@ namespace convoy::tasks {
 /// O(largest k) and sums over ranks are exact.
 class RankingMetrics : public train::Scorer {
  public:
-  /// `transformers4rec_names`: the metrics that Transformers4Rec has once more, by its names.
+  /// `transformers4rec_names`: the metrics that Transformers4Rec has, too, by its names
+  /// (`<prefix>/next-item/precision_at_<k>` and so on).
   explicit RankingMetrics(std::vector<int64_t> top_ks, bool transformers4rec_names = false);
 
   /// out["target_rank"] [n] int64: 1 = best.

@@ -144,7 +144,9 @@ void SessionArguments::declare(OptionTable& t) {
   s = "train";
   t.add(s, "top_ks", ranking.top_ks, "cut-offs of NDCG, Recall, MRR and AP (average precision)");
   t.add(s, "metric_names", ranking.metric_names,
-        "transformers4rec: report ranking metrics also as eval_/next-item/ndcg_at_10 and so on")
+        "transformers4rec: report its ranking metrics, too, by its names: "
+        "eval_/next-item/ndcg_at_10, "
+        "and so on with dcg, recall, precision, avg_precision")
       .choice({"plain", "transformers4rec"});
   add_hints(t);
 }

@@ -1,0 +1,79 @@
+#include "cli/verified.h"
+
+#include <algorithm>
+
+#include "cli/plan_settings.h"
+#include "convoy/base/text.h"
+#include "convoy/plan/decision.h"
+#include "convoy/report/table.h"
+
+namespace convoy::cli {
+
+namespace {
+
+/// The fastest ones that fit, first one of each kind; also ddp and the fastest stage of ZeRO, with
+/// which people would begin.
+std::vector<const plan::Planned*> to_verify(const plan::Found& found, int64_t number) {
+  std::vector<const plan::Planned*> fitting;
+  const auto take = [&](const plan::Planned* planned) {
+    const bool is_there = std::find(fitting.begin(), fitting.end(), planned) != fitting.end();
+    if (planned->prediction.fit != plan::Fit::No && !is_there) fitting.push_back(planned);
+  };
+  for (const auto* planned : found.of_families()) take(planned);
+  for (const auto& planned : found.tried) take(&planned);
+  std::vector<const plan::Planned*> out(
+      fitting.begin(), fitting.begin() + std::min<int64_t>(number, std::ssize(fitting)));
+  const auto has = [&](const plan::Planned* planned) {
+    return std::find(out.begin(), out.end(), planned) != out.end();
+  };
+  for (const bool shards : {false, true}) {
+    const auto is_simple = [&](const plan::Planned* planned) {
+      const auto& split = planned->split;
+      return split.data == split.num_ranks() && (split.zero > 0) == shards && !split.offloads();
+    };
+    const auto first = std::find_if(fitting.begin(), fitting.end(), is_simple);
+    if (first != fitting.end() && !has(*first)) out.push_back(*first);
+  }
+  return out;
+}
+
+}  // namespace
+
+std::vector<Verified> verify(Configured& configured, const plan::Found& found, int64_t number) {
+  const TrialFolder folder;
+  std::vector<Verified> out;
+  for (const auto* planned : to_verify(found, number)) {
+    fmt::print(stderr, "trying {}\n", planned->split.to_text());
+    const auto file = folder.write(configured, planned->split);
+    constexpr int64_t kSteps = 8;
+    out.push_back({planned, bench::run_step(file, {}, planned->split.num_ranks(), kSteps)});
+  }
+  return out;
+}
+
+const plan::Planned* chosen(const plan::Found& found, const std::vector<Verified>& tried) {
+  const Verified* fastest = nullptr;
+  for (const auto& one : tried) {
+    if (!one.measured.failure.empty()) continue;
+    if (fastest == nullptr || one.measured.seconds < fastest->measured.seconds) fastest = &one;
+  }
+  if (fastest != nullptr) return fastest->planned;
+  return tried.empty() ? found.best() : nullptr;  // what failed is no plan
+}
+
+std::string to_text(const std::vector<Verified>& tried) {
+  report::Table table;
+  table.column("tried", report::Align::kLeft).column("predicted").column("off");
+  table.column("measured", report::Align::kLeft);
+  for (const auto& [planned, measured] : tried) {
+    const double predicted = planned->prediction.seconds;
+    table.row({planned->split.to_text(), plan::step_text(predicted),
+               measured.failure.empty()
+                   ? fmt::format("{:+.0f} %", 100 * (predicted / measured.seconds - 1))
+                   : "-",
+               measured.failure.empty() ? plan::step_text(measured.seconds) : measured.failure});
+  }
+  return table.to_text();
+}
+
+}  // namespace convoy::cli

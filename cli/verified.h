@@ -1,0 +1,27 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "cli/program.h"
+#include "convoy/bench/run_step.h"
+#include "convoy/plan/search.h"
+
+namespace convoy::cli {
+
+/// A plan that was tried for real.
+struct Verified {
+  const plan::Planned* planned;
+  bench::MeasuredStep measured;
+};
+
+/// Times some of the fastest plans, ddp and the fastest ZeRO, each in fresh ranks of this host.
+std::vector<Verified> verify(Configured& configured, const plan::Found& found, int64_t number);
+
+/// The fastest of what was tried, or of what was only predicted; null: all that was tried failed.
+const plan::Planned* chosen(const plan::Found& found, const std::vector<Verified>& tried);
+
+std::string to_text(const std::vector<Verified>& tried);
+
+}  // namespace convoy::cli
