@@ -9,6 +9,7 @@
 #include "cli/asked.h"
 #include "cli/commands.h"
 #include "cli/plan_settings.h"
+#include "cli/verified.h"
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
 #include "convoy/base/text.h"
@@ -174,6 +175,7 @@ int bench_plan(BenchPlanFlags flags) {
   const auto report = train::make_plan(run.factory, configured->training, *run.train_data,
                                        flags.request, progress.function());
   progress.wipe();
+  check_on_this_host(report.cluster, "bench plan", flags.profile);
   const auto seed = static_cast<uint64_t>(configured->training.seed);
   auto all = draw(report, flags.plans, seed);
   measure(all, *configured, flags, [&] {
@@ -209,7 +211,7 @@ void add_bench_plan(CLI::App& bench, Run& run) {
   auto* command =
       bench.add_subcommand("plan", "Compare convoy plan's predictions with measured trainings");
   add_asked(*command, flags->config, flags->request.num_ranks,
-            "ranks on this host [the processor's cores]");
+            "ranks on this host [those of the profile, else the processor's cores]");
   command->add_option("--plans", flags->plans, "randomly drawn splits beside the plan [8]")
       ->check(at_least(1));
   command->add_option("--steps", flags->steps, "steps to time in each training [10]")
@@ -222,9 +224,12 @@ void add_bench_plan(CLI::App& bench, Run& run) {
       ->add_option("--max_rows,--max-rows", flags->request.most_rows,
                    "maximum rows per micro-batch [64]")
       ->check(at_least(1));
-  command->add_option("--profile", flags->profile,
-                      "costs measured by convoy profile, instead of measuring them");
-  command->add_option("--output", flags->output, "write the full results to this JSON file");
+  command
+      ->add_option("--profile", flags->profile,
+                   "costs measured by convoy profile, instead of measuring them")
+      ->check(not_empty());
+  command->add_option("--output", flags->output, "write the full results to this JSON file")
+      ->check(not_empty());
   command->add_flag("--json", flags->json, "print JSON");
   command->footer(
       "Takes the options of convoy train. For each kind of parallelism in turn a split is drawn "

@@ -16,6 +16,8 @@ using Run = std::function<int()>;
 
 /// For an option that is a whole number.
 CLI::Validator at_least(int64_t low);
+/// For an option that names something.
+CLI::Validator not_empty();
 
 using AddCommand = void(CLI::App& app, Run& run);
 AddCommand add_train, add_eval, add_predict, add_generate, add_data, add_checkpoint, add_launch,

@@ -194,8 +194,10 @@ void add_estimate(CLI::App& app, Run& run) {
   auto* command =
       app.add_subcommand("estimate", "Estimate the memory of a training before it starts");
   add_asked(*command, options->config, options->ranks, "ranks of the job [1]");
-  command->add_option("--on", options->device,
-                      "compare with a kind of device, such as h100-80 [this host]");
+  command
+      ->add_option("--on", options->device,
+                   "compare with a kind of device, such as h100-80 [this host]")
+      ->check(not_empty());
   command->add_flag("--json", options->json, "print JSON, with every stage");
   command->footer(
       "Takes the options of convoy train. Each block of the model runs once with a batch of the "

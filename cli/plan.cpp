@@ -135,10 +135,13 @@ void draw_front(const std::string& file, const train::PlanReport& report) {
 /// How ranks train a run's file, on each host of the cluster.
 std::string command_text(const std::string& file, int num_ranks, const plan::Cluster& cluster) {
   if (num_ranks == 1) return "convoy train " + file;
-  const int here = std::min(num_ranks, cluster.devices_per_host);
-  if (num_ranks == here) return fmt::format("convoy train {} --nproc {}", file, num_ranks);
-  return fmt::format("convoy launch --nnodes {} --rdzv-endpoint HOST:29400 -n {} train {}",
-                     num_ranks / here, here, file);
+  const int each = cluster.devices_per_host;
+  if (num_ranks <= each) return fmt::format("convoy train {} --nproc {}", file, num_ranks);
+  const int last = num_ranks % each;
+  return fmt::format(
+      "convoy launch --nnodes {} --rdzv-endpoint HOST:29400 -n {} train {}{}",
+      (num_ranks + each - 1) / each, each, file,
+      last == 0 ? " (on each host)" : fmt::format(" (-n {} on the last host)", last));
 }
 
 /// Where the ranks are, by what was typed; none: 0.
@@ -240,10 +243,7 @@ int run_plan(PlanOptions options) {
   const auto report = train::make_plan(run.factory, configured->training, *run.train_data, request,
                                        progress.function());
   progress.wipe();
-  if (options.verify > 0 && report.cluster.num_hosts > 1) {
-    fail<UsageError>("cli", "--verify tries plans on this host, but {} is of {} hosts",
-                     options.profile, report.cluster.num_hosts);
-  }
+  if (options.verify > 0) check_on_this_host(report.cluster, "--verify", options.profile);
   if (!options.json) {
     fmt::print("{}\n\n", report.what);
     for (const auto& line :
@@ -300,28 +300,37 @@ void add_plan(CLI::App& app, Run& run) {
   command
       ->add_option("--ranks", options->ranks,
                    "ranks of the job; several numbers, as 8,64,1024, give a table [those of the "
-                   "cluster, else the processor's cores]")
+                   "cluster or the profile, else the processor's cores]")
       ->delimiter(',')
       ->allow_extra_args(false)
       ->check(at_least(1));
-  command->add_option("--cluster", options->cluster,
-                      "TOML file that describes hosts, devices and links");
-  command->add_option("--on", options->device,
-                      "a kind of device instead of a cluster, such as h100-80");
+  command
+      ->add_option("--cluster", options->cluster,
+                   "TOML file that describes hosts, devices and links")
+      ->check(not_empty());
+  command
+      ->add_option("--on", options->device,
+                   "a kind of device instead of a cluster, such as h100-80")
+      ->check(not_empty());
   command
       ->add_option("--max_rows,--max-rows", request.most_rows,
                    "maximum rows per micro-batch [64 on this host, 1,024 on other devices]")
       ->check(at_least(1));
-  command->add_option("--profile", options->profile,
-                      "costs measured by convoy profile, instead of measuring them");
+  command
+      ->add_option("--profile", options->profile,
+                   "costs measured by convoy profile, instead of measuring them")
+      ->check(not_empty());
   command
       ->add_option("--verify", options->verify,
                    "train the N best plans, ddp and the best ZeRO for some steps on this host; the "
                    "fastest wins")
       ->check(at_least(0));
-  command->add_option("--output", options->output, "write the run's TOML file with the plan");
-  command->add_option("--plot", options->plot,
-                      "plot time over memory, or over numbers of ranks, to this SVG file");
+  command->add_option("--output", options->output, "write the run's TOML file with the plan")
+      ->check(not_empty());
+  command
+      ->add_option("--plot", options->plot,
+                   "plot time over memory, or over numbers of ranks, to this SVG file")
+      ->check(not_empty());
   command->add_flag("--all", options->all, "print all kinds of splits, not only the fastest");
   command->add_flag("--json", options->json, "print JSON");
   command->footer(

@@ -78,11 +78,27 @@ train::Profile measure(const Asked& asked, int num_ranks,
   return out;
 }
 
+/// The first rank computes for all of its host, on the cores that it may use.
+void warn_of_bound_cores(const train::Job& met) {
+  const int needed = met.environment.local_world_size * met.threads;
+  const int cores = machine::usable_cores();
+  if (met.is_main() && cores < needed) {
+    tell(
+        {fmt::format("warning: rank 0 may use {}, but measures for {} of {}; if it is bound to a "
+                     "part of the host, try convoy launch --bind none",
+                     plural(cores, "core"), plural(met.environment.local_world_size, "rank"),
+                     plural(met.threads, "thread"))});
+  }
+}
+
 /// With the ranks that a launcher started, whatever their hosts: the first runs the blocks, and all
 /// time their sums. Nothing on the other ranks.
 std::optional<train::Profile> measure_together(const Asked& asked, const ProfileFlags& flags) {
-  auto parallel = asked.configured->training.parallel;
+  // Where the ranks are is all that counts, not what the run does with them.
+  train::ParallelArguments parallel;
   parallel.device = "cpu";
+  parallel.threads = asked.configured->training.parallel.threads;
+  parallel.timeout = asked.configured->training.parallel.timeout;
   std::optional<train::Profile> out;
   train::meet_ranks(parallel, "convoy profile",
                     [&](const train::Job& met, const train::MetRanks& ranks) {
@@ -91,6 +107,7 @@ std::optional<train::Profile> measure_together(const Asked& asked, const Profile
                         fail<UsageError>("cli", "--ranks {}, but {} started {}; try without it",
                                          flags.ranks, here.source, here.world_size);
                       }
+                      warn_of_bound_cores(met);
                       const auto sums = train::time_sums(met, ranks);
                       comm::ask_main(
                           ranks.all, "profile",
@@ -107,10 +124,9 @@ int run_profile(const ProfileFlags& flags) {
   if (flags.output.empty()) {
     fail<UsageError>("cli", "the costs go into a file; try --output profile.json");
   }
-  const bool together = launch::detect_environment().world_size > 1;
-  const bool speaks = launch::detect_environment().rank == 0;
-  const auto asked = ask_about(flags.config, {.tells = speaks});
-  const auto profile = together
+  const auto here = launch::detect_environment();
+  const auto asked = ask_about(flags.config, {.tells = here.rank == 0});
+  const auto profile = here.launched()
                            ? measure_together(asked, flags)
                            : measure(asked, flags.ranks > 0 ? flags.ranks : machine::usable_cores(),
                                      std::nullopt, 0);
@@ -131,7 +147,7 @@ void add_profile(CLI::App& app, Run& run) {
       app.add_subcommand("profile", "Measure the costs of a model's blocks on this host");
   add_asked(*command, flags->config, flags->ranks,
             "ranks that compute at once [the processor's cores]");
-  command->add_option("--output", flags->output, "JSON file of the costs");
+  command->add_option("--output", flags->output, "JSON file of the costs")->check(not_empty());
   command->footer(
       "Takes the options of convoy train. Each block of the model runs forward and backward for "
       "some micro-batch sizes, on all ranks at once; optimizer updates and all-reduces are timed, "

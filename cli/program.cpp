@@ -48,6 +48,13 @@ CLI::Validator at_least(int64_t low) {
           ""};
 }
 
+CLI::Validator not_empty() {
+  return {[](const std::string& text) {
+            return text.empty() ? "got nothing; try without it" : std::string();
+          },
+          ""};
+}
+
 std::string fitted(const std::string& help) {
   std::string out;
   for (const auto& line : split(help, '\n')) out += wrap(line, description_column(line)) + "\n";

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "cli/plan_settings.h"
+#include "convoy/base/error.h"
 #include "convoy/base/text.h"
 #include "convoy/plan/decision.h"
 #include "convoy/report/table.h"
@@ -38,6 +39,13 @@ std::vector<const plan::Planned*> to_verify(const plan::Found& found, int64_t nu
 }
 
 }  // namespace
+
+void check_on_this_host(const plan::Cluster& cluster, const std::string& what,
+                        const std::string& profile) {
+  if (cluster.num_hosts == 1) return;
+  fail<UsageError>("cli", "{} tries plans on this host, but {} is of {} hosts", what, profile,
+                   cluster.num_hosts);
+}
 
 std::vector<Verified> verify(Configured& configured, const plan::Found& found, int64_t number) {
   const TrialFolder folder;

@@ -16,6 +16,11 @@ struct Verified {
   bench::MeasuredStep measured;
 };
 
+/// Throws UsageError, naming the file of its profile, where a cluster is more than this host, on
+/// which `what` trains.
+void check_on_this_host(const plan::Cluster& cluster, const std::string& what,
+                        const std::string& profile);
+
 /// Times some of the fastest plans, ddp and the fastest ZeRO, each in fresh ranks of this host.
 std::vector<Verified> verify(Configured& configured, const plan::Found& found, int64_t number);
 

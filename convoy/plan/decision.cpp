@@ -214,11 +214,12 @@ std::string verdict(const Planned& planned, const Planned* best) {
 }
 
 std::string step_text(double seconds) {
-  if (seconds < 1e-3) return fmt::format("{:.1f} us", 1e6 * seconds);
-  const bool is_short = seconds < 1;
-  const double number = is_short ? 1e3 * seconds : seconds;
+  const auto& [scale, unit] = seconds < 1e-3 ? std::pair{1e6, "us"}
+                              : seconds < 1  ? std::pair{1e3, "ms"}
+                                             : std::pair{1.0, "s"};
+  const double number = scale * seconds;
   const int decimals = number < 10 ? 2 : number < 100 ? 1 : 0;  // three digits
-  return fmt::format("{:.{}f} {}", number, decimals, is_short ? "ms" : "s");
+  return fmt::format("{:.{}f} {}", number, decimals, unit);
 }
 
 Json to_json(const Planned& planned) {

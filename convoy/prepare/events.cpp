@@ -55,7 +55,7 @@ struct MainGrad {
 class Reader {
  public:
   Reader(Events& events, const EventColumns& columns, const data::TableSource& first)
-      : events_(events), user_(events.user), item_(events.item) {
+      : events_(events), user_(events.user), item_(events.item), time_units_(columns.time_units) {
     user_name_ = choose(first, columns.user, kUserNames, "--user");
     item_name_ = choose(first, columns.item, kItemNames, "--item");
     time_names_ = columns.time;
@@ -84,7 +84,7 @@ class Reader {
     for (size_t t = 0; t < time_names_.size(); ++t) {
       add(source, time_names_[t], "--time", nullptr,
           [this, t](const arrow::Array& array, const ColumnPlace& place) {
-            append_times(array, place, events_.times[t]);
+            append_times(array, place, time_units_, events_.times[t]);
           });
     }
     for (size_t f = 0; f < events_.features.size(); ++f) add_feature(source, f);
@@ -200,6 +200,7 @@ class Reader {
   Events& events_;
   Interner user_;
   Interner item_;
+  int64_t time_units_;
   std::vector<Interner> feature_codes_;
   std::vector<bool> guessed_;  // by feature: its kind follows from a text file's first block
   std::vector<Part> parts_;

@@ -21,6 +21,7 @@ struct EventColumns {
   std::vector<std::string>
       time;  ///< several: the first decides, then the next; {"none"}: file order
   std::vector<FeatureSpec> features;
+  int64_t time_units = 1;  ///< of times that are plain numbers, in a second
 };
 
 struct EventFeature {

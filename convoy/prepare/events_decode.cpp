@@ -124,7 +124,8 @@ void each_number(const arrow::Array& array, const ColumnPlace& place,
   each_null(array, place, "numbers", missing);
 }
 
-void append_times(const arrow::Array& array, const ColumnPlace& place, Times& times) {
+void append_times(const arrow::Array& array, const ColumnPlace& place, int64_t units_per_second,
+                  Times& times) {
   if (array.length() == 0) return;
   const std::function<void()> missing = [&] { times.append_missing(); };
   const auto with_unit = [&](bool fractions, int64_t per_second, auto value) {
@@ -139,7 +140,8 @@ void append_times(const arrow::Array& array, const ColumnPlace& place, Times& ti
     };
   };
   const auto seconds = [&](double number) {
-    std::isnan(number) ? missing() : times.append_seconds(number);
+    std::isnan(number) ? missing()
+                       : times.append_seconds(number / static_cast<double>(units_per_second));
   };
   if (array.type_id() == arrow::Type::TIMESTAMP) {
     constexpr int64_t kPerSecond[] = {1, 1000, 1000000, 1000000000};
@@ -155,7 +157,7 @@ void append_times(const arrow::Array& array, const ColumnPlace& place, Times& ti
   }
   constexpr int64_t kMicroseconds = 1000000, kDay = 86400 * kMicroseconds;
   if (data::with_type<arrow::Date32Array>(array, with_unit(false, kMicroseconds, ticks(kDay))) ||
-      with_integers(array, with_unit(false, 1, ticks(1))) ||
+      with_integers(array, with_unit(false, units_per_second, ticks(1))) ||
       with_fractions(array, with_unit(true, 1, seconds))) {
     return;
   }

@@ -31,6 +31,7 @@ void each_number(const arrow::Array& array, const ColumnPlace& place,
 
 /// Appends numbers, dates or timestamps. Throws FileError that names the row of a text that is
 /// none.
-void append_times(const arrow::Array& array, const ColumnPlace& place, Times& times);
+void append_times(const arrow::Array& array, const ColumnPlace& place, int64_t units_per_second,
+                  Times& times);
 
 }  // namespace convoy::prepare

@@ -75,8 +75,10 @@ class TimeDelta {
     features.erase(found);
   }
 
+  bool is_wanted() const { return place_ >= 0; }
+
   void add(Events& events, const SessionOrder& order) const {
-    if (place_ < 0) return;
+    if (!is_wanted()) return;
     if (events.times.empty()) {
       fail<UsageError>("prepare", "the feature time_delta needs times; got --time none");
     }
@@ -98,6 +100,24 @@ class TimeDelta {
   FeatureSpec spec_;
   std::ptrdiff_t place_ = -1;
 };
+
+/// Whether sessions hang on how many seconds pass.
+bool counts_seconds(const SessionOptions& options, bool has_time_delta) {
+  return options.gap_seconds > 0 || options.window_days > 0 || options.keep_time || has_time_delta;
+}
+
+/// Numbers that are no seconds would make a session of each event, and a window of some.
+void check_unit(const Events& events) {
+  constexpr double kFar = 1e11;  // seconds, in the year 5138
+  const auto& times = events.times.front();
+  for (int64_t event = 0; event < events.num_events; ++event) {
+    if (times.missing(event) || times.seconds(event) < kFar) continue;
+    fail<FileError>("prepare",
+                    "event {} is {:.0f} seconds after 1970: its time may be in a smaller unit; try "
+                    "--time-unit ms",
+                    event + 1, times.seconds(event));
+  }
+}
 
 void check_times(const Events& events) {
   if (events.times.empty()) fail<UsageError>("prepare", "--keep-time needs times; got --time none");
@@ -290,6 +310,7 @@ SessionReport make_sessions(const SessionOptions& given, const ProgressFn& progr
   if (options.window_days > 0 && events.times.empty()) {
     fail<UsageError>("prepare", "--windows needs times; got --time none");
   }
+  if (counts_seconds(options, time_delta.is_wanted()) && !events.times.empty()) check_unit(events);
   if (options.keep_time) check_times(events);
   SessionOrder order =
       order_sessions(events, options.gap_seconds, Windows(events, options.window_days));

@@ -1,6 +1,7 @@
 #include "convoy/tasks/task.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
@@ -45,9 +46,14 @@ struct Detection {
   std::string config_name;
 };
 
-/// What these names of one option give it in `arguments`, or "".
+bool is_number(const std::string& text) {
+  int64_t number = 0;
+  return parse_number(text, number);
+}
+
+/// What these names of one option give it in `arguments`, or ""; numbers count unless `texts_only`.
 std::string typed_value(const std::vector<std::string>& arguments,
-                        const std::vector<std::string>& names) {
+                        const std::vector<std::string>& names, bool texts_only = false) {
   std::string first, value;
   for (size_t i = 0; i < arguments.size(); ++i) {
     const auto equals = arguments[i].find('=');
@@ -60,6 +66,7 @@ std::string typed_value(const std::vector<std::string>& arguments,
     if (!wanted || (equals == std::string::npos && i + 1 == arguments.size())) continue;
     const auto here =
         equals == std::string::npos ? arguments[i + 1] : arguments[i].substr(equals + 1);
+    if (texts_only && is_number(here)) continue;
     if (!first.empty() && here != value) {
       fail<UsageError>("tasks", "{} {} and {} {} contradict each other; try one of them", first,
                        value, word, here);
@@ -111,9 +118,7 @@ void take(Detection& detected, const Detection& more) {
 
 /// The model to start from; a number is the window of data that training starts with.
 std::string typed_start(const std::vector<std::string>& arguments) {
-  auto value = typed_value(arguments, {"start", "model_name_or_path"});
-  int64_t window = 0;
-  return parse_number(value, window) ? "" : value;
+  return typed_value(arguments, {"start", "model_name_or_path"}, /*texts_only=*/true);
 }
 
 Detection detect(const std::vector<std::string>& arguments, bool opens) {
@@ -151,18 +156,37 @@ Detection detect(const std::vector<std::string>& arguments, bool opens) {
   return detected;
 }
 
+/// Of a training over windows the last one that ended.
+std::optional<fs::path> last_window(const fs::path& folder) {
+  std::optional<fs::path> out;
+  int64_t last = 0;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(folder, error)) {
+    int64_t number = 0;
+    const bool is_run = parse_number(entry.path().filename().string(), number) &&
+                        fs::exists(entry.path() / "config.json", error);
+    if (!is_run || number <= last) continue;
+    last = number;
+    out = entry.path();
+  }
+  return out;
+}
+
 }  // namespace
 
 Json open_trained(const fs::path& folder, OptionTable& table) {
   const auto config = folder / "config.json";
   if (!fs::exists(config)) {
     const auto latest = checkpoint::latest_checkpoint(folder);
+    const auto window = last_window(folder);
     fail<UsageError>(
         "train",
         "{} holds no trained model; expected config.json and model.safetensors, as in the "
         "output.dir of convoy train{}",
         folder.string(),
-        latest ? "; that run has not ended; try its checkpoint " + latest->string() : "");
+        latest   ? "; that run has not ended; try its checkpoint " + latest->string()
+        : window ? "; each of its windows is a run; try " + window->string()
+                 : "");
   }
   if (fs::exists(folder / "run.toml")) table.read_toml(folder / "run.toml");
   return parse_json(read_file(config), config.string());

@@ -160,6 +160,8 @@ TEST_F(OverLink, AProfileOfBothHostsKnowsTheirLink) {
   expect("step time predicted");
   EXPECT_EQ(run("plan --verify 1 --profile slow.json" + kLanguageModel), 2) << output_;
   expect("--verify tries plans on this host, but slow.json is of 2 hosts");
+  EXPECT_EQ(run("bench plan --profile slow.json" + kLanguageModel), 2) << output_;
+  expect("bench plan tries plans on this host, but slow.json is of 2 hosts");
 }
 
 TEST_F(OverLink, WhenItIsCutAllRanksStopAndSayWhereTheyWere) {

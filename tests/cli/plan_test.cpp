@@ -381,5 +381,22 @@ TEST_F(PlanCommand, PlansWithWhatWasMeasuredBefore) {
   expect("is no whole profile");
 }
 
+TEST_F(PlanCommand, ALaunchedProfileIsOfTheRanksAndThreadsThatTheLauncherSet) {
+  const std::string model =
+      " --family gpt2 --n_embd 16 --n_layer 1 --n_head 2 --n_positions 16 --vocab_size 50 "
+      "--random_tokens 4000 --block_size 16 --sequence_parallel --strategy dp";
+  ASSERT_EQ(shell("OMP_NUM_THREADS=3 $convoy launch -n 1 profile --output one.json" + model), 0)
+      << output_;
+  expect("1 rank x 3 threads");
+  ASSERT_EQ(run("plan --profile one.json" + model + " --sequence_parallel false --strategy auto"),
+            0)
+      << output_;
+  expect("1 device of this processor");
+  EXPECT_EQ(run("plan --profile \"\"" + model), 2);
+  expect("got nothing; try without it");
+  EXPECT_NE(run("launch -n 2 profile --ranks 3 --output two.json" + model), 0);
+  expect("--ranks 3, but convoy launch started 2; try without it");
+}
+
 }  // namespace
 }  // namespace convoy

@@ -75,7 +75,7 @@ TEST(Decision, TellsHowMuchLongerALoserComputes) {
 }
 
 TEST(Decision, TimesOfStepsHaveThreeDigits) {
-  EXPECT_EQ(step_text(4.2e-6), "4.2 us");
+  EXPECT_EQ(step_text(4.2e-6), "4.20 us");
   EXPECT_EQ(step_text(0.014), "14.0 ms");
   EXPECT_EQ(step_text(0.00325), "3.25 ms");
   EXPECT_EQ(step_text(0.9996), "1000 ms");

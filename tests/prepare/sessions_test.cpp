@@ -109,6 +109,28 @@ TEST(Sessions, GapsCutSessionsAndEachLeavesItsLastOut) {
   EXPECT_EQ(int_rows(folder / "out/valid.parquet", "user_id"), (IntRows{{1}, {2}}));
 }
 
+TEST(Sessions, TimesMayBeInOtherUnits) {
+  Folder folder;
+  const auto file = folder.write("e.csv",
+                                 "who,what,when\na,x,1700000000000\na,y,1700000010000\n"
+                                 "a,z,1700000040000\n");
+  SessionOptions options = options_for(file, folder);
+  options.gap_seconds = 15;
+  try {
+    make_sessions(options);
+    FAIL();
+  } catch (const FileError& error) {
+    EXPECT_HAS(error.what(), "event 1 is 1700000000000 seconds after 1970");
+    EXPECT_HAS(error.what(), "try --time-unit ms");
+  }
+  EXPECT_FALSE(std::filesystem::exists(folder / "out"));
+  options.columns.time_units = 1000;
+  options.validation = false;
+  const SessionReport report = make_sessions(options);  // 10 seconds, then 30
+  EXPECT_EQ(report.num_sessions, 2);
+  EXPECT_EQ(int_rows(folder / "out/train.parquet", "item_id-list").size(), 1U);
+}
+
 TEST(Sessions, WithoutValidationEverythingTrains) {
   Folder folder;
   SessionOptions options = options_for(folder.write("e.csv", kEvents), folder);

@@ -365,6 +365,52 @@ TEST_F(RecommenderTest, FeaturesAreAskedFor) {
   auto wrong = request;
   wrong.features.begin()->second = {1};
   EXPECT_THROW(recommender.recommend(wrong), UsageError);
+  wrong = request;
+  wrong.features["prise-list"] = {1, 2};
+  try {
+    recommender.recommend(wrong);
+    FAIL();
+  } catch (const UsageError& error) {
+    EXPECT_NE(std::string(error.what()).find("did you mean 'price-list'?"), std::string::npos)
+        << error.what();
+  }
+}
+
+TEST_F(RecommenderTest, CategoriesAreGivenAsInTheInteractions) {
+  std::string events = "user_id,item_id,timestamp,kind,price\n";
+  for (int user = 0; user < 30; ++user) {
+    for (int i = 0; i < 6; ++i) {
+      const int item = (user + 3 * i) % 12;
+      events +=
+          fmt::format("u{},i{},{},{},{}\n", user, item, i, item % 3 == 0 ? "hat" : "shoe", item);
+    }
+  }
+  write_file(folder_ / "events.csv", events);
+  ASSERT_EQ(run("data sessions events.csv --output syn --features kind,price"), 0) << output_;
+  train();
+  ASSERT_TRUE(fs::exists(folder_ / "out/kind.parquet"));
+  const Recommender recommender(folder_ / "out");
+  const auto kinds = prepare::ItemNames::load(folder_ / "syn/kind.parquet");
+  const double hat = kinds.raw_id(1) == "hat" ? 1 : 2;
+  const RecommendationRequest by_id{
+      .items = {"i3", "i4"}, .features = {{"kind-list", {hat, 3 - hat}}, {"price-list", {3, 4}}}};
+  const Json line{{"items", {"i3", "i4"}},
+                  {"features", {{"kind-list", {"hat", "shoe"}}, {"price-list", {3, 4}}}}};
+  const auto by_name = RecommendationRequest::from_json(line);
+  EXPECT_EQ(by_name.categories.at("kind-list"), (std::vector<std::string>{"hat", "shoe"}));
+  EXPECT_EQ(recommender.recommend(by_id).to_json(), recommender.recommend(by_name).to_json());
+  auto unknown = by_name;
+  unknown.categories["kind-list"] = {"hat", "glove"};
+  auto none = by_id;
+  none.features["kind-list"] = {hat, 0};
+  const auto answer = recommender.recommend(unknown);
+  EXPECT_EQ(answer.unknown, std::vector<std::string>{"kind-list: glove"});
+  EXPECT_EQ(answer.items[0].score, recommender.recommend(none).items[0].score);
+  auto wrong = by_name;
+  wrong.categories["price-list"] = {"cheap", "dear"};
+  EXPECT_THROW(recommender.recommend(wrong), UsageError);
+  // Checkpoints have them, too.
+  EXPECT_NO_THROW(Recommender(folder_ / "out/checkpoint-15").recommend(by_name));
 }
 
 }  // namespace

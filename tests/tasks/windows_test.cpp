@@ -4,6 +4,7 @@
 
 #include "convoy/base/json.h"
 #include "convoy/base/random.h"
+#include "convoy/prepare/items.h"
 #include "tests/cli/command_testing.h"
 
 namespace convoy {
@@ -119,6 +120,28 @@ TEST_F(WindowsCommand, GoOnToTheSameResults) {
   EXPECT_NE(output_.find("already holds a run"), std::string::npos) << output_;
 }
 
+TEST_F(WindowsCommand, LaterDataReplaceThoseOfTheRun) {
+  make_windows();
+  ASSERT_EQ(run(kTrain + "--windows days --end 2 --output_dir first"), 0) << output_;
+  EXPECT_EQ(run("eval first"), 2);
+  expect("each of its windows is a run; try first/0001");
+  std::string later;
+  for (int i = 0; i < 40; ++i)
+    later += fmt::format("v{0},fresh{1},{1}\nv{0},fresh{2},{2}\n", i, i % 5, i % 5 + 5);
+  write_file(folder_ / "later.csv", "user_id,item_id,timestamp\n" + later + later);
+  ASSERT_EQ(run("data sessions later.csv --output later --ids-from days"), 0) << output_;
+  const std::string go_on = "train first/0001/run.toml --model_name_or_path first/0001 ";
+  ASSERT_EQ(run(go_on + "--data.path later --output_dir second"), 0) << output_;
+  const auto items = [&](const std::string& run) {
+    return prepare::ItemNames::load(folder_ / run / "items.parquet").size();
+  };
+  EXPECT_EQ(items("first/0001"), 20);
+  EXPECT_EQ(items("second"), 30);
+  // And so do other windows.
+  ASSERT_EQ(run(go_on + "--windows days --start 2 --end 3 --output_dir third"), 0) << output_;
+  EXPECT_EQ(results("third").at("windows").at(0).at("trained_on"), "0002");
+}
+
 TEST_F(WindowsCommand, KeepMomentsWhereThatIsAskedFor) {
   make_windows();
   const auto command = kTrain + "--windows days --end 3 ";
@@ -155,7 +178,7 @@ TEST_F(WindowsCommand, SayWhatDoesNotGo) {
     EXPECT_EQ(run(kTrain + "--output_dir out " + more), code);
     EXPECT_NE(output_.find(text), std::string::npos) << output_;
   };
-  expect_refused("--windows days", "has no rows; try other --start and --end", 1);
+  expect_refused("--windows days", "has no rows; it holds 1 to 5: try other --start and --end", 1);
   expect_refused("--windows days --start 3 --end 3", "expected --end above --start");
   expect_refused("--windows days --end 3 --keep_moments --save_strategy no",
                  "--save_strategy epoch");

@@ -39,6 +39,7 @@ struct SessionFlags {
   std::string session = "user";
   std::string validation = "leave-last-out";
   std::string windows;
+  std::string time_unit = "s";
 };
 
 int run_sessions(SessionFlags flags) {
@@ -54,6 +55,10 @@ int run_sessions(SessionFlags flags) {
   }
   options.window_days = flags.windows == "day" ? 1 : flags.windows == "week" ? 7 : 0;
   options.columns.time = flags.time.empty() ? std::vector<std::string>{} : split(flags.time, ',');
+  for (const auto& [unit, number] :
+       {std::pair{"ms", 1'000}, {"us", 1'000'000}, {"ns", 1'000'000'000}}) {
+    if (flags.time_unit == unit) options.columns.time_units = number;
+  }
   options.columns.features = prepare::parse_features(flags.features);
   options.table.separator = parse_separator(flags.separator);
   if (!flags.columns.empty()) options.table.column_names = split(flags.columns, ',');
@@ -109,6 +114,10 @@ void add_sessions(CLI::App& app, Work& run) {
   sub->add_option("--time", flags->time,
                   "column of times [timestamp, time, ts, ...]; a,b sorts by a, then b; none keeps "
                   "the order of the file");
+  sub->add_option("--time-unit,--time_unit", flags->time_unit,
+                  "unit of times that are numbers: s, ms, us or ns")
+      ->check(CLI::IsMember({"s", "ms", "us", "ns"}))
+      ->capture_default_str();
   sub->add_option("--features", flags->features,
                   "name[:continuous|categorical][:log1p|/N|*N],...; time_delta is the time since "
                   "the previous event in seconds");

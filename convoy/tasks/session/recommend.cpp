@@ -219,10 +219,9 @@ class TableWriter : public RecommendationWriter {
 
 }  // namespace
 
-prepare::ItemNames item_names(const std::filesystem::path& folder) {
+prepare::ItemNames item_names(const std::filesystem::path& folder, const std::string& file) {
   for (const auto& place : {folder, folder / ".."}) {
-    if (std::filesystem::exists(place / "items.parquet"))
-      return prepare::ItemNames::load(place / "items.parquet");
+    if (std::filesystem::exists(place / file)) return prepare::ItemNames::load(place / file);
   }
   return {};
 }

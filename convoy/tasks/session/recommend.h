@@ -46,8 +46,10 @@ struct RecommendationNames {
   std::vector<std::string> targets = {};
 };
 
-/// items.parquet of a run, beside the weights in `folder` or in the folder above.
-prepare::ItemNames item_names(const std::filesystem::path& folder);
+/// What the ids of a run stand for, beside the weights in `folder` or in the folder above: of its
+/// items, or what another `file` has. Without entries where there is no such file.
+prepare::ItemNames item_names(const std::filesystem::path& folder,
+                              const std::string& file = "items.parquet");
 
 /// Writes recommendations with raw ids: columns row, user_id, rank, item_id, score, name, and one
 /// for each target.

@@ -35,6 +35,16 @@ std::vector<double> numbers_of(const Json& json) {
   return out;
 }
 
+/// A category, or a list of some.
+bool is_text(const Json& json) {
+  return json.is_string() || (json.is_array() && !json.empty() && json.front().is_string());
+}
+
+std::vector<std::string> texts_of(const Json& json) {
+  if (json.is_string()) return {json.get<std::string>()};
+  return json.get<std::vector<std::string>>();
+}
+
 }  // namespace
 
 RecommendationRequest RecommendationRequest::from_json(const Json& json,
@@ -57,8 +67,12 @@ RecommendationRequest RecommendationRequest::from_json(const Json& json,
               "to choose among all items");
         }
       } else if (key == "features") {
-        for (const auto& [name, numbers] : value.get<std::map<std::string, Json>>()) {
-          out.features[name] = numbers_of(numbers);
+        for (const auto& [name, values] : value.get<std::map<std::string, Json>>()) {
+          if (is_text(values)) {
+            out.categories[name] = texts_of(values);
+          } else {
+            out.features[name] = numbers_of(values);
+          }
         }
       } else if (key == "times") {
         value.get_to(out.times);
@@ -76,10 +90,11 @@ RecommendationRequest RecommendationRequest::from_json(const Json& json,
       }
     } catch (const Json::exception&) {
       fail<UsageError>("predict", "\"{}\" is {}; expected {}", key, json_line(value),
-                       key == "features" ? "an object of numbers, lists of numbers, or of vectors"
-                       : key == "times"  ? "a list of whole seconds"
-                       : key == "time"   ? "a whole number of seconds"
-                       : key == "top_k"  ? "a whole number"
+                       key == "features"
+                           ? "an object of numbers, texts, or lists of numbers, texts or vectors"
+                       : key == "times"        ? "a list of whole seconds"
+                       : key == "time"         ? "a whole number of seconds"
+                       : key == "top_k"        ? "a whole number"
                        : key == "exclude_seen" ? "true or false"
                                                : "a list of ids");
     }

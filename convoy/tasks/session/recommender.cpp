@@ -16,6 +16,7 @@
 #include "convoy/models/session/session_targets.h"
 #include "convoy/parallel/run/replica.h"
 #include "convoy/tasks/session/recommend.h"
+#include "convoy/tasks/session/run.h"
 
 namespace convoy::tasks {
 
@@ -30,7 +31,18 @@ struct Session {
   std::vector<int64_t> ids;
   std::vector<size_t> places;
   std::vector<int64_t> seen;  ///< all ids, also those that the model has no positions for
+  std::map<std::string, std::vector<double>> features;  ///< categories as ids
 };
+
+/// Ids by raw value.
+using Ids = std::unordered_map<std::string, int64_t>;
+
+/// The first `count` of what names stand for; a number without a name stands for itself.
+Ids ids_of(const prepare::ItemNames& names, int64_t count) {
+  Ids out;
+  for (int64_t id = 1; id <= count; ++id) out.try_emplace(names.raw_id(id), id);
+  return out;
+}
 
 }  // namespace
 
@@ -41,7 +53,12 @@ class Recommender::Model {
     const auto file = folder / "config.json";
     config_.read_json(parse_json(read_file(file), file.string()), file.string());
     names_ = item_names(folder);
-    for (int64_t id = 1; id < num_ids(); ++id) ids_.try_emplace(names_.raw_id(id), id);
+    ids_ = ids_of(names_, num_items());
+    for (const auto& feature : config_.features) {
+      if (!feature.categorical || feature.name == config_.item_feature) continue;
+      const auto names = item_names(folder, names_file(feature.name));
+      if (names.size() > 0) categories_[feature.name] = ids_of(names, feature.cardinality - 1);
+    }
     blocks_ = models::make_session_model(config_);
     parallel::ReplicaOptions options;
     options.device = device;
@@ -90,29 +107,66 @@ class Recommender::Model {
     return std::max<int64_t>(1, feature.width);
   }
 
+  [[noreturn]] void fail_of_unknown(const std::string& name) const {
+    std::vector<std::string> others;
+    for (const auto& feature : config_.features) {
+      if (feature.name != config_.item_feature) others.push_back(feature.name);
+    }
+    fail<UsageError>("predict", "a request has the feature '{}', which the model has not{}; {}",
+                     name, did_you_mean(name, others),
+                     others.empty() ? "it reads items alone" : "it has " + join(others));
+  }
+
+  /// The numbers of a request's features.
+  std::map<std::string, std::vector<double>> features_of(const RecommendationRequest& request,
+                                                         std::vector<std::string>& unknown) const {
+    auto out = request.features;
+    for (const auto& [name, values] : request.categories) {
+      const auto feature = std::ranges::find(config_.features, name, &models::SessionFeature::name);
+      if (name == config_.item_feature || feature == config_.features.end()) fail_of_unknown(name);
+      const auto ids = categories_.find(name);
+      if (ids == categories_.end()) {
+        fail<UsageError>(
+            "predict",
+            "a request has '{}' of feature '{}', but the run has no {} that gives it an "
+            "id; expected {}",
+            values.empty() ? "" : values.front(), name, names_file(name),
+            feature->categorical ? "ids" : "numbers");
+      }
+      auto& numbers = out[name];
+      numbers.clear();
+      for (const auto& value : values) {
+        const auto id = ids->second.find(value);
+        if (id == ids->second.end()) unknown.push_back(name + ": " + value);
+        numbers.push_back(id == ids->second.end() ? 0 : static_cast<double>(id->second));
+      }
+    }
+    return out;
+  }
+
   /// The last items that the model has positions for.
   Session session_of(const RecommendationRequest& request,
                      std::vector<std::string>& unknown) const {
     if (request.top_k < 1) {
       fail<UsageError>("predict", "top_k = {}; expected at least 1", request.top_k);
     }
-    for (const auto& [name, values] : request.features) {
+    Session out;
+    out.features = features_of(request, unknown);
+    for (const auto& [name, values] : out.features) {
       const auto feature = std::ranges::find(config_.features, name, &models::SessionFeature::name);
       const bool known = name != config_.item_feature && feature != config_.features.end();
       const auto wanted = known && !feature->is_list ? 1 : std::ssize(request.items);
       if (known && std::ssize(values) == wanted * numbers_in(*feature)) continue;
-      const auto* expected = !known             ? "features of the model"
-                             : feature->is_list ? "one for each"
-                                                : "one, of the session";
+      if (!known) fail_of_unknown(name);
+      const auto* expected = feature->is_list ? "one for each" : "one, of the session";
       fail<UsageError>("predict", "a request has {} of feature '{}' for {}; expected {}{}",
                        plural(std::ssize(values), "value"), name,
                        plural(std::ssize(request.items), "item"), expected,
-                       known && feature->width > 0
+                       feature->width > 0
                            ? fmt::format(", a vector of {}", plural(feature->width, "number"))
                            : "");
     }
     check_times(request);
-    Session out;
     for (size_t i = 0; i < request.items.size(); ++i) {
       if (const auto id = ids_.find(request.items[i]); id != ids_.end()) {
         out.ids.push_back(id->second);
@@ -169,7 +223,7 @@ class Recommender::Model {
       auto column = at::zeros({rows, length, width}, at::kDouble);
       for (int64_t row = 0; row < rows; ++row) {
         const auto& session = sessions[static_cast<size_t>(row)];
-        const auto& given = requests[asked[static_cast<size_t>(row)]].features;
+        const auto& given = session.features;
         const auto values = given.find(feature.name);
         if (!item && values == given.end()) {
           fail<UsageError>("predict", "a request lacks the feature '{}'; expected {}", feature.name,
@@ -255,7 +309,8 @@ class Recommender::Model {
   at::Device device_;
   models::SessionConfig config_;
   prepare::ItemNames names_;
-  std::unordered_map<std::string, int64_t> ids_;
+  Ids ids_;
+  std::map<std::string, Ids> categories_;  // by feature, where the run has their raw values
   nn::BlockList blocks_;
   std::unique_ptr<parallel::Replica> replica_;  // holds what the blocks compute with
 };

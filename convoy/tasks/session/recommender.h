@@ -17,9 +17,11 @@ namespace convoy::tasks {
 /// What somebody did so far, in the ids of the interactions.
 struct RecommendationRequest {
   std::vector<std::string> items;  ///< raw ids, oldest first
-  /// The model's other features, what the session files hold: a number for each item, or one of the
-  /// session; of a vector its numbers, item after item.
+  /// The model's other features, as the session files hold them (scaled, categories as ids): a
+  /// number for each item, or one of the session; of a vector its numbers, item after item.
   std::map<std::string, std::vector<double>> features;
+  /// Categorical features by their raw values instead, as in the interactions.
+  std::map<std::string, std::vector<std::string>> categories;
   /// For a model that reads times: when each item was, in seconds, and when this is asked.
   std::vector<int64_t> times;
   std::optional<int64_t> time;  ///< none: when the last item was
@@ -27,10 +29,11 @@ struct RecommendationRequest {
   bool exclude_seen = false;  ///< all of `items` are left out, however many the model reads
   std::vector<std::string> candidates;  ///< raw ids to choose among; none = all items
 
-  /// {"items": [...], "features": {"price": [...], "age": 30, "picture": [[...], ...]}, "times":
-  /// [...], "time": 1700000000, "top_k": 10, "exclude_seen": false, "candidates": [...]}, all but
-  /// the first of which may be left out: they are as in `usual`. Ids may be numbers. Throws
-  /// UsageError for anything else.
+  /// {"items": [...], "features": {"price-list": [...], "age": 30, "picture-list": [[...], ...],
+  /// "category-list": ["shoes", ...]}, "times": [...], "time": 1700000000, "top_k": 10,
+  /// "exclude_seen": false, "candidates": [...]}, all but the first of which may be left out: they
+  /// are as in `usual`. Ids may be numbers. Texts in "features" are `categories`. Throws UsageError
+  /// for anything else.
   static RecommendationRequest from_json(const Json& json, const RecommendationRequest& usual);
   static RecommendationRequest from_json(const Json& json) { return from_json(json, {}); }
 };
@@ -43,7 +46,9 @@ struct RecommendedItem {
 
 struct RecommendationAnswer {
   std::vector<RecommendedItem> items;  ///< best first; none after a session of unknown items only
-  std::vector<std::string> unknown;    ///< ids of the request that training never saw
+  /// Of the request what training never saw: ids of items, and categories as "category-list:
+  /// shoes".
+  std::vector<std::string> unknown;
   /// What else the model predicts of the session, by column: a probability, or a number.
   std::map<std::string, double> predictions;
 
@@ -53,7 +58,7 @@ struct RecommendationAnswer {
 /// A trained session model that answers requests in this process: no file is read, no rank started
 /// for one. All members may be called by several threads at a time.
 ///
-///     convoy::Recommender recommender("runs/first");
+///     convoy::tasks::Recommender recommender("runs/first");
 ///     auto answer = recommender.recommend({.items = {"1196", "260"}, .top_k = 5});
 class Recommender {
  public:
@@ -61,8 +66,9 @@ class Recommender {
   explicit Recommender(const std::filesystem::path& folder, at::Device device = at::kCPU);
   ~Recommender();
 
-  /// Unknown items are left out of the session, and told. Throws UsageError for a request that does
-  /// not fit the model: a feature that lacks, or has another number of values than it should.
+  /// Unknown items are left out of the session, unknown categories count as none, and both are
+  /// told. Throws UsageError for a request that does not fit the model: a feature that lacks, or
+  /// has another number of values than it should.
   RecommendationAnswer recommend(const RecommendationRequest& request) const;
   /// Several at once, which is faster. Answers stand as the requests.
   std::vector<RecommendationAnswer> recommend(

@@ -270,6 +270,14 @@ formats::Schema take_features(SessionArguments& arguments) {
   return schema;
 }
 
+std::string names_file(const std::string& feature) {
+  constexpr std::string_view kList = "-list";
+  const auto column = std::string_view(feature);
+  const auto base =
+      column.ends_with(kList) ? column.substr(0, column.size() - kList.size()) : column;
+  return std::string(base) + ".parquet";
+}
+
 train::ModelFiles session_files(const SessionArguments& arguments, const formats::Schema& schema) {
   train::ModelFiles files;
   files.config = arguments.model.to_json();
@@ -277,6 +285,13 @@ train::ModelFiles session_files(const SessionArguments& arguments, const formats
   const auto& data = arguments.data;
   if (auto items = data.items_file(); !items.empty()) files.copies.emplace_back(items);
   files.looked_for = {"items.parquet"};
+  for (const auto& feature : arguments.model.features) {
+    if (!feature.categorical || feature.name == arguments.model.item_feature) continue;
+    const auto name = names_file(feature.name);
+    const auto file = fs::path(data.schema_file()).parent_path() / name;
+    if (fs::exists(file)) files.copies.emplace_back(file);
+    files.looked_for.push_back(name);
+  }
   files.inputs = {data.schema_file(), data.train_file(), data.valid_file()};
   return files;
 }

@@ -21,6 +21,10 @@ formats::Schema take_features(SessionArguments& arguments);
 formats::Schema open_session_model(const std::filesystem::path& folder, SessionArguments& arguments,
                                    OptionTable& table);
 
+/// Where the raw values of a categorical feature lie beside the schema: category.parquet of
+/// category-list.
+std::string names_file(const std::string& feature);
+
 /// What a run keeps beside its weights.
 train::ModelFiles session_files(const SessionArguments& arguments, const formats::Schema& schema);
 

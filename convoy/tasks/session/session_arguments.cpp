@@ -22,7 +22,9 @@ std::string or_in(const std::string& given, const std::string& folder, const cha
 void add_hints(OptionTable& table) {
   // Names in Hugging Face's configs, in Lightning, on the street.
   static const std::vector<OptionHint> hints{
-      {"model.d_model", true, {"hidden_size", "hidden", "width", "dim", "embed_dim", "model_dim"}},
+      {"model.d_model",
+       true,
+       {"hidden_size", "hidden", "width", "dim", "embed_dim", "model_dim", "d_output"}},
       {"model.n_layer", true, {"layers", "num_layers", "num_hidden_layers", "n_layers", "depth"}},
       {"model.n_head", true, {"heads", "num_heads", "num_attention_heads", "n_heads"}},
       {"model.n_inner", false, {"intermediate_size", "d_ff", "ffn_dim", "d_inner"}},
@@ -36,7 +38,8 @@ void add_hints(OptionTable& table) {
       {"data.features", true, {"columns"}},
       {"data.max_length",
        true,
-       {"max_seq_length", "seq_len", "seq_length", "max_len", "block_size", "n_positions"}},
+       {"max_seq_length", "seq_len", "seq_length", "total_seq_length", "max_len", "block_size",
+        "n_positions"}},
       {"train.top_ks", true, {"top_k", "topk", "k"}},
   };
   for (const auto& hint : hints) table.hint(hint);

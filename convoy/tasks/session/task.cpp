@@ -14,7 +14,33 @@
 
 namespace convoy::tasks {
 
+namespace {
+
+/// A typed --data.path or --windows replaces what a run's file says of where the data is: that of
+/// a run over windows names each file.
+void replace_places(OptionTable& table) {
+  const auto typed = [&](const char* key) {
+    const auto* option = table.find(key);
+    return option->typed && !option->plain().empty();
+  };
+  const bool path = typed("data.path"), windows = typed("data.windows");
+  if (!path && !windows) return;
+  const auto drop = [&](const char* key, const char* initial) {
+    if (table.asked_for(key) && !table.find(key)->typed) table.set(key, initial, "");
+  };
+  if (table.asked_for("data.train") && !table.find("data.train")->typed) drop("data.schema", "");
+  for (const char* key : {"data.path", "data.train", "data.valid"}) drop(key, "");
+  if (windows) return;
+  drop("data.windows", "");
+  drop("data.start", "1");
+  drop("data.end", "0");
+  drop("data.keep_moments", "false");
+}
+
+}  // namespace
+
 void SessionTask::settle(OptionTable& table) {
+  replace_places(table);
   arguments_.apply_parity(table);
   arguments_.take_tasks();
   for (const char* key : {"model.summary_type", "model.task_weights"}) {

@@ -45,9 +45,10 @@ std::string with_rows(const std::map<int64_t, fs::path>& folders, int64_t window
   if (!file.empty() && fs::exists(file) && data::ParquetFiles(file.string()).num_rows() > 0) {
     return file.string();
   }
-  fail<FileError>("data", "window {} of {} has no rows{}; try other --start and --end", window,
-                  where.string(),
-                  file.empty() ? "" : fmt::format(" in {}", file.filename().string()));
+  fail<FileError>(
+      "data", "window {} of {} has no rows{}; it holds {} to {}: try other --start and --end",
+      window, where.string(), file.empty() ? "" : fmt::format(" in {}", file.filename().string()),
+      folders.begin()->first, folders.rbegin()->first);
 }
 
 }  // namespace

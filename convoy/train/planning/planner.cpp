@@ -65,14 +65,18 @@ std::vector<schedule::BlockCounts> costs_from_file(const Subject& subject,
   return pipeline_inputs(subject.factory, arguments, &subject.data).counts;
 }
 
-/// Sets the threads of a rank, where they are known or this host's cores are shared out.
-void use_threads(const PlanRequest& request, const TrainingArguments& arguments, int ranks_per_host,
-                 bool here) {
-  const auto given = request.threads > 0 ? request.threads : arguments.parallel.threads;
+/// Sets the threads of a rank: those that are given, or were profiled, or a share of this host's
+/// cores.
+void use_threads(const PlanRequest& request, const TrainingArguments& arguments,
+                 const std::optional<Profile>& profile, int num_ranks, bool here) {
+  const int64_t given = request.threads > 0              ? request.threads
+                        : arguments.parallel.threads > 0 ? arguments.parallel.threads
+                        : profile                        ? profile->of.threads
+                                                         : 0;
   if (given > 0) {
     at::set_num_threads(static_cast<int>(given));
   } else if (here) {
-    at::set_num_threads(machine::cores_per_rank(std::max(1, ranks_per_host)));
+    at::set_num_threads(machine::cores_per_rank(num_ranks));
   }
 }
 
@@ -251,8 +255,7 @@ PlanReport prepare_plan(const parallel::ModelFactory& factory, TrainingArguments
                                               : usual_ranks(request.where);
   PlanReport out;
   out.is_like_this_host = std::holds_alternative<LikeThisHost>(request.where);
-  use_threads(request, arguments, num_ranks / (profile ? profile->sums.num_hosts : 1),
-              out.is_like_this_host);
+  use_threads(request, arguments, profile, num_ranks, out.is_like_this_host);
   if (profile) {
     check_profile(profile->of, profiled_for(factory, arguments, data, num_ranks),
                   std::get<LikeThisHost>(request.where).profile);

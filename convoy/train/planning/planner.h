@@ -23,7 +23,7 @@ using TracedBlocks =
 
 /// What a plan is asked for.
 struct PlanRequest {
-  int num_ranks = 0;  ///< 0: usual_ranks()
+  int num_ranks = 0;  ///< 0: those of the profile, or usual_ranks()
   Where where = {};
   int64_t most_rows = 0;  ///< of a micro-batch; 0: 64 on this host, 1,024 on other devices
   /// On hosts like this one: rows of micro-batches, ascending, whose costs are measured, of others

@@ -29,10 +29,10 @@ using Where = std::variant<LikeThisHost, Devices>;
 /// Of how many ranks a plan is when nobody says: the devices, or this processor's cores.
 int usual_ranks(const Where& where);
 
-/// The cluster of a training's ranks, each with at most so many bytes for tensors (0: no limit),
-/// which computes in `bf16`. `profile`: what LikeThisHost::profile holds. Measures what is not
-/// known of this host. Throws UsageError where the ranks are more than the devices, or nothing is
-/// left for tensors.
+/// The cluster of a training's ranks and the disk of its offload_dir, within its device_memory.
+/// `profile`: what LikeThisHost::profile holds. Measures what is not known of this host. Throws
+/// UsageError where the ranks are more than the devices, nothing is left for tensors, or a device
+/// does not compute in the training's type.
 plan::Cluster cluster_of(const Where& where, const std::optional<Profile>& profile, int num_ranks,
                          const TrainingArguments& arguments);
 

@@ -323,9 +323,9 @@ void meet_ranks(const ParallelArguments& given, const std::string& work_name,
   const auto visible = visible_devices(arguments.device);
   comm::check_backend(arguments.backend, visible.at(0));
   const auto job = plan_job(arguments, launch::detect_environment(), visible);
-  check_even_hosts(job.environment, work_name);
   start_here(job);
   const auto connector = connect(job, arguments, "work is " + work_name);
+  check_even_hosts(job.environment, work_name);  // on all ranks: each counts hosts by its own
   work(job, connector ? connect_all(*connector, job.environment) : MetRanks());
 }
 

@@ -86,7 +86,7 @@ struct MetRanks {
 using Decide = std::function<Decision(const Job& met, const MetRanks& ranks)>;
 
 /// plan_job() for this process, then meets the other ranks, which do some work together and form no
-/// groups. What they work at is for messages. Throws UsageError unless each host has as many ranks.
+/// groups; `work_name` is for messages. Throws UsageError unless each host has as many ranks.
 void meet_ranks(const ParallelArguments& arguments, const std::string& work_name,
                 const std::function<void(const Job& met, const MetRanks& ranks)>& work);
 
