@@ -5,6 +5,7 @@
 #include <ATen/core/grad_mode.h>
 #include <torch/library.h>
 
+#include <algorithm>
 #include <optional>
 #include <tuple>
 #include <vector>
@@ -68,7 +69,7 @@ Out addmm_in_place(Out sum, In a, In b, Number beta, Number alpha) {
 
 /// Whether autograd has seen the operation that this thread is in.
 bool is_behind_autograd() {
-  return c10::impl::tls_is_dispatch_key_excluded(c10::DispatchKey::AutogradCPU);
+  return c10::impl::tls_is_dispatch_keyset_excluded(c10::autograd_dispatch_keyset);
 }
 
 /// Large enough to be worth it, and floats of a model.
@@ -105,6 +106,19 @@ Out multiply(Out out, In other) {
 Out add_rows(Out out, int64_t dim, In index, In rows, Number alpha) {
   return in_place(out, [&] { out.index_add_(dim, index, rows, alpha); }, rows);
 }
+/// For a key of the two.
+template <c10::DispatchKey kOf>
+at::Tensor rows_of(In table, int64_t dim, In index) {
+  const bool is_seen =
+      kOf == kBehindAutograd || is_behind_autograd() || !is_known_to_autograd(table);
+  if (dim == 0 && index.dim() == 1 && is_seen && may_leave_out(table)) {
+    auto shape = table.sizes().vec();
+    shape[0] = index.numel();
+    return at::empty(shape, table.options());
+  }
+  const c10::impl::ExcludeDispatchKeyGuard guard(kOf);
+  return at::index_select(table, dim, index);
+}
 at::Tensor masked_fill(In from, In mask, Number value) {
   const bool keeps_shape = at::infer_size(from.sizes(), mask.sizes()) == from.sizes();
   if (may_leave_out(from) && keeps_shape && !is_known_to_autograd(from))
@@ -114,10 +128,35 @@ at::Tensor masked_fill(In from, In mask, Number value) {
 }
 
 at::Tensor sum(In a, In b, Number alpha) {
-  const bool are_alike = a.sizes() == b.sizes() && a.scalar_type() == b.scalar_type();
-  if (are_alike && may_leave_out(a)) return at::empty_like(a);
+  if (a.sizes() == b.sizes() && may_leave_out(a) && may_leave_out(b)) {
+    const auto type = at::result_type(a, b);
+    const auto cast = [type](In from) {  // torch's kernel makes a copy
+      return from.scalar_type() == type ? at::Tensor() : at::empty_like(from, type);
+    };
+    const auto first = cast(a), second = cast(b);
+    return at::empty_like(a, type);
+  }
   const c10::impl::ExcludeDispatchKeyGuard guard(kBehindAutograd);
   return at::add(a, b, alpha);
+}
+
+/// Pieces of the same type.
+at::Tensor joined(const at::ITensorListRef& pieces, int64_t dim) {
+  const auto tensors = pieces.materialize();
+  const at::Tensor& first = tensors.front();
+  const bool are_alike = std::all_of(tensors.begin(), tensors.end(), [&](In piece) {
+    return piece.scalar_type() == first.scalar_type() && piece.dim() == first.dim() &&
+           may_leave_out(piece);
+  });
+  if (are_alike) {
+    auto shape = first.sizes().vec();
+    auto& length = shape[static_cast<size_t>(dim < 0 ? dim + first.dim() : dim)];
+    length = 0;
+    for (In piece : tensors) length += piece.size(dim);
+    return at::empty(shape, first.options());
+  }
+  const c10::impl::ExcludeDispatchKeyGuard guard(kBehindAutograd);
+  return at::cat(pieces, dim);
 }
 
 /// As torch's kernel of processors: the output lies as the queries do, gradients position by
@@ -171,6 +210,7 @@ TORCH_LIBRARY_IMPL(aten, TESTING_ONLY_GenericMode, m) {
   m.impl("add_.Tensor", add);
   m.impl("mul_.Tensor", multiply);
   m.impl("index_add_", add_rows);
+  m.impl("index_select", rows_of<kKey>);
   m.impl("masked_fill.Scalar", masked_fill);
   m.impl("_scaled_dot_product_flash_attention_for_cpu", attention);
   m.impl("_scaled_dot_product_flash_attention_for_cpu_backward", attention_backward);
@@ -181,6 +221,8 @@ TORCH_LIBRARY_IMPL(_, Fake, m) {
 }
 TORCH_LIBRARY_IMPL(aten, Fake, m) {
   m.impl("add.Tensor", sum);
+  m.impl("cat", joined);
+  m.impl("index_select", rows_of<kBehindAutograd>);
 }
 
 }  // namespace convoy::profile

@@ -79,12 +79,14 @@ class Storages {
   }
   /// What is there already does not count.
   void ignore(const at::Tensor& tensor) {
-    if (auto* storage = storage_of(tensor)) ignored_.insert(storage);
+    if (auto* storage = storage_of(tensor)) {
+      ignored_.emplace(storage, tensor.storage().getWeakStorageImpl());
+    }
   }
   double live_bytes() const {
     double out = 0;
-    for (const auto& [address, storage] : seen_) {
-      const auto held = storage.lock();
+    for (const auto& [address, seen] : seen_) {
+      const auto held = seen.storage.lock();
       if (held.defined()) out += static_cast<double>(held->nbytes());
     }
     return out;
@@ -97,14 +99,23 @@ class Storages {
   }
   double see(const at::Tensor& tensor) {
     auto* storage = storage_of(tensor);
-    if (storage == nullptr || ignored_.contains(storage) || seen_.contains(storage)) return 0;
-    seen_.emplace(storage, tensor.storage().getWeakStorageImpl());
-    return static_cast<double>(storage->nbytes());
+    if (storage == nullptr || ignored_.contains(storage)) return 0;
+    const auto bytes = static_cast<double>(storage->nbytes());
+    const auto [found, is_new] =
+        seen_.try_emplace(storage, Seen{tensor.storage().getWeakStorageImpl(), bytes});
+    if (is_new) return bytes;
+    // Some operations make a tensor of nothing first.
+    return std::max(0.0, bytes - std::exchange(found->second.bytes, bytes));
   }
 
-  std::set<c10::StorageImpl*> ignored_;
+  struct Seen {
+    c10::weak_intrusive_ptr<c10::StorageImpl> storage;
+    double bytes;
+  };
+
   // While there is a weak reference, no other storage has the address.
-  std::map<c10::StorageImpl*, c10::weak_intrusive_ptr<c10::StorageImpl>> seen_;
+  std::map<c10::StorageImpl*, c10::weak_intrusive_ptr<c10::StorageImpl>> ignored_;
+  std::map<c10::StorageImpl*, Seen> seen_;
 };
 
 thread_local Storages* storages = nullptr;
