@@ -166,9 +166,7 @@ class Reader {
         [&feature](const arrow::Array& array, const ColumnPlace& place) {
           each_number(
               array, place,
-              [&](double value) {
-                feature.values.push_back(feature.spec.scale.apply(value, feature.spec.name));
-              },
+              [&](double value) { feature.values.push_back(feature.spec.of_event(value)); },
               [&] { feature.values.push_back(0); });
         });
   }

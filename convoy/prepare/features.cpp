@@ -1,6 +1,9 @@
 #include "convoy/prepare/features.h"
 
+#include <algorithm>
 #include <cmath>
+#include <numeric>
+#include <utility>
 
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
@@ -18,14 +21,48 @@ float FeatureScale::apply(double value, const std::string& feature) const {
   return out;
 }
 
+namespace {
+
+constexpr std::pair<const char*, OfSession> kOfSession[] = {
+    {"first", OfSession::First}, {"last", OfSession::Last}, {"sum", OfSession::Sum},
+    {"mean", OfSession::Mean},   {"min", OfSession::Min},   {"max", OfSession::Max}};
+
+std::optional<OfSession> of_session(const std::string& word) {
+  for (const auto& [name, of] : kOfSession) {
+    if (word == name) return of;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+float value_of_session(OfSession of, const std::vector<float>& values) {
+  switch (of) {
+    case OfSession::First:
+      return values.front();
+    case OfSession::Last:
+      return values.back();
+    case OfSession::Min:
+      return *std::min_element(values.begin(), values.end());
+    case OfSession::Max:
+      return *std::max_element(values.begin(), values.end());
+    case OfSession::Sum:
+    case OfSession::Mean:
+      break;
+  }
+  const double sum = std::accumulate(values.begin(), values.end(), 0.0);
+  return static_cast<float>(of == OfSession::Sum ? sum : sum / static_cast<double>(values.size()));
+}
+
 std::vector<FeatureSpec> parse_features(const std::string& text) {
   std::vector<FeatureSpec> specs;
   if (trim(text).empty()) return specs;
   auto wrong = [&](const std::string& part) {
-    fail<UsageError>("prepare",
-                     "--features has '{}'; expected name[:continuous|categorical][:log1p|/N|*N]; "
-                     "try rating,price:continuous:/100,brand:categorical",
-                     part);
+    fail<UsageError>(
+        "prepare",
+        "--features has '{}'; expected name[:continuous|categorical][:log1p|/N|*N]"
+        "[:first|last|sum|mean|min|max]; try rating,price:continuous:/100,brand:categorical",
+        part);
   };
   for (const std::string& part : split(text, ',')) {
     std::vector<std::string> pieces = split(trim(part), ':');
@@ -41,6 +78,8 @@ std::vector<FeatureSpec> parse_features(const std::string& text) {
         spec.kind = FeatureKind::Continuous;
       } else if (piece == "categorical") {
         spec.kind = FeatureKind::Categorical;
+      } else if (const auto of = of_session(piece)) {
+        spec.of_session = of;
       } else if (piece == "log1p") {
         spec.scale.log1p = true;
       } else if (piece[0] == '/' && has_number) {
@@ -55,7 +94,10 @@ std::vector<FeatureSpec> parse_features(const std::string& text) {
     const bool scaled = spec.scale.log1p || spec.scale.factor != plain.factor ||
                         spec.scale.divisor != plain.divisor;
     if (scaled && spec.kind == FeatureKind::Categorical) wrong(part);
-    if (scaled) spec.kind = FeatureKind::Continuous;
+    const bool computes = spec.of_session && *spec.of_session != OfSession::First &&
+                          *spec.of_session != OfSession::Last;
+    if (computes && spec.kind == FeatureKind::Categorical) wrong(part);
+    if (scaled || computes) spec.kind = FeatureKind::Continuous;
     for (const FeatureSpec& other : specs) {
       if (other.name == spec.name) {
         fail<UsageError>("prepare", "--features names '{}' twice; expected each once", spec.name);

@@ -17,14 +17,29 @@ struct FeatureScale {
   float apply(double value, const std::string& feature) const;
 };
 
-/// One feature that goes along with every item of a session.
+/// One value of a session, of those of its events.
+enum class OfSession { First, Last, Sum, Mean, Min, Max };
+
+/// One feature that goes along with every item of a session, or is one of the session.
 struct FeatureSpec {
   std::string name;                 ///< column of the input, or "time_delta": see sessions.h
   std::optional<FeatureKind> kind;  ///< empty: numbers are continuous, text is categorical
-  FeatureScale scale;
+  FeatureScale scale;               ///< of a session's value what it is put together to
+  std::optional<OfSession> of_session = {};
+
+  /// Scales the value of an event, unless it is put together with others first.
+  float of_event(double value) const {
+    return of_session ? FeatureScale().apply(value, name) : scale.apply(value, name);
+  }
+  /// The column of sessions.
+  std::string column() const { return of_session ? name : name + "-list"; }
 };
 
-/// Parses "rating,price:continuous:/100,category:categorical,time_delta:continuous:log1p".
+/// Of at least one value.
+float value_of_session(OfSession of, const std::vector<float>& values);
+
+/// Parses "rating,price:continuous:/100,category:categorical,time_delta:continuous:log1p" and
+/// "country:first,amount:sum:log1p".
 std::vector<FeatureSpec> parse_features(const std::string& text);
 
 }  // namespace convoy::prepare

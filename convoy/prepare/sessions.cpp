@@ -90,7 +90,7 @@ class TimeDelta {
         const int64_t event = order.events[static_cast<size_t>(i)];
         const int64_t previous = order.events[static_cast<size_t>(std::max(i - 1, session.begin))];
         feature.values[static_cast<size_t>(event)] =
-            spec_.scale.apply(events.times.front().between(previous, event), kTimeDelta);
+            spec_.of_event(events.times.front().between(previous, event));
       }
     }
     events.features.insert(events.features.begin() + place_, std::move(feature));
@@ -134,10 +134,11 @@ constexpr const char* kTimeColumn = "time-list";
 std::vector<SessionWriter::Column> list_columns_of(const Events& events, bool keep_time) {
   std::vector<SessionWriter::Column> columns = {{formats::kItemColumn, false}};
   for (const EventFeature& feature : events.features) {
-    columns.push_back({feature.spec.name + "-list", feature.spec.kind == FeatureKind::Continuous});
+    columns.push_back({feature.spec.column(), feature.spec.kind == FeatureKind::Continuous,
+                       !feature.spec.of_session});
     const std::string& name = feature.spec.name;
     const bool taken = name == "item_id" || name == "train" || name == "valid" || name == "items" ||
-                       name == "users" || (keep_time && name == "time");
+                       name == "users" || name == "user_id" || (keep_time && name == "time");
     if (taken || name.find('/') != std::string::npos) {
       fail<UsageError>("prepare",
                        "a feature cannot be called '{}', as its files could not be told "
@@ -157,12 +158,43 @@ struct Material {
   const std::vector<Vocabulary>& categories;  // by feature; empty for continuous ones
   bool keep_time = false;
 
-  void write(SessionWriter& writer, int64_t user_id, int64_t begin, int64_t end) const {
+  size_t event_at(int64_t place) const {
+    return static_cast<size_t>(order.events[static_cast<size_t>(place)]);
+  }
+
+  /// What one of its continuous features is of a session.
+  float value_of(const Session& session, const EventFeature& feature) const {
+    std::vector<float> values;
+    for (int64_t i = session.begin; i < session.end; ++i) {
+      values.push_back(feature.values[event_at(i)]);
+    }
+    const auto value = value_of_session(*feature.spec.of_session, values);
+    return feature.spec.scale.apply(value, feature.spec.name);
+  }
+
+  void write_session_values(SessionWriter& writer, const Session& session) const {
+    for (size_t f = 0; f < events.features.size(); ++f) {
+      const EventFeature& feature = events.features[f];
+      if (!feature.spec.of_session) continue;
+      if (feature.spec.kind == FeatureKind::Continuous) {
+        writer.floats(f + 1).push_back(value_of(session, feature));
+        continue;
+      }
+      const bool first = feature.spec.of_session == OfSession::First;
+      const auto event = event_at(first ? session.begin : session.end - 1);
+      writer.ints(f + 1).push_back(categories[f].id(feature.codes.codes[event]));
+    }
+  }
+
+  /// A row of events from `begin` up to `end`, which are some of the session's.
+  void write(SessionWriter& writer, const Session& session, int64_t begin, int64_t end) const {
+    write_session_values(writer, session);
     for (int64_t i = begin; i < end; ++i) {
-      const auto event = static_cast<size_t>(order.events[static_cast<size_t>(i)]);
+      const auto event = event_at(i);
       writer.ints(0).push_back(items.id(events.item.codes[event]));
       for (size_t f = 0; f < events.features.size(); ++f) {
         const EventFeature& feature = events.features[f];
+        if (feature.spec.of_session) continue;
         if (feature.spec.kind == FeatureKind::Continuous) {
           writer.floats(f + 1).push_back(feature.values[event]);
         } else {
@@ -174,7 +206,7 @@ struct Material {
         writer.ints(events.features.size() + 1).push_back(std::llround(seconds));
       }
     }
-    writer.end_row(user_id);
+    writer.end_row(session.user_id);
   }
 };
 
@@ -193,7 +225,7 @@ void write_train(const SessionOptions& options, const Material& material, int64_
       if (stop - begin < options.min_length) {
         ++report.num_short_rows;
       } else {
-        material.write(writer, session.user_id, begin, stop);
+        material.write(writer, session, begin, stop);
       }
     }
   }
@@ -220,7 +252,7 @@ void write_valid(const SessionOptions& options, const Material& material, int64_
     if (session.window != window) continue;
     const int64_t length = std::min(session.end - session.begin, options.max_length);
     if (length < std::max<int64_t>(2, options.min_length)) continue;
-    material.write(writer, session.user_id, session.end - length, session.end);
+    material.write(writer, session, session.end - length, session.end);
     const auto last =
         static_cast<size_t>(material.order.events[static_cast<size_t>(session.end) - 1]);
     const int64_t target = material.items.id(material.events.item.codes[last]);
@@ -279,16 +311,21 @@ formats::Schema make_schema(const SessionOptions& options, const Material& mater
   for (size_t f = 0; f < material.events.features.size(); ++f) {
     const EventFeature& feature = material.events.features[f];
     if (feature.spec.kind == FeatureKind::Categorical) {
-      builder.add_categorical(feature.spec.name, material.categories[f].size());
+      builder.add_categorical(feature.spec, material.categories[f].size());
       continue;
     }
     float low = std::numeric_limits<float>::max();
     float high = std::numeric_limits<float>::lowest();
-    for (int64_t event : material.order.events) {
-      low = std::min(low, feature.values[static_cast<size_t>(event)]);
-      high = std::max(high, feature.values[static_cast<size_t>(event)]);
+    const auto take = [&](float value) {
+      low = std::min(low, value);
+      high = std::max(high, value);
+    };
+    if (feature.spec.of_session) {
+      for (const auto& session : material.order.sessions) take(material.value_of(session, feature));
+    } else {
+      for (int64_t event : material.order.events) take(feature.values[static_cast<size_t>(event)]);
     }
-    builder.add_continuous(feature.spec.name, low, high);
+    builder.add_continuous(feature.spec, low, high);
   }
   if (material.keep_time) builder.add_time(kTimeColumn);
   return builder.schema();

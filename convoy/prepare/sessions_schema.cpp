@@ -22,20 +22,32 @@ void SchemaBuilder::add_item(int64_t num_items) {
   feature.tags = {"item_id", "item", "categorical", "list"};
 }
 
-void SchemaBuilder::add_categorical(const std::string& name, int64_t num_values) {
-  Feature& feature = add_list(name + "-list", Feature::Int);
-  feature.int_domain = formats::IntDomain{0, num_values, true, name};
-  feature.tags = {"categorical", "list"};
+void SchemaBuilder::add_categorical(const FeatureSpec& spec, int64_t num_values) {
+  add(spec, Feature::Int, "categorical").int_domain =
+      formats::IntDomain{0, num_values, true, spec.name};
 }
 
-void SchemaBuilder::add_continuous(const std::string& name, double low, double high) {
-  Feature& feature = add_list(name + "-list", Feature::Float);
-  feature.float_domain = formats::FloatDomain{low, high, feature.name};
-  feature.tags = {"continuous", "list"};
+void SchemaBuilder::add_continuous(const FeatureSpec& spec, double low, double high) {
+  add(spec, Feature::Float, "continuous").float_domain =
+      formats::FloatDomain{low, high, spec.column()};
 }
 
 void SchemaBuilder::add_time(const std::string& column) {
   add_list(column, Feature::Int).tags = {"time", "list"};
+}
+
+Feature& SchemaBuilder::add(const FeatureSpec& spec, Feature::Type type, const std::string& tag) {
+  if (!spec.of_session) {
+    auto& feature = add_list(spec.column(), type);
+    feature.tags = {tag, "list"};
+    return feature;
+  }
+  Feature feature;
+  feature.name = spec.column();
+  feature.type = type;
+  feature.tags = {tag};
+  schema_.features.push_back(feature);
+  return schema_.features.back();
 }
 
 Feature& SchemaBuilder::add_list(const std::string& column, Feature::Type type) {

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "convoy/formats/schema.h"
+#include "convoy/prepare/features.h"
 
 namespace convoy::prepare {
 
@@ -15,14 +16,17 @@ class SchemaBuilder {
 
   void add_user(int64_t num_users);
   void add_item(int64_t num_items);
-  void add_categorical(const std::string& feature, int64_t num_values);
-  void add_continuous(const std::string& feature, double low, double high);
+  void add_categorical(const FeatureSpec& feature, int64_t num_values);
+  void add_continuous(const FeatureSpec& feature, double low, double high);
   void add_time(const std::string& column);
 
   const formats::Schema& schema() const { return schema_; }
 
  private:
   formats::Feature& add_list(const std::string& column, formats::Feature::Type type);
+  /// A list, or one value of a session.
+  formats::Feature& add(const FeatureSpec& feature, formats::Feature::Type type,
+                        const std::string& tag);
 
   int64_t min_length_;
   int64_t max_length_;

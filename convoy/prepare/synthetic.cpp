@@ -194,8 +194,8 @@ SyntheticReport make_synthetic(const SyntheticOptions& given, const ProgressFn& 
   schema.add_item(options.num_items);
   if (options.features) {
     write_vocabulary("category.parquet", "category", category_counts);
-    schema.add_categorical("category", world.num_categories());
-    schema.add_continuous("price", 0, 1);
+    schema.add_categorical({.name = "category"}, world.num_categories());
+    schema.add_continuous({.name = "price"}, 0, 1);
   }
   write_file(files.add("schema.json"), schema.schema().to_json());
   for (int64_t count : counts) report.num_train_events += count;

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <sys/resource.h>
 
 #include <cmath>
 #include <string>
@@ -223,6 +224,22 @@ TEST_F(EstimateCommand, OtherMicroBatchesKeepSharesOfTheTokens) {
             0)
       << output_;
   EXPECT_EQ(json("estimate.json")[0]["most_rows"], 8);
+}
+
+TEST_F(EstimateCommand, OfLongRowsTakesLittleMemoryHere) {
+  make_folder(folder_ / "long");
+  write_file(folder_ / "long/config.json",
+             R"({"model_type": "llama", "hidden_size": 4096, "num_hidden_layers": 32,
+                 "num_attention_heads": 32, "num_key_value_heads": 8, "intermediate_size": 14336,
+                 "vocab_size": 32000, "max_position_embeddings": 131072})");
+  ASSERT_EQ(run("estimate long --ranks 8 --on h100-80 --block_size 131072 --bf16 "
+                "--per_device_train_batch_size 1"),
+            0)
+      << output_;
+  // The activations of one layer alone are some 10 GB.
+  rusage usage{};
+  ASSERT_EQ(getrusage(RUSAGE_CHILDREN, &usage), 0);
+  EXPECT_LT(usage.ru_maxrss, 1 << 20);  // KiB
 }
 
 TEST_F(EstimateCommand, TellsOfAnArchitectureThatIsUnknown) {

@@ -109,6 +109,34 @@ TEST(Sessions, GapsCutSessionsAndEachLeavesItsLastOut) {
   EXPECT_EQ(int_rows(folder / "out/valid.parquet", "user_id"), (IntRows{{1}, {2}}));
 }
 
+TEST(Sessions, FeaturesMayBeOfTheWholeSession) {
+  Folder folder;
+  SessionOptions options = options_for(folder.write("e.csv", kEvents), folder);
+  options.columns.features =
+      parse_features("kind:first,stars:sum:log1p,time_delta:max,price:continuous");
+  EXPECT_EQ(options.columns.features[0].column(), "kind");
+  EXPECT_EQ(options.columns.features[3].column(), "price-list");
+  options.columns.features.pop_back();
+  make_sessions(options);
+  // a: x y; b: x y x z x w. The events that are held out count, too.
+  const auto train = folder / "out/train.parquet", valid = folder / "out/valid.parquet";
+  EXPECT_EQ(int_rows(train, "user_id"), (IntRows{{2}, {2}}));
+  EXPECT_EQ(int_rows(valid, "user_id"), (IntRows{{1}, {2}}));
+  EXPECT_EQ(int_rows(train, "kind"), (IntRows{{2}, {2}}));
+  EXPECT_EQ(int_rows(valid, "kind"), (IntRows{{2}, {2}}));
+  const float of_a = std::log1p(3.F + 5), of_b = std::log1p(1.F + 2 + 3 + 4 + 5 + 6);
+  EXPECT_EQ(float_rows(train, "stars"), (FloatRows{{of_b}, {of_b}}));
+  EXPECT_EQ(float_rows(valid, "stars"), (FloatRows{{of_a}, {of_b}}));
+  EXPECT_EQ(float_rows(valid, "time_delta"), (FloatRows{{4}, {20}}));
+  const auto schema = formats::Schema::load(folder / "out/schema.json");
+  EXPECT_FALSE(schema.find("kind")->is_list);
+  EXPECT_TRUE(schema.find("kind")->has_tag("categorical"));
+  EXPECT_EQ(schema.find("stars")->float_domain->max, of_b);
+  EXPECT_EQ(ItemNames::load(folder / "out/kind.parquet").raw_id(2), "old");
+  EXPECT_THROW(parse_features("kind:categorical:sum"), UsageError);
+  EXPECT_THROW(parse_features("kind:median"), UsageError);
+}
+
 TEST(Sessions, TimesMayBeInOtherUnits) {
   Folder folder;
   const auto file = folder.write("e.csv",

@@ -103,6 +103,30 @@ TEST_F(SessionValues, ThatArePredictedAreNoFeatures) {
   expect("which model.prediction_tasks asks for");
 }
 
+TEST_F(SessionValues, ComeFromALog) {
+  std::string events = "user_id,item_id,timestamp,country,bought\n";
+  for (int user = 0; user < 60; ++user) {
+    const int last = 4 + user / 2 % 4;
+    for (int i = 0; i <= last; ++i) {
+      const int item = (user / 2 + 5 * i) % 12;
+      events += fmt::format("u{},i{},{},{},{}\n", user, item, i, user % 2 ? "at" : "ch",
+                            static_cast<int>(i == last && user % 2 == 1));
+    }
+  }
+  write_file(folder_ / "events.csv", events);
+  ASSERT_EQ(run("data sessions events.csv --output syn --features country:first,bought:max"), 0)
+      << output_;
+  ASSERT_EQ(run(command("--prediction_tasks next-item,binary:bought")), 0) << output_;
+  EXPECT_EQ(features(), (std::map<std::string, bool>{{"item_id-list", true}, {"country", false}}));
+  ASSERT_EQ(run("eval out"), 0) << output_;
+  const auto file = folder_ / "out/eval_results.json";
+  EXPECT_GT(parse_json(read_file(file), file.string()).at("eval_bought_auc"), 0.9);  // the country
+  const tasks::Recommender recommender(folder_ / "out");
+  const auto answer = recommender.recommend(tasks::RecommendationRequest::from_json(
+      {{"items", {"i1", "i4"}}, {"features", {{"country", "at"}}}}));
+  EXPECT_GT(answer.predictions.at("bought"), 0.5);
+}
+
 TEST_F(PredictionTasks, AreLearntEvaluatedAndTold) {
   make_targets();
   ASSERT_EQ(run(command(kTasks)), 0) << output_;

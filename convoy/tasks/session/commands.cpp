@@ -119,8 +119,9 @@ void add_sessions(CLI::App& app, Work& run) {
       ->check(CLI::IsMember({"s", "ms", "us", "ns"}))
       ->capture_default_str();
   sub->add_option("--features", flags->features,
-                  "name[:continuous|categorical][:log1p|/N|*N],...; time_delta is the time since "
-                  "the previous event in seconds");
+                  "name[:continuous|categorical][:log1p|/N|*N][:first|last|sum|mean|min|max],...; "
+                  "with one of the last, one value of each session, of all its events; time_delta "
+                  "is the time since the previous event in seconds");
   sub->add_option("--separator", flags->separator,
                   "separator of text files [guessed from the first line]");
   sub->add_option("--columns", flags->columns, "a,b,...: column names of files without a header");
