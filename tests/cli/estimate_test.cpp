@@ -226,6 +226,23 @@ TEST_F(EstimateCommand, OtherMicroBatchesKeepSharesOfTheTokens) {
   EXPECT_EQ(json("estimate.json")[0]["most_rows"], 8);
 }
 
+TEST_F(EstimateCommand, CountsNotWhatTheAllocatorAddsToABucket) {
+  // Buckets of 20.1 MiB of gradients, for which the allocator has 24 MiB.
+  const std::string model =
+      " --family bert --hidden_size 288 --num_hidden_layers 4 --num_attention_heads 6 "
+      "--intermediate_size 1152 --max_position_embeddings 64 --vocab_size 4000 "
+      "--random_tokens 20000 --block_size 64 --per_device_train_batch_size 1 --threads 1 --zero 2 ";
+  ASSERT_EQ(run("estimate --ranks 2 --json" + model + "> estimate.json"), 0) << output_;
+  write_file(folder_ / "run.toml", "");
+  ASSERT_EQ(run("bench step run.toml --nproc 2 --steps 3 --json" + model + "> step.json"), 0)
+      << output_;
+  double predicted = 0;
+  for (const auto& way : json("estimate.json")) {
+    if (way["asked"].get<bool>()) predicted = way["stages"][0]["sum"];
+  }
+  EXPECT_NEAR(predicted / json("step.json")["memory_bytes"].get<double>(), 1, 0.01);
+}
+
 TEST_F(EstimateCommand, OfLongRowsTakesLittleMemoryHere) {
   make_folder(folder_ / "long");
   write_file(folder_ / "long/config.json",

@@ -31,16 +31,19 @@ at::Tensor Pool::take(int64_t count) {
   }
   while (num_elements_ + count > most_) let_go();
   num_elements_ += count;
-  // Told before it is there: it is no peak of what tensors take beside pools.
+  // Told before it is there, with what the allocator may add to it: it is no peak of what tensors
+  // take beside pools.
   const auto width = static_cast<int64_t>(options_.dtype().itemsize());
   const int64_t expected = options_.device().is_cpu() ? count * width : 0;
-  pooled_.add(expected);
+  const int64_t most_added = expected / 4;
+  pooled_.add(expected + most_added);
   try {
     auto buffer = at::empty({count}, options_);
+    pooled_.add(-most_added);
     if (expected > 0) pooled_.add_rounding(host_bytes(buffer) - expected);
     return buffer;
   } catch (...) {  // there is no such memory: nothing was taken
-    pooled_.add(-expected);
+    pooled_.add(-expected - most_added);
     num_elements_ -= count;
     taken_ -= count;
     most_ = most;
