@@ -19,7 +19,8 @@ std::vector<std::string> earlier_files(const std::filesystem::path& folder) {
     for (const formats::Feature& feature : formats::Schema::load(folder / "schema.json").features) {
       if (!feature.int_domain || feature.has_tag("item_id")) continue;
       const std::string& name = feature.int_domain->name;
-      const bool ours = name.find('/') == std::string::npos && feature.name == name + "-list";
+      const bool ours = name.find('/') == std::string::npos &&
+                        (feature.name == name || feature.name == name + "-list");
       if (ours && feature.has_tag("categorical")) look_for(name + ".parquet");
     }
     look_for("users.parquet");

@@ -133,6 +133,9 @@ TEST(Sessions, FeaturesMayBeOfTheWholeSession) {
   EXPECT_TRUE(schema.find("kind")->has_tag("categorical"));
   EXPECT_EQ(schema.find("stars")->float_domain->max, of_b);
   EXPECT_EQ(ItemNames::load(folder / "out/kind.parquet").raw_id(2), "old");
+  options.columns.features.clear();  // another run leaves no file of this one
+  make_sessions(options);
+  EXPECT_FALSE(std::filesystem::exists(folder / "out/kind.parquet"));
   EXPECT_THROW(parse_features("kind:categorical:sum"), UsageError);
   EXPECT_THROW(parse_features("kind:median"), UsageError);
 }
