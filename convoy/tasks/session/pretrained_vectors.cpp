@@ -15,6 +15,7 @@
 #include "convoy/prepare/items.h"
 #include "convoy/prepare/vectors.h"
 #include "convoy/tasks/session/first_weights.h"
+#include "convoy/tasks/session/run.h"
 
 // Shapes: n rows of a file, V ids of a column with padding, W numbers of a vector.
 namespace convoy::tasks {
@@ -95,9 +96,7 @@ Matrix read_matrix(const fs::path& path) {
 prepare::ItemNames names_of(const DataArguments& data, const models::SessionConfig& model,
                             const std::string& column) {
   if (column == model.item_feature) return prepare::ItemNames::load(data.items_file());
-  auto name = column;
-  if (name.ends_with("-list")) name.resize(name.size() - 5);
-  return prepare::ItemNames::load(fs::path(data.schema_file()).parent_path() / (name + ".parquet"));
+  return prepare::ItemNames::load(data.beside_schema(names_file(column)));
 }
 
 /// [V, W]: the rows in the order of the column's ids.

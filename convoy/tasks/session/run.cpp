@@ -288,8 +288,7 @@ train::ModelFiles session_files(const SessionArguments& arguments, const formats
   for (const auto& feature : arguments.model.features) {
     if (!feature.categorical || feature.name == arguments.model.item_feature) continue;
     const auto name = names_file(feature.name);
-    const auto file = fs::path(data.schema_file()).parent_path() / name;
-    if (fs::exists(file)) files.copies.emplace_back(file);
+    if (auto file = data.beside_schema(name); !file.empty()) files.copies.emplace_back(file);
     files.looked_for.push_back(name);
   }
   files.inputs = {data.schema_file(), data.train_file(), data.valid_file()};

@@ -75,8 +75,8 @@ std::string DataArguments::schema_file() const {
   return formats::schema_in(folder).string();
 }
 
-std::string DataArguments::items_file() const {
-  auto file = fs::path(schema_file()).parent_path() / "items.parquet";
+std::string DataArguments::beside_schema(const std::string& name) const {
+  auto file = fs::path(schema_file()).parent_path() / name;
   return fs::exists(file) ? file.string() : "";
 }
 

@@ -30,8 +30,9 @@ struct DataArguments {
   std::string train_file() const;
   std::string valid_file() const;
   std::string schema_file() const;
-  /// items.parquet beside the schema, or "".
-  std::string items_file() const;
+  /// A file beside the schema, or "" where it is not there.
+  std::string beside_schema(const std::string& name) const;
+  std::string items_file() const { return beside_schema("items.parquet"); }
 };
 
 /// `valid.parquet` of a folder that holds one, as `convoy data sessions` makes it; else `where`.
