@@ -325,6 +325,10 @@ double GroupTimes::waits(double bytes, double computing, const std::vector<doubl
   return all_reduce(bytes);
 }
 
+double GroupTimes::ended(Collective of, const std::vector<std::vector<Begun>>& by_rank) const {
+  return played_->ended(of, by_rank);
+}
+
 double GroupTimes::least(Collective of, double bytes) const {
   if (!played_ || num_hosts_ == 1) return time(of, bytes).alone;
   const double not_own = static_cast<double>(per_host_ - 1) / per_host_;

@@ -83,6 +83,11 @@ struct CollectiveTime {
   double alone = 0, in_row = 0;
 };
 
+/// A collective that a rank begins.
+struct Begun {
+  double bytes, at;
+};
+
 class HostSums;
 class KnownSums;
 
@@ -105,6 +110,10 @@ class GroupTimes {
   /// What a sum takes of ranks that compute so long before each, all in a row, beyond that of the
   /// slowest; `speeds`: by rank.
   double waits(double bytes, double computing, const std::vector<double>& speeds) const;
+  /// Whether `ended` knows.
+  bool plays_hosts() const { return played_ && num_hosts_ > 1; }
+  /// When the last has ended of those that ranks begin at different times, by rank.
+  double ended(Collective of, const std::vector<std::vector<Begun>>& by_rank) const;
   /// What the links carry of many in a row: they take no less.
   double least(Collective of, double bytes) const;
   /// Of a message to the next rank of the group while all send theirs.

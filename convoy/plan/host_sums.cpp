@@ -103,51 +103,60 @@ HostSums::HostSums(const Cluster& cluster, const schedule::Mesh& mesh, schedule:
   }
 }
 
-std::vector<std::vector<double>> HostSums::play(Collective of, double bytes, int number,
-                                                const std::vector<double>& computing) const {
+std::vector<std::vector<double>> HostSums::play(Collective of,
+                                                const std::vector<Sequence>& sequences) const {
   const auto [first, end] = phases_of(of);
-  const size_t each = end - first, all = each * static_cast<size_t>(number);
-  const size_t num_ranks = host_of_.size();
+  const size_t each = end - first, num_ranks = host_of_.size();
   /// What has come for a phase, and when the last of it was there.
   struct Come {
     int number = 0;
     double last = 0;
   };
   struct Rank {
-    size_t step = 0;  // phases begun
+    size_t step = 0, steps = 0;  // phases begun, of all
     double time = 0, free = 0;
     std::vector<Come> come;
   };
   std::vector<Rank> ranks(num_ranks);
   std::map<int, double> host_free;
-  std::vector<std::vector<double>> out(num_groups_,
-                                       std::vector<double>(static_cast<size_t>(number), 0));
+  std::vector<std::vector<double>> out(num_groups_);
   using Event = std::pair<double, size_t>;  // when a rank begins its next phase
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events;
   const auto phase_at = [&, first = first](size_t step) -> const std::vector<Phase>& {
     return phases_[first + step % each];
+  };
+  const auto begin = [&](size_t r, size_t number) {
+    auto& it = ranks[r];
+    it.time = std::max(it.time + sequences[r].computing, sequences[r].all[number].at);
   };
   const auto go_on = [&](size_t r) {  // once all has come that the last phase waits for
     auto& it = ranks[r];
     const auto& come = it.come[it.step - 1];
     if (come.number < phase_at(it.step - 1)[r].receives) return;
     it.time = std::max(it.time, come.last);
+    const size_t ended = it.step / each;
     if (it.step % each == 0) {
-      auto& ended = out[static_cast<size_t>(group_of_[r])][it.step / each - 1];
-      ended = std::max(ended, it.time);
-      it.time += computing[r];
+      auto& end_of = out[static_cast<size_t>(group_of_[r])][ended - 1];
+      end_of = std::max(end_of, it.time);
     }
-    if (it.step < all) events.emplace(it.time, r);
+    if (it.step == it.steps) return;
+    if (it.step % each == 0) begin(r, ended);
+    events.emplace(it.time, r);
   };
   for (size_t r = 0; r < num_ranks; ++r) {
-    ranks[r].come.resize(all);
-    events.emplace(ranks[r].time = computing[r], r);
+    const size_t number = sequences[r].all.size();
+    out[static_cast<size_t>(group_of_[r])].resize(number);
+    ranks[r].come.resize(ranks[r].steps = each * number);
+    if (number == 0) continue;
+    begin(r, 0);
+    events.emplace(ranks[r].time, r);
   }
   while (!events.empty()) {
     const auto [now, r] = events.top();
     events.pop();
     auto& it = ranks[r];
     const size_t step = it.step++;
+    const double bytes = sequences[r].all[step / each].bytes;
     std::vector<size_t> reached{r};
     for (const auto& [to, part, inside] : phase_at(step)[r].sends) {
       const auto& link = inside ? inside_ : between_;
@@ -161,6 +170,25 @@ std::vector<std::vector<double>> HostSums::play(Collective of, double bytes, int
     for (const size_t other : reached) {
       if (ranks[other].step == step + 1) go_on(other);
     }
+  }
+  return out;
+}
+
+std::vector<std::vector<double>> HostSums::play(Collective of, double bytes, int number,
+                                                const std::vector<double>& computing) const {
+  std::vector<Sequence> ranks;
+  for (const double takes : computing) {
+    ranks.push_back({std::vector<Begun>(static_cast<size_t>(number), {bytes, 0}), takes});
+  }
+  return play(of, ranks);
+}
+
+double HostSums::ended(Collective of, const std::vector<std::vector<Begun>>& by_rank) const {
+  std::vector<Sequence> ranks;
+  for (const auto& all : by_rank) ranks.push_back({all});
+  double out = 0;
+  for (const auto& ends : play(of, ranks)) {
+    for (const double end : ends) out = std::max(out, end);
   }
   return out;
 }

@@ -21,6 +21,8 @@ class HostSums {
 
   /// Until the last rank has it.
   CollectiveTime time(Collective of, double bytes) const;
+  /// When the last has ended of those that ranks begin, each once it has ended the one before.
+  double ended(Collective of, const std::vector<std::vector<Begun>>& by_rank) const;
   /// Of many that follow each other, with computing before each that takes a rank of speed 1 so
   /// long: what each takes beyond the computing of the slowest rank of its group.
   double waits(Collective of, double bytes, double computing,
@@ -39,7 +41,16 @@ class HostSums {
     int receives = 0;
   };
 
-  /// [group] When the last of its ranks has ended each of so many.
+  /// What follows each other on a rank: the bytes of each, and when it begins at the earliest:
+  /// then, or so long after the end of the one before.
+  struct Sequence {
+    std::vector<Begun> all;
+    double computing = 0;
+  };
+
+  /// [group] When the last of its ranks has ended each.
+  std::vector<std::vector<double>> play(Collective of, const std::vector<Sequence>& ranks) const;
+  /// The same of as many alike.
   std::vector<std::vector<double>> play(Collective of, double bytes, int number,
                                         const std::vector<double>& computing) const;
 

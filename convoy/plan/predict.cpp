@@ -3,12 +3,15 @@
 #include <algorithm>
 #include <cmath>
 #include <deque>
+#include <functional>
 #include <limits>
+#include <map>
 #include <numeric>
 #include <set>
 #include <utility>
 
 #include "convoy/plan/offload.h"
+#include "convoy/plan/step_times.h"
 #include "convoy/plan/uneven.h"
 #include "convoy/schedule/pipeline/pipeline.h"
 
@@ -19,68 +22,6 @@ namespace {
 using schedule::Axis;
 using schedule::Layout;
 
-/// The groups of a mesh whose collectives a step waits for.
-struct StepGroups {
-  StepGroups(const Cluster& cluster, const schedule::Mesh& mesh, KnownSums* known)
-      : rows(cluster, mesh, schedule::kGradients, known),
-        world(cluster, mesh, schedule::kWorld, known),
-        state(cluster, mesh, schedule::kState, known),
-        replicas(cluster, mesh, Axis::Replicate, known),
-        tensor(cluster, mesh, Axis::Tensor, known) {}
-
-  GroupTimes rows, world, state, replicas, tensor;
-};
-
-schedule::StepTimes times_of(const Layout& layout, const Numbers& numbers, const Cluster& cluster,
-                             const schedule::RunOptions& options, const StepGroups& groups) {
-  const double width = layout.options().low_precision ? 2 : 4;
-  schedule::StepTimes out;
-  const auto add = [](schedule::InRow& to, const CollectiveTime& takes) {
-    to.alone.push_back(takes.alone);
-    to.in_row.push_back(takes.in_row);
-  };
-  for (int64_t b = 0; b < layout.num_buckets(); ++b) {
-    const auto elements =
-        static_cast<double>(layout.buckets()[static_cast<size_t>(b)].all.length());
-    const auto updated = static_cast<double>(layout.updated(b, 0).length());
-    add(out.reduce, groups.rows.time(Collective::AllReduce, 4 * elements));
-    add(out.reduce_scatter, groups.state.time(Collective::ReduceScatter, 4 * elements));
-    // A part of the sum of a state replica, and of this part with the other replicas: at the end,
-    // but for what is offloaded after each.
-    const double replicas = groups.replicas.all_reduce(4 * elements / groups.state.size());
-    const bool offloaded = layout.offloaded(schedule::Kind::Gradients);
-    if (offloaded) {
-      out.reduce_scatter.alone.back() += replicas;
-      out.reduce_scatter.in_row.back() += replicas;
-    } else {
-      out.replicas += replicas;
-    }
-    add(out.gather, groups.state.time(Collective::AllGather, width * elements));
-    out.update.push_back(updated * numbers.update_seconds);
-  }
-  for (size_t unit = 0; unit < layout.units().size(); ++unit) {
-    int64_t elements = 0;  // of gradients that are parts where tensor ranks share out tokens
-    for (const auto& part : layout.summed_over_tensor(static_cast<int64_t>(unit))) {
-      elements += part.length();
-    }
-    out.reduce_tensor.push_back(
-        elements == 0 ? 0 : groups.tensor.all_reduce(4 * static_cast<double>(elements)));
-  }
-  out.offload = transfer_times(layout, cluster, options, groups.world.size());
-  out.totals = groups.world.all_reduce(64);
-  const schedule::StepOptions step{.num_micro_batches = options.num_micro_batches};
-  for (const int64_t unit : layout.row_units()) {
-    const auto row = static_cast<double>(layout.row_table(unit).shape.back());
-    const double elements =
-        row * static_cast<double>(schedule::most_rows_read(layout, unit, step, options.batch_rows));
-    out.fetch_rows += groups.state.time(Collective::AllGather, 4 * elements).alone;
-    out.reduce_rows += groups.state.time(Collective::ReduceScatter, 4 * elements).alone;
-    out.update_rows += elements / groups.state.size() * numbers.update_seconds;
-  }
-  out.beside = cluster.beside;
-  return out;
-}
-
 /// What is played of a run: some of its ranks, by pipelines.
 struct Played {
   std::vector<schedule::RankProgram> ranks;
@@ -89,6 +30,7 @@ struct Played {
   /// Adds a pipeline, of ranks with these speeds by stage.
   void add(const schedule::RunPlan& plan, std::vector<schedule::StepTimes> of_stages,
            const std::vector<double>& speeds) {
+    first_of_.try_emplace(speeds, ranks.size());
     std::vector<int> pipeline(plan.stages.size());
     std::iota(pipeline.begin(), pipeline.end(), static_cast<int>(ranks.size()));
     for (size_t s = 0; s < plan.stages.size(); ++s) {
@@ -98,6 +40,14 @@ struct Played {
       times.push_back(std::move(of_stages[s]));
     }
   }
+
+  /// Which of the ranks stands for one of a stage of a pipeline with these speeds.
+  size_t place_of(const std::vector<double>& speeds, int stage) const {
+    return first_of_.at(speeds) + static_cast<size_t>(stage);
+  }
+
+ private:
+  std::map<std::vector<double>, size_t> first_of_;
 };
 
 }  // namespace
@@ -226,6 +176,33 @@ std::vector<std::vector<schedule::Link>> links_between_stages(const Cluster& clu
 
 constexpr double kAlike = 1e-9;  // of what two ranks compute
 
+/// When a step's sums end where ranks of several hosts begin them at different times: each rank's
+/// messages are played. Empty: all begin at once, or wait for other things in between.
+schedule::EndOfSums end_of_sums(const Cluster& cluster, const Spread& run, const StepGroups& groups,
+                                const Played& played) {
+  const bool reduces = run.options.zero == 0;
+  const auto& summed = reduces ? groups.rows : groups.state;
+  const auto speeds = speeds_of(cluster, run.mesh, run.options.low_precision);
+  const bool one_by_one = run.mesh.degree(Axis::Context | Axis::Tensor) == 1;
+  const bool differ =
+      std::adjacent_find(speeds.begin(), speeds.end(), std::not_equal_to<>()) != speeds.end();
+  if (!one_by_one || !differ || run.options.offload.any() || !summed.plays_hosts()) return {};
+  return [&, summed, speeds, reduces](const std::vector<std::vector<schedule::BegunSum>>& begun) {
+    const auto data = static_cast<int>(speeds.size());
+    std::vector<std::vector<Begun>> by_rank;
+    for (int rank = 0; rank < run.mesh.num_ranks(); ++rank) {
+      const auto r = played.place_of(speeds[static_cast<size_t>(rank % data)], rank / data);
+      auto& sums = by_rank.emplace_back();
+      for (const auto& [bucket, at] : begun[r]) {
+        const auto& buckets = played.ranks[r].layout.buckets();
+        const auto elements = buckets[static_cast<size_t>(bucket)].all.length();
+        sums.push_back({4 * static_cast<double>(elements), at});
+      }
+    }
+    return summed.ended(reduces ? Collective::AllReduce : Collective::ReduceScatter, by_rank);
+  };
+}
+
 Prediction play(const Numbers& numbers, const Cluster& cluster, const Spread& run, bool in_full) {
   const auto& mesh = run.mesh;
   const auto blocks = run.blocks(numbers);
@@ -258,7 +235,8 @@ Prediction play(const Numbers& numbers, const Cluster& cluster, const Spread& ru
   }
   constexpr int kSteps = 2;  // the second one finds what the first left under way
   const auto timeline =
-      schedule::simulate(played.ranks, costs, played.times, kSteps, schedule::Told::Sums);
+      schedule::simulate(played.ranks, costs, played.times, kSteps, schedule::Told::Sums,
+                         end_of_sums(cluster, run, groups, played));
 
   Prediction out;
   out.seconds = timeline.length;

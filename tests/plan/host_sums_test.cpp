@@ -39,6 +39,26 @@ TEST(HostSums, GroupsThatShareALinkTakeTurns) {
   EXPECT_NEAR(groups.waits(100, 1, {1, 1, 1, 1}), 1, 1e-9);
 }
 
+TEST(HostSums, OfARankThatBeginsLateTheOthersPartsHaveCome) {
+  Cluster cluster;
+  cluster.num_hosts = cluster.devices_per_host = 2;
+  cluster.inside = cluster.between = {0, 1};
+  const GroupTimes ranks(cluster, schedule::Mesh({}, 0, 4), schedule::kRows);
+  ASSERT_TRUE(ranks.plays_hosts());
+  const auto ended = [&](const std::vector<std::vector<Begun>>& by_rank) {
+    return ranks.ended(Collective::AllReduce, by_rank);
+  };
+  EXPECT_DOUBLE_EQ(ended({{{4, 10}}, {{4, 10}}, {{4, 10}}, {{4, 10}}}), 10 + ranks.all_reduce(4));
+  // Its half for the neighbour leaves until 12; the sum of its own part, which needs nothing more,
+  // crosses the link meanwhile. The neighbour's: 12 to 13, back until 14, to rank 2 until 16.
+  EXPECT_DOUBLE_EQ(ranks.all_reduce(4), 8);
+  EXPECT_DOUBLE_EQ(ended({{{4, 10}}, {{4, 0}}, {{4, 0}}, {{4, 0}}}), 16);
+  // Others go on with the next one as far as they can. A rank has one after the other.
+  const std::vector<Begun> two{{4, 0}, {4, 1}};
+  EXPECT_GT(ended({two, two, two, two}), 14);
+  EXPECT_EQ(ended({{}, {}, {}, {}}), 0);
+}
+
 TEST(HostSums, TheSlowestRankWaitsLessThanASumTakes) {
   auto cluster = paper_cluster(1, 4, 100 * kGiga, 100, 0);
   cluster.inside.seconds = 0;

@@ -36,6 +36,21 @@ TEST(Uneven, ASlowRankIsWaitedFor) {
             1.2 * predict(numbers, alike, {}, stages).seconds);
 }
 
+TEST(Uneven, OtherRanksSumsHaveComeBeforeTheSlowOnesOverHosts) {
+  const auto numbers = PaperModel().numbers();
+  constexpr double kSlow = 0.2 * kGiga;
+  auto cluster = paper_cluster(2, 3, 100 * kGiga, kSlow, kSlow);
+  cluster.each.assign(6, cluster.device);
+  const Split split{.data = 6};
+  const double even = predict(numbers, cluster, {}, split).seconds;
+  cluster.each[0].fp32_flops *= 0.5;
+  const auto slow = predict(numbers, cluster, {}, split);
+  // It computes longer by what an even rank computes, yet the step takes less longer.
+  EXPECT_LT(slow.seconds - even, 0.99 * (slow.computing / 2));
+  EXPECT_GT(slow.seconds, even);
+  EXPECT_NEAR(predict(numbers, cluster, {}, split, true).seconds, slow.seconds, 1e-9);
+}
+
 TEST(Uneven, StagesAreCutForTheirDevices) {
   PaperModel model;
   model.layers = 12;

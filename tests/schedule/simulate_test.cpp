@@ -53,6 +53,24 @@ TEST(Simulate, SumsGoOnBesideTheBackward) {
   EXPECT_DOUBLE_EQ(ddp.length({.update = each(0.5), .totals = 0.25}), 12 + 4 * 0.5 + 0.25);
 }
 
+TEST(Simulate, SumsEndWhenOneIsToldSo) {
+  const OneStage ddp;
+  const std::vector<RankProgram> ranks{{ddp.program, ddp.layout}};
+  const Costs costs{.forward = {1, 1, 1, 1}, .backward = {2, 2, 2, 2}};
+  std::vector<BegunSum> told;
+  const auto end_of_sums = [&](const std::vector<std::vector<BegunSum>>& begun) {
+    told = begun.at(0);
+    return told.back().at + 5;
+  };
+  const auto length =
+      simulate(ranks, costs, {{.reduce = each(1.5), .totals = 0.25}}, 2, Told::Sums, end_of_sums)
+          .length;
+  EXPECT_DOUBLE_EQ(length, 12 + 5 + 0.25);
+  ASSERT_EQ(told.size(), 4U);
+  EXPECT_EQ(told.front().bucket, 0);
+  EXPECT_DOUBLE_EQ(told.back().at - told.front().at, 6);
+}
+
 TEST(Simulate, GathersOfUpdatesGoOnInTheNextStep) {
   const OneStage zero1(1);
   // The weights of the first block are updated and gathered first, and read first: one gather

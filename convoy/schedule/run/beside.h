@@ -73,6 +73,13 @@ class Beside {
     return out;
   }
 
+  /// The sums that were begun since the last call.
+  std::vector<BegunSum> take_begun() { return std::exchange(begun_, {}); }
+  /// All of them ended then, whatever StepTimes says.
+  void set_ended(double time) {
+    queue_ = last_ = time;
+    sums_.assign(1, time);
+  }
   /// When all sums have ended, those of losses and norms behind them.
   double summed(double now) { return ended(now) + times_.replicas + times_.totals; }
 
@@ -117,6 +124,7 @@ class Beside {
     return now + (1 - times_.beside) * takes;
   }
   double sum(double now, const InRow& times, int64_t bucket) {
+    begun_.push_back({bucket, now});
     sums_.push_back(0);
     return collective(now, times, bucket, sums_.back());
   }
@@ -128,6 +136,7 @@ class Beside {
   std::vector<double> gathered_, fetched_;     // [bucket], [kind][bucket]
   std::deque<std::pair<Key, double>> writes_;  // under way
   std::deque<double> sums_;
+  std::vector<BegunSum> begun_;
 };
 
 }  // namespace convoy::schedule

@@ -13,12 +13,14 @@ namespace {
 class Simulation {
  public:
   Simulation(const std::vector<RankProgram>& ranks, const Costs& costs,
-             const std::vector<StepTimes>& times, int num_steps, Told told)
+             const std::vector<StepTimes>& times, int num_steps, Told told,
+             const EndOfSums& end_of_sums)
       : ranks_(ranks),
         costs_(costs),
         times_(times),
         num_steps_(num_steps),
         draws_(told == Told::AllSpans),
+        end_of_sums_(end_of_sums),
         states_(ranks.size()) {
     static const StepTimes kNone;
     timeline_.ranks.resize(ranks.size());
@@ -228,8 +230,13 @@ class Simulation {
         if (at < program.size() && program[at].op != Op::ReduceLoss) return false;
       }
       met_ = true;
+      std::vector<std::vector<BegunSum>> begun;
+      for (auto& beside : beside_) begun.push_back(beside.take_begun());
+      const double ended = end_of_sums_ ? end_of_sums_(begun) : 0;
       for (size_t all = 0; all < ranks_.size(); ++all) {
-        hold_up(all, beside_[all].summed(states_[all].time));
+        auto& beside = beside_[all];
+        if (end_of_sums_) beside.set_ended(ended);
+        hold_up(all, beside.summed(states_[all].time));
         met_at_ = std::max(all == 0 ? 0 : met_at_, states_[all].time);
       }
     }
@@ -242,6 +249,7 @@ class Simulation {
   const std::vector<StepTimes>& times_;
   int num_steps_, step_ = 0;
   bool draws_;
+  const EndOfSums& end_of_sums_;
   double begin_ = 0;  // of the step
   std::vector<State> states_;
   std::vector<Beside> beside_;
@@ -268,8 +276,9 @@ double Timeline::peak(size_t rank) const {
 }
 
 Timeline simulate(const std::vector<RankProgram>& ranks, const Costs& costs,
-                  const std::vector<StepTimes>& times, int num_steps, Told told) {
-  return Simulation(ranks, costs, times, num_steps, told).run();
+                  const std::vector<StepTimes>& times, int num_steps, Told told,
+                  const EndOfSums& end_of_sums) {
+  return Simulation(ranks, costs, times, num_steps, told, end_of_sums).run();
 }
 
 }  // namespace convoy::schedule

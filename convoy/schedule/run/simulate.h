@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <functional>
 #include <limits>
 #include <map>
 #include <utility>
@@ -122,6 +123,15 @@ class Wire {
 /// What of a step is told: each span and what is kept when, or sums only, which is faster.
 enum class Told { AllSpans, Sums };
 
+/// A sum of gradients that a rank begins.
+struct BegunSum {
+  int64_t bucket;
+  double at;
+};
+
+/// When a step's last sum has ended, of what each rank begins: [rank][sum].
+using EndOfSums = std::function<double(const std::vector<std::vector<BegunSum>>&)>;
+
 /// Plays the programs of all ranks, which must have passed check(), with costs by block. A receive
 /// waits for what it receives, ReduceLoss for all ranks. Without `times` nothing else but blocks
 /// and messages takes time: where messages take none, a bubble is one because of the schedule, or
@@ -131,9 +141,10 @@ enum class Told { AllSpans, Sums };
 /// offloaded state by the update, the gather or the sum that reads it; each place brings and writes
 /// one bucket after the other. Ranks that share the data are alike, so that one of each stage
 /// stands for all. The last of `num_steps` steps is told: what the step before left under way goes
-/// on in it.
+/// on in it. `end_of_sums` says when sums have ended that ranks begin at different times; without
+/// it they take what StepTimes says.
 Timeline simulate(const std::vector<RankProgram>& ranks, const Costs& costs,
                   const std::vector<StepTimes>& times = {}, int num_steps = 1,
-                  Told told = Told::AllSpans);
+                  Told told = Told::AllSpans, const EndOfSums& end_of_sums = {});
 
 }  // namespace convoy::schedule

@@ -1,0 +1,58 @@
+#include "convoy/plan/step_times.h"
+
+#include "convoy/plan/offload.h"
+
+namespace convoy::plan {
+
+schedule::StepTimes times_of(const schedule::Layout& layout, const Numbers& numbers,
+                             const Cluster& cluster, const schedule::RunOptions& options,
+                             const StepGroups& groups) {
+  const double width = layout.options().low_precision ? 2 : 4;
+  schedule::StepTimes out;
+  const auto add = [](schedule::InRow& to, const CollectiveTime& takes) {
+    to.alone.push_back(takes.alone);
+    to.in_row.push_back(takes.in_row);
+  };
+  for (int64_t b = 0; b < layout.num_buckets(); ++b) {
+    const auto elements =
+        static_cast<double>(layout.buckets()[static_cast<size_t>(b)].all.length());
+    const auto updated = static_cast<double>(layout.updated(b, 0).length());
+    add(out.reduce, groups.rows.time(Collective::AllReduce, 4 * elements));
+    add(out.reduce_scatter, groups.state.time(Collective::ReduceScatter, 4 * elements));
+    // A part of the sum of a state replica, and of this part with the other replicas: at the end,
+    // but for what is offloaded after each.
+    const double replicas = groups.replicas.all_reduce(4 * elements / groups.state.size());
+    const bool offloaded = layout.offloaded(schedule::Kind::Gradients);
+    if (offloaded) {
+      out.reduce_scatter.alone.back() += replicas;
+      out.reduce_scatter.in_row.back() += replicas;
+    } else {
+      out.replicas += replicas;
+    }
+    add(out.gather, groups.state.time(Collective::AllGather, width * elements));
+    out.update.push_back(updated * numbers.update_seconds);
+  }
+  for (size_t unit = 0; unit < layout.units().size(); ++unit) {
+    int64_t elements = 0;  // of gradients that are parts where tensor ranks share out tokens
+    for (const auto& part : layout.summed_over_tensor(static_cast<int64_t>(unit))) {
+      elements += part.length();
+    }
+    out.reduce_tensor.push_back(
+        elements == 0 ? 0 : groups.tensor.all_reduce(4 * static_cast<double>(elements)));
+  }
+  out.offload = transfer_times(layout, cluster, options, groups.world.size());
+  out.totals = groups.world.all_reduce(64);
+  const schedule::StepOptions step{.num_micro_batches = options.num_micro_batches};
+  for (const int64_t unit : layout.row_units()) {
+    const auto row = static_cast<double>(layout.row_table(unit).shape.back());
+    const double elements =
+        row * static_cast<double>(schedule::most_rows_read(layout, unit, step, options.batch_rows));
+    out.fetch_rows += groups.state.time(Collective::AllGather, 4 * elements).alone;
+    out.reduce_rows += groups.state.time(Collective::ReduceScatter, 4 * elements).alone;
+    out.update_rows += elements / groups.state.size() * numbers.update_seconds;
+  }
+  out.beside = cluster.beside;
+  return out;
+}
+
+}  // namespace convoy::plan
