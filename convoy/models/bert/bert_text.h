@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "convoy/models/bert/bert.h"
-#include "convoy/models/bert/text_masking.h"
 #include "convoy/models/language_model.h"
+#include "convoy/models/masking/text_masking.h"
 
 namespace convoy::models {
 

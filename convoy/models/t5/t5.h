@@ -4,7 +4,7 @@
 #include <string>
 
 #include "convoy/models/language_model.h"
-#include "convoy/models/t5/span_corruption.h"
+#include "convoy/models/masking/span_corruption.h"
 
 namespace convoy::models {
 

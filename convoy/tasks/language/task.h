@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "convoy/data/token_file.h"
-#include "convoy/models/bert/text_masking.h"
 #include "convoy/models/language_model.h"
-#include "convoy/models/t5/span_corruption.h"
+#include "convoy/models/masking/span_corruption.h"
+#include "convoy/models/masking/text_masking.h"
 #include "convoy/tasks/language/generation_config.h"
 #include "convoy/tasks/language/language_data.h"
 #include "convoy/tasks/language/sentinel_tokens.h"

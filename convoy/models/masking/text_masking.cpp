@@ -1,4 +1,4 @@
-#include "convoy/models/bert/text_masking.h"
+#include "convoy/models/masking/text_masking.h"
 
 #include <ATen/ATen.h>
 

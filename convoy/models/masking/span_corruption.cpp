@@ -1,4 +1,4 @@
-#include "convoy/models/t5/span_corruption.h"
+#include "convoy/models/masking/span_corruption.h"
 
 #include <ATen/ATen.h>
 
