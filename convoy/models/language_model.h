@@ -9,10 +9,12 @@
 #include "convoy/models/fields.h"
 #include "convoy/nn/block.h"
 
-namespace convoy::models {
-
+namespace convoy::masking {
 struct SpanCorruption;
 struct TextMasking;
+}  // namespace convoy::masking
+
+namespace convoy::models {
 
 /// How Hugging Face's files name what a model holds.
 struct WeightLayout {
@@ -63,7 +65,7 @@ class LanguageModelConfig {
   /// Tokens that are never hidden.
   virtual std::vector<std::string> kept_tokens() const { return {}; }
   /// Takes what blocks made from now on hide in training, which is no part of config.json.
-  virtual void hide(const TextMasking& tokens, const SpanCorruption& spans) {}
+  virtual void hide(const masking::TextMasking& tokens, const masking::SpanCorruption& spans) {}
   /// The id that a decoder sees first where an encoder reads the text; none where a text goes on.
   virtual std::optional<int64_t> start_id() const { return std::nullopt; }
   virtual int64_t usual_length() const { return 1024; }  ///< of a row where nobody says

@@ -194,7 +194,7 @@ INSTANTIATE_TEST_SUITE_P(Heads, BertParity, testing::Values("masked", "classifie
 
 TEST(TextMasking, HidesEightyTenTenOfTheChosenTheSameInAnyBatch) {
   constexpr int64_t kIds = 1000, kRows = 64, kLength = 128;
-  models::TextMasking masking{0.15, /*mask_id=*/3, /*kept_ids=*/{1, 2}};
+  masking::TextMasking masking{0.15, /*mask_id=*/3, /*kept_ids=*/{1, 2}};
   nn::Context context;
   context.seed = 7;
   context.step = 5;
@@ -202,7 +202,7 @@ TEST(TextMasking, HidesEightyTenTenOfTheChosenTheSameInAnyBatch) {
   auto ids = (at::arange(kRows * kLength, at::kLong) % (kIds - 10) + 10).view({kRows, kLength});
   ids.select(1, 0).fill_(1);
   ids.select(1, kLength - 1).fill_(2);
-  const auto all = models::mask_text(ids, masking, kIds, context);
+  const auto all = masking::mask_text(ids, masking, kIds, context);
   const auto chosen = all.targets >= 0;
   EXPECT_TRUE(at::equal(all.targets.masked_select(chosen), ids.masked_select(chosen)));
   EXPECT_TRUE(at::equal(all.ids.masked_fill(chosen, 0), ids.masked_fill(chosen, 0)));
@@ -222,10 +222,10 @@ TEST(TextMasking, HidesEightyTenTenOfTheChosenTheSameInAnyBatch) {
   EXPECT_GT(std::set<int64_t>(other, other + others.numel()).size(), 0.07 * count);
   // Rows 20 to 29 alone, as a rank or a micro-batch has them.
   context.samples = at::arange(20, 30, at::kLong);
-  const auto some = models::mask_text(ids.narrow(0, 20, 10), masking, kIds, context);
+  const auto some = masking::mask_text(ids.narrow(0, 20, 10), masking, kIds, context);
   EXPECT_TRUE(at::equal(some.ids, all.ids.narrow(0, 20, 10)));
   const auto differs = [&](const nn::Context& with) {
-    return !at::equal(models::mask_text(ids.narrow(0, 20, 10), masking, kIds, with).targets,
+    return !at::equal(masking::mask_text(ids.narrow(0, 20, 10), masking, kIds, with).targets,
                       some.targets);
   };
   EXPECT_FALSE(differs(context));
@@ -236,9 +236,9 @@ TEST(TextMasking, HidesEightyTenTenOfTheChosenTheSameInAnyBatch) {
   EXPECT_TRUE(differs(context));
   // Evaluation asks for the same in whatever batch a text is.
   context.mode = nn::Mode::Evaluate;
-  const auto evaluated = models::mask_text(ids.narrow(0, 20, 10), masking, kIds, context);
+  const auto evaluated = masking::mask_text(ids.narrow(0, 20, 10), masking, kIds, context);
   context.samples = at::zeros({1}, at::kLong);
-  const auto alone = models::mask_text(ids.narrow(0, 22, 1), masking, kIds, context);
+  const auto alone = masking::mask_text(ids.narrow(0, 22, 1), masking, kIds, context);
   EXPECT_TRUE(at::equal(alone.targets[0], evaluated.targets[2]));
 }
 

@@ -46,7 +46,7 @@ def gumbel(key, count):
 
 
 def hidden_items(ids, step, probability=0.3, seed=0):
-    """Which items masked-item training hides: convoy/models/session/masking.cpp in other words."""
+    """Which items masked-item training hides: convoy/masking/item_masking.cpp in other words."""
     mask = torch.zeros_like(ids, dtype=torch.bool)
     step_key = hash_combine(hash_combine(mix64(seed), step), 0x6D61736B)
     for row in range(ids.shape[0]):
@@ -63,7 +63,7 @@ def hidden_items(ids, step, probability=0.3, seed=0):
 
 
 def permutation(ids, step, probability=0.3, max_span=5, permute_all=False, seed=0):
-    """Which items plm asks for, and who sees whom: convoy/models/session/masking.cpp in other words."""
+    """Which items plm asks for, and who sees whom: convoy/masking/item_masking.cpp in other words."""
     rows, length = ids.shape
     asked = torch.zeros_like(ids, dtype=torch.bool)
     visible = torch.zeros(rows, length, length, dtype=torch.bool)

@@ -52,7 +52,7 @@ class BertInput : public nn::Block {
         check_ids(given->second, V, "labels", /*ignores=*/true);
         put_targets(out, ranks.positions().own(given->second), ids.device());
       } else if (context.mode != nn::Mode::Predict) {
-        const auto masked = mask_text(batch.at("input_ids"), config_.masking, V, context);
+        const auto masked = masking::mask_text(batch.at("input_ids"), config_.masking, V, context);
         ids = comm::upload(masked.ids, ids.device());
         put_targets(out, ranks.positions().own(masked.targets), ids.device());
       }
@@ -116,7 +116,8 @@ class MaskedHead : public nn::Block {
       const auto& batch = context.batch(in);
       const auto given = batch.find("labels");
       if (given != batch.end()) return given->second;
-      return mask_text(batch.at("input_ids"), config_.masking, config_.vocab_size, context).targets;
+      return masking::mask_text(batch.at("input_ids"), config_.masking, config_.vocab_size, context)
+          .targets;
     });
     options.count_correct = context.mode == nn::Mode::Evaluate;
     const auto asked = ranks.select(x, in.at("asked"), options.ranks);

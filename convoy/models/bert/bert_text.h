@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
+#include "convoy/masking/text_masking.h"
 #include "convoy/models/bert/bert.h"
 #include "convoy/models/language_model.h"
-#include "convoy/models/masking/text_masking.h"
 
 namespace convoy::models {
 
@@ -26,7 +26,7 @@ class BertTextConfig : public LanguageModelConfig, public BertConfig {
   bool is_decoder = false;
   Json pad_token_id = 0, bos_token_id, eos_token_id;
 
-  TextMasking masking;  ///< no part of config.json: the tokenizer knows
+  masking::TextMasking masking;  ///< no part of config.json: the tokenizer knows
 
   std::string family() const override { return "bert"; }
   std::string architecture() const override { return "BertForMaskedLM"; }
@@ -38,7 +38,9 @@ class BertTextConfig : public LanguageModelConfig, public BertConfig {
   Objective objective() const override { return Objective::HiddenTokens; }
   std::string mask_token() const override { return "[MASK]"; }
   std::vector<std::string> kept_tokens() const override { return {"[CLS]", "[SEP]", "[PAD]"}; }
-  void hide(const TextMasking& tokens, const SpanCorruption&) override { masking = tokens; }
+  void hide(const masking::TextMasking& tokens, const masking::SpanCorruption&) override {
+    masking = tokens;
+  }
   double training_flops(int64_t length, int64_t asked) const override;
   Fields fields() override;
   nn::BlockList make_blocks() const override;

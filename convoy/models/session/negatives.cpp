@@ -3,7 +3,7 @@
 #include <ATen/ATen.h>
 
 #include "convoy/comm/device.h"
-#include "convoy/models/row_keys.h"
+#include "convoy/masking/row_keys.h"
 
 namespace convoy::models {
 
@@ -19,7 +19,7 @@ at::Tensor draw_negatives(const at::Tensor& ids, const at::Tensor& positions,
   // Where a GPU holds the positions, only it knows which they are: all are drawn for.
   const bool known = positions.is_cpu();
   const auto places = known ? positions.contiguous() : at::arange(ids.numel(), at::kLong);
-  const auto keys = row_keys(ids, kSite, context);
+  const auto keys = masking::row_keys(ids, kSite, context);
   const int64_t length = ids.size(1), num_others = num_ids - first_id - 1;
   auto drawn = at::empty({places.numel(), count}, at::kLong);
   auto* out = drawn.data_ptr<int64_t>();
@@ -28,7 +28,7 @@ at::Tensor draw_negatives(const at::Tensor& ids, const at::Tensor& positions,
     const uint64_t key = keys[static_cast<size_t>(place / length)];
     const auto first = static_cast<uint64_t>(place % length * count);
     for (int64_t j = 0; j < count; ++j) {
-      *out++ = first_id + draw_below(num_others, key, first + static_cast<uint64_t>(j));
+      *out++ = first_id + masking::draw_below(num_others, key, first + static_cast<uint64_t>(j));
     }
   }
   if (!known) drawn = comm::upload(drawn, targets.device()).index_select(0, positions);

@@ -9,8 +9,8 @@
 
 #include "convoy/base/gumbel.h"
 #include "convoy/comm/device.h"
-#include "convoy/models/row_keys.h"
-#include "convoy/models/session/masking.h"
+#include "convoy/masking/item_masking.h"
+#include "convoy/masking/row_keys.h"
 #include "convoy/nn/activation.h"
 #include "convoy/nn/layers.h"
 #include "convoy/nn/losses/cross_entropy.h"
@@ -85,7 +85,7 @@ at::Tensor ReplacedItems::draw(const at::Tensor& generated, const at::Tensor& po
   at::NoGradGuard no_grad;
   const int64_t count = positions.size(0), length = ids.size(1);
   const int64_t num_items = config_.item().cardinality - 1;
-  const auto keys = row_keys(ids, kDrawSite, context);
+  const auto keys = masking::row_keys(ids, kDrawSite, context);
   const auto places = positions.to(at::kCPU).contiguous();
   const auto* place = places.const_data_ptr<int64_t>();
   const int64_t piece = nn::score_rows_at_once(num_items, generated.device());

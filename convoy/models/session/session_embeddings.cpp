@@ -2,7 +2,7 @@
 
 #include <ATen/ATen.h>
 
-#include "convoy/models/session/masking.h"
+#include "convoy/masking/item_masking.h"
 #include "convoy/models/session/session_targets.h"
 #include "convoy/nn/dropout.h"
 #include "convoy/nn/layers.h"
@@ -59,7 +59,7 @@ at::Tensor SessionEmbeddings::with_cls(const at::Tensor& x, const at::Tensor& id
 at::Tensor SessionEmbeddings::places_from_end(const at::Tensor& ids,
                                               const nn::Context& context) const {
   // In prediction the last item predicts, else the one before it.
-  const auto last = session_lengths(ids) - (context.mode == Mode::Predict ? 1 : 2);
+  const auto last = masking::session_lengths(ids) - (context.mode == Mode::Predict ? 1 : 2);
   return (last.unsqueeze(1) - at::arange(ids.size(1), ids.options())).clamp_min(0);
 }
 

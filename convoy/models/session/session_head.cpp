@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
+#include "convoy/masking/item_masking.h"
 #include "convoy/models/ranks_of.h"
-#include "convoy/models/session/masking.h"
 #include "convoy/models/session/negatives.h"
 #include "convoy/nn/layers.h"
 #include "convoy/nn/losses/cross_entropy.h"
@@ -148,7 +148,7 @@ SessionHead::Targets SessionHead::targets_of(const nn::Bundle& in) const {
     return {positions, flat.index_select(0, config_.masks_items() ? positions : positions + 1)};
   }
   auto row_start = at::arange(ids.size(0), ids.options()) * ids.size(1);
-  return {row_start + (session_lengths(ids) - 1).clamp_min(0), {}};
+  return {row_start + (masking::session_lengths(ids) - 1).clamp_min(0), {}};
 }
 
 at::Tensor SessionHead::sampled_loss(const nn::Bundle& in, const at::Tensor& h,

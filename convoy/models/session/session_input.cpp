@@ -5,9 +5,9 @@
 #include <algorithm>
 
 #include "convoy/comm/device.h"
+#include "convoy/masking/item_masking.h"
 #include "convoy/models/ranks_of.h"
 #include "convoy/models/sasrec/hstu.h"
-#include "convoy/models/session/masking.h"
 #include "convoy/models/session/replaced_items.h"
 #include "convoy/models/session/session_targets.h"
 #include "convoy/models/xlnet/xlnet.h"
@@ -31,8 +31,8 @@ at::Tensor has_successor(const at::Tensor& ids) {
 
 /// [B, T] bool: the last item, or in prediction the position behind it.
 at::Tensor asked_item(const at::Tensor& ids, const nn::Context& context) {
-  if (context.mode != Mode::Predict) return last_item_mask(ids);
-  return at::arange(ids.size(1), ids.options()) == session_lengths(ids).unsqueeze(1);
+  if (context.mode != Mode::Predict) return masking::last_item_mask(ids);
+  return at::arange(ids.size(1), ids.options()) == masking::session_lengths(ids).unsqueeze(1);
 }
 
 /// The columns with padding up to `length` positions.
@@ -91,8 +91,9 @@ nn::Bundle SessionInput::forward(const nn::Bundle& columns, const nn::Context& c
     const auto nothing = at::zeros(x.sizes(), x.options());
     out["query"] = nn::dropout(nn::add_vector(nothing, query_), config_.dropout, context, 1);
   } else if (config_.masks_items()) {
-    asked = context.mode == Mode::Train ? training_mask(known, config_.mlm_probability, context)
-                                        : asked_item(known, context);
+    asked = context.mode == Mode::Train
+                ? masking::training_mask(known, config_.mlm_probability, context)
+                : asked_item(known, context);
     const auto mask = comm::upload(asked, ids.device());
     x = nn::replace_rows(x, ranks.own(mask), masked_item_);
     if (!config_.attend_padding) {
@@ -104,7 +105,8 @@ nn::Bundle SessionInput::forward(const nn::Bundle& columns, const nn::Context& c
   } else if (context.mode == Mode::Train && !config_.train_on_last_item_seq_only) {
     asked = has_successor(known);
   } else if (context.mode != Mode::Predict) {
-    asked = at::arange(length, known.options()) == (session_lengths(known) - 2).unsqueeze(1);
+    asked =
+        at::arange(length, known.options()) == (masking::session_lengths(known) - 2).unsqueeze(1);
   }
   if (config_.sees_targets()) {
     x = seen_from_both_sides(x, known, context);
@@ -132,7 +134,7 @@ void SessionInput::put_times(nn::Bundle& out, const nn::Bundle& in,
   const auto& times = in.at(config_.time_feature);
   auto asked = times;
   if (config_.hstu_time == "next") {
-    const auto last = (session_lengths(ids) - 1).unsqueeze(1);
+    const auto last = (masking::session_lengths(ids) - 1).unsqueeze(1);
     const auto request = in.find(kRequestTime);
     const bool known = context.mode == Mode::Predict && request != in.end();
     const auto at_last = known ? request->second.unsqueeze(1).expand_as(times) : times;
@@ -169,9 +171,10 @@ at::Tensor SessionInput::seen_by_cls(const at::Tensor& visible, const at::Tensor
   return visible.logical_or(all);
 }
 
-Permutation SessionInput::permutation(const at::Tensor& known, const nn::Context& context) const {
-  if (context.mode != Mode::Train) return without_items(known, asked_item(known, context));
-  return training_permutation(
+masking::Permutation SessionInput::permutation(const at::Tensor& known,
+                                               const nn::Context& context) const {
+  if (context.mode != Mode::Train) return masking::without_items(known, asked_item(known, context));
+  return masking::training_permutation(
       known, {config_.plm_probability, config_.plm_max_span_length, config_.plm_permute_all},
       context);
 }

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "convoy/models/session/masking.h"
+#include "convoy/masking/item_masking.h"
 #include "convoy/models/session/session_embeddings.h"
 
 namespace convoy::models {
@@ -22,7 +22,7 @@ class SessionInput : public SessionEmbeddings {
   bool takes_sequence_parallel() const override { return !config_.permutes(); }
 
  private:
-  Permutation permutation(const at::Tensor& known, const nn::Context& context) const;
+  masking::Permutation permutation(const at::Tensor& known, const nn::Context& context) const;
   /// What a body sees that looks at both sides under clm: as in Transformers4Rec the learned vector
   /// stands where no item is, in training also for the last one; but in prediction the last of
   /// max_length positions holds nothing.

@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "convoy/models/session/masking.h"
+#include "convoy/masking/item_masking.h"
 #include "convoy/nn/layers.h"
 
 namespace convoy::models {
@@ -22,7 +22,7 @@ SessionTargets::SessionTargets(const SessionConfig& config,
 void SessionTargets::add(const nn::Bundle& in, const at::Tensor& states,
                          const at::Tensor& num_asked, const nn::Context& context,
                          nn::Bundle& out) const {
-  const auto lengths = session_lengths(in.at("item_ids"));
+  const auto lengths = masking::session_lengths(in.at("item_ids"));
   const auto none = lengths == 0;
   const auto from = summary(states, in.at("item_ids"), context.mode);
   for (size_t i = 0; i < config_.targets.size(); ++i) {
@@ -44,14 +44,14 @@ void SessionTargets::add(const nn::Bundle& in, const at::Tensor& states,
 
 at::Tensor SessionTargets::cls_places(const SessionConfig& config, const at::Tensor& ids,
                                       nn::Mode mode) {
-  return session_lengths(ids) + (config.masks_items() && mode == Mode::Predict ? 1 : 0);
+  return masking::session_lengths(ids) + (config.masks_items() && mode == Mode::Predict ? 1 : 0);
 }
 
 at::Tensor SessionTargets::summary(const at::Tensor& states, const at::Tensor& ids,
                                    nn::Mode mode) const {
   const auto& type = config_.summary_type;
   if (type == "first") return states.select(1, 0);
-  const auto lengths = session_lengths(ids);
+  const auto lengths = masking::session_lengths(ids);
   if (type == "last" || type == "cls") {
     const auto places = type == "cls" ? cls_places(config_, ids, mode) : (lengths - 1).clamp_min(0);
     const auto at = places.view({-1, 1, 1}).expand({-1, 1, states.size(2)});

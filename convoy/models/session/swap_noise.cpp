@@ -3,7 +3,7 @@
 #include <ATen/ATen.h>
 
 #include "convoy/comm/device.h"
-#include "convoy/models/row_keys.h"
+#include "convoy/masking/row_keys.h"
 
 namespace convoy::models {
 
@@ -15,12 +15,12 @@ at::Tensor swap_noise(const at::Tensor& column, const at::Tensor& real, const at
        places = at::zeros({rows, length}, at::kLong);
   auto* is_swapped = swapped.data_ptr<bool>();
   auto* place = places.data_ptr<int64_t>();
-  for (const uint64_t row : row_keys(column, kSwapSite, context)) {
+  for (const uint64_t row : masking::row_keys(column, kSwapSite, context)) {
     const uint64_t key = hash_combine(row, hash_text(name));
     for (int64_t t = 0; t < length; ++t, ++is_swapped, ++place) {
       const auto counter = 2 * static_cast<uint64_t>(t);
       *is_swapped = uniform01(key, counter) < rate;
-      if (*is_swapped) *place = draw_below(values.numel(), key, counter + 1);
+      if (*is_swapped) *place = masking::draw_below(values.numel(), key, counter + 1);
     }
   }
   const auto others = values.index_select(0, places.view({-1})).view({rows, length});

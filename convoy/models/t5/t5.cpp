@@ -35,7 +35,8 @@ class T5Input : public nn::Block {
     auto batch = given;
     if (!batch.contains("labels") && !batch.contains("decoder_input_ids")) {
       check_ids(batch.at("input_ids"), config_.vocab_size, "input_ids");
-      const auto corrupted = corrupt_spans(batch.at("input_ids"), config_.corruption, context);
+      const auto corrupted =
+          masking::corrupt_spans(batch.at("input_ids"), config_.corruption, context);
       batch["input_ids"] = corrupted.input_ids;
       batch["labels"] = corrupted.labels;
     }

@@ -3,8 +3,8 @@
 #include <optional>
 #include <string>
 
+#include "convoy/masking/span_corruption.h"
 #include "convoy/models/language_model.h"
-#include "convoy/models/masking/span_corruption.h"
 
 namespace convoy::models {
 
@@ -36,7 +36,7 @@ class T5Config : public LanguageModelConfig {
   Json dense_act_fn, is_gated_act;
   Json pad_token_id = 0, eos_token_id = 1, bos_token_id, decoder_start_token_id;
 
-  SpanCorruption corruption;  ///< no part of config.json: the tokenizer knows
+  masking::SpanCorruption corruption;  ///< no part of config.json: the tokenizer knows
 
   std::string family() const override { return "t5"; }
   std::string architecture() const override { return "T5ForConditionalGeneration"; }
@@ -46,7 +46,9 @@ class T5Config : public LanguageModelConfig {
   Objective objective() const override { return Objective::Spans; }
   std::string mask_token() const override { return span_tokens().name(0); }
   SpanTokens span_tokens() const override { return {"<extra_id_", ">", 100}; }
-  void hide(const TextMasking&, const SpanCorruption& spans) override { corruption = spans; }
+  void hide(const masking::TextMasking&, const masking::SpanCorruption& spans) override {
+    corruption = spans;
+  }
   std::optional<int64_t> start_id() const override { return first_id(); }
   double training_flops(int64_t length, int64_t asked) const override;
   int64_t num_layers() const override { return num_layers_of_decoder(); }

@@ -180,8 +180,8 @@ std::vector<int32_t> LanguageTask::end_ids() const {
   return ids;
 }
 
-models::TextMasking LanguageTask::masking() const {
-  models::TextMasking out;
+masking::TextMasking LanguageTask::masking() const {
+  masking::TextMasking out;
   out.probability = data_.mlm_probability;
   if (!learns(Objective::HiddenTokens) || !tokenizer_) return out;
   const auto id_of = [&](const std::string& token) {
@@ -200,8 +200,8 @@ Sentinels LanguageTask::sentinels() const {
   return {config_->span_tokens(), tokenizer_ ? &*tokenizer_ : nullptr, config_->num_ids()};
 }
 
-models::SpanCorruption LanguageTask::corruption() const {
-  models::SpanCorruption out;
+masking::SpanCorruption LanguageTask::corruption() const {
+  masking::SpanCorruption out;
   if (!learns(Objective::Spans)) return out;
   out.noise_density = data_.mlm_probability;
   out.mean_span_length = data_.mean_noise_span_length;

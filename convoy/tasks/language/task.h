@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "convoy/data/token_file.h"
+#include "convoy/masking/span_corruption.h"
+#include "convoy/masking/text_masking.h"
 #include "convoy/models/language_model.h"
-#include "convoy/models/masking/span_corruption.h"
-#include "convoy/models/masking/text_masking.h"
 #include "convoy/tasks/language/generation_config.h"
 #include "convoy/tasks/language/language_data.h"
 #include "convoy/tasks/language/sentinel_tokens.h"
@@ -51,8 +51,8 @@ class LanguageTask : public Task {
   Run make_run();
   /// Of a row of training: multiplications and additions.
   double flops_per_row() const;
-  models::TextMasking masking() const;
-  models::SpanCorruption corruption() const;
+  masking::TextMasking masking() const;
+  masking::SpanCorruption corruption() const;
   std::optional<tokenizers::Tokenizer> find_tokenizer() const;
   std::shared_ptr<const data::TokenTexts> read(const std::string& file) const;
   /// Of the texts from first_text on; not more than `most`.

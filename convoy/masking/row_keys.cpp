@@ -1,10 +1,10 @@
-#include "convoy/models/row_keys.h"
+#include "convoy/masking/row_keys.h"
 
 #include <algorithm>
 
 #include "convoy/base/error.h"
 
-namespace convoy::models {
+namespace convoy::masking {
 
 std::vector<uint64_t> row_keys(const at::Tensor& ids, uint64_t site, const nn::Context& context) {
   const int64_t rows = ids.size(0), length = ids.size(1);
@@ -32,4 +32,4 @@ int64_t draw_below(int64_t end, uint64_t key, uint64_t counter) {
   return std::min(drawn, end - 1);
 }
 
-}  // namespace convoy::models
+}  // namespace convoy::masking

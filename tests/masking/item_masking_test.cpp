@@ -1,9 +1,9 @@
-#include "convoy/models/session/masking.h"
+#include "convoy/masking/item_masking.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
-namespace convoy::models {
+namespace convoy::masking {
 namespace {
 
 nn::Context context_of(const at::Tensor& samples, int64_t step = 0) {
@@ -56,4 +56,4 @@ TEST(Masking, TheLastItemIsTheOneBeforePadding) {
 }
 
 }  // namespace
-}  // namespace convoy::models
+}  // namespace convoy::masking

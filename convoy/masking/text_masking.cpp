@@ -1,12 +1,12 @@
-#include "convoy/models/masking/text_masking.h"
+#include "convoy/masking/text_masking.h"
 
 #include <ATen/ATen.h>
 
 #include <algorithm>
 
-#include "convoy/models/row_keys.h"
+#include "convoy/masking/row_keys.h"
 
-namespace convoy::models {
+namespace convoy::masking {
 
 namespace {
 
@@ -45,4 +45,4 @@ MaskedText mask_text(const at::Tensor& ids, const TextMasking& masking, int64_t 
   return {masked, targets};
 }
 
-}  // namespace convoy::models
+}  // namespace convoy::masking

@@ -1,4 +1,4 @@
-#include "convoy/models/masking/span_corruption.h"
+#include "convoy/masking/span_corruption.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
@@ -7,7 +7,7 @@
 
 #include "convoy/base/error.h"
 
-namespace convoy::models {
+namespace convoy::masking {
 namespace {
 
 constexpr int64_t kFirstSentinel = 1000;
@@ -132,4 +132,4 @@ TEST(SpanCorruption, EveryPlaceIsHiddenAsOften) {
 }
 
 }  // namespace
-}  // namespace convoy::models
+}  // namespace convoy::masking

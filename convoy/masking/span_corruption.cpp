@@ -1,4 +1,4 @@
-#include "convoy/models/masking/span_corruption.h"
+#include "convoy/masking/span_corruption.h"
 
 #include <ATen/ATen.h>
 
@@ -6,13 +6,13 @@
 #include <cmath>
 
 #include "convoy/base/error.h"
-#include "convoy/models/row_keys.h"
+#include "convoy/masking/row_keys.h"
 
-namespace convoy::models {
+namespace convoy::masking {
 
 namespace {
 
-constexpr uint64_t kSpanSite = 0x7370616e;  // keeps these draws apart from others
+constexpr uint64_t kTextSpanSite = 0x7370616e;  // keeps these draws apart from others
 
 /// Cuts `count` into `parts` of at least one, each way as likely as another.
 std::vector<int64_t> cut(int64_t count, int64_t parts, uint64_t key) {
@@ -73,7 +73,7 @@ CorruptedText corrupt_spans(const at::Tensor& ids, const SpanCorruption& corrupt
   internal_check(std::ssize(corruption.sentinel_ids) >= spans, "models",
                  "{} sentinels for {} spans", corruption.sentinel_ids.size(), spans);
   const auto host = ids.to(at::kCPU, at::kLong).contiguous();
-  const auto keys = row_keys(host, kSpanSite, context);
+  const auto keys = row_keys(host, kTextSpanSite, context);
   auto inputs = at::empty({B, corruption.input_length(T)}, at::kLong);
   auto labels = at::empty({B, corruption.target_length(T)}, at::kLong);
   const auto* from = host.const_data_ptr<int64_t>();
@@ -94,4 +94,4 @@ CorruptedText corrupt_spans(const at::Tensor& ids, const SpanCorruption& corrupt
   return {inputs, labels};
 }
 
-}  // namespace convoy::models
+}  // namespace convoy::masking

@@ -1,13 +1,13 @@
-#include "convoy/models/session/masking.h"
+#include "convoy/masking/item_masking.h"
 
 #include <ATen/ATen.h>
 
 #include <algorithm>
 #include <vector>
 
-#include "convoy/models/row_keys.h"
+#include "convoy/masking/row_keys.h"
 
-namespace convoy::models {
+namespace convoy::masking {
 
 namespace {
 
@@ -112,4 +112,4 @@ Permutation without_items(const at::Tensor& ids, const at::Tensor& asked) {
   return {asked, seen.expand({-1, ids.size(1), -1})};
 }
 
-}  // namespace convoy::models
+}  // namespace convoy::masking

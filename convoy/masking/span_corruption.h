@@ -6,7 +6,7 @@
 #include "convoy/nn/block.h"
 
 // Shapes: B rows, T positions of a text, I of what is left of it, L of what is asked for.
-namespace convoy::models {
+namespace convoy::masking {
 
 /// T5's denoising (Raffel et al., "Exploring the limits of transfer learning", 2020): spans of a
 /// text are replaced by one sentinel each, and asked for behind the same sentinels. Both end with
@@ -36,4 +36,4 @@ struct CorruptedText {
 CorruptedText corrupt_spans(const at::Tensor& ids, const SpanCorruption& corruption,
                             const nn::Context& context);
 
-}  // namespace convoy::models
+}  // namespace convoy::masking

@@ -3,7 +3,7 @@
 #include "convoy/nn/block.h"
 
 // Shapes: B rows, T positions.
-namespace convoy::models {
+namespace convoy::masking {
 
 /// Masked-item training (BERT4Rec; Transformers4Rec's "mlm" without 80/10/10): which of the items
 /// `ids` [B, T] (0 = padding) are hidden and to be predicted, [B, T] bool. Each with `probability`,
@@ -39,4 +39,4 @@ at::Tensor last_item_mask(const at::Tensor& ids);
 /// Positions [B] up to the last item: a row may end in padding.
 at::Tensor session_lengths(const at::Tensor& ids);
 
-}  // namespace convoy::models
+}  // namespace convoy::masking

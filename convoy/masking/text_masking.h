@@ -6,7 +6,7 @@
 #include "convoy/nn/block.h"
 
 // Shapes: B rows, T positions.
-namespace convoy::models {
+namespace convoy::masking {
 
 /// What of a text is hidden in training, as Hugging Face's DataCollatorForLanguageModeling does it:
 /// of the chosen positions 80 % become `mask_id`, 10 % a random id, 10 % stay.
@@ -24,4 +24,4 @@ struct MaskedText {
 MaskedText mask_text(const at::Tensor& ids, const TextMasking& masking, int64_t num_ids,
                      const nn::Context& context);
 
-}  // namespace convoy::models
+}  // namespace convoy::masking

@@ -5,7 +5,7 @@
 #include "convoy/base/random.h"
 #include "convoy/nn/block.h"
 
-namespace convoy::models {
+namespace convoy::masking {
 
 /// What a row's random draws depend on, for each row of `ids` [B, T] int64 on the host: seed, step
 /// and sample in training, its ids alone in evaluation. `site` keeps different draws apart.
@@ -14,4 +14,4 @@ std::vector<uint64_t> row_keys(const at::Tensor& ids, uint64_t site, const nn::C
 /// A whole number below `end`, drawn.
 int64_t draw_below(int64_t end, uint64_t key, uint64_t counter);
 
-}  // namespace convoy::models
+}  // namespace convoy::masking
