@@ -1,5 +1,7 @@
 #include "convoy/prepare/features.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -18,6 +20,27 @@ float FeatureScale::apply(double value, const std::string& feature) const {
     fail<FileError>("prepare", "feature '{}' has the value {}{}; expected a finite number", feature,
                     value, log1p ? ", whose log1p is not finite" : "");
   }
+  return out;
+}
+
+bool FeatureScale::add(const std::string& step) {
+  if (step == "log1p") {
+    log1p = true;
+    return true;
+  }
+  double number = 0;
+  const bool has_number = step.size() > 1 && parse_number(step.substr(1), number) &&
+                          std::isfinite(number) && number != 0;
+  if (!has_number || (step[0] != '/' && step[0] != '*')) return false;
+  (step[0] == '/' ? divisor : factor) = number;
+  return true;
+}
+
+std::vector<std::string> FeatureScale::steps() const {
+  std::vector<std::string> out;
+  if (factor != 1) out.push_back(fmt::format("*{}", factor));
+  if (divisor != 1) out.push_back(fmt::format("/{}", divisor));
+  if (log1p) out.emplace_back("log1p");
   return out;
 }
 
@@ -71,28 +94,17 @@ std::vector<FeatureSpec> parse_features(const std::string& text) {
     if (spec.name.empty()) wrong(part);
     for (size_t i = 1; i < pieces.size(); ++i) {
       const std::string& piece = pieces[i];
-      double number = 0;
-      const bool has_number = piece.size() > 1 && parse_number(piece.substr(1), number) &&
-                              std::isfinite(number) && number != 0;
       if (piece == "continuous") {
         spec.kind = FeatureKind::Continuous;
       } else if (piece == "categorical") {
         spec.kind = FeatureKind::Categorical;
       } else if (const auto of = of_session(piece)) {
         spec.of_session = of;
-      } else if (piece == "log1p") {
-        spec.scale.log1p = true;
-      } else if (piece[0] == '/' && has_number) {
-        spec.scale.divisor = number;
-      } else if (piece[0] == '*' && has_number) {
-        spec.scale.factor = number;
-      } else {
+      } else if (!spec.scale.add(piece)) {
         wrong(part);
       }
     }
-    const FeatureScale plain;
-    const bool scaled = spec.scale.log1p || spec.scale.factor != plain.factor ||
-                        spec.scale.divisor != plain.divisor;
+    const bool scaled = !spec.scale.is_plain();
     if (scaled && spec.kind == FeatureKind::Categorical) wrong(part);
     const bool computes = spec.of_session && *spec.of_session != OfSession::First &&
                           *spec.of_session != OfSession::Last;

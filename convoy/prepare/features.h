@@ -13,6 +13,13 @@ struct FeatureScale {
   double factor = 1;
   double divisor = 1;
   bool log1p = false;
+
+  bool operator==(const FeatureScale&) const = default;
+  bool is_plain() const { return *this == FeatureScale(); }
+  /// Takes one step as an option has it, "log1p", "/100" or "*2"; false: it is none.
+  bool add(const std::string& step);
+  /// The steps: {"/100", "log1p"}.
+  std::vector<std::string> steps() const;
   /// Throws FileError when the result is not a finite number.
   float apply(double value, const std::string& feature) const;
 };

@@ -9,8 +9,10 @@
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
 #include "convoy/base/text.h"
+#include "convoy/prepare/scales.h"
 #include "convoy/prepare/sessions_files.h"
 #include "convoy/prepare/sessions_order.h"
+#include "convoy/prepare/sessions_rows.h"
 #include "convoy/prepare/sessions_schema.h"
 
 namespace convoy::prepare {
@@ -150,120 +152,6 @@ std::vector<SessionWriter::Column> list_columns_of(const Events& events, bool ke
   return columns;
 }
 
-/// Everything that rows are made of.
-struct Material {
-  const Events& events;
-  const SessionOrder& order;
-  const Vocabulary& items;
-  const std::vector<Vocabulary>& categories;  // by feature; empty for continuous ones
-  bool keep_time = false;
-
-  size_t event_at(int64_t place) const {
-    return static_cast<size_t>(order.events[static_cast<size_t>(place)]);
-  }
-
-  /// What one of its continuous features is of a session.
-  float value_of(const Session& session, const EventFeature& feature) const {
-    std::vector<float> values;
-    for (int64_t i = session.begin; i < session.end; ++i) {
-      values.push_back(feature.values[event_at(i)]);
-    }
-    const auto value = value_of_session(*feature.spec.of_session, values);
-    return feature.spec.scale.apply(value, feature.spec.name);
-  }
-
-  void write_session_values(SessionWriter& writer, const Session& session) const {
-    for (size_t f = 0; f < events.features.size(); ++f) {
-      const EventFeature& feature = events.features[f];
-      if (!feature.spec.of_session) continue;
-      if (feature.spec.kind == FeatureKind::Continuous) {
-        writer.floats(f + 1).push_back(value_of(session, feature));
-        continue;
-      }
-      const bool first = feature.spec.of_session == OfSession::First;
-      const auto event = event_at(first ? session.begin : session.end - 1);
-      writer.ints(f + 1).push_back(categories[f].id(feature.codes.codes[event]));
-    }
-  }
-
-  /// A row of events from `begin` up to `end`, which are some of the session's.
-  void write(SessionWriter& writer, const Session& session, int64_t begin, int64_t end) const {
-    write_session_values(writer, session);
-    for (int64_t i = begin; i < end; ++i) {
-      const auto event = event_at(i);
-      writer.ints(0).push_back(items.id(events.item.codes[event]));
-      for (size_t f = 0; f < events.features.size(); ++f) {
-        const EventFeature& feature = events.features[f];
-        if (feature.spec.of_session) continue;
-        if (feature.spec.kind == FeatureKind::Continuous) {
-          writer.floats(f + 1).push_back(feature.values[event]);
-        } else {
-          writer.ints(f + 1).push_back(categories[f].id(feature.codes.codes[event]));
-        }
-      }
-      if (keep_time) {
-        const double seconds = events.times.front().seconds(static_cast<int64_t>(event));
-        writer.ints(events.features.size() + 1).push_back(std::llround(seconds));
-      }
-    }
-    writer.end_row(session.user_id);
-  }
-};
-
-bool leaves_last_out(const SessionOptions& options) {
-  return options.validation && options.window_days == 0;
-}
-
-/// The sessions of `window`; 0: all.
-void write_train(const SessionOptions& options, const Material& material, int64_t window,
-                 SessionWriter& writer, SessionReport& report) {
-  for (const Session& session : material.order.sessions) {
-    if (session.window != window) continue;
-    const int64_t end = session.end - (leaves_last_out(options) ? 1 : 0);
-    for (int64_t begin = session.begin; begin < end; begin += options.max_length) {
-      const int64_t stop = std::min(begin + options.max_length, end);
-      if (stop - begin < options.min_length) {
-        ++report.num_short_rows;
-      } else {
-        material.write(writer, session, begin, stop);
-      }
-    }
-  }
-  report.num_train_rows += writer.num_rows();
-  report.num_windows += window > 0 && writer.num_rows() > 0;
-  report.mean_train_length += static_cast<double>(writer.num_values());  // their sum
-  writer.close();
-  report.num_train_groups += writer.num_row_groups();
-}
-
-void finish_train(const SessionOptions& options, SessionReport& report) {
-  if (report.num_train_rows == 0) {
-    fail<FileError>("prepare",
-                    "no session has {} events to train on; got {} events of {} users; try "
-                    "--min-length, --user, or --validation none",
-                    options.min_length, report.num_events, report.num_users);
-  }
-  report.mean_train_length /= static_cast<double>(report.num_train_rows);
-}
-
-void write_valid(const SessionOptions& options, const Material& material, int64_t window,
-                 SessionWriter& writer, SessionReport& report) {
-  for (const Session& session : material.order.sessions) {
-    if (session.window != window) continue;
-    const int64_t length = std::min(session.end - session.begin, options.max_length);
-    if (length < std::max<int64_t>(2, options.min_length)) continue;
-    material.write(writer, session, session.end - length, session.end);
-    const auto last =
-        static_cast<size_t>(material.order.events[static_cast<size_t>(session.end) - 1]);
-    const int64_t target = material.items.id(material.events.item.codes[last]);
-    if (material.items.items[static_cast<size_t>(target - 1)].count == 0) {
-      ++report.num_unseen_targets;
-    }
-  }
-  writer.close();
-  report.num_valid_rows += writer.num_rows();
-}
-
 /// The chosen column of a table of names, or the first of the usual ones that it has.
 std::string names_column(const SessionOptions& options, const std::string& chosen,
                          std::vector<std::string> usual, size_t fallback) {
@@ -296,6 +184,18 @@ void add_names(const SessionOptions& options, Vocabulary& items, SessionReport& 
                     "--names-key",
                     options.names.string(), key);
   }
+}
+
+/// What was done to continuous columns; the same as in `ids_from`, if that is given.
+Scales scales_of(const Events& events, const fs::path& ids_from) {
+  Scales out;
+  for (const auto& [spec, values, codes] : events.features) out.add(spec.column(), spec.scale);
+  if (ids_from.empty()) return out;
+  const auto earlier = Scales::load(ids_from / kScalesFile);
+  for (const auto& feature : events.features) {
+    out.check_alike(feature.spec.column(), earlier, ids_from.string());
+  }
+  return out;
 }
 
 /// A vocabulary whose ids are to be kept.
@@ -373,7 +273,9 @@ SessionReport make_sessions(const SessionOptions& given, const ProgressFn& progr
     }
   }
 
+  const auto scales = scales_of(events, options.ids_from);
   std::vector<std::string> stale = earlier_files(options.output);
+  stale.emplace_back(kScalesFile);
   for (auto& file : files_of_windows(options.output)) stale.push_back(std::move(file));
   if (options.window_days > 0) stale.insert(stale.end(), {"train.parquet", "valid.parquet"});
   remove_unfinished(options.output, {"train.", "valid.", "items.", "users.", "schema."});
@@ -402,6 +304,7 @@ SessionReport make_sessions(const SessionOptions& given, const ProgressFn& progr
     const fs::path file = files.add(events.features[f].spec.name + ".parquet");
     write_items(file, files.last(), categories[f].items);
   }
+  if (!scales.empty()) write_file(files.add(kScalesFile), scales.to_json());
   write_file(files.add("schema.json"), make_schema(options, material).to_json());
   report.files = files.commit(stale);
   return report;

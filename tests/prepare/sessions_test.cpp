@@ -8,6 +8,7 @@
 
 #include "convoy/formats/schema.h"
 #include "convoy/prepare/items.h"
+#include "convoy/prepare/scales.h"
 #include "tests/data/parquet_testing.h"
 #include "tests/prepare/sessions_testing.h"
 
@@ -73,7 +74,11 @@ TEST(Sessions, WorkedExample) {
   // In training: new 3 times, old 2 (a's first, b's first), rare never; missing is 0.
   EXPECT_EQ(int_rows(train, "kind-list"), (IntRows{{2, 0, 1}, {1, 1}}));
   EXPECT_EQ(int_rows(valid, "kind-list"), (IntRows{{2, 2}, {1, 1, 3}}));
+  const auto scales = Scales::load(folder / "out/scales.json");
   const auto ten = static_cast<float>(std::log1p(10.0));
+  EXPECT_EQ(scales.apply("time_delta-list", 10), ten);
+  EXPECT_EQ(scales.apply("stars-list", 5), 2.5);
+  EXPECT_EQ(scales.apply("kind-list", 5), 5);
   const auto twenty = static_cast<float>(std::log1p(20.0));
   EXPECT_EQ(float_rows(train, "time_delta-list"), (FloatRows{{0, twenty, 0}, {ten, ten}}));
 

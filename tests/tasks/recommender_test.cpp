@@ -1,5 +1,3 @@
-#include "convoy/tasks/session/recommender.h"
-
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 
@@ -15,43 +13,10 @@
 #include "convoy/base/error.h"
 #include "convoy/base/random.h"
 #include "convoy/prepare/items.h"
-#include "tests/cli/command_testing.h"
-#include "tests/data/parquet_testing.h"
+#include "tests/tasks/recommender_testing.h"
 
 namespace convoy {
 namespace {
-
-using tasks::RecommendationRequest;
-using tasks::Recommender;
-
-class RecommenderTest : public CommandTest {
- protected:
-  /// A run in `out` that learnt a little.
-  void train(const std::string& more = "", const std::string& folder = "out") {
-    if (!fs::exists(folder_ / "syn")) make_sessions(100);
-    ASSERT_EQ(run("train" + kTiny + "--max_steps 30 --learning_rate 0.02 --save_steps 15 " + more +
-                  " --output_dir " + folder),
-              0)
-        << output_;
-  }
-
-  /// The id of an item in the interactions.
-  std::string raw(int64_t id) const {
-    return prepare::ItemNames::load(folder_ / "out/items.parquet").raw_id(id);
-  }
-
-  /// The evaluation's sessions, as requests.
-  std::vector<RecommendationRequest> requests(int64_t top_k = 4) const {
-    std::vector<RecommendationRequest> out;
-    for (const auto& ids :
-         data::testing::read_int_lists(folder_ / "syn/valid.parquet", "item_id-list")) {
-      RecommendationRequest request{.top_k = top_k};
-      for (const int64_t id : ids) request.items.push_back(raw(id));
-      out.push_back(std::move(request));
-    }
-    return out;
-  }
-};
 
 TEST_F(RecommenderTest, SaysWhatPredictSays) {
   // The model reads the last four items of a session, and leaves all of them out.
@@ -349,68 +314,6 @@ TEST_F(RecommenderTest, HstuIsAskedWithTimes) {
   ASSERT_EQ(run("data sessions events.csv --output syn"), 0) << output_;
   EXPECT_EQ(run("train" + kTiny + "--model.body hstu --output_dir other"), 2);
   expect("try convoy data sessions --keep-time");
-}
-
-TEST_F(RecommenderTest, FeaturesAreAskedFor) {
-  ASSERT_EQ(run("data synthetic --output syn --items 30 --rows 60 --with-features"), 0) << output_;
-  train();
-  const Recommender recommender(folder_ / "out");
-  const auto config = json("out/config.json");
-  RecommendationRequest request{.items = {raw(3), raw(9)}};
-  EXPECT_THROW(recommender.recommend(request), UsageError);
-  for (const auto& feature : config["features"]) {
-    if (feature["name"] != config["item_feature"]) request.features[feature["name"]] = {1, 2};
-  }
-  EXPECT_EQ(recommender.recommend(request).items.size(), 10);
-  auto wrong = request;
-  wrong.features.begin()->second = {1};
-  EXPECT_THROW(recommender.recommend(wrong), UsageError);
-  wrong = request;
-  wrong.features["prise-list"] = {1, 2};
-  try {
-    recommender.recommend(wrong);
-    FAIL();
-  } catch (const UsageError& error) {
-    EXPECT_NE(std::string(error.what()).find("did you mean 'price-list'?"), std::string::npos)
-        << error.what();
-  }
-}
-
-TEST_F(RecommenderTest, CategoriesAreGivenAsInTheInteractions) {
-  std::string events = "user_id,item_id,timestamp,kind,price\n";
-  for (int user = 0; user < 30; ++user) {
-    for (int i = 0; i < 6; ++i) {
-      const int item = (user + 3 * i) % 12;
-      events +=
-          fmt::format("u{},i{},{},{},{}\n", user, item, i, item % 3 == 0 ? "hat" : "shoe", item);
-    }
-  }
-  write_file(folder_ / "events.csv", events);
-  ASSERT_EQ(run("data sessions events.csv --output syn --features kind,price"), 0) << output_;
-  train();
-  ASSERT_TRUE(fs::exists(folder_ / "out/kind.parquet"));
-  const Recommender recommender(folder_ / "out");
-  const auto kinds = prepare::ItemNames::load(folder_ / "syn/kind.parquet");
-  const double hat = kinds.raw_id(1) == "hat" ? 1 : 2;
-  const RecommendationRequest by_id{
-      .items = {"i3", "i4"}, .features = {{"kind-list", {hat, 3 - hat}}, {"price-list", {3, 4}}}};
-  const Json line{{"items", {"i3", "i4"}},
-                  {"features", {{"kind-list", {"hat", "shoe"}}, {"price-list", {3, 4}}}}};
-  const auto by_name = RecommendationRequest::from_json(line);
-  EXPECT_EQ(by_name.categories.at("kind-list"), (std::vector<std::string>{"hat", "shoe"}));
-  EXPECT_EQ(recommender.recommend(by_id).to_json(), recommender.recommend(by_name).to_json());
-  auto unknown = by_name;
-  unknown.categories["kind-list"] = {"hat", "glove"};
-  auto none = by_id;
-  none.features["kind-list"] = {hat, 0};
-  const auto answer = recommender.recommend(unknown);
-  EXPECT_EQ(answer.unknown, std::vector<std::string>{"kind-list: glove"});
-  EXPECT_EQ(answer.items[0].score, recommender.recommend(none).items[0].score);
-  auto wrong = by_name;
-  wrong.categories["price-list"] = {"cheap", "dear"};
-  EXPECT_THROW(recommender.recommend(wrong), UsageError);
-  // Checkpoints have them, too.
-  EXPECT_NO_THROW(Recommender(folder_ / "out/checkpoint-15").recommend(by_name));
 }
 
 }  // namespace

@@ -96,10 +96,14 @@ void fill_rows(const parallel::State& state, const std::string& name, const at::
 }
 
 train::Trainer::Fill fill_from(const fs::path& folder, const models::SessionConfig& config,
-                               const prepare::ItemNames& items) {
+                               const prepare::ItemNames& items, const prepare::Scales& scales) {
   const auto file = std::make_shared<formats::SafetensorsFolder>(folder);
   check_weights(*file, folder, config);
   check_items(item_names(folder), items, folder);
+  const auto before = prepare::Scales::load(kept_file(folder, prepare::kScalesFile));
+  for (const auto& feature : config.features) {
+    scales.check_alike(feature.name, before, folder.string());
+  }
   return [file](parallel::Replica& model) {
     const auto state = draw_all(model);
     for (const auto& [name, in] : file->tensors()) {

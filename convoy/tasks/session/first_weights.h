@@ -5,6 +5,7 @@
 #include "convoy/models/session/session.h"
 #include "convoy/parallel/run/state.h"
 #include "convoy/prepare/items.h"
+#include "convoy/prepare/scales.h"
 #include "convoy/train/trainer.h"
 
 // What a new session model begins with.
@@ -18,10 +19,10 @@ void fill_rows(const parallel::State& state, const std::string& name, const at::
 
 /// Begins with the weights of an earlier run in `folder`. Its embeddings and output matrix may have
 /// fewer ids: the rows of the others are drawn, as if they had always been there. `items`: what the
-/// ids of the data stand for. Throws FileError where the weights are of another model, or ids
-/// stood for other items.
+/// ids of the data stand for, `scales`: of its features. Throws FileError where the weights are of
+/// another model, or ids stood for other items, UsageError where features were scaled otherwise.
 train::Trainer::Fill fill_from(const std::filesystem::path& folder,
-                               const models::SessionConfig& config,
-                               const prepare::ItemNames& items);
+                               const models::SessionConfig& config, const prepare::ItemNames& items,
+                               const prepare::Scales& scales);
 
 }  // namespace convoy::tasks

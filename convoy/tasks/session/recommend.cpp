@@ -219,11 +219,16 @@ class TableWriter : public RecommendationWriter {
 
 }  // namespace
 
-prepare::ItemNames item_names(const std::filesystem::path& folder, const std::string& file) {
+std::filesystem::path kept_file(const std::filesystem::path& folder, const std::string& file) {
   for (const auto& place : {folder, folder / ".."}) {
-    if (std::filesystem::exists(place / file)) return prepare::ItemNames::load(place / file);
+    if (std::filesystem::exists(place / file)) return place / file;
   }
   return {};
+}
+
+prepare::ItemNames item_names(const std::filesystem::path& folder, const std::string& file) {
+  const auto kept = kept_file(folder, file);
+  return kept.empty() ? prepare::ItemNames() : prepare::ItemNames::load(kept);
 }
 
 std::unique_ptr<RecommendationWriter> open_writer(const std::filesystem::path& file,

@@ -46,6 +46,9 @@ struct RecommendationNames {
   std::vector<std::string> targets = {};
 };
 
+/// A file that a run keeps beside the weights in `folder` or in the folder above; "" = none.
+std::filesystem::path kept_file(const std::filesystem::path& folder, const std::string& file);
+
 /// What the ids of a run stand for, beside the weights in `folder` or in the folder above: of its
 /// items, or what another `file` has. Without entries where there is no such file.
 prepare::ItemNames item_names(const std::filesystem::path& folder,

@@ -15,6 +15,7 @@
 #include "convoy/models/session/session.h"
 #include "convoy/models/session/session_targets.h"
 #include "convoy/parallel/run/replica.h"
+#include "convoy/prepare/scales.h"
 #include "convoy/tasks/session/recommend.h"
 #include "convoy/tasks/session/run.h"
 
@@ -54,6 +55,7 @@ class Recommender::Model {
     config_.read_json(parse_json(read_file(file), file.string()), file.string());
     names_ = item_names(folder);
     ids_ = ids_of(names_, num_items());
+    scales_ = prepare::Scales::load(kept_file(folder, prepare::kScalesFile));
     for (const auto& feature : config_.features) {
       if (!feature.categorical || feature.name == config_.item_feature) continue;
       const auto names = item_names(folder, names_file(feature.name));
@@ -121,6 +123,9 @@ class Recommender::Model {
   std::map<std::string, std::vector<double>> features_of(const RecommendationRequest& request,
                                                          std::vector<std::string>& unknown) const {
     auto out = request.features;
+    for (auto& [name, values] : out) {
+      for (double& value : values) value = scales_.apply(name, value);
+    }
     for (const auto& [name, values] : request.categories) {
       const auto feature = std::ranges::find(config_.features, name, &models::SessionFeature::name);
       if (name == config_.item_feature || feature == config_.features.end()) fail_of_unknown(name);
@@ -310,6 +315,7 @@ class Recommender::Model {
   models::SessionConfig config_;
   prepare::ItemNames names_;
   Ids ids_;
+  prepare::Scales scales_;
   std::map<std::string, Ids> categories_;  // by feature, where the run has their raw values
   nn::BlockList blocks_;
   std::unique_ptr<parallel::Replica> replica_;  // holds what the blocks compute with

@@ -17,8 +17,9 @@ namespace convoy::tasks {
 /// What somebody did so far, in the ids of the interactions.
 struct RecommendationRequest {
   std::vector<std::string> items;  ///< raw ids, oldest first
-  /// The model's other features, as the session files hold them (scaled, categories as ids): a
-  /// number for each item, or one of the session; of a vector its numbers, item after item.
+  /// The model's other features, as in the interactions: a number for each item, or one of the
+  /// session; of a vector its numbers, item after item. They are scaled as the data was
+  /// (`--features price:log1p`). Categories are ids here.
   std::map<std::string, std::vector<double>> features;
   /// Categorical features by their raw values instead, as in the interactions.
   std::map<std::string, std::vector<std::string>> categories;

@@ -7,6 +7,7 @@
 #include "convoy/base/text.h"
 #include "convoy/data/parquet_files.h"
 #include "convoy/data/tools/inspect_rows.h"
+#include "convoy/prepare/scales.h"
 #include "convoy/tasks/session/dataset.h"
 #include "convoy/tasks/session/swap_values.h"
 #include "convoy/tasks/session/vector_columns.h"
@@ -284,7 +285,9 @@ train::ModelFiles session_files(const SessionArguments& arguments, const formats
   files.texts["schema.json"] = schema.to_json();
   const auto& data = arguments.data;
   if (auto items = data.items_file(); !items.empty()) files.copies.emplace_back(items);
-  files.looked_for = {"items.parquet"};
+  const std::string scales = prepare::kScalesFile;
+  if (auto file = data.beside_schema(scales); !file.empty()) files.copies.emplace_back(file);
+  files.looked_for = {"items.parquet", scales};
   for (const auto& feature : arguments.model.features) {
     if (!feature.categorical || feature.name == arguments.model.item_feature) continue;
     const auto name = names_file(feature.name);

@@ -121,8 +121,9 @@ Run SessionTask::prepare(const train::ParallelArguments& parallel) {
   out.valid_data = evaluation_data("").data;
   if (!vectors.empty()) out.fill = fill_with(vectors);
   if (const auto& earlier = arguments_.model_name_or_path; !earlier.empty()) {
-    const auto items = prepare::ItemNames::load(arguments_.data.items_file());
-    out.fill = fill_from(earlier, arguments_.model, items);
+    const auto& data = arguments_.data;
+    out.fill = fill_from(earlier, arguments_.model, prepare::ItemNames::load(data.items_file()),
+                         prepare::Scales::load(data.beside_schema(prepare::kScalesFile)));
   }
   return out;
 }

@@ -1,0 +1,41 @@
+#pragma once
+
+// Internal to the component: the rows of sessions.
+
+#include "convoy/prepare/items.h"
+#include "convoy/prepare/sessions.h"
+#include "convoy/prepare/sessions_order.h"
+#include "convoy/prepare/sessions_writer.h"
+
+namespace convoy::prepare {
+
+/// Everything that rows are made of.
+struct Material {
+  const Events& events;
+  const SessionOrder& order;
+  const Vocabulary& items;
+  const std::vector<Vocabulary>& categories;  ///< by feature; empty for continuous ones
+  bool keep_time = false;
+
+  size_t event_at(int64_t place) const {
+    return static_cast<size_t>(order.events[static_cast<size_t>(place)]);
+  }
+  /// What one of its continuous features is of a session.
+  float value_of(const Session& session, const EventFeature& feature) const;
+  void write_session_values(SessionWriter& writer, const Session& session) const;
+  /// A row of events from `begin` up to `end`, which are some of the session's.
+  void write(SessionWriter& writer, const Session& session, int64_t begin, int64_t end) const;
+};
+
+/// Whether the last event of each session is a target alone.
+bool leaves_last_out(const SessionOptions& options);
+
+/// The sessions of `window`; 0: all.
+void write_train(const SessionOptions& options, const Material& material, int64_t window,
+                 SessionWriter& writer, SessionReport& report);
+void write_valid(const SessionOptions& options, const Material& material, int64_t window,
+                 SessionWriter& writer, SessionReport& report);
+/// Throws FileError where no window had a row.
+void finish_train(const SessionOptions& options, SessionReport& report);
+
+}  // namespace convoy::prepare
