@@ -78,25 +78,74 @@ std::vector<Way> ways_of(const train::TrainingArguments& arguments,
   return out;
 }
 
-int show_schedules(const ScheduleOptions& options) {
+/// The schedules side by side, and each of them drawn.
+class Comparison {
+ public:
+  explicit Comparison(bool in_bytes) : in_bytes_(in_bytes) {
+    table_.column("schedule", report::Align::kLeft).column("bubble").column("above the floor");
+    table_.column("blocks of each stage", report::Align::kLeft);
+    table_.column(in_bytes ? "kept for backward by each" : "micro-batches that each keeps",
+                  report::Align::kLeft);
+  }
+
+  void add(const Way& way, const schedule::RunPlan& plan, double floor) {
+    constexpr int kLetters = 88;
+    const auto& layout = plan.stages[0].layout;
+    const double above = std::max(0.0, plan.timeline.length / floor - 1);
+    table_.row({way.name, fmt::format("{:.1f} %", 100 * plan.timeline.idle()),
+                fmt::format("{:.1f} %", 100 * above), train::stages_text(layout),
+                join(kept_by_stages(plan, in_bytes_), " | ")});
+    auto bars = bars_of(plan.timeline, layout);
+    texts_ += fmt::format("\n{}\n{}", way.name, report::timeline_text(bars, kLetters));
+    pictures_.emplace_back(way.name, std::move(bars));
+  }
+  void leave_out(const Way& way, const std::string& reason) {
+    texts_ += fmt::format("\n{}: {}\n", way.name, reason);
+  }
+
+  std::string to_text() const { return table_.to_text() + texts_; }
+  const auto& pictures() const { return pictures_; }
+
+ private:
+  bool in_bytes_;
+  report::Table table_;
+  std::string texts_;
+  std::vector<std::pair<std::string, report::Timeline>> pictures_;
+};
+
+/// What the costs are that a comparison counts with.
+const char* about_the_costs(bool given, bool counted) {
+  if (given) {
+    return "Block costs are those of pipeline_costs. Messages take no time unless it gives one.";
+  }
+  return counted ? "Block costs are matrix products, counted with samples of the data. Messages "
+                   "take no time."
+                 : "Block costs are the elements of a block's matrices. Messages take no time.";
+}
+
+/// Throws UsageError for what has no effect together.
+void check(const ScheduleOptions& options) {
   if (!options.plot.empty() && std::filesystem::path(options.plot).extension() != ".svg") {
     fail<UsageError>("cli", "--plot {} would be a picture in SVG; try a name that ends with .svg",
                      options.plot);
   }
-  if (options.stages.num_stages > 0) {
-    if (const auto typed = typed_overrides(); !typed.empty()) {
-      fail<UsageError>("cli",
-                       "{} has no effect with --stages, which are numbers without a model; "
-                       "try one of them",
-                       typed[0]);
-    }
-    return show_stages(options.stages, options.plot);
-  }
+  const auto typed = typed_overrides();
+  if (options.stages.num_stages == 0 || typed.empty()) return;
+  fail<UsageError>("cli",
+                   "{} has no effect with --stages, which are numbers without a model; try one of "
+                   "them",
+                   typed[0]);
+}
+
+int show_schedules(const ScheduleOptions& options) {
+  check(options);
+  const auto& save = options.stages.save;
+  if (options.stages.num_stages > 0) return show_stages(options.stages, options.plot);
   const auto configured = read_config(options.config);
   auto& arguments = configured->training;
   // What a run's file says of its own trace is no wish to see it.
   const bool traced = configured->table.find("output.trace")->typed;
-  if (traced && !options.stages.save.empty()) {
+  if (traced && !save.empty()) {
     fail<UsageError>("cli",
                      "--save writes a schedule, and --trace shows one that was run; try "
                      "--save without --trace");
@@ -107,59 +156,37 @@ int show_schedules(const ScheduleOptions& options) {
     fail<UsageError>("cli", "one stage has no schedule; try --pipeline_parallel_size 4");
   }
   const auto prepared = configured->task->prepare(arguments.parallel);
-  const auto blocks = prepared.factory();
   const auto inputs =
       train::pipeline_inputs(prepared.factory, arguments, prepared.train_data.get());
-  const bool in_bytes = !inputs.counts.empty();
-  report::Table table;
-  table.column("schedule", report::Align::kLeft).column("bubble").column("above the floor");
-  table.column("blocks of each stage", report::Align::kLeft);
-  table.column(in_bytes ? "kept for backward by each" : "micro-batches that each keeps",
-               report::Align::kLeft);
-  std::string texts;
-  std::vector<std::pair<std::string, report::Timeline>> pictures;
-  const auto model = nn::declare(blocks);
+  const auto model = nn::declare(prepared.factory());
   const schedule::Mesh mesh({.pipeline = num_stages}, 0, num_stages);
   const auto& asked = arguments.parallel.pipeline;
+  const bool in_bytes = !inputs.counts.empty();
+  Comparison comparison(in_bytes);
   for (const auto& way : ways_of(arguments, inputs)) {
     if (traced && !way.asked) continue;
     try {
       const auto plan = schedule::plan_run(model, mesh, way.options);
       if (traced) {
-        return show_trace(
-            {arguments.output.trace, way.name, !arguments.parallel.pipeline.costs.empty()}, plan,
-            options.plot);
+        return show_trace({arguments.output.trace, way.name, !asked.costs.empty()}, plan,
+                          options.plot);
       }
-      const auto& layout = plan.stages[0].layout;
-      const double above = plan.timeline.length / schedule::floor_of(model, plan, way.options) - 1;
-      table.row({way.name, fmt::format("{:.1f} %", 100 * plan.timeline.idle()),
-                 fmt::format("{:.1f} %", 100 * std::max(0.0, above)), train::stages_text(layout),
-                 join(kept_by_stages(plan, in_bytes), " | ")});
-      if (way.asked && !options.stages.save.empty()) {
-        write_file(options.stages.save, schedule::to_csv(plan.orders));
-      }
-      auto bars = bars_of(plan.timeline, layout);
-      texts += fmt::format("\n{}\n{}", way.name, report::timeline_text(bars, 88));
-      pictures.emplace_back(way.name, std::move(bars));
+      comparison.add(way, plan, schedule::floor_of(model, plan, way.options));
+      if (way.asked && !save.empty()) write_file(save, schedule::to_csv(plan.orders));
     } catch (const UsageError& error) {
       // The others need not go, the one that is asked for must.
       if (way.asked) throw;
-      texts += fmt::format("\n{}: {}\n", way.name, error.what());
+      comparison.leave_out(way, error.what());
     }
   }
-  fmt::print("{}{}", table.to_text(), texts);
+  fmt::print("{}", comparison.to_text());
   if (!asked.splits.empty()) {
     fmt::print("\npipeline_splits holds for schedules with as many virtual stages only.\n");
   }
-  if (!options.stages.save.empty()) fmt::print("\nwrote {}\n", options.stages.save);
-  fmt::print(
-      "\n{}{}{}\n", kAboutTheLetters, kAboutTheFloor,
-      !arguments.parallel.pipeline.costs.empty()
-          ? "Block costs are those of pipeline_costs. Messages take no time unless it gives one."
-      : in_bytes ? "Block costs are matrix products, counted with samples of the data. Messages "
-                   "take no time."
-                 : "Block costs are the elements of a block's matrices. Messages take no time.");
-  draw(options.plot, pictures, num_stages, arguments.gradient_accumulation_steps);
+  if (!save.empty()) fmt::print("\nwrote {}\n", save);
+  fmt::print("\n{}{}{}\n", kAboutTheLetters, kAboutTheFloor,
+             about_the_costs(!asked.costs.empty(), in_bytes));
+  draw(options.plot, comparison.pictures(), num_stages, arguments.gradient_accumulation_steps);
   return 0;
 }
 

@@ -157,6 +157,7 @@ int train_windows(Configured& configured, const std::vector<tasks::Window>& wind
     const auto& window = windows[i];
     const auto folder = base / window.name;
     if (i >= results.size()) {
+      configured.table.reset(window.defaults);
       for (const auto& [key, value] : window.options) {
         configured.table.set(key, value, "data.windows");
       }

@@ -35,7 +35,7 @@ BENCHMARKS = ("benchmarks/", "convoy/bench/", "cli/bench", "docs/performance.md"
 WORDS = [(field, re.compile(own), re.compile(senses) if senses else None, only) for field, own, senses, only in (
     ("bubble (pipeline), hangs (rank)", r"\b(stand(s|ing)?|stood)[ _]still\b|StandsStill", "", ()),
     ("virtual stages", r"\brows? of (neighbouring )?blocks\b|\bBlockRows\b|\bblocks_of_row\b", "", ()),
-    ("virtual stages", r"\b(as_many_|num_)?rows?_?\b|\brounds\b", r"table\.row\(|rows (a|per|of a) micro-batch", PIPELINE),
+    ("virtual stages", r"\b(as_many_|num_)?rows?_?\b|\brounds\b", r"table_?\.row\(|rows (a|per|of a) micro-batch", PIPELINE),
     ("action", r"\bschedule::Task\b", "", ()),
     ("action", r"\b[Tt]asks?_?\b", "", SCHEDULE),
     ("action", r"\b[Cc]ells?_?\b|[a-z]Cells?\b|\bCells?[A-Z]", "", ACTIONS),

@@ -160,10 +160,23 @@ Option& Option::only_with(std::string key, std::vector<std::string> values) {
   return *this;
 }
 
-std::string Option::plain() const {
-  const auto text = toml();
+namespace {
+
+std::string plain_of(const std::string& toml) {
   size_t at = 0;
-  return text.starts_with('"') ? unquote(text, at) : text;
+  return toml.starts_with('"') ? unquote(toml, at) : toml;
+}
+
+}  // namespace
+
+std::string Option::plain() const {
+  return plain_of(toml());
+}
+
+void Option::reset() {
+  parse(plain_of(initial));
+  source = "";
+  typed = false;
 }
 
 Option& OptionTable::push(std::string section, std::string name, std::string help,

@@ -85,6 +85,14 @@ void OptionTable::set(std::string_view key, const std::string& value, const std:
   option->source = source;
 }
 
+void OptionTable::reset(const std::vector<std::string>& keys) {
+  for (const auto& key : keys) {
+    auto* option = const_cast<Option*>(find(key));
+    internal_check(option != nullptr, "config", "there is no option {}", key);
+    option->reset();
+  }
+}
+
 std::vector<std::string> OptionTable::take_overrides(const std::vector<std::string>& args) {
   std::vector<std::string> rest;
   for (size_t i = 0; i < args.size(); ++i) {

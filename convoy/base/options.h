@@ -35,6 +35,8 @@ struct Option {
   std::string key() const { return section + "." + name; }
   /// The present value as `parse` takes it: text without TOML's quotes.
   std::string plain() const;
+  /// Gives it its default again.
+  void reset();
 
   Option& choice(std::vector<std::string> allowed);
   Option& alias(std::string other);
@@ -134,6 +136,9 @@ class OptionTable {
 
   /// Sets one option; `key` is "section.name", "name" or an alias, `source` is for messages.
   void set(std::string_view key, const std::string& value, const std::string& source);
+
+  /// Gives options their defaults again. The table must have them.
+  void reset(const std::vector<std::string>& keys);
 
   /// Reads a TOML file. Errors carry file, line and column.
   void read_toml(const std::filesystem::path& path);

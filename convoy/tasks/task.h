@@ -58,7 +58,8 @@ struct Window {
   std::string name;                                          ///< also of its folder in output.dir
   std::string evaluated_on;                                  ///< the name of the next
   std::vector<std::pair<std::string, std::string>> options;  ///< that say so: key, value
-  bool keeps_moments = false;  ///< begins with the optimizer's of the one before
+  std::vector<std::string> defaults;  ///< keys of options that have their defaults again
+  bool keeps_moments = false;         ///< begins with the optimizer's of the one before
 };
 
 /// A kind of work: what is read, which models there are, how they are judged.

@@ -35,6 +35,10 @@ struct DataArguments {
   std::string items_file() const { return beside_schema("items.parquet"); }
 };
 
+/// Options of a run over windows, which each of its trainings has as if there were none.
+inline const std::vector<std::string> kWindowOptions{"data.windows", "data.start", "data.end",
+                                                     "data.keep_moments"};
+
 /// `valid.parquet` of a folder that holds one, as `convoy data sessions` makes it; else `where`.
 std::string valid_in(const std::string& where);
 

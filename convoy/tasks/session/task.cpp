@@ -25,16 +25,14 @@ void replace_places(OptionTable& table) {
   };
   const bool path = typed("data.path"), windows = typed("data.windows");
   if (!path && !windows) return;
-  const auto drop = [&](const char* key, const char* initial) {
-    if (table.asked_for(key) && !table.find(key)->typed) table.set(key, initial, "");
+  const auto drop = [&](const std::vector<std::string>& keys) {
+    for (const auto& key : keys) {
+      if (table.asked_for(key) && !table.find(key)->typed) table.reset({key});
+    }
   };
-  if (table.asked_for("data.train") && !table.find("data.train")->typed) drop("data.schema", "");
-  for (const char* key : {"data.path", "data.train", "data.valid"}) drop(key, "");
-  if (windows) return;
-  drop("data.windows", "");
-  drop("data.start", "1");
-  drop("data.end", "0");
-  drop("data.keep_moments", "false");
+  if (table.asked_for("data.train") && !table.find("data.train")->typed) drop({"data.schema"});
+  drop({"data.path", "data.train", "data.valid"});
+  if (!windows) drop(kWindowOptions);
 }
 
 }  // namespace

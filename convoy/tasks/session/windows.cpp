@@ -72,13 +72,8 @@ std::vector<Window> SessionTask::windows() const {
     const auto name_of = [&](int64_t number) { return fmt::format("{:04}", number); };
     out.push_back({name_of(window),
                    name_of(window + 1),
-                   {{"data.windows", ""},
-                    {"data.start", "1"},
-                    {"data.end", "0"},
-                    {"data.keep_moments", "false"},
-                    {"data.train", train},
-                    {"data.valid", valid},
-                    {"data.schema", schema}},
+                   {{"data.train", train}, {"data.valid", valid}, {"data.schema", schema}},
+                   kWindowOptions,
                    data.keep_moments});
   }
   return out;

@@ -1,0 +1,101 @@
+#include "convoy/plan/bound_parts.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "convoy/schedule/pipeline/pipeline.h"
+
+namespace convoy::plan {
+
+using schedule::Cut;
+
+namespace {
+
+/// Elements of each block on the tensor rank that has most; what several read is the first one's.
+std::vector<double> count_elements(const schedule::ModelDecl& model, int tensor) {
+  const schedule::TensorPlace place{tensor - 1, tensor};
+  std::vector<double> out;
+  std::vector<bool> counted(model.params.size());
+  for (const auto& block : model.blocks) {
+    auto& elements = out.emplace_back(0);
+    for (const int64_t p : block.params) {
+      const auto at = static_cast<size_t>(p);
+      const auto& param = model.params[at];
+      if (!param.trained || counted[at]) continue;
+      counted[at] = true;
+      elements += static_cast<double>(
+          schedule::num_elements(schedule::local_shape(param.shape, param.cut, place)));
+    }
+  }
+  return out;
+}
+
+Cut cut_by_cost(const Numbers& numbers, const schedule::RunOptions& base, const Split& split,
+                int virtual_stages, schedule::Placement placement) {
+  const auto by_block = schedule::shared_costs(numbers.model, base);
+  std::vector<double> costs;
+  for (size_t b = 0; b < by_block.forward.size(); ++b) {
+    costs.push_back(by_block.backward[b] +
+                    (is_recomputed(numbers, split, b) ? 2 : 1) * by_block.forward[b]);
+  }
+  if (!numbers.known) return schedule::cut_blocks(costs, split.pipeline, virtual_stages, placement);
+  return numbers.known->choices.pipes().cut(costs, split.pipeline, virtual_stages, placement);
+}
+
+}  // namespace
+
+std::vector<double> elements_of(const Numbers& numbers, int tensor) {
+  if (!numbers.known) return count_elements(numbers.model, tensor);
+  auto [found, fresh] = numbers.known->elements.try_emplace(tensor);
+  if (fresh) found->second = count_elements(numbers.model, tensor);
+  return found->second;
+}
+
+bool is_recomputed(const Numbers& numbers, const Split& split, size_t block) {
+  const auto& blocks = numbers.model.blocks;
+  return split.recompute && block + 1 < blocks.size() && blocks[block].repeatable;
+}
+
+bool may_be_recomputed(const Numbers& numbers, const Split& split, size_t block) {
+  const auto& blocks = numbers.model.blocks;
+  return split.recomputed > 0 && block + 1 < blocks.size() && blocks[block].repeatable;
+}
+
+double least_of(std::vector<double> values, int64_t number) {
+  const auto some = std::min(std::ssize(values), std::ptrdiff_t{number});
+  std::nth_element(values.begin(), values.begin() + std::max<std::ptrdiff_t>(some - 1, 0),
+                   values.end());
+  return std::accumulate(values.begin(), values.begin() + some, 0.0);
+}
+
+double most_of(std::vector<double> values, int64_t number) {
+  for (auto& value : values) value = -value;
+  return -least_of(std::move(values), number);
+}
+
+std::vector<Cut> cuts_of(const Numbers& numbers, const schedule::RunOptions& base,
+                         const Split& split) {
+  using schedule::Placement;
+  const auto options = split.options(base);
+  const bool interleaved = schedule::entry_of(split.schedule).interleaved;
+  const int each = interleaved ? static_cast<int>(options.pipeline.virtual_stages) : 1;
+  const bool either = interleaved && split.schedule == schedule::PipelineSchedule::ZeroBubble;
+  std::vector<Cut> out;
+  const auto needed = static_cast<size_t>(split.pipeline) * static_cast<size_t>(each);
+  const bool joins = options.zero >= 2 && options.reduce_each;  // neighbours on a rank
+  if (joins || !split.cut.empty() || numbers.model.blocks.size() < needed) return out;
+  for (const auto placement : {Placement::Loop, Placement::V}) {
+    if (placement == Placement::V && !(either && each == 2)) continue;
+    if (!numbers.known) {
+      out.push_back(cut_by_cost(numbers, base, split, each, placement));
+      continue;
+    }
+    auto [found, fresh] =
+        numbers.known->cuts.try_emplace({split.pipeline, each, placement, split.recompute});
+    if (fresh) found->second = cut_by_cost(numbers, base, split, each, placement);
+    out.push_back(found->second);
+  }
+  return out;
+}
+
+}  // namespace convoy::plan

@@ -1,0 +1,24 @@
+#pragma once
+
+// Internal to the component: what bounds of time and of memory both read of a split.
+
+#include "convoy/plan/predict.h"
+
+namespace convoy::plan {
+
+/// Elements of each block on the tensor rank that has most; what several read is the first one's.
+std::vector<double> elements_of(const Numbers& numbers, int tensor);
+
+bool is_recomputed(const Numbers& numbers, const Split& split, size_t block);
+/// Whether a block may be one of those that are recomputed, where not all are.
+bool may_be_recomputed(const Numbers& numbers, const Split& split, size_t block);
+
+/// The sum of the `number` smallest, and of the largest.
+double least_of(std::vector<double> values, int64_t number);
+double most_of(std::vector<double> values, int64_t number);
+
+/// The cuts that the schedule of a split chooses among.
+std::vector<schedule::Cut> cuts_of(const Numbers& numbers, const schedule::RunOptions& base,
+                                   const Split& split);
+
+}  // namespace convoy::plan

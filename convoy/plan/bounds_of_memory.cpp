@@ -1,0 +1,98 @@
+#include <algorithm>
+#include <limits>
+#include <numeric>
+
+#include "convoy/plan/bound_parts.h"
+#include "convoy/plan/bounds.h"
+
+namespace convoy::plan {
+
+using schedule::Cut;
+
+namespace {
+
+/// How often each virtual stage of a rank has run forward when a first backward is due.
+std::vector<int64_t> begun(const Split& split, int rank, int64_t virtual_stages) {
+  const int64_t p = split.pipeline, m = split.micro_batches;
+  std::vector<int64_t> out(static_cast<size_t>(virtual_stages), 1);
+  using schedule::PipelineSchedule;
+  if (split.schedule == PipelineSchedule::OneFOneB) out[0] = std::min(m, p - rank);
+  if (split.schedule != PipelineSchedule::Interleaved || m % p != 0) return out;
+  int64_t left = std::min(m * virtual_stages, 2 * (p - 1 - rank) + (virtual_stages - 1) * p + 1);
+  std::fill(out.begin(), out.end(), 0);
+  for (size_t n = 0; left > 0; n = (n + 1) % out.size()) {  // in groups of p micro-batches
+    const int64_t some = std::min(left, p);
+    out[n] += some;
+    left -= some;
+  }
+  return out;
+}
+
+int64_t least_bytes_of_cut(const Cut& cut, const Numbers& numbers,
+                           const std::vector<BlockCost>& blocks,
+                           const std::vector<double>& elements, double state, const Split& split) {
+  const auto stages = static_cast<size_t>(split.pipeline);
+  const auto each = static_cast<int64_t>(cut.size() / stages);
+  std::vector<double> out(stages, 0);
+  std::vector<std::vector<double>> saved(stages);  // by what may be recomputed
+  std::vector<size_t> seen(stages, 0);
+  for (const auto& [first, last, stage] : cut) {
+    const auto s = static_cast<size_t>(stage);
+    const auto times = static_cast<double>(begun(split, stage, each)[seen[s]++]);
+    for (int64_t block = first; block <= last; ++block) {
+      const auto b = static_cast<size_t>(block);
+      out[s] += state * elements[b];
+      const auto kept = static_cast<double>(blocks[b].kept_bytes);
+      const bool is_sent = block == last;  // and then it is gone
+      const auto left = is_sent ? 0.0 : static_cast<double>(blocks[b].returned_bytes);
+      out[s] += times * (is_recomputed(numbers, split, b) ? left : kept);
+      if (may_be_recomputed(numbers, split, b)) saved[s].push_back(times * (kept - left));
+    }
+  }
+  for (size_t s = 0; s < stages; ++s) out[s] -= most_of(std::move(saved[s]), split.recomputed);
+  return static_cast<int64_t>(*std::max_element(out.begin(), out.end()));
+}
+
+}  // namespace
+
+int64_t least_bytes(const Numbers& numbers, const Cluster& cluster,
+                    const schedule::RunOptions& base, const Split& split) {
+  const double state = schedule::state_bytes_of_parameter(split.mesh(), split.options(base));
+  const auto elements = elements_of(numbers, split.tensor);
+  const auto blocks = numbers.blocks(split.share());
+  double out = std::accumulate(elements.begin(), elements.end(), 0.0) / split.pipeline * state;
+  std::vector<double> saved;
+  for (size_t b = 0; b < blocks.size(); ++b) {
+    const auto kept = static_cast<double>(blocks[b].kept_bytes),
+               left = static_cast<double>(blocks[b].returned_bytes);
+    out += (is_recomputed(numbers, split, b) ? left : kept) / split.pipeline;
+    if (may_be_recomputed(numbers, split, b)) saved.push_back((kept - left) / split.pipeline);
+  }
+  out -= most_of(std::move(saved), split.recomputed * split.pipeline);
+  const auto least = static_cast<int64_t>(out);
+  if (split.pipeline == 1 || !cluster.each.empty()) return least;
+  const auto cuts = cuts_of(numbers, base, split);
+  int64_t of_cuts = std::numeric_limits<int64_t>::max();
+  for (const auto& cut : cuts) {
+    of_cuts = std::min(of_cuts, least_bytes_of_cut(cut, numbers, blocks, elements, state, split));
+  }
+  return cuts.empty() ? least : std::max(least, of_cuts);
+}
+
+int64_t least_recomputed(const Numbers& numbers, const Cluster& cluster,
+                         const schedule::RunOptions& base, Split split) {
+  const auto fits = [&](int64_t blocks) {
+    split.recomputed = blocks;
+    return fit_of(numbers, cluster, least_bytes(numbers, cluster, base, split)) != Fit::No;
+  };
+  const auto blocks = static_cast<int64_t>(numbers.model.blocks.size());
+  int64_t bad = -1, good = (blocks + split.pipeline - 1) / split.pipeline;
+  if (!fits(good)) return -1;
+  while (good - bad > 1) {
+    const int64_t middle = (bad + good) / 2;
+    (fits(middle) ? good : bad) = middle;
+  }
+  return good;
+}
+
+}  // namespace convoy::plan
