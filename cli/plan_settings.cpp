@@ -93,9 +93,7 @@ void drop_prediction_of_others(Configured& configured) {
                   join(typed), typed.size() == 1 ? "changes" : "change"));
 }
 
-TrialFolder::TrialFolder() : folder_(unique_folder("convoy-plan")) {
-  make_folder(folder_);
-}
+TrialFolder::TrialFolder() : folder_(unique_folder("convoy-plan")), cleanup_(folder_) {}
 
 TrialFolder::~TrialFolder() {
   std::error_code ignored;

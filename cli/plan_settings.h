@@ -7,6 +7,7 @@
 
 #include "cli/program.h"
 #include "convoy/base/options.h"
+#include "convoy/launch/supervise/cleanup_process.h"
 #include "convoy/plan/search.h"
 
 namespace convoy::cli {
@@ -35,7 +36,7 @@ void set_prediction(Configured& configured, const plan::Planned& planned,
 /// dropped, with a note.
 void drop_prediction_of_others(Configured& configured);
 
-/// A folder for the files of trials, which goes with this.
+/// A folder for the files of trials, which goes with this, and with the process if it is killed.
 class TrialFolder {
  public:
   TrialFolder();
@@ -50,6 +51,7 @@ class TrialFolder {
 
  private:
   std::filesystem::path folder_;
+  launch::CleanupProcess cleanup_;
 };
 
 }  // namespace convoy::cli

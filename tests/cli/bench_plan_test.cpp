@@ -48,6 +48,19 @@ TEST_F(BenchPlan, ComparesPredictionsWithTrainings) {
   EXPECT_LE(found["memory"]["nine_of_ten"], 0.02);
 }
 
+TEST_F(BenchPlan, LeavesNoFilesWhenItIsKilled) {
+  const std::string waits = "for i in $(seq 600); do ";
+  ASSERT_EQ(shell("mkdir tmp; TMPDIR=$PWD/tmp $convoy plan --ranks 2 --verify 3" + options("") +
+                  "> told 2>&1 & pid=$!; " + waits +
+                  "ls tmp/convoy-plan-*/run.toml > seen 2> none && break; sleep 0.1; done; "
+                  "kill -KILL $pid; " +
+                  waits + "[ -z \"$(ls tmp)\" ] && break; sleep 0.1; done; ls tmp"),
+            0)
+      << output_;
+  EXPECT_NE(read_file(folder_ / "seen"), "") << read_file(folder_ / "told");
+  EXPECT_EQ(output_, "") << "files that are left";
+}
+
 TEST_F(BenchPlan, SaysWhatDoesNotGo) {
   EXPECT_EQ(run("bench plan --plans 0" + options("")), 2) << output_;
   EXPECT_EQ(run("bench plan --ranks 2 --device_memory 1MB" + options("")), 2) << output_;
