@@ -110,11 +110,17 @@ def read_components():
 
 
 def list_files():
-    command = ["git", "ls-files", "-co", "--exclude-standard"]
-    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    if listed.returncode:
-        sys.exit("lint needs a git checkout: " + listed.stderr.strip())
-    paths = (pathlib.Path(line) for line in sorted(set(listed.stdout.splitlines())))
+    def listed(*more):
+        found = subprocess.run(["git", "ls-files", *more], cwd=ROOT, capture_output=True, text=True)
+        if found.returncode:
+            sys.exit("lint needs a git checkout: " + found.stderr.strip())
+        return {pathlib.Path(line) for line in found.stdout.splitlines()}
+
+    tracked = listed()
+    folders = {path.parts[0] for path in tracked if len(path.parts) > 1}
+    # What somebody trains here lies beside the project's folders.
+    new = {path for path in listed("-o", "--exclude-standard") if len(path.parts) > 1 and path.parts[0] in folders}
+    paths = sorted(tracked | new)
     return [path for path in paths if path.suffix in TEXT and (ROOT / path).is_file()
             and not path.is_relative_to("tests/fuzz/corpus")]
 
