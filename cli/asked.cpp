@@ -1,5 +1,6 @@
 #include "cli/asked.h"
 
+#include <filesystem>
 #include <utility>
 
 #include "cli/commands.h"
@@ -27,6 +28,23 @@ void refuse_kind_as_device(const std::vector<std::string>& args) {
       fail<UsageError>("cli", "--device {} is a kind of device elsewhere; try --on {}", value,
                        value);
     }
+  }
+}
+
+void check_place(const std::string& option, const std::string& file, const std::string& config,
+                 const std::string& example) {
+  if (file.empty()) return;
+  std::error_code error;
+  const std::filesystem::path place(file);
+  if (std::filesystem::is_directory(place, error)) {
+    fail<UsageError>("cli", "{} {} is a folder; try {}/{}", option, file, file, example);
+  }
+  const auto folder = place.parent_path();
+  if (!folder.empty() && !std::filesystem::is_directory(folder, error)) {
+    fail<UsageError>("cli", "{} {}: there is no folder {}", option, file, folder.string());
+  }
+  if (std::filesystem::equivalent(place, config, error)) {
+    fail<UsageError>("cli", "{} {} is the run itself; try another file", option, file);
   }
 }
 

@@ -20,6 +20,11 @@ void add_asked(CLI::App& command, std::string& config, int& ranks, const std::st
 /// knows.
 void refuse_kind_as_device(const std::vector<std::string>& args);
 
+/// Throws UsageError, before anything is measured, where an option names a file that cannot be
+/// written: a folder, in none, or the run's own; `example` is a name in such a folder.
+void check_place(const std::string& option, const std::string& file, const std::string& config,
+                 const std::string& example);
+
 /// A run with its data and model, of which nothing is trained.
 struct Asked {
   std::unique_ptr<Configured> configured;

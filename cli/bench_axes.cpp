@@ -18,6 +18,7 @@ struct BenchAxesFlags : bench::AxesOptions {
 };
 
 int bench_axes(const BenchAxesFlags& flags) {
+  check_place("--output", flags.output, flags.config, "axes.json");
   const auto [configured, run] = ask_about(flags.config, {.tells = !flags.json});
   const TrialFolder folder;
   // A copy, for trials change the table's.

@@ -18,6 +18,7 @@ struct BenchBatchFlags : bench::BatchOptions {
 };
 
 int bench_batch(const BenchBatchFlags& flags) {
+  check_place("--output", flags.output, flags.config, "batch.json");
   const auto [configured, run] = ask_about(flags.config, {.tells = !flags.json});
   const TrialFolder folder;
   const auto train = [&, &configured = *configured](int64_t rows) {

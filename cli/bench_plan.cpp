@@ -170,6 +170,7 @@ void print_trials(const std::vector<Drawn>& all) {
 
 int bench_plan(BenchPlanFlags flags) {
   flags.request.where = train::LikeThisHost{.profile = flags.profile};
+  check_place("--output", flags.output, flags.config, "plan.json");
   const auto [configured, run] = ask_about(flags.config, {.tells = !flags.json});
   report::ProgressLine progress("planning");
   const auto report = train::make_plan(run.factory, configured->training, *run.train_data,

@@ -172,27 +172,6 @@ Asked ask(const PlanOptions& options, bool needs_data) {
   return asked;
 }
 
-/// Before anything is measured.
-void check_writable(const PlanOptions& options) {
-  for (const auto& [name, file] :
-       {std::pair{"--output", options.output}, {"--plot", options.plot}}) {
-    if (file.empty()) continue;
-    std::error_code error;
-    const auto place = std::filesystem::path(file);
-    if (std::filesystem::is_directory(place, error)) {
-      fail<UsageError>("cli", "{} {} is a folder; try {}/plan{}", name, file, file,
-                       name == std::string("--plot") ? ".svg" : ".toml");
-    }
-    const auto folder = place.parent_path();
-    if (!folder.empty() && !std::filesystem::is_directory(folder, error)) {
-      fail<UsageError>("cli", "{} {}: there is no folder {}", name, file, folder.string());
-    }
-    if (std::filesystem::equivalent(place, options.config, error)) {
-      fail<UsageError>("cli", "{} {} is the run itself; try another file", name, file);
-    }
-  }
-}
-
 /// Plans for each number of ranks that is asked for. 1: for some nothing fits.
 int plan_for_each(const PlanOptions& options) {
   if (!options.output.empty() || options.verify > 0) {
@@ -232,7 +211,8 @@ int run_plan(PlanOptions options) {
                      "--verify tries plans on this host; it does not go with --cluster and "
                      "--on");
   }
-  check_writable(options);
+  check_place("--output", options.output, options.config, "plan.toml");
+  check_place("--plot", options.plot, options.config, "plan.svg");
   const std::set<int> once(options.ranks.begin(), options.ranks.end());
   options.ranks.assign(once.begin(), once.end());
   if (options.ranks.size() > 1) return plan_for_each(options);

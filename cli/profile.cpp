@@ -124,6 +124,7 @@ int run_profile(const ProfileFlags& flags) {
   if (flags.output.empty()) {
     fail<UsageError>("cli", "the costs go into a file; try --output profile.json");
   }
+  check_place("--output", flags.output, flags.config, "profile.json");
   const auto here = launch::detect_environment();
   const auto asked = ask_about(flags.config, {.tells = here.rank == 0});
   const auto profile = here.launched()

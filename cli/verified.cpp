@@ -76,9 +76,7 @@ std::string to_text(const std::vector<Verified>& tried) {
   for (const auto& [planned, measured] : tried) {
     const double predicted = planned->prediction.seconds;
     table.row({planned->split.to_text(), plan::step_text(predicted),
-               measured.failure.empty()
-                   ? fmt::format("{:+.0f} %", 100 * (predicted / measured.seconds - 1))
-                   : "-",
+               measured.failure.empty() ? signed_percent(predicted / measured.seconds - 1) : "-",
                measured.failure.empty() ? plan::step_text(measured.seconds) : measured.failure});
   }
   return table.to_text();

@@ -88,6 +88,11 @@ std::string human_rate(double rate) {
   return fmt::format("{:.{}f}", rate, std::abs(rate) < 9.995 ? 2 : 1);
 }
 
+std::string signed_percent(double part) {
+  constexpr double kPercent = 100;
+  return fmt::format("{:+.0f} %", std::round(kPercent * part) + 0.0);
+}
+
 std::string human_count(int64_t count) {
   auto digits = fmt::format("{}", count < 0 ? -count : count);
   for (auto at = static_cast<int64_t>(digits.size()) - 3; at > 0; at -= 3) {

@@ -20,6 +20,7 @@ std::string human_bytes(std::integral auto bytes) {
 }
 std::string human_seconds(double seconds);  ///< "1 min 20 s", "2 h 03 min", "0.25 s"
 std::string human_count(int64_t count);     ///< "1,234,567"
+std::string signed_percent(double part);    ///< "+3 %" of 0.03; never "-0 %"
 std::string human_rate(double rate);        ///< "1234", below 100 with three digits: "5.25"
 
 /// "1 rank", "2 ranks".

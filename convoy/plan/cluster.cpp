@@ -154,7 +154,21 @@ void check_bf16(const std::string& device) {
   fail<UsageError>("plan", "a {} computes no products in bf16; try --fp16", device);
 }
 
+namespace {
+
+/// Of more no plan would ever be found.
+constexpr int64_t kMostDevices = 1 << 20;
+
+void check_number(int64_t num_devices, const std::string& where) {
+  if (num_devices <= kMostDevices) return;
+  fail<UsageError>("plan", "{} {}; expected at most {}", human_count(num_devices), where,
+                   human_count(kMostDevices));
+}
+
+}  // namespace
+
 Cluster usual_cluster(const std::string& device, int num_devices) {
+  check_number(num_devices, "ranks to plan for");
   constexpr int kMostOfAHost = 8;
   const auto* known = find_device(device);
   if (known == nullptr) fail_for_device(device);
@@ -184,6 +198,9 @@ Cluster read_cluster(const std::filesystem::path& file) {
   add_options(table, written);
   table.read_toml(file);
   table.check();
+  const auto where = "devices in " + file.string();
+  check_number(std::max(written.hosts, written.devices), where);
+  check_number(written.hosts * written.devices, where);
   Cluster out;
   if (!written.kinds.empty()) {
     if (!written.device.empty()) {

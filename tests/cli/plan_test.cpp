@@ -227,6 +227,8 @@ TEST_F(PlanCommand, SaysWhatItTakesNoNoticeOf) {
   EXPECT_EQ(run("plan --plot not/there.svg" + options("")), 2) << output_;
   expect("there is no folder not");
   ASSERT_EQ(run("train --print-config" + options("> run.toml")), 0) << output_;
+  EXPECT_EQ(run("profile run.toml --output run.toml"), 2) << output_;
+  expect("--output run.toml is the run itself");
   EXPECT_EQ(run("plan run.toml --output run.toml"), 2) << output_;
   expect("--output run.toml is the run itself");
   EXPECT_EQ(run("plan there --ranks 2"), 2) << output_;
@@ -367,11 +369,19 @@ TEST_F(PlanCommand, PlansWithWhatWasMeasuredBefore) {
     json["profile"][key] = "another";
     write_file(folder_ / "costs.json", json.dump());
   };
-  auto linkless = parse_json(costs, "costs.json");
-  linkless["sums_inside"]["seconds_per_byte"] = 0;
-  write_file(folder_ / "costs.json", linkless.dump());
-  EXPECT_EQ(run("plan --profile costs.json" + options("")), 1) << output_;
-  expect("says that sums over ranks take no time");
+  const auto garbled = [&](const auto& garble, int code, const std::string& why) {
+    auto json = parse_json(costs, "costs.json");
+    garble(json);
+    write_file(folder_ / "costs.json", json.dump());
+    EXPECT_EQ(run("plan --profile costs.json" + options("")), code) << output_;
+    expect(why);
+  };
+  garbled([](Json& json) { json["sums_inside"]["seconds_per_byte"] = 0; }, 1,
+          "says that sums over ranks take no time");
+  garbled([](Json& json) { json["names"] = Json::array(); }, 1, "has no costs of any block");
+  garbled([](Json& json) { json["names"].erase(0); }, 2, "is a profile of another model");
+  garbled([](Json& json) { json["update_seconds"] = -1; }, 1, "update_seconds is -1");
+  garbled([](Json& json) { json["micro_batches"][0]["rows"] = 0; }, 1, "costs of 0 rows");
   change("machine");
   refused("--ranks 2", "was measured on another, and this is ");
   change("torch");

@@ -40,6 +40,9 @@ TEST(ClusterFile, SaysWhatIsMissing) {
                 .find("no [inside] gb_per_second"),
             std::string::npos);
   EXPECT_NE(refusal("[cluster]\nhost = 2\n").find("hosts"), std::string::npos);
+  EXPECT_NE(refusal("[cluster]\nhosts = 2000000000\ndevices = 2\n").find("at most 1,048,576"),
+            std::string::npos);
+  EXPECT_THROW(usual_cluster("h100-80", 2147483647), UsageError);
 }
 
 TEST(ClusterFile, SaysWhatHostsHaveRoomFor) {

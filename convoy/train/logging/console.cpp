@@ -95,7 +95,7 @@ std::string plan_text(const PlannedStep& planned) {
 
 /// How far off a prediction was.
 std::string off(double predicted, double measured) {
-  return measured > 0 ? fmt::format("{:+.0f} %", 100 * (predicted / measured - 1)) : "-";
+  return measured > 0 ? signed_percent(predicted / measured - 1) : "-";
 }
 
 /// Of a run that was planned, prediction beside measurement; "" of another.

@@ -265,6 +265,9 @@ PlanReport prepare_plan(const parallel::ModelFactory& factory, TrainingArguments
   if (batch.empty()) fail<UsageError>("train", "the training data has no rows to plan with");
   const auto blocks = factory();
   out.numbers.model = nn::declare(blocks);
+  if (profile) {
+    check_names(*profile, out.numbers.model, std::get<LikeThisHost>(request.where).profile);
+  }
   out.wishes = wishes_of(subject, request, out.cluster, blocks, batch, num_ranks);
   const auto counts = trace_of(subject)(batch);
   // A training cuts its stages by the same, but for a user's modules.

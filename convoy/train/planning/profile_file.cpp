@@ -209,6 +209,7 @@ bool is_profile(const Json& json) {
 }
 
 Profile profile_from_json(const Json& json, const std::string& file) try {
+  constexpr int64_t kMostRows = 1 << 20;
   if (!is_profile(json)) {
     fail<FileError>("train", "{} is no profile; expected a file of convoy profile", file);
   }
@@ -232,10 +233,22 @@ Profile profile_from_json(const Json& json, const std::string& file) try {
     fail<FileError>("train", "{} says that sums over ranks take no time; expected more", file);
   }
   out.disk_rate = json.value("disk_bytes_per_second", 0.0);
+  for (const auto& [number, what] : {std::pair{out.spread, "spread"},
+                                     {out.update_seconds, "update_seconds"},
+                                     {out.disk_rate, "disk_bytes_per_second"},
+                                     {out.sums.inside.seconds, "sums_inside.seconds"},
+                                     {out.sums.all.seconds, "sums.seconds"}}) {
+    if (number >= 0) continue;
+    fail<FileError>("train", "{} says that {} is {}; expected none below 0", file, what, number);
+  }
+  if (out.names.empty()) fail<FileError>("train", "{} has no costs of any block", file);
   for (const auto& one : json.at("micro_batches")) {
     auto& costs =
         out.blocks[{one.at("rows").get<int64_t>(), one.at("tensor_ranks").get<int>(),
                     one.at("context_ranks").get<int>(), one.at("sequence_parallel").get<bool>()}];
+    if (const auto rows = one.at("rows").get<int64_t>(); rows < 1 || rows > kMostRows) {
+      fail<FileError>("train", "{} has costs of {} rows; expected 1 to {}", file, rows, kMostRows);
+    }
     for (const auto& name : out.names) {
       const auto& block = one.at("blocks").at(name);
       auto& cost = costs.emplace_back();
@@ -280,15 +293,18 @@ void check_profile(const ProfiledFor& of, const ProfiledFor& now, const std::str
   }
 }
 
+void check_names(const Profile& profile, const schedule::ModelDecl& model,
+                 const std::string& file) {
+  std::vector<std::string> names;
+  for (const auto& block : model.blocks) names.push_back(block.name);
+  if (names == profile.names) return;
+  fail<UsageError>("train", "{} is a profile of another model: of {}", file, profile.of.model);
+}
+
 std::vector<schedule::BlockCounts> counts_of(const Profile& profile, int64_t rows, int tensor,
                                              const schedule::ModelDecl& model,
                                              const std::string& file) {
-  std::vector<std::string> names;
-  for (const auto& block : model.blocks) names.push_back(block.name);
-  if (names != profile.names) {
-    fail<UsageError>("parallel", "pipeline_costs = {} is a profile of another model: of {}", file,
-                     profile.of.model);
-  }
+  check_names(profile, model, "pipeline_costs = " + file);
   std::vector<schedule::BlockCounts> out;
   for (const auto& cost : BlockCosts(profile.blocks, file, profile.spread).of({rows, tensor})) {
     out.push_back({cost.forward_seconds, cost.backward_seconds, cost.weight_seconds,

@@ -62,6 +62,9 @@ bool is_profile(const Json& json);
 /// Throws UsageError, naming `file`, where a profile is of something else.
 void check_profile(const ProfiledFor& of, const ProfiledFor& now, const std::string& file);
 
+/// Throws UsageError where a profile names other blocks than this model has.
+void check_names(const Profile& profile, const schedule::ModelDecl& model, const std::string& file);
+
 /// Of a profile what a pipeline is cut by, for micro-batches of so many rows. Throws UsageError,
 /// naming `file`, where its blocks are not those of `model`.
 std::vector<schedule::BlockCounts> counts_of(const Profile& profile, int64_t rows, int tensor,
