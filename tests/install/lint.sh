@@ -7,7 +7,7 @@ mkdir -p "$folder"
 cd "$project"
 git ls-files -z -- convoy scripts CMakeLists.txt | tar -c --null -T - | tar -x -C "$folder"
 cd "$folder"
-git init -q
+git init -q && git add -A
 expect() { # PART
   local said
   if said=$(python3 scripts/lint.py); then echo "lint found nothing; expected: $1" >&2 && exit 1; fi
