@@ -221,6 +221,13 @@ class Simulation {
     return true;
   }
 
+  void play_sums() {
+    std::vector<std::vector<BegunSum>> begun;
+    for (auto& beside : beside_) begun.push_back(beside.take_begun());
+    const double ended = end_of_sums_(begun);
+    for (auto& beside : beside_) beside.set_ended(ended);
+  }
+
   /// The end of the step's sums.
   bool meet(size_t r) {
     if (!met_) {
@@ -230,13 +237,9 @@ class Simulation {
         if (at < program.size() && program[at].op != Op::ReduceLoss) return false;
       }
       met_ = true;
-      std::vector<std::vector<BegunSum>> begun;
-      for (auto& beside : beside_) begun.push_back(beside.take_begun());
-      const double ended = end_of_sums_ ? end_of_sums_(begun) : 0;
+      if (end_of_sums_) play_sums();
       for (size_t all = 0; all < ranks_.size(); ++all) {
-        auto& beside = beside_[all];
-        if (end_of_sums_) beside.set_ended(ended);
-        hold_up(all, beside.summed(states_[all].time));
+        hold_up(all, beside_[all].summed(states_[all].time));
         met_at_ = std::max(all == 0 ? 0 : met_at_, states_[all].time);
       }
     }

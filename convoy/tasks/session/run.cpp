@@ -284,15 +284,13 @@ train::ModelFiles session_files(const SessionArguments& arguments, const formats
   files.config = arguments.model.to_json();
   files.texts["schema.json"] = schema.to_json();
   const auto& data = arguments.data;
-  if (auto items = data.items_file(); !items.empty()) files.copies.emplace_back(items);
-  const std::string scales = prepare::kScalesFile;
-  if (auto file = data.beside_schema(scales); !file.empty()) files.copies.emplace_back(file);
-  files.looked_for = {"items.parquet", scales};
+  files.looked_for = {"items.parquet", prepare::kScalesFile};
   for (const auto& feature : arguments.model.features) {
     if (!feature.categorical || feature.name == arguments.model.item_feature) continue;
-    const auto name = names_file(feature.name);
+    files.looked_for.push_back(names_file(feature.name));
+  }
+  for (const auto& name : files.looked_for) {
     if (auto file = data.beside_schema(name); !file.empty()) files.copies.emplace_back(file);
-    files.looked_for.push_back(name);
   }
   files.inputs = {data.schema_file(), data.train_file(), data.valid_file()};
   return files;
