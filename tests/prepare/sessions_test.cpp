@@ -19,38 +19,10 @@ using testing::error_of;
 using testing::float_rows;
 using testing::Folder;
 using testing::int_rows;
+using testing::kEvents;
+using testing::options_for;
 using IntRows = std::vector<std::vector<int64_t>>;
 using FloatRows = std::vector<std::vector<float>>;
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-#define EXPECT_HAS(text, part) EXPECT_TRUE(contains(text, part)) << text
-
-// Users a, b, c; b's events at time 30 tie and must keep their order. In training (all but the last
-// of each user) x occurs 4 times, y and z once, w never: ids 1, 2, 3, 4.
-const char* kEvents =
-    "who,what,when,stars,kind\n"
-    "b,z,40,4,new\n"
-    "b,x,10,1,old\n"
-    "a,x,5,3,old\n"
-    "b,y,30,2,\n"
-    "b,x,30,3,new\n"
-    "a,y,9,5,old\n"
-    "c,z,1,1,old\n"
-    "b,w,60,6,rare\n"
-    "b,x,50,5,new\n";
-
-SessionOptions options_for(const std::filesystem::path& input, const Folder& folder) {
-  SessionOptions options;
-  options.inputs = {input};
-  options.output = folder / "out";
-  options.columns.user = "who";
-  options.columns.item = "what";
-  options.columns.time = {"when"};
-  options.max_length = 3;
-  return options;
-}
 
 TEST(Sessions, WorkedExample) {
   Folder folder;
@@ -306,33 +278,6 @@ TEST(Sessions, RowGroupSizes) {
             (std::vector<int64_t>{3, 3, 1}));
 }
 
-TEST(SessionsErrors, SayWhatIsWrongWithTheInput) {
-  Folder folder;
-  SessionOptions options = options_for(folder / "none.csv", folder);
-  auto message = [&] { return error_of([&] { make_sessions(options); }); };
-  EXPECT_HAS(message(), "none.csv does not exist");
-  options.inputs = {folder.write("empty.csv", "")};
-  EXPECT_HAS(message(), "empty.csv is empty");
-  options.inputs = {folder.write("header.csv", "who,what,when\n")};
-  EXPECT_HAS(message(), "holds no rows");
-  options.inputs = {folder.write("ragged.csv", "who,what,when\na,b,1\na,b\n")};
-  EXPECT_HAS(message(), "ragged.csv: CSV parse error: Row #3: Expected 3 columns, got 2");
-  options.inputs = {folder.write("text.csv", "who,what,when\na,b,noon\n")};
-  EXPECT_HAS(message(), "column 'when', row 2 of");
-  EXPECT_HAS(message(), "text.csv holds 'noon'; expected a number or a timestamp");
-  options.inputs = {folder.write("late.csv", "who,what,when\na,b,\na,b,5\n\na,b,noon\n")};
-  EXPECT_HAS(message(), "row 4 of");
-  options.inputs = {folder.write("mixed.csv", "who,what,when\na,b,2024-01-31\na,b,5\na,b,6\n")};
-  EXPECT_HAS(message(), "row 3 of");
-  EXPECT_HAS(message(), "mixed.csv holds '5'");
-  options.inputs = {folder.write("broken.parquet", "PAR1 and then nothing of use")};
-  EXPECT_HAS(message(), "broken.parquet is cut short");
-  options.inputs = {folder.write("e.zip", "PK")};
-  EXPECT_HAS(message(), "python3 -m zipfile");
-  options.inputs = {folder.write("one.csv", "who,what,when\na,b,1\n")};
-  EXPECT_HAS(message(), "no session has 2 events to train on");
-}
-
 TEST(Sessions, SaysWhichValueMadeANumericFeatureCategorical) {
   Folder folder;
   SessionOptions options = options_for(
@@ -348,64 +293,6 @@ TEST(Sessions, SaysWhichValueMadeANumericFeatureCategorical) {
   EXPECT_TRUE(make_sessions(options).warnings.empty());
   options.columns.features = parse_features("p:continuous");
   EXPECT_HAS(error_of([&] { make_sessions(options); }), "Row #4");
-}
-
-TEST(SessionsErrors, MissingColumnNamesTheNearest) {
-  Folder folder;
-  SessionOptions options = options_for(folder.write("e.csv", kEvents), folder);
-  options.columns.item = "whatt";
-  const std::string message = error_of([&] { make_sessions(options); });
-  EXPECT_HAS(message, "column 'whatt' is missing in");
-  EXPECT_HAS(message, "did you mean 'what'?");
-  EXPECT_HAS(message, "it has who, what, when, stars, kind");
-  EXPECT_HAS(message, "try --item");
-  options.columns.item = "what";
-  options.columns.user = "";
-  EXPECT_HAS(error_of([&] { make_sessions(options); }), "try --user COLUMN");
-}
-
-TEST(SessionsErrors, WrongTypes) {
-  Folder folder;
-  SessionOptions options = options_for(folder.write("e.csv", kEvents), folder);
-  options.columns.features = parse_features("kind:continuous");
-  EXPECT_HAS(error_of([&] { make_sessions(options); }), "invalid value 'new'");
-  const auto file = folder / "lists.parquet";
-  testing::write_parquet(file, {{"who", testing::ints({1})},
-                                {"what", testing::int_lists({{1, 2}})},
-                                {"when", testing::ints({1})}});
-  options.inputs = {file};
-  options.columns.features = {};
-  EXPECT_HAS(error_of([&] { make_sessions(options); }), "column 'what' in");
-  options.inputs = {folder.write("inf.csv", "who,what,when,p\na,b,1,-5\na,b,2,1\n")};
-  options.columns.features = parse_features("p:log1p");
-  EXPECT_HAS(error_of([&] { make_sessions(options); }), "feature 'p' has the value -5");
-}
-
-TEST(SessionsErrors, ImpossibleOptions) {
-  Folder folder;
-  SessionOptions options = options_for(folder.write("e.csv", kEvents), folder);
-  auto message = [&] { return error_of<UsageError>([&] { make_sessions(options); }); };
-  options.max_length = 1;
-  EXPECT_HAS(message(), "--max-length is 1; expected at least 2");
-  options.max_length = 5;
-  options.min_length = 6;
-  EXPECT_HAS(message(), "--min-length 6 is above --max-length 5");
-  EXPECT_HAS(error_of<UsageError>([] { parse_features("a:bogus"); }), "--features has 'a:bogus'");
-  EXPECT_HAS(error_of<UsageError>([] { parse_features("a:/0"); }), "--features has 'a:/0'");
-  EXPECT_HAS(error_of<UsageError>([] { parse_features("a,a"); }), "names 'a' twice");
-}
-
-TEST(SessionsErrors, AFailureLeavesTheOldFilesAlone) {
-  Folder folder;
-  SessionOptions options = options_for(folder.write("e.csv", kEvents), folder);
-  make_sessions(options);
-  const std::string before = read_file(folder / "out/train.parquet");
-  options.names = folder.write("names.csv", "id,title\nq,Nobody\n");
-  EXPECT_NE(error_of([&] { make_sessions(options); }), "");
-  EXPECT_EQ(read_file(folder / "out/train.parquet"), before);
-  options.names.clear();
-  options.output = folder.write("file", "in the way") / "deeper";
-  EXPECT_HAS(error_of([&] { make_sessions(options); }), "cannot create folder");
 }
 
 TEST(Sessions, UsersKeepTheirRawIds) {

@@ -7,6 +7,7 @@
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
 #include "convoy/data/parquet_file.h"
+#include "convoy/prepare/sessions.h"
 #include "tests/data/parquet_testing.h"
 
 namespace convoy::prepare::testing {
@@ -70,6 +71,36 @@ inline std::vector<std::vector<float>> float_rows(const std::filesystem::path& f
     }
   }
   return out;
+}
+
+inline bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+#define EXPECT_HAS(text, part) EXPECT_TRUE(convoy::prepare::testing::contains(text, part)) << text
+
+// Users a, b, c; b's events at time 30 tie and must keep their order. In training (all but the last
+// of each user) x occurs 4 times, y and z once, w never: ids 1, 2, 3, 4.
+inline const char* const kEvents =
+    "who,what,when,stars,kind\n"
+    "b,z,40,4,new\n"
+    "b,x,10,1,old\n"
+    "a,x,5,3,old\n"
+    "b,y,30,2,\n"
+    "b,x,30,3,new\n"
+    "a,y,9,5,old\n"
+    "c,z,1,1,old\n"
+    "b,w,60,6,rare\n"
+    "b,x,50,5,new\n";
+
+inline SessionOptions options_for(const std::filesystem::path& input, const Folder& folder) {
+  SessionOptions options;
+  options.inputs = {input};
+  options.output = folder / "out";
+  options.columns.user = "who";
+  options.columns.item = "what";
+  options.columns.time = {"when"};
+  options.max_length = 3;
+  return options;
 }
 
 }  // namespace convoy::prepare::testing

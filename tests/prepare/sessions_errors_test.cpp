@@ -1,0 +1,103 @@
+#include <gtest/gtest.h>
+
+#include "convoy/prepare/sessions.h"
+#include "tests/prepare/sessions_testing.h"
+
+// What is said of interactions that cannot become sessions.
+namespace convoy::prepare {
+namespace {
+
+using testing::error_of;
+using testing::Folder;
+using testing::int_rows;
+using testing::kEvents;
+using testing::options_for;
+using IntRows = std::vector<std::vector<int64_t>>;
+
+TEST(SessionsErrors, SayWhatIsWrongWithTheInput) {
+  Folder folder;
+  SessionOptions options = options_for(folder / "none.csv", folder);
+  auto message = [&] { return error_of([&] { make_sessions(options); }); };
+  EXPECT_HAS(message(), "none.csv does not exist");
+  options.inputs = {folder.write("empty.csv", "")};
+  EXPECT_HAS(message(), "empty.csv is empty");
+  options.inputs = {folder.write("header.csv", "who,what,when\n")};
+  EXPECT_HAS(message(), "holds no rows");
+  options.inputs = {folder.write("ragged.csv", "who,what,when\na,b,1\na,b\n")};
+  EXPECT_HAS(message(), "ragged.csv: CSV parse error: Row #3: Expected 3 columns, got 2");
+  options.inputs = {folder.write("text.csv", "who,what,when\na,b,noon\n")};
+  EXPECT_HAS(message(), "column 'when', row 2 of");
+  EXPECT_HAS(message(), "text.csv holds 'noon'; expected a number or a timestamp");
+  options.inputs = {folder.write("late.csv", "who,what,when\na,b,\na,b,5\n\na,b,noon\n")};
+  EXPECT_HAS(message(), "row 4 of");
+  options.inputs = {folder.write("mixed.csv", "who,what,when\na,b,2024-01-31\na,b,5\na,b,6\n")};
+  EXPECT_HAS(message(), "row 3 of");
+  EXPECT_HAS(message(), "mixed.csv holds '5'");
+  options.inputs = {folder.write("broken.parquet", "PAR1 and then nothing of use")};
+  EXPECT_HAS(message(), "broken.parquet is cut short");
+  options.inputs = {folder.write("e.zip", "PK")};
+  EXPECT_HAS(message(), "python3 -m zipfile");
+  options.inputs = {folder.write("one.csv", "who,what,when\na,b,1\n")};
+  EXPECT_HAS(message(), "no session has 2 events to train on");
+}
+
+TEST(SessionsErrors, MissingColumnNamesTheNearest) {
+  Folder folder;
+  SessionOptions options = options_for(folder.write("e.csv", kEvents), folder);
+  options.columns.item = "whatt";
+  const std::string message = error_of([&] { make_sessions(options); });
+  EXPECT_HAS(message, "column 'whatt' is missing in");
+  EXPECT_HAS(message, "did you mean 'what'?");
+  EXPECT_HAS(message, "it has who, what, when, stars, kind");
+  EXPECT_HAS(message, "try --item");
+  options.columns.item = "what";
+  options.columns.user = "";
+  EXPECT_HAS(error_of([&] { make_sessions(options); }), "try --user COLUMN");
+}
+
+TEST(SessionsErrors, WrongTypes) {
+  Folder folder;
+  SessionOptions options = options_for(folder.write("e.csv", kEvents), folder);
+  options.columns.features = parse_features("kind:continuous");
+  EXPECT_HAS(error_of([&] { make_sessions(options); }), "invalid value 'new'");
+  const auto file = folder / "lists.parquet";
+  testing::write_parquet(file, {{"who", testing::ints({1})},
+                                {"what", testing::int_lists({{1, 2}})},
+                                {"when", testing::ints({1})}});
+  options.inputs = {file};
+  options.columns.features = {};
+  EXPECT_HAS(error_of([&] { make_sessions(options); }), "column 'what' in");
+  options.inputs = {folder.write("inf.csv", "who,what,when,p\na,b,1,-5\na,b,2,1\n")};
+  options.columns.features = parse_features("p:log1p");
+  EXPECT_HAS(error_of([&] { make_sessions(options); }), "feature 'p' has the value -5");
+}
+
+TEST(SessionsErrors, ImpossibleOptions) {
+  Folder folder;
+  SessionOptions options = options_for(folder.write("e.csv", kEvents), folder);
+  auto message = [&] { return error_of<UsageError>([&] { make_sessions(options); }); };
+  options.max_length = 1;
+  EXPECT_HAS(message(), "--max-length is 1; expected at least 2");
+  options.max_length = 5;
+  options.min_length = 6;
+  EXPECT_HAS(message(), "--min-length 6 is above --max-length 5");
+  EXPECT_HAS(error_of<UsageError>([] { parse_features("a:bogus"); }), "--features has 'a:bogus'");
+  EXPECT_HAS(error_of<UsageError>([] { parse_features("a:/0"); }), "--features has 'a:/0'");
+  EXPECT_HAS(error_of<UsageError>([] { parse_features("a,a"); }), "names 'a' twice");
+}
+
+TEST(SessionsErrors, AFailureLeavesTheOldFilesAlone) {
+  Folder folder;
+  SessionOptions options = options_for(folder.write("e.csv", kEvents), folder);
+  make_sessions(options);
+  const std::string before = read_file(folder / "out/train.parquet");
+  options.names = folder.write("names.csv", "id,title\nq,Nobody\n");
+  EXPECT_NE(error_of([&] { make_sessions(options); }), "");
+  EXPECT_EQ(read_file(folder / "out/train.parquet"), before);
+  options.names.clear();
+  options.output = folder.write("file", "in the way") / "deeper";
+  EXPECT_HAS(error_of([&] { make_sessions(options); }), "cannot create folder");
+}
+
+}  // namespace
+}  // namespace convoy::prepare
