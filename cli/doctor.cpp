@@ -8,7 +8,6 @@
 #include <memory>
 
 #include "cli/commands.h"
-#include "cli/matrix_kernels.h"
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
 #include "convoy/bench/rates.h"
@@ -19,6 +18,7 @@
 #include "convoy/launch/hosts/secret.h"
 #include "convoy/machine/cores.h"
 #include "convoy/report/live_line.h"
+#include "convoy/tuning/matrix_kernels.h"
 
 namespace convoy::cli {
 namespace {
@@ -88,7 +88,7 @@ doctor::Diagnosis diagnose(const DoctorOptions& options) {
   out.limits = machine::read_limits();
   out.gpus = machine::find_gpus();
   out.versions = versions(out.gpus);
-  out.matrix_kernels = matrix_kernels();
+  out.matrix_kernels = tuning::matrix_kernels();
   const int num_gpus = out.gpus.num_visible;
   out.engines = doctor::host_engines();
   out.engines.push_back(nccl(num_gpus));

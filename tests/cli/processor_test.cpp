@@ -1,4 +1,4 @@
-#include "cli/matrix_kernels.h"
+#include "convoy/tuning/matrix_kernels.h"
 #include "tests/cli/command_testing.h"
 
 namespace convoy {
@@ -15,7 +15,7 @@ TEST_F(Processor, MklAsksTheProgramWhichKernelsItMayTake) {
 }
 
 TEST_F(Processor, MklKeepsItsKernelsOnIntelAndWhereInstructionsLack) {
-  using cli::answer_to_mkl;
+  using tuning::answer_to_mkl;
   for (const bool allowed : {false, true}) {
     EXPECT_TRUE(answer_to_mkl(true, allowed, true)) << "MKL's own answer on Intel's";
     EXPECT_TRUE(answer_to_mkl(true, allowed, false));

@@ -86,6 +86,13 @@ expect "the README's program" "steps          1,536" "$("$WORK/readme/circle" --
 expect "the README's program on two ranks" "strategy       ddp" \
   "$("$convoy" launch -n 2 -- "$WORK/readme/circle" --max_steps 20)"
 
+if ldd "$convoy" | grep -q jemalloc; then # convoy::tuning works where it is linked
+  expect "jemalloc in a program that links convoy::tuning" "binding file /" "$(LD_BIND_NOW=1 LD_DEBUG=bindings \
+    "$WORK/readme/circle" --help 2>&1 | grep 'libjemalloc.*readme/circle.*malloc_conf')"
+fi
+expect "MKL's kernels in such a program" "libtorch_cpu" "$(LD_BIND_NOW=1 LD_DEBUG=bindings \
+  "$WORK/readme/circle" --help 2>&1 | grep 'libtorch_cpu.*readme/circle.*mkl_serv_intel_cpu_true')"
+
 # A family of one's own in the whole program: trained, saved, evaluated, on two ranks, and from its own weights.
 family=$WORK/own_family/own_family
 cd "$WORK"

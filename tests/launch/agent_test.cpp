@@ -27,6 +27,22 @@ TEST_F(Agent, GivesRanksTheirPlace) {
   EXPECT_EQ(said_, "");
 }
 
+TEST_F(Agent, LetsThreadsOfRanksSpinForMicroseconds) {
+  const std::string show = "echo \"$GOMP_SPINCOUNT\" > $D/$RANK";
+  unsetenv("OMP_WAIT_POLICY");
+  unsetenv("GOMP_SPINCOUNT");
+  EXPECT_EQ(run(show), 0);
+  EXPECT_EQ(content("1"), "1000\n");
+  setenv("OMP_WAIT_POLICY", "passive", 1);
+  EXPECT_EQ(run(show), 0);
+  EXPECT_EQ(content("1"), "\n");
+  unsetenv("OMP_WAIT_POLICY");
+  setenv("GOMP_SPINCOUNT", "77", 1);
+  EXPECT_EQ(run(show), 0);
+  EXPECT_EQ(content("1"), "77\n");
+  unsetenv("GOMP_SPINCOUNT");
+}
+
 TEST_F(Agent, StopsAllWhenOneFailsAndNamesIt) {
   EXPECT_EQ(run("if [ $RANK = 1 ]; then exit 3; fi; sleep 60"), 3);
   EXPECT_LT(seconds_, 3);

@@ -43,6 +43,9 @@ Variables rank_variables(const NodeInfo& node, const LaunchOptions& options, int
     set_unless_given(env, "GLOO_SOCKET_IFNAME", node.interface);
     set_unless_given(env, "NCCL_SOCKET_IFNAME", node.interface);
   }
+  // Threads that wait for each other spin for milliseconds by default, while a rank beside them
+  // needs the core. 1000 are some 10 us. libgomp reads it before a rank's main().
+  if (std::getenv("OMP_WAIT_POLICY") == nullptr) set_unless_given(env, "GOMP_SPINCOUNT", "1000");
   if (options.threads_per_rank > 0 || options.num_ranks > 1) {
     set_unless_given(env, "OMP_NUM_THREADS", number(std::max(1, options.threads_per_rank)));
   }

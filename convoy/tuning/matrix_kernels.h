@@ -2,7 +2,7 @@
 
 #include <string>
 
-namespace convoy::cli {
+namespace convoy::tuning {
 
 /// What MKL is told when it asks whether the processor is Intel's.
 bool answer_to_mkl(bool intel, bool allowed, bool avx2);
@@ -10,4 +10,4 @@ bool answer_to_mkl(bool intel, bool allowed, bool avx2);
 /// Which kernels torch's fp32 products on the CPU take here, and why.
 std::string matrix_kernels();
 
-}  // namespace convoy::cli
+}  // namespace convoy::tuning

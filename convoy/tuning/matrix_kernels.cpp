@@ -1,4 +1,4 @@
-#include "cli/matrix_kernels.h"
+#include "convoy/tuning/matrix_kernels.h"
 
 #include <cstdlib>
 #include <string_view>
@@ -36,10 +36,13 @@ bool allowed() {
 }  // namespace
 
 extern "C" [[gnu::visibility("default")]] int mkl_serv_intel_cpu_true() {
-  return convoy::cli::answer_to_mkl(is_intel(), allowed(), has(false)) ? 1 : 0;
+  return convoy::tuning::answer_to_mkl(is_intel(), allowed(), has(false)) ? 1 : 0;
 }
 
-namespace convoy::cli {
+/// By this name the linker takes this file into a program.
+extern "C" const char convoy_answers_mkl = 1;
+
+namespace convoy::tuning {
 
 bool answer_to_mkl(bool intel, bool allowed, bool avx2) {
   return intel || (allowed && avx2);
@@ -51,4 +54,4 @@ std::string matrix_kernels() {
   return has(true) ? "MKL's AVX-512 kernels" : "MKL's AVX2 kernels";
 }
 
-}  // namespace convoy::cli
+}  // namespace convoy::tuning
