@@ -280,6 +280,7 @@ void Cluster::use_tf32() {
 }
 
 double Cluster::speed_of(int rank, bool low_precision) const {
+  if (!speeds.empty()) return speeds.at(static_cast<size_t>(rank));
   const auto flops = low_precision ? &Device::bf16_flops : &Device::fp32_flops;
   return device_of(rank).*flops / (device.*flops);
 }

@@ -33,10 +33,11 @@ const std::vector<Device>& known_devices();
 struct Cluster {
   int num_hosts = 1;
   int devices_per_host = 1;
-  Device device;                        ///< each; where they differ, what numbers are known of
-  std::vector<Device> each = {};        ///< by rank, where they differ; empty: all are `device`
-  Link inside;                          ///< between two devices of a host
-  Link between;                         ///< of one host to all others
+  Device device;                    ///< each; where they differ, what numbers are known of
+  std::vector<Device> each = {};    ///< by rank, where they differ; empty: all are `device`
+  std::vector<double> speeds = {};  ///< by rank, of a model, where `device` has 1; empty: unknown
+  Link inside;                      ///< between two devices of a host
+  Link between;                     ///< of one host to all others
   double host_bytes_per_second = 25e9;  ///< between a device and its host's memory
   double disk_bytes_per_second = 1e9;   ///< of a host, in both directions together
   /// What a host has room for of offloaded state, in its memory and on its disk; 0: all of it.
@@ -60,7 +61,7 @@ struct Cluster {
   }
   /// Products of fp32 run in TF32 from now on, on devices that have it.
   void use_tf32();
-  /// How fast a rank computes, in products, where `device` has 1.
+  /// How fast a rank computes where `device` has 1: the model that is planned, or else products.
   double speed_of(int rank, bool low_precision) const;
   /// What the tensors of a rank may take, of `device` or of each.
   int64_t room() const { return device.memory_bytes - reserved_bytes; }

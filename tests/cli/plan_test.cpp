@@ -123,6 +123,34 @@ TEST_F(PlanCommand, PlansForDevicesThatAreElsewhere) {
   EXPECT_FALSE(plan("--cluster cluster.toml --n_layer 6")["best"].is_null());
 }
 
+// A GPU takes scores in pieces of 512 MiB, which some rows have and one has not.
+TEST_F(PlanCommand, MemoryOfASplitDoesNotDependOnTheSplitsBesideIt) {
+  const std::string of =
+      "plan --on t4-16 --ranks 2 --vocab_size 400000 --global_batch_size 16 "
+      "--family gpt2 --n_embd 64 --n_layer 2 --n_head 4 --n_positions 128 "
+      "--random_tokens 40000 --block_size 128 --max_rows ";
+  const auto on_one_device = [&](const std::string& rows) {
+    EXPECT_EQ(run(of + rows), 0) << output_;
+    const auto begins = output_.find("On one device"), ends = output_.find("That fits");
+    return ends == std::string::npos ? output_ : output_.substr(begins, ends - begins);
+  };
+  const auto alone = on_one_device("1");
+  EXPECT_NE(alone.find(" of state"), std::string::npos) << alone;
+  EXPECT_EQ(on_one_device("8"), alone);
+}
+
+// Small kernels take as long on each, since a host launches them: products alone would say that the
+// faster is eight times as fast.
+TEST_F(PlanCommand, TheOrderOfKindsOfDevicesChangesLittle) {
+  const auto seconds = [&](const std::string& kinds) {
+    write_file(folder_ / "cluster.toml", "[cluster]\nhosts = 1\ndevices = 2\nkinds = [" + kinds +
+                                             "]\n[inside]\ngb_per_second = 12\n");
+    return family(plan("--cluster cluster.toml"), "zero 1")["seconds"].get<double>();
+  };
+  const double fast_first = seconds("\"h100-80\", \"t4-16\"");
+  EXPECT_NEAR(seconds("\"t4-16\", \"h100-80\""), fast_first, 0.05 * fast_first);
+}
+
 // Of several numbers of ranks a row each, the same as of each alone, and a drawing.
 TEST_F(PlanCommand, ComparesNumbersOfRanks) {
   const std::string of = " --on h100-80 --global_batch_size 128 --bf16";

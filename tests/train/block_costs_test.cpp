@@ -44,7 +44,8 @@ std::shared_ptr<Dataset> rows(int64_t number) {
 /// Rows of micro-batches that were run for one of so many.
 std::vector<int64_t> sizes_run(const parallel::ModelFactory& factory, const Dataset& data,
                                int64_t asked) {
-  BlockCosts costs(factory, zero_arguments(0), data, sizes_to_run(64), kRanks, 0, kMeasuredRows);
+  BlockCosts costs(factory, zero_arguments(0), data, sizes_to_run(64), kRanks, false,
+                   kMeasuredRows);
   costs.of({.rows = asked});
   std::vector<int64_t> out;
   for (const auto& [share, blocks] : costs.known()) out.push_back(share.rows);
@@ -61,8 +62,9 @@ TEST(BlockCosts, AreMeasuredForLargeMicroBatchesWhereThatIsSoonDone) {
 }
 
 TEST(BlockCosts, BeyondWhatIsRunGrowEvenly) {
+  const auto data = rows(100);
   BlockCosts costs([] { return nn::BlockList{std::make_shared<Slow>(40ms)}; }, zero_arguments(0),
-                   *rows(100), sizes_to_run(64), kRanks, 0, kMeasuredRows);
+                   *data, sizes_to_run(64), kRanks, false, kMeasuredRows);
   const double seconds = costs.of({.rows = 40}).at(0).forward_seconds;
   EXPECT_GT(seconds, 1.5);  // on a line through two sleeps
   EXPECT_LT(seconds, 2.4);
@@ -75,7 +77,8 @@ TEST(BlockCosts, TellWhatOneOfTheThreadsMet) {
     if (++made == 3) throw std::runtime_error("the second thread has no model");
     return {std::make_shared<Slow>(1ms)};
   };
-  BlockCosts costs(factory, zero_arguments(0), *rows(100), {1}, kRanks);
+  const auto data = rows(100);
+  BlockCosts costs(factory, zero_arguments(0), *data, {1}, kRanks);
   EXPECT_THAT([&] { costs.of({.rows = 1}); },
               testing::ThrowsMessage<std::runtime_error>("the second thread has no model"));
 }

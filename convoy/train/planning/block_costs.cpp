@@ -51,6 +51,13 @@ BlockCost between(const BlockCost& a, const BlockCost& b, double part) {
   return out;
 }
 
+bool take_as_much(const std::vector<BlockCost>& a, const std::vector<BlockCost>& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const auto& x, const auto& y) {
+    return std::all_of(std::begin(kCounts), std::end(kCounts),
+                       [&](const auto field) { return x.*field == y.*field; });
+  });
+}
+
 plan::BlockShare with_rows(plan::BlockShare share, int64_t rows) {
   share.rows = rows;
   return share;
@@ -87,13 +94,13 @@ std::vector<int64_t> sizes_to_run(int64_t most) {
 
 BlockCosts::BlockCosts(parallel::ModelFactory factory, TrainingArguments arguments,
                        const Dataset& data, std::vector<int64_t> sizes, int neighbours,
-                       int64_t gpu_rows, int64_t always)
+                       bool for_gpu, int64_t always)
     : factory_(std::move(factory)),
       arguments_(std::move(arguments)),
       data_(&data),
       sizes_(std::move(sizes)),
       neighbours_(neighbours),
-      gpu_rows_(gpu_rows),
+      for_gpu_(for_gpu),
       always_(always) {}
 
 void BlockCosts::measure_also(int64_t rows) {
@@ -109,25 +116,27 @@ bool BlockCosts::has_rows(int64_t rows) {
 }
 
 BlockCosts::BlockCosts(MeasuredBlocks measured, std::string file, double spread)
-    : file_(std::move(file)), known_(std::move(measured)), spread_(spread) {
+    : file_(std::move(file)), spread_(spread) {
   std::set<int64_t> sizes;
-  for (const auto& [share, costs] : known_) {
+  for (const auto& [share, costs] : measured) {
     if (share.context == 1) sizes.insert(share.rows);
   }
+  known_[0] = std::move(measured);
   sizes_.assign(sizes.begin(), sizes.end());
 }
 
 std::vector<BlockCost> BlockCosts::of(const plan::BlockShare& share) {
   const std::span<const int64_t> sizes(sizes_.data(), num_sizes(share));
+  const int64_t scores = scores_of(share);
   const auto upper = std::lower_bound(sizes.begin(), sizes.end(), share.rows);
-  if (upper != sizes.end() && *upper == share.rows) return measured(share);
-  if (sizes.size() == 1) return measured(with_rows(share, sizes.front()));
+  if (upper != sizes.end() && *upper == share.rows) return measured(share, scores);
+  if (sizes.size() == 1) return measured(with_rows(share, sizes.front()), scores);
   const auto high = upper == sizes.end()     ? sizes.end() - 1
                     : upper == sizes.begin() ? sizes.begin() + 1
                                              : upper;
   const int64_t low = *(high - 1);
-  const auto& a = measured(with_rows(share, low));
-  const auto& b = measured(with_rows(share, *high));
+  const auto& a = measured(with_rows(share, low), scores);
+  const auto& b = measured(with_rows(share, *high), scores);
   const double part = static_cast<double>(share.rows - low) / static_cast<double>(*high - low);
   std::vector<BlockCost> out;
   for (size_t n = 0; n < a.size(); ++n) out.push_back(between(a[n], b[n], part));
@@ -145,37 +154,51 @@ size_t BlockCosts::num_sizes(const plan::BlockShare& share) {
 }
 
 bool BlockCosts::may_run(const plan::BlockShare& next, const plan::BlockShare& last) {
-  if (known_.contains(next) || !factory_) return known_.contains(next);
+  const int64_t scores = scores_of(next);
+  if (known_[scores].contains(next) || !factory_) return known_[scores].contains(next);
   constexpr double kSoonDone = 0.25;  // seconds, of all blocks together
   double seconds = 0;
-  for (const auto& block : measured(last)) {
+  for (const auto& block : measured(last, scores)) {
     seconds += block.forward_seconds + block.backward_seconds;
   }
   return seconds < kSoonDone && batches_->has(next.rows);
 }
 
-const std::vector<BlockCost>& BlockCosts::measured(const plan::BlockShare& share) {
-  if (!known_.contains(share) && !factory_) {
+/// A GPU keeps the scores of so many rows at most: which, depends on the model and on the share.
+int64_t BlockCosts::scores_of(const plan::BlockShare& share) {
+  constexpr int64_t kAllScores = int64_t{1} << 20;
+  if (!for_gpu_) return 0;
+  const auto first = with_rows(share, sizes_.front());
+  const auto [from, fresh] = all_scores_from_.try_emplace(first, kAllScores);
+  if (share.rows >= from->second) return kAllScores;
+  if (!take_as_much(measured(first, share.rows), measured(first, kAllScores))) return share.rows;
+  from->second = share.rows;
+  return kAllScores;
+}
+
+const std::vector<BlockCost>& BlockCosts::measured(const plan::BlockShare& share, int64_t scores) {
+  auto& known = known_[scores];
+  if (!known.contains(share) && !factory_) {
     fail<UsageError>("train", "{} has no costs of {} for {} tensor ranks{}{}", file_,
                      plural(share.rows, "row"), share.tensor,
                      share.sequence ? " that share out tokens" : "",
                      share.context > 1 ? fmt::format(" and {} context ranks", share.context) : "");
   }
-  if (!known_.contains(share)) run(share);
-  return known_.at(share);
+  if (!known.contains(share)) run(share, scores);
+  return known.at(share);
 }
 
-void BlockCosts::run(const plan::BlockShare& share) {
+void BlockCosts::run(const plan::BlockShare& share, int64_t scores) {
   has_rows(share.rows);
   auto options = profile_options(arguments_);
   options.tensor = comm::echo_group(share.tensor - 1, share.tensor);
   options.sequence_parallel = share.sequence;
   options.context = comm::echo_group(share.context - 1, share.context);
-  options.gpu_rows = gpu_rows_;
+  options.gpu_rows = scores;
   options.is_timed = neighbours_ == 1;
   auto costs = profile_usual(factory_, *batches_, share.rows, options);
   if (neighbours_ > 1) time_beside_neighbours(costs, share.rows, options);
-  known_[share] = std::move(costs.longest);
+  known_[scores][share] = std::move(costs.longest);
 }
 
 namespace {
@@ -262,32 +285,6 @@ void check_share(const schedule::ModelDecl& model, const schedule::RunOptions& o
   const plan::Split split{
       .tensor = share.tensor, .context = share.context, .sequence = share.sequence};
   schedule::plan_run(model, split.mesh(), split.options(options), {}, /*proves=*/false);
-}
-
-std::vector<BlockCost> on_device(std::vector<BlockCost> blocks,
-                                 const std::vector<schedule::BlockCounts>& counts_of_row,
-                                 const plan::BlockShare& share, const plan::Cluster& cluster,
-                                 bool low_precision) {
-  const auto& device = cluster.device;
-  const double flops = cluster.efficiency * (low_precision ? device.bf16_flops : device.fp32_flops);
-  const double rate = cluster.memory_efficiency * device.bytes_per_second;
-  for (size_t b = 0; b < blocks.size(); ++b) {
-    auto& block = blocks[b];
-    const double rows = static_cast<double>(share.rows) / share.tensor / share.context;
-    const auto& counts = counts_of_row.at(b);
-    constexpr double kPasses = 2;  // written once and read once
-    const auto seconds = [&](double operations, double bytes, double kernels) {
-      const double computing =
-          operations * rows / flops + bytes * rows / rate + kernels * cluster.kernel_seconds;
-      return std::max(computing, kernels * cluster.launch_seconds);
-    };
-    block.forward_seconds =
-        seconds(counts.forward, kPasses * counts.forward_made, counts.forward_kernels);
-    block.backward_seconds = seconds(counts.backward, counts.kept + kPasses * counts.backward_made,
-                                     counts.backward_kernels);
-    block.weight_seconds = counts.weight * rows / flops;
-  }
-  return blocks;
 }
 
 }  // namespace convoy::train

@@ -42,11 +42,11 @@ class BlockCosts {
  public:
   /// Runs micro-batches of `sizes` rows, ascending, which the data must have. `neighbours`: threads
   /// that run at once, so that times are those of ranks that share the host's memory, whose use is
-  /// counted with one; 0: only memory counts. With `gpu_rows`, too, scores as a GPU's for so many
-  /// rows. Sizes above `always` are run only where they are needed, smaller ones are soon done and
-  /// the data has the rows.
+  /// counted with one; 0: only memory counts. `for_gpu`: the same, and scores are a GPU's. Sizes
+  /// above `always` are run only where they are needed, smaller ones are soon done and the data has
+  /// the rows.
   BlockCosts(parallel::ModelFactory factory, TrainingArguments arguments, const Dataset& data,
-             std::vector<int64_t> sizes, int neighbours, int64_t gpu_rows = 0,
+             std::vector<int64_t> sizes, int neighbours, bool for_gpu = false,
              int64_t always = std::numeric_limits<int64_t>::max());
 
   /// Those of a profile. Throws UsageError where one asks for a share that it has not; `file` is
@@ -61,16 +61,19 @@ class BlockCosts {
   /// By block. Measures what was not asked for before.
   std::vector<plan::BlockCost> of(const plan::BlockShare& share);
   /// What was measured so far.
-  const MeasuredBlocks& known() const { return known_; }
+  const MeasuredBlocks& known() { return known_[0]; }
   /// By how much times of the same work differed: half of their range, of their median.
   double spread() const { return median_seconds_ > 0 ? off_seconds_ / median_seconds_ : spread_; }
 
  private:
-  const std::vector<plan::BlockCost>& measured(const plan::BlockShare& share);
+  /// `scores`: for how many rows a GPU has scores; 0: they are the host's.
+  const std::vector<plan::BlockCost>& measured(const plan::BlockShare& share, int64_t scores);
   /// How many of the sizes are run of such a share.
   size_t num_sizes(const plan::BlockShare& share);
   bool may_run(const plan::BlockShare& next, const plan::BlockShare& last);
-  void run(const plan::BlockShare& share);
+  void run(const plan::BlockShare& share, int64_t scores);
+  /// As many rows of scores as `share` has, or kAllScores where more take no more.
+  int64_t scores_of(const plan::BlockShare& share);
   void time_beside_neighbours(UsualCosts& costs, int64_t rows, profile::ProfileOptions options);
 
   parallel::ModelFactory factory_;  // null: of a profile
@@ -78,12 +81,14 @@ class BlockCosts {
   const Dataset* data_ = nullptr;
   std::vector<int64_t> sizes_;
   int neighbours_ = 1;
-  int64_t gpu_rows_ = 0, always_ = kMeasuredRows;
+  bool for_gpu_ = false;
+  int64_t always_ = kMeasuredRows;
   std::optional<UsualBatches> batches_;
   std::string file_;
-  MeasuredBlocks known_;
-  double median_seconds_ = 0, off_seconds_ = 0;  // over all that was timed
-  double spread_ = 0;                            // of a profile
+  std::map<int64_t, MeasuredBlocks> known_;  // by rows of a GPU's scores, 0 of the host's
+  std::map<plan::BlockShare, int64_t> all_scores_from_;  // rows from which scores take no more
+  double median_seconds_ = 0, off_seconds_ = 0;          // over all that was timed
+  double spread_ = 0;                                    // of a profile
 };
 
 /// How many ranks may share out the positions of a row: each has two stretches of some.
@@ -92,12 +97,5 @@ int64_t most_context_ranks(const parallel::MicroBatch& batch);
 /// Throws UsageError where the model does not compute with such a share.
 void check_share(const schedule::ModelDecl& model, const schedule::RunOptions& options,
                  const plan::BlockShare& share);
-
-/// Costs of blocks with times of another device: products at its speed, each tensor that a block
-/// makes written and read, and what its operations take to launch.
-std::vector<plan::BlockCost> on_device(std::vector<plan::BlockCost> blocks,
-                                       const std::vector<schedule::BlockCounts>& counts_of_row,
-                                       const plan::BlockShare& share, const plan::Cluster& cluster,
-                                       bool low_precision);
 
 }  // namespace convoy::train

@@ -14,6 +14,7 @@
 #include "convoy/nn/declare.h"
 #include "convoy/profile/trace.h"
 #include "convoy/train/planning/block_costs.h"
+#include "convoy/train/planning/other_devices.h"
 #include "convoy/train/planning/profile_file.h"
 #include "convoy/train/planning/room.h"
 #include "convoy/train/planning/this_host.h"
@@ -116,7 +117,7 @@ std::shared_ptr<BlockCosts> measured_costs(const Subject& subject, const PlanReq
   const auto sizes = request.sizes.empty() ? sizes_to_run(most) : request.sizes;
   const int64_t always = request.sizes.empty() ? kMeasuredRows : sizes.back();
   return std::make_shared<BlockCosts>(subject.factory, subject.arguments, subject.data, sizes,
-                                      ranks_per_host, 0, always);
+                                      ranks_per_host, /*for_gpu=*/false, always);
 }
 
 /// Costs by running them without arithmetic, or of plans before.
@@ -124,13 +125,12 @@ std::shared_ptr<BlockCosts> traced_costs(const Subject& subject, const PlanReque
                                          int64_t most) {
   const auto sizes =
       request.sizes.empty() ? sizes_to_run(std::min<int64_t>(most, 2)) : request.sizes;
-  const auto gpu_rows = std::min<int64_t>(most, 8);
   const auto run = [&] {
     return std::make_shared<BlockCosts>(subject.factory, subject.arguments, subject.data, sizes, 1,
-                                        gpu_rows);
+                                        /*for_gpu=*/true);
   };
   if (!request.traced) return run();
-  auto& known = (*request.traced)[{sizes, gpu_rows}];
+  auto& known = (*request.traced)[sizes];
   if (!known) known = run();
   return known;
 }
@@ -200,13 +200,19 @@ void set_measured(PlanReport& report, const Subject& subject, const PlanRequest&
 /// Costs of blocks that were counted, and times from the devices' rates.
 void set_counted(PlanReport& report, const Subject& subject, const PlanRequest& request,
                  const Counts& of_row, int64_t most) {
-  const auto& cluster = report.cluster;
+  auto& cluster = report.cluster;
   auto& numbers = report.numbers;
   report.costs = traced_costs(subject, request, most);
   report.how_known = std::get<Devices>(request.where).how_known;
   numbers.time_spread = kAnalyticSpread;
   numbers.memory_spread = kOtherDevicesMemorySpread;
   numbers.update_seconds = kUpdateBytes / (cluster.efficiency * cluster.device.bytes_per_second);
+  if (!cluster.each.empty()) {
+    const plan::BlockShare share{
+        .rows = std::clamp<int64_t>(report.wishes.global_batch / report.wishes.num_ranks, 1, most)};
+    cluster.speeds = speeds_of_devices(report.costs->of(share), of_row, share, cluster,
+                                       report.wishes.base.low_precision);
+  }
   numbers.blocks = [costs = report.costs, cluster, low = report.wishes.base.low_precision,
                     counts = std::make_shared<CountsOfRow>(subject, of_row, most)](
                        const plan::BlockShare& share) {

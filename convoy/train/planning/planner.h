@@ -17,9 +17,8 @@
 namespace convoy::train {
 
 /// What blocks cost that ran without arithmetic, for plans of one run on other devices: by rows of
-/// micro-batches that ran, and rows of a GPU's scores.
-using TracedBlocks =
-    std::map<std::pair<std::vector<int64_t>, int64_t>, std::shared_ptr<BlockCosts>>;
+/// micro-batches that ran.
+using TracedBlocks = std::map<std::vector<int64_t>, std::shared_ptr<BlockCosts>>;
 
 /// What a plan is asked for.
 struct PlanRequest {

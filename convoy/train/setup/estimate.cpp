@@ -31,7 +31,7 @@ Estimator::Estimator(const parallel::ModelFactory& factory, TrainingArguments ar
   auto sizes = inputs.sizes;
   if (sizes.empty()) sizes = {std::max<int64_t>(1, rows_ / 2), std::max<int64_t>(2, rows_)};
   others_ = std::make_shared<BlockCosts>(factory, arguments, inputs.data, std::move(sizes), 0,
-                                         inputs.for_gpu ? rows_ : 0);
+                                         inputs.for_gpu);
   auto how = profile_options(arguments);
   refines_ = !inputs.for_gpu;
   const auto group = [&](schedule::Axis axis) {
