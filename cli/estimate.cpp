@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <memory>
@@ -108,6 +109,15 @@ std::string advice(const train::Estimator& estimator, const train::Room& room, b
   return fmt::format("Fits: {}\n", flags);
 }
 
+std::string about_fewer_rows(const std::vector<int64_t>& sizes) {
+  if (sizes.empty()) return "";
+  return fmt::format(
+      " Micro-batches of {} rows ran, and costs grow evenly: a block with as many rows as asked "
+      "for "
+      "would fill this host's memory.",
+      fmt::join(sizes, " and "));
+}
+
 void print_table(const train::Estimator& estimator, const train::Room& room, bool holds_batch,
                  bool is_here) {
   report::Table table;
@@ -148,10 +158,9 @@ void print_table(const train::Estimator& estimator, const train::Room& room, boo
   const auto about = fmt::format(
       "* is what was asked for{}. Room: {}; estimates are within {:.0f} %, and a fit closer than "
       "that is at risk. Most is held {}. Rows at most are rows per micro-batch that surely fit, "
-      "with as many "
-      "micro-batches.",
+      "with as many micro-batches.{}",
       is_here ? "; times are this processor's" : "", room.text, 100 * room.spread,
-      estimator.peak_text(asked));
+      estimator.peak_text(asked), is_here ? about_fewer_rows(estimator.fewer_rows()) : "");
   fmt::print("{}\n{}\n{}", table.to_text(), wrap(about, 0), advice(estimator, room, holds_batch));
 }
 
@@ -168,6 +177,7 @@ int run_estimate(const EstimateOptions& options) {
          "it"});
   }
   const bool is_here = options.device.empty();
+  if (is_here) arguments.check_for_cpu("--on h100-80 for an estimate of a GPU, or leaving it out");
   if (arguments.bf16) plan::check_bf16(options.device);
   const auto sizes = is_here ? std::vector<int64_t>() : std::vector<int64_t>{1, 2};
   report::ProgressLine progress("running each block once");

@@ -34,6 +34,7 @@ Settings settings_of(const plan::Split& split, const OptionTable& table) {
   if (split.zero < 2) reset("parallel.zero_reduce");
   reset("train.gradient_accumulation_steps");
   reset("train.auto_find_batch_size");
+  reset("train.deepspeed");  // what the file says of the rest is in the table by now
   for (const auto& flag : split.to_flags()) {
     const auto equals = flag.find('=');
     out.emplace_back(flag.substr(2, equals - 2), flag.substr(equals + 1));
@@ -49,6 +50,7 @@ std::vector<std::string> typed_for_plan(const OptionTable& table) {
                           option->name == "gradient_accumulation_steps" ||
                           option->name == "global_batch_size";
     const auto name = "--" + option->name;
+    if (option->name == "deepspeed") continue;  // it says more than what a plan decides
     const bool is_new = std::find(out.begin(), out.end(), name) == out.end();
     if (option->typed && !of_batch && is_new) out.push_back(name);
   }
@@ -76,8 +78,7 @@ void drop_prediction_of_others(Configured& configured) {
   auto& planned = configured.training.parallel.planned;
   if (planned.ranks == 0) return;
   std::set<std::string> decide{"parallel.strategy", "parallel.threads", "parallel.device",
-                               "train.bf16",        "train.fp16",       "train.optim",
-                               "train.deepspeed"};
+                               "train.bf16",        "train.fp16",       "train.optim"};
   for (const auto& [key, value] : settings_of({}, configured.table)) decide.insert(key);
   std::vector<std::string> typed;
   for (const auto& option : configured.table.options()) {

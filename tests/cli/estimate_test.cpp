@@ -259,6 +259,22 @@ TEST_F(EstimateCommand, OfLongRowsTakesLittleMemoryHere) {
   EXPECT_LT(usage.ru_maxrss, 1 << 20);  // KiB
 }
 
+// A batch that would fill this host is not run; the blocks' costs come from fewer rows.
+TEST_F(EstimateCommand, OfRowsWithoutNumberTakesLittleMemoryHere) {
+  const std::string of =
+      " estimate --family gpt2 --n_layer 1 --n_embd 64 --n_head 2 --vocab_size 500 "
+      "--random_tokens 20000000 --block_size 64 --per_device_train_batch_size ";
+  ASSERT_EQ(shell("ulimit -v 12000000; $convoy" + of + "250000"), 0) << output_;
+  expect("Micro-batches of 32 and 64 rows ran");
+  const auto bytes = [&](const std::string& rows) {
+    EXPECT_EQ(run(of + rows + " --json > estimate.json"), 0) << output_;
+    return json("estimate.json")[0]["stages"][0]["activations"].get<double>();
+  };
+  const double many = bytes("250000"), some = bytes("512");
+  EXPECT_GT(many / some, 250000.0 / 512);  // larger pieces save
+  EXPECT_LT(many / some, 1.5 * 250000 / 512);
+}
+
 TEST_F(EstimateCommand, TellsOfAnArchitectureThatIsUnknown) {
   make_folder(folder_ / "other");
   write_file(folder_ / "other/config.json",

@@ -216,6 +216,14 @@ TEST_F(PlanCommand, SaysWhatDoesNotGo) {
   expect("device_memory = lots; expected a size such as 4GiB");
   EXPECT_EQ(run("plan --strategy dp" + options("")), 2) << output_;
   expect("a process for each rank");
+  for (const char* command : {"plan", "estimate"}) {
+    for (const char* of_gpu : {"--tf32", "--device cuda", "--backend nccl"}) {
+      EXPECT_EQ(run(fmt::format("{} {}", command, of_gpu) + options("")), 2) << output_;
+      expect("is for GPUs, and this is about the CPU of this host; try --on h100-80");
+    }
+    EXPECT_EQ(run(fmt::format("{} --bf16 --fp16", command) + options("")), 2) << output_;
+    expect("bf16 and fp16 are both on");
+  }
   EXPECT_EQ(run("plan --ranks 1,2 --all" + options("")), 2) << output_;
   expect("--all prints the kinds of splits of one number of ranks; got --ranks 1,2");
 }
@@ -240,6 +248,18 @@ TEST_F(PlanCommand, SaysWhatItTakesNoNoticeOf) {
   expect("--output run.toml is the run itself");
   EXPECT_EQ(run("plan there --ranks 2"), 2) << output_;
   expect("there is a folder without config.json");
+}
+
+TEST_F(PlanCommand, WritesWhatADeepspeedFileSaysBesideThePlan) {
+  write_file(folder_ / "ds.json", R"({"train_batch_size": 16, "zero_optimization": {"stage": 3}, )"
+                                  R"("optimizer": {"type": "AdamW", "params": {"lr": 0.005}}})");
+  ASSERT_EQ(run("plan --ranks 2 --deepspeed ds.json --output plan.toml" + options("")), 0)
+      << output_;
+  ASSERT_EQ(run("train plan.toml --nproc 2 --max_steps 2 --save_strategy no --output_dir out"), 0)
+      << output_;
+  const auto written = read_file(folder_ / "out/run.toml");
+  EXPECT_NE(written.find("learning_rate = 0.005"), std::string::npos);
+  EXPECT_NE(written.find("global_batch_size = 16"), std::string::npos) << written;
 }
 
 // Here what was predicted for other devices says nothing.

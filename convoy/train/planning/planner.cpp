@@ -40,7 +40,8 @@ struct Subject {
   parallel::ReplicaOptions replica = replica_options(arguments, true);
 };
 
-void check_arguments(const TrainingArguments& arguments) {
+void check_arguments(const TrainingArguments& arguments, bool is_here) {
+  if (is_here) arguments.check_for_cpu("--on h100-80 for a plan of GPUs, or leaving it out");
   const auto& parallel = arguments.parallel;
   if (parallel.strategy == "dp" || parallel.replicas > 1) {
     fail<UsageError>("train",
@@ -251,7 +252,7 @@ std::string what_text(const plan::Numbers& numbers, const plan::Cluster& cluster
 
 PlanReport prepare_plan(const parallel::ModelFactory& factory, TrainingArguments arguments,
                         const Dataset& data, const PlanRequest& request) {
-  check_arguments(arguments);
+  check_arguments(arguments, std::holds_alternative<LikeThisHost>(request.where));
   // A run without stages would refuse it, and some plans have stages.
   const auto costs_file = std::exchange(arguments.parallel.pipeline.costs, "");
   const Subject subject{factory, arguments, data};

@@ -103,6 +103,16 @@ void TrainingArguments::check(bool trains, bool evaluates) const {
   }
 }
 
+void TrainingArguments::check_for_cpu(const std::string& instead) const {
+  const char* what = tf32                         ? "tf32"
+                     : parallel.device == "cuda"  ? "device = cuda"
+                     : parallel.backend == "nccl" ? "backend = nccl"
+                                                  : nullptr;
+  if (what == nullptr) return;
+  fail<UsageError>("train", "{} is for GPUs, and this is about the CPU of this host; try {}", what,
+                   instead);
+}
+
 std::vector<std::string> TrainingArguments::warnings(int64_t max_steps) const {
   std::vector<std::string> out;
   const TrainingArguments usual;

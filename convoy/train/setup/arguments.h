@@ -149,6 +149,9 @@ struct TrainingArguments {
   /// Throws UsageError on a value out of range, and on options that do not fit together or with
   /// what there is: training data, evaluation data.
   void check(bool trains, bool evaluates) const;
+  /// Throws UsageError for what no CPU computes, where a question is about this host's CPU.
+  /// `instead` says what to try for a GPU.
+  void check_for_cpu(const std::string& instead) const;
 
   /// Sentences about what is allowed but hardly meant in a run of `max_steps` steps.
   std::vector<std::string> warnings(int64_t max_steps) const;

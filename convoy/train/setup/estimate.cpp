@@ -8,6 +8,7 @@
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
 #include "convoy/comm/echo/echo_engine.h"
+#include "convoy/machine/memory_limit.h"
 #include "convoy/profile/profile.h"
 #include "convoy/train/setup/batch.h"
 #include "convoy/train/setup/from_arguments.h"
@@ -28,10 +29,6 @@ Estimator::Estimator(const parallel::ModelFactory& factory, TrainingArguments ar
     // Tells what does not go before anything runs.
     schedule::plan_run(run_.model, run_.mesh, run_.options);
   }
-  auto sizes = inputs.sizes;
-  if (sizes.empty()) sizes = {std::max<int64_t>(1, rows_ / 2), std::max<int64_t>(2, rows_)};
-  others_ = std::make_shared<BlockCosts>(factory, arguments, inputs.data, std::move(sizes), 0,
-                                         inputs.for_gpu);
   auto how = profile_options(arguments);
   refines_ = !inputs.for_gpu;
   const auto group = [&](schedule::Axis axis) {
@@ -46,7 +43,55 @@ Estimator::Estimator(const parallel::ModelFactory& factory, TrainingArguments ar
       inputs.progress(static_cast<int64_t>(block) + 1, std::ssize(run_.model.blocks));
     };
   }
-  if (inputs.sizes.empty()) {
+  run_step(factory, arguments, inputs, how);
+  if (inputs.eval_data) run_evaluation(factory, std::move(arguments), inputs, how);
+}
+
+namespace {
+
+/// What the largest of the blocks takes while it runs with so many rows.
+int64_t most_of_a_block(const std::vector<plan::BlockCost>& costs) {
+  int64_t out = 0;
+  for (const auto& cost : costs) {
+    out = std::max(out, cost.kept_bytes + std::max(cost.forward_bytes, cost.backward_bytes));
+  }
+  return out;
+}
+
+/// Whether so many bytes leave half of this host's memory free.
+bool has_room(int64_t bytes) {
+  const int64_t available = machine::available_memory();
+  return available == 0 || 2 * bytes < available;
+}
+
+/// Beyond these it is worth looking at one and two rows first.
+constexpr int64_t kFewRows = 64;
+
+/// Whether each block runs with so many rows here, judged by one and two.
+bool runs_here(BlockCosts& few, plan::BlockShare share, int64_t rows) {
+  share.rows = rows;
+  return has_room(most_of_a_block(few.of(share)));
+}
+
+}  // namespace
+
+void Estimator::run_step(const parallel::ModelFactory& factory, const TrainingArguments& arguments,
+                         const EstimateInputs& inputs, const profile::ProfileOptions& how) {
+  sizes_ = inputs.sizes;
+  if (sizes_.empty() && rows_ > kFewRows) {
+    BlockCosts few(factory, arguments, inputs.data, {1, 2}, 0);
+    const auto share = share_of(rows_);
+    if (!runs_here(few, share, rows_)) {
+      int64_t rows = kFewRows;  // of fewer, scores are not cut into as large pieces
+      while (rows > 2 && !runs_here(few, share, rows)) rows /= 2;
+      sizes_ = {rows / 2, rows};
+    }
+  }
+  auto sizes = sizes_;
+  if (sizes.empty()) sizes = {std::max<int64_t>(1, rows_ / 2), std::max<int64_t>(2, rows_)};
+  others_ = std::make_shared<BlockCosts>(factory, arguments, inputs.data, std::move(sizes), 0,
+                                         inputs.for_gpu);
+  if (sizes_.empty()) {
     const auto batch = first_batch(arguments, inputs.data, run_.mesh.degree(schedule::kRows));
     if (batch.empty()) {
       fail<UsageError>("train", "the training data has no rows to read the costs from");
@@ -58,7 +103,6 @@ Estimator::Estimator(const parallel::ModelFactory& factory, TrainingArguments ar
   } else {
     costs_ = others_->of(share_of(rows_));
   }
-  if (inputs.eval_data) run_evaluation(factory, std::move(arguments), inputs, how);
 }
 
 /// As it will run; or, where that may be too large to run here, on the line through two sizes.
@@ -67,20 +111,23 @@ void Estimator::run_evaluation(const parallel::ModelFactory& factory, TrainingAr
   eval_rows_ = arguments.per_device_eval_batch_size;
   arguments.per_device_train_batch_size = eval_rows_;
   if (inputs.for_gpu) how.gpu_rows = eval_rows_;
-  const UsualBatches batches(arguments, *inputs.eval_data,
-                             inputs.sizes.empty() ? eval_rows_ : inputs.sizes.back());
-  const auto bytes_of = [&](int64_t rows) {
-    return profile::evaluation_bytes(factory(), batches.longest(rows), how);
+  const auto run = [&](int64_t most_rows) {
+    const UsualBatches batches(arguments, *inputs.eval_data, most_rows);
+    const int64_t rows = std::min(most_rows, batches.num_rows());
+    return rows == 0 ? std::vector<int64_t>()
+                     : profile::evaluation_bytes(factory(), batches.longest(rows), how);
   };
-  const int64_t most = std::min(eval_rows_, batches.num_rows());
-  if (most == 0) return;
-  if (inputs.sizes.empty() || most == 1) {
-    eval_bytes_ = bytes_of(most);
+  if (sizes_.empty() && eval_rows_ <= kFewRows) {
+    eval_bytes_ = run(eval_rows_);
     return;
   }
-  const auto one = bytes_of(1), two = bytes_of(2);
+  const auto one = run(1), two = run(2);
   for (size_t b = 0; b < one.size(); ++b) {
     eval_bytes_.push_back(one[b] + (two[b] - one[b]) * (eval_rows_ - 1));
+  }
+  if (eval_bytes_.empty() || inputs.for_gpu || !inputs.sizes.empty()) return;
+  if (has_room(*std::max_element(eval_bytes_.begin(), eval_bytes_.end()))) {
+    eval_bytes_ = run(eval_rows_);
   }
 }
 

@@ -33,6 +33,7 @@ struct EstimateInputs {
   /// where it takes more than a step.
   std::shared_ptr<const Dataset> eval_data = {};
   /// Run micro-batches of two numbers of rows only, for a batch that is too large to run here.
+  /// Empty: what is asked for runs, unless a block of it would take half of this host's memory.
   std::vector<int64_t> sizes = {};
   bool for_gpu = false;  ///< scores take a GPU's memory; goes with `sizes`
   ProgressFn progress = {};
@@ -74,6 +75,8 @@ class Estimator {
 
   /// Of the rank that is told of.
   const schedule::Mesh& mesh() const { return run_.mesh; }
+  /// Rows of the micro-batches that ran where the one asked for is too large for this host.
+  const std::vector<int64_t>& fewer_rows() const { return sizes_; }
 
  private:
   schedule::RunPlan plan_step(const Way& way, bool proves) const;
@@ -86,11 +89,14 @@ class Estimator {
   int64_t eval_bytes(const schedule::Layout& layout) const;
   /// Of the rank that is told of.
   plan::BlockShare share_of(int64_t rows) const;
+  void run_step(const parallel::ModelFactory& factory, const TrainingArguments& arguments,
+                const EstimateInputs& inputs, const profile::ProfileOptions& how);
   void run_evaluation(const parallel::ModelFactory& factory, TrainingArguments arguments,
                       const EstimateInputs& inputs, profile::ProfileOptions how);
 
   AskedRun run_;
   int64_t rows_;
+  std::vector<int64_t> sizes_;              // that run instead of rows_; none: it runs
   std::vector<schedule::BlockCost> costs_;  // for micro-batches of rows_
   std::shared_ptr<BlockCosts> others_;
   bool refines_ = true;
