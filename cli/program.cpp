@@ -136,6 +136,13 @@ std::unique_ptr<Configured> read_config(const std::string& file) {
   auto out = std::make_unique<Configured>();
   std::error_code error;
   if (std::filesystem::is_directory(file, error)) {
+    const auto run = std::filesystem::path(file) / "run.toml";
+    if (std::filesystem::exists(run, error)) {
+      fail<UsageError>("cli", "{} is the folder of a run; try {}", file, run.string());
+    }
+    if (std::filesystem::exists(std::filesystem::path(file) / "config.json", error)) {
+      fail<UsageError>("cli", "{0} is the folder of a model; try --model_name_or_path {0}", file);
+    }
     fail<UsageError>("cli",
                      "{} is a folder without config.json; expected the TOML file of a run, or the "
                      "folder of a model",

@@ -10,6 +10,8 @@ namespace fs = std::filesystem;
 
 namespace {
 
+constexpr const char* kTokenizerConfig = "tokenizer_config.json";
+
 void read_file_of_config(const fs::path& path, models::LanguageModelConfig& config,
                          OptionTable& table) {
   std::vector<std::pair<std::string, std::string>> asked;
@@ -105,10 +107,31 @@ std::optional<tokenizers::Tokenizer> find_tokenizer(const std::vector<fs::path>&
   return std::nullopt;
 }
 
+namespace {
+
+/// The content of a tokenizer_config.json that none of the files is, "" where it needs none. Of two
+/// kinds of files transformers takes a model's usual class unless it is told: a T5's for the words
+/// of GPT-2 would be given all other ids.
+std::string missing_settings(const tokenizers::Tokenizer& tokenizer) {
+  std::string out;
+  for (const auto& file : tokenizer.files()) {
+    if (file.name == kTokenizerConfig) return "";
+    const bool merges = file.name == "vocab.json", words = file.name == "vocab.txt";
+    if (!merges && !words) continue;
+    out = Json({{"tokenizer_class", merges ? "GPT2Tokenizer" : "BertTokenizer"}}).dump(2) + "\n";
+  }
+  return out;
+}
+
+}  // namespace
+
 void keep_tokenizer(const std::optional<tokenizers::Tokenizer>& tokenizer,
                     train::ModelFiles& files) {
   if (tokenizer) {
     for (const auto& file : tokenizer->files()) files.copies.emplace_back(file.path, file.name);
+    if (auto text = missing_settings(*tokenizer); !text.empty()) {
+      files.texts[kTokenizerConfig] = std::move(text);
+    }
     files.encoding = "tokenizer " + tokenizer->fingerprint();
   }
   files.looked_for = tokenizers::tokenizer_file_names();

@@ -107,6 +107,22 @@ TEST_F(T5Command, LearnsWhatIsHiddenAndAnswersTheSameOnAnyNumberOfRanks) {
   expect("text 5 of prompts.txt has no <extra_id_0> to say something for: 'w19 w2'");
 }
 
+// Beside these files transformers takes the usual class of a T5, which reads others, unless it is
+// told which one.
+TEST_F(T5Command, ARunSaysWhatItsTokenizerIs) {
+  write_file(folder_ / "gpt/vocab.json", R"({"w": 0, "1": 1, "w1": 2, "\u0120": 3, "\u010a": 4})");
+  write_file(folder_ / "gpt/merges.txt", "#version: 0.2\nw 1\n");
+  const auto one = kTiny + std::string("--data.tokenizer gpt --max_steps 1 --output_dir ");
+  ASSERT_EQ(run(one + "out"), 0) << output_;
+  EXPECT_EQ(json("out/tokenizer_config.json"), Json({{"tokenizer_class", "GPT2Tokenizer"}}));
+  ASSERT_EQ(run("eval out"), 0) << output_;
+  EXPECT_EQ(run("train out"), 2);
+  expect("out is the folder of a run; try out/run.toml");
+  write_file(folder_ / "gpt/tokenizer_config.json", R"({"model_max_length": 512})");
+  ASSERT_EQ(run(one + "other"), 0) << output_;
+  EXPECT_EQ(json("other/tokenizer_config.json"), Json({{"model_max_length", 512}}));
+}
+
 TEST_F(T5Command, BenchmarksTellPeakAndFloor) {
   write_file(folder_ / "run.toml", "[model]\nfamily = \"t5\"\n");
   const std::string options = std::string(kTiny).substr(std::string("train --family t5 ").size());
