@@ -6,6 +6,7 @@
 
 #include "cli/commands.h"
 #include "cli/program.h"
+#include "cli/quoted.h"
 #include "convoy/base/text.h"
 
 namespace convoy::cli {
@@ -78,14 +79,6 @@ Words all_words(const CLI::App& program) {
     if (name == "predict") words.flags[name].insert(of_predict.begin(), of_predict.end());
   }
   return words;
-}
-
-/// In single quotes of a shell.
-std::string quoted(std::string text) {
-  for (size_t at = 0; (at = text.find('\'', at)) != std::string::npos; at += 4) {
-    text.replace(at, 1, "'\\''");
-  }
-  return "'" + text + "'";
 }
 
 std::string bash(const Words& words) {

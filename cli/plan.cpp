@@ -9,6 +9,7 @@
 #include "cli/commands.h"
 #include "cli/plan_ranks.h"
 #include "cli/plan_settings.h"
+#include "cli/quoted.h"
 #include "cli/verified.h"
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
@@ -259,7 +260,7 @@ int run_plan(PlanOptions options) {
     if (!options.json) {
       const auto* random = configured->table.find("data.random_tokens");
       fmt::print("\nwrote {0}; train it with: {1}{2}\n", options.output,
-                 command_text(options.output, best->split.num_ranks(), report.cluster),
+                 command_text(shell_word(options.output), best->split.num_ranks(), report.cluster),
                  random != nullptr && random->plain() != "0"
                      ? "\n(on random tokens; on text with --random_tokens 0 --data.train FILE)"
                      : "");

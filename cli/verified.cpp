@@ -59,27 +59,41 @@ std::vector<Verified> verify(Configured& configured, const plan::Found& found, i
   return out;
 }
 
-const plan::Planned* chosen(const plan::Found& found, const std::vector<Verified>& tried) {
-  const Verified* fastest = nullptr;
+namespace {
+
+/// Null where all failed.
+const Verified* fastest_of(const std::vector<Verified>& tried) {
+  const Verified* out = nullptr;
   for (const auto& one : tried) {
     if (!one.measured.failure.empty()) continue;
-    if (fastest == nullptr || one.measured.seconds < fastest->measured.seconds) fastest = &one;
+    if (out == nullptr || one.measured.seconds < out->measured.seconds) out = &one;
   }
-  if (fastest != nullptr) return fastest->planned;
+  return out;
+}
+
+}  // namespace
+
+const plan::Planned* chosen(const plan::Found& found, const std::vector<Verified>& tried) {
+  if (const auto* fastest = fastest_of(tried)) return fastest->planned;
   return tried.empty() ? found.best() : nullptr;  // what failed is no plan
 }
 
 std::string to_text(const std::vector<Verified>& tried) {
   report::Table table;
-  table.column("tried", report::Align::kLeft).column("predicted").column("off");
+  table.column("", report::Align::kLeft).column("tried", report::Align::kLeft);
+  table.column("predicted").column("off");
   table.column("measured", report::Align::kLeft);
-  for (const auto& [planned, measured] : tried) {
+  const auto* fastest = fastest_of(tried);
+  for (const auto& one : tried) {
+    const auto& [planned, measured] = one;
     const double predicted = planned->prediction.seconds;
-    table.row({planned->split.to_text(), plan::step_text(predicted),
+    table.row({&one == fastest ? "*" : "", planned->split.to_text(), plan::step_text(predicted),
                measured.failure.empty() ? signed_percent(predicted / measured.seconds - 1) : "-",
                measured.failure.empty() ? plan::step_text(measured.seconds) : measured.failure});
   }
-  return table.to_text();
+  auto out = table.to_text();
+  if (fastest != nullptr) out += "\n* is the fastest that was measured: it is taken.\n";
+  return out;
 }
 
 }  // namespace convoy::cli

@@ -7,22 +7,19 @@
 #include "convoy/tokenizers/unicode/unicode.h"
 
 namespace convoy::tokenizers {
-namespace {
-
-/// What one call of encode() needs; kept for the next one.
-struct Work {
-  Scratch scratch;
-  Scratch scratch_inside;  // of the other model, which gives other ids for a word
-  Pieces pieces;
-  std::vector<TokenFinder::Stretch> stretches;
-  std::vector<TokenFinder::Stretch> inner_stretches;
-  std::string clean;
-  std::string normalized;
-};
-
-}  // namespace
 
 struct Tokenizer::Impl {
+  /// What one call of encode() needs; kept for the next one.
+  struct Work {
+    Scratch scratch;
+    Scratch scratch_inside;  // of the other model, which gives other ids for a word
+    Pieces pieces;
+    std::vector<TokenFinder::Stretch> stretches;
+    std::vector<TokenFinder::Stretch> inner_stretches;
+    std::string clean;
+    std::string normalized;
+  };
+
   TokenizerParts parts;
   std::string fingerprint;
   mutable std::mutex mutex;

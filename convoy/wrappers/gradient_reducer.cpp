@@ -17,19 +17,15 @@
 
 namespace convoy::wrappers {
 
-namespace {
-
-struct Bucket {
-  std::vector<at::Tensor> params;
-  std::vector<at::Tensor> views;  // of `flat`, one per parameter
-  at::Tensor flat;
-  int64_t waiting = 0;
-  comm::Group::Handle handle;
-};
-
-}  // namespace
-
 struct GradientReducer::Impl {
+  struct Bucket {
+    std::vector<at::Tensor> params;
+    std::vector<at::Tensor> views;  // of `flat`, one per parameter
+    at::Tensor flat;
+    int64_t waiting = 0;
+    comm::Group::Handle handle;
+  };
+
   comm::Group group;
   std::vector<at::Tensor> buffers;
   std::vector<Bucket> buckets;  // last parameters first: about the order of backward

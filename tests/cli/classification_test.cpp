@@ -303,7 +303,8 @@ TEST_F(ClassificationCommand, ARunHasNoTokenizerButItsOwn) {
   write_file(folder_ / "out/tokenizer_config.json", R"({"model_max_length": 3})");
   ASSERT_EQ(run(base + "--output_dir out --overwrite_output_dir"), 0) << output_;
   EXPECT_EQ(read_file(folder_ / "out/vocab.txt"), own);
-  for (const char* file : {"spiece.model", "tokenizer_config.json", ".replaced"}) {
+  EXPECT_EQ(json("out/tokenizer_config.json"), Json({{"tokenizer_class", "BertTokenizer"}}));
+  for (const char* file : {"spiece.model", ".replaced"}) {
     EXPECT_FALSE(fs::exists(folder_ / "out" / file)) << file;
   }
   ASSERT_EQ(run("eval out --json > again.json"), 0) << output_;

@@ -9,8 +9,6 @@
 
 namespace convoy::comm {
 
-namespace {
-
 /// What the calling thread's work on a device comes to so far.
 class Moment {
  public:
@@ -26,8 +24,6 @@ class Moment {
   c10::Event event_;
   at::Device device_;
 };
-
-}  // namespace
 
 struct ThreadMailbox::Message {
   Message(at::Tensor values, std::string what)

@@ -12,12 +12,8 @@
 #include "convoy/tokenizers/unicode/unicode.h"
 
 namespace convoy::tokenizers {
-namespace {
-
-// Steps of one search: thousands of times what a real text needs.
-constexpr uint32_t kMatchLimit = 10'000'000;
-constexpr uint32_t kHeapLimitKiB = 64 << 10;
-constexpr size_t kMaxPattern = 1 << 16;
+/// Owners of the library's objects.
+namespace pcre2 {
 
 template <class T, void (*release)(T*)>
 struct Release {
@@ -28,6 +24,19 @@ using MatchData =
     std::unique_ptr<pcre2_match_data, Release<pcre2_match_data, pcre2_match_data_free>>;
 using MatchContext =
     std::unique_ptr<pcre2_match_context, Release<pcre2_match_context, pcre2_match_context_free>>;
+
+}  // namespace pcre2
+
+namespace {
+
+using pcre2::Code;
+using pcre2::MatchContext;
+using pcre2::MatchData;
+
+// Steps of one search: thousands of times what a real text needs.
+constexpr uint32_t kMatchLimit = 10'000'000;
+constexpr uint32_t kHeapLimitKiB = 64 << 10;
+constexpr size_t kMaxPattern = 1 << 16;
 
 std::string message_of(int code) {
   unsigned char text[256];
