@@ -35,7 +35,7 @@ void keep_own(State& state, bool all_see) {
   }
 }
 
-void copy(State& state) {
+void copy(State& state, PooledBytes& copies) {
   std::vector<std::pair<at::Tensor, at::Tensor>> downloads;
   for (auto& tensor : state) {
     for (auto& piece : tensor.pieces) {
@@ -45,6 +45,7 @@ void copy(State& state) {
         continue;
       }
       const auto from = piece.values;
+      copies.add(static_cast<int64_t>(from.nbytes()));  // before they count as a step's
       piece.values = at::empty(from.sizes(), from.options().device(at::kCPU));
       if (from.is_cpu()) {
         piece.values.copy_(from);
@@ -118,7 +119,7 @@ Save::Save(fs::path folder, const std::map<std::string, std::vector<formats::Ten
     if (!sees[static_cast<size_t>(rank)]) writers.push_back(rank);
   }
   keep_own(state_, writers.size() == 1);
-  if (copies) copy(state_);
+  if (copies) copy(state_, copies_);
   if (writers.size() == 1) return;
   if (!connect) {
     bring_pieces(state_, sees, group_,

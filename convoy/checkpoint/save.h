@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "convoy/base/files.h"
+#include "convoy/base/tensor_memory.h"
 #include "convoy/checkpoint/manifest.h"
 #include "convoy/checkpoint/sums.h"
 #include "convoy/comm/group.h"
@@ -56,6 +57,7 @@ class Save {
   void note_error() noexcept;
 
   std::map<std::string, formats::SafetensorsPlan> plans_;
+  PooledBytes copies_;  // they are nothing that a step takes; let go of after the state
   parallel::State state_;
   comm::Group group_;
   comm::Group writers_;  // of rank 0 and those that do not see the files; one rank: none

@@ -84,6 +84,21 @@ TEST_F(Saving, ARankThatDiesLeavesNoHalfCheckpointAndTheRunGoesOn) {
   }
 }
 
+// What estimates and plans say of memory holds beside checkpoints that are being written.
+TEST_F(Saving, CopiesForACheckpointAreNoActivations) {
+  const auto activations = [&](const std::string& saves) {
+    EXPECT_EQ(run("train --family gpt2 --n_embd 64 --n_layer 2 --n_head 4 --vocab_size 2000 "
+                  "--random_tokens 20000 --block_size 32 --per_device_train_batch_size 2 "
+                  "--max_steps 6 --output_dir copies --overwrite_output_dir " +
+                  saves),
+              0)
+        << output_;
+    return json("copies/train_results.json")["memory_activations_bytes_per_rank"].get<double>();
+  };
+  const double without = activations("--save_strategy no");
+  EXPECT_NEAR(activations("--save_steps 1 --save_total_limit 1") / without, 1, 0.05);
+}
+
 TEST_F(Saving, OneRanksFullDiskIsToldOnceByAll) {
   // Rank 1 may not write beyond the first kilobytes of a file.
   const auto rank = [&](const std::string& r) {
