@@ -113,8 +113,7 @@ std::string about_fewer_rows(const std::vector<int64_t>& sizes) {
   if (sizes.empty()) return "";
   return fmt::format(
       " Micro-batches of {} rows ran, and costs grow evenly: a block with as many rows as asked "
-      "for "
-      "would fill this host's memory.",
+      "for would fill this host's memory.",
       fmt::join(sizes, " and "));
 }
 

@@ -46,13 +46,13 @@ std::vector<std::string> typed_for_plan(const OptionTable& table) {
   std::vector<std::string> out;
   for (const auto& [key, value] : settings_of({}, table)) {
     const auto* option = table.find(key);
-    const bool of_batch = option->name == "per_device_train_batch_size" ||
-                          option->name == "gradient_accumulation_steps" ||
-                          option->name == "global_batch_size";
+    // What a plan reads: the rows of a step, and what a file says beside parallelism.
+    const bool is_read = option->name == "per_device_train_batch_size" ||
+                         option->name == "gradient_accumulation_steps" ||
+                         option->name == "global_batch_size" || option->name == "deepspeed";
     const auto name = "--" + option->name;
-    if (option->name == "deepspeed") continue;  // it says more than what a plan decides
     const bool is_new = std::find(out.begin(), out.end(), name) == out.end();
-    if (option->typed && !of_batch && is_new) out.push_back(name);
+    if (option->typed && !is_read && is_new) out.push_back(name);
   }
   return out;
 }

@@ -126,8 +126,8 @@ BlockCosts::BlockCosts(MeasuredBlocks measured, std::string file, double spread)
 }
 
 std::vector<BlockCost> BlockCosts::of(const plan::BlockShare& share) {
-  const std::span<const int64_t> sizes(sizes_.data(), num_sizes(share));
   const int64_t scores = scores_of(share);
+  const std::span<const int64_t> sizes(sizes_.data(), num_sizes(share, scores));
   const auto upper = std::lower_bound(sizes.begin(), sizes.end(), share.rows);
   if (upper != sizes.end() && *upper == share.rows) return measured(share, scores);
   if (sizes.size() == 1) return measured(with_rows(share, sizes.front()), scores);
@@ -143,18 +143,19 @@ std::vector<BlockCost> BlockCosts::of(const plan::BlockShare& share) {
   return out;
 }
 
-size_t BlockCosts::num_sizes(const plan::BlockShare& share) {
+size_t BlockCosts::num_sizes(const plan::BlockShare& share, int64_t scores) {
   const auto first = std::upper_bound(sizes_.begin(), sizes_.end(), always_) - sizes_.begin();
   auto out = std::max<size_t>(1, static_cast<size_t>(first));
   const auto of = [&](size_t size) { return with_rows(share, sizes_[size]); };
-  while (out < sizes_.size() && sizes_[out - 1] < share.rows && may_run(of(out), of(out - 1))) {
+  while (out < sizes_.size() && sizes_[out - 1] < share.rows &&
+         may_run(of(out), of(out - 1), scores)) {
     ++out;
   }
   return out;
 }
 
-bool BlockCosts::may_run(const plan::BlockShare& next, const plan::BlockShare& last) {
-  const int64_t scores = scores_of(next);
+bool BlockCosts::may_run(const plan::BlockShare& next, const plan::BlockShare& last,
+                         int64_t scores) {
   if (known_[scores].contains(next) || !factory_) return known_[scores].contains(next);
   constexpr double kSoonDone = 0.25;  // seconds, of all blocks together
   double seconds = 0;

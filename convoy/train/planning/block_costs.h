@@ -69,8 +69,8 @@ class BlockCosts {
   /// `scores`: for how many rows a GPU has scores; 0: they are the host's.
   const std::vector<plan::BlockCost>& measured(const plan::BlockShare& share, int64_t scores);
   /// How many of the sizes are run of such a share.
-  size_t num_sizes(const plan::BlockShare& share);
-  bool may_run(const plan::BlockShare& next, const plan::BlockShare& last);
+  size_t num_sizes(const plan::BlockShare& share, int64_t scores);
+  bool may_run(const plan::BlockShare& next, const plan::BlockShare& last, int64_t scores);
   void run(const plan::BlockShare& share, int64_t scores);
   /// As many rows of scores as `share` has, or kAllScores where more take no more.
   int64_t scores_of(const plan::BlockShare& share);

@@ -44,7 +44,7 @@ std::vector<double> speeds_of_devices(const std::vector<plan::BlockCost>& blocks
     }
     return out;
   };
-  const double of_first = seconds_on(plan::Device(cluster.device));
+  const double of_first = seconds_on(cluster.device);
   std::map<std::string, double> known;
   std::vector<double> out;
   for (const auto& device : cluster.each) {

@@ -125,7 +125,7 @@ void Estimator::run_evaluation(const parallel::ModelFactory& factory, TrainingAr
   for (size_t b = 0; b < one.size(); ++b) {
     eval_bytes_.push_back(one[b] + (two[b] - one[b]) * (eval_rows_ - 1));
   }
-  if (eval_bytes_.empty() || inputs.for_gpu || !inputs.sizes.empty()) return;
+  if (eval_bytes_.empty() || !inputs.sizes.empty()) return;
   if (has_room(*std::max_element(eval_bytes_.begin(), eval_bytes_.end()))) {
     eval_bytes_ = run(eval_rows_);
   }
