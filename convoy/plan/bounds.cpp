@@ -80,7 +80,7 @@ double least_of_links(const Numbers& numbers, const Cluster& cluster, const sche
                       const schedule::RunOptions& options, const Split& split,
                       const std::vector<double>& of_blocks) {
   if (split.state_ranks() == 1) return 0;
-  auto* known = numbers.known ? &numbers.known->sums : nullptr;
+  auto* known = numbers.known ? &numbers.known->groups : nullptr;
   const GroupTimes state(cluster, mesh, schedule::kState, known);
   const double elements = std::accumulate(of_blocks.begin(), of_blocks.end(), 0.0) / split.pipeline;
   const auto micro_batches = static_cast<double>(split.micro_batches);
@@ -152,9 +152,11 @@ double least_of_equal(const Work& work, double micro_batches, const Split& split
 Computing computing_of(const Numbers& numbers, const Cluster& cluster,
                        const schedule::RunOptions& base, const Split& split) {
   const auto mesh = split.mesh();
-  const auto costs = seconds_of(numbers.blocks(split.share()), cluster, mesh,
-                                fastest_link_of_stages(cluster, mesh), base.low_precision,
-                                numbers.known ? &numbers.known->sums : nullptr);
+  auto* known = numbers.known ? &numbers.known->groups : nullptr;
+  const auto link =
+      known ? known->fastest_link(cluster, mesh) : fastest_link_of_stages(cluster, mesh);
+  const auto costs =
+      seconds_of(numbers.blocks(split.share()), cluster, mesh, link, base.low_precision, known);
   const auto work = work_of(costs, numbers, split);
   const auto micro_batches = static_cast<double>(split.micro_batches);
   const int64_t shard = split.shard > 0 ? split.shard : split.state_ranks();

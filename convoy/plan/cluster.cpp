@@ -7,7 +7,6 @@
 #include "convoy/base/error.h"
 #include "convoy/base/options.h"
 #include "convoy/base/text.h"
-#include "convoy/plan/host_sums.h"
 
 namespace convoy::plan {
 
@@ -283,101 +282,6 @@ double Cluster::speed_of(int rank, bool low_precision) const {
   if (!speeds.empty()) return speeds.at(static_cast<size_t>(rank));
   const auto flops = low_precision ? &Device::bf16_flops : &Device::fp32_flops;
   return device_of(rank).*flops / (device.*flops);
-}
-
-GroupTimes::GroupTimes(const Cluster& cluster, const schedule::Mesh& mesh, schedule::AxisSet axes,
-                       KnownSums* known)
-    : inside_(cluster.inside), between_(cluster.between), size_(mesh.degree(axes)) {
-  const auto first = mesh.of(0).ranks_along(axes);
-  const int stride = first.size() > 1 ? first[1] - first[0] : 1;
-  const int block = first.back() + stride;  // groups lie in blocks of so many ranks
-  const int per_host = cluster.devices_per_host;
-  const bool alike = block % per_host == 0 || per_host % block == 0;
-  std::map<int, double> leaves;  // [host]
-  for (int rank = 0; rank < (alike ? 1 : mesh.num_ranks()); ++rank) {
-    const auto group = mesh.of(rank).ranks_along(axes);
-    if (group.front() != rank) continue;
-    std::map<int, int> on_host;
-    for (const int other : group) ++on_host[cluster.host_of(other)];
-    num_hosts_ = std::max(num_hosts_, static_cast<int>(on_host.size()));
-    for (const auto& [host, ranks] : on_host) {
-      leaves[host] += 1 - static_cast<double>(ranks) / size_;
-      leaves_host_ = std::max(leaves_host_, leaves[host]);
-    }
-  }
-  per_host_ = (size_ + num_hosts_ - 1) / num_hosts_;
-  if (alike) leaves_host_ *= std::min(per_host, mesh.num_ranks()) / per_host_;
-  constexpr int kMostPlayed = 16;  // ranks
-  // Where ranks are alike on one host, none is ready before another.
-  const bool differs = num_hosts_ > 1 || !cluster.each.empty();
-  if (size_ == 1 || !differs || !cluster.phases_overlap || mesh.num_ranks() > kMostPlayed) return;
-  played_ = known == nullptr ? std::make_shared<const HostSums>(cluster, mesh, axes)
-                             : known->of(cluster, mesh, axes);
-}
-
-namespace {
-
-double passes_of(Collective of) {
-  return of == Collective::AllReduce ? 2 : 1;
-}
-
-}  // namespace
-
-CollectiveTime GroupTimes::time(Collective of, double bytes) const {
-  // Several ranks share a link to other hosts.
-  const bool is_shared = leaves_host_ * size_ > size_ - per_host_ || per_host_ > 1;
-  if (played_ && num_hosts_ > 1 && is_shared) {
-    auto out = played_->time(of, bytes);
-    out.in_row = std::max(out.in_row, least(of, bytes));
-    return out;
-  }
-  double out = 0;
-  const double not_own = static_cast<double>(per_host_ - 1) / per_host_;
-  if (per_host_ > 1) out += passes_of(of) * inside_.time_of(not_own * bytes);
-  if (num_hosts_ > 1) out += passes_of(of) * between_.time_of(leaves_host_ * bytes);
-  return {out, out};
-}
-
-double GroupTimes::waits(double bytes, double computing, const std::vector<double>& speeds) const {
-  if (played_) return played_->waits(Collective::AllReduce, bytes, computing, speeds);
-  return all_reduce(bytes);
-}
-
-double GroupTimes::ended(Collective of, const std::vector<std::vector<Begun>>& by_rank) const {
-  return played_->ended(of, by_rank);
-}
-
-double GroupTimes::least(Collective of, double bytes) const {
-  if (!played_ || num_hosts_ == 1) return time(of, bytes).alone;
-  const double not_own = static_cast<double>(per_host_ - 1) / per_host_;
-  return passes_of(of) * bytes *
-         std::max(not_own / inside_.bytes_per_second, leaves_host_ / between_.bytes_per_second);
-}
-
-Link link_of_stages(const Cluster& cluster, const schedule::Mesh& mesh, int from, int to) {
-  const int ranks = mesh.num_ranks() / mesh.degree(schedule::Axis::Pipeline);
-  std::map<int, int> leave;  // [host] so many at once
-  int most = 0;
-  for (int rank = from * ranks; rank < (from + 1) * ranks; ++rank) {
-    const int host = cluster.host_of(rank);
-    if (host != cluster.host_of(rank + (to - from) * ranks)) most = std::max(most, ++leave[host]);
-  }
-  if (most == 0) return cluster.inside;
-  auto out = cluster.between;
-  out.bytes_per_second /= most;
-  return out;
-}
-
-Link fastest_link_of_stages(const Cluster& cluster, const schedule::Mesh& mesh) {
-  Link out{std::numeric_limits<double>::infinity(), 0};
-  for (int stage = 1; stage < mesh.degree(schedule::Axis::Pipeline); ++stage) {
-    for (const auto& link : {link_of_stages(cluster, mesh, stage - 1, stage),
-                             link_of_stages(cluster, mesh, stage, stage - 1)}) {
-      out.seconds = std::min(out.seconds, link.seconds);
-      out.bytes_per_second = std::max(out.bytes_per_second, link.bytes_per_second);
-    }
-  }
-  return out.bytes_per_second > 0 ? out : Link{};
 }
 
 }  // namespace convoy::plan

@@ -230,11 +230,4 @@ double HostSums::waits(Collective of, double bytes, double computing,
   return out;
 }
 
-std::shared_ptr<const HostSums> KnownSums::of(const Cluster& cluster, const schedule::Mesh& mesh,
-                                              schedule::AxisSet axes) {
-  auto& out = known_[{mesh.num_ranks(), mesh.of(0).ranks_along(axes)}];
-  if (!out) out = std::make_shared<const HostSums>(cluster, mesh, axes);
-  return out;
-}
-
 }  // namespace convoy::plan

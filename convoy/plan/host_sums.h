@@ -1,7 +1,6 @@
 #pragma once
 
 #include <map>
-#include <memory>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -9,6 +8,19 @@
 #include "convoy/plan/cluster.h"
 
 namespace convoy::plan {
+
+enum class Collective { AllReduce, ReduceScatter, AllGather };
+
+/// What a collective takes in seconds: one alone, and each of many that follow each other, where
+/// the next begins on some ranks before it has ended on others.
+struct CollectiveTime {
+  double alone = 0, in_row = 0;
+};
+
+/// A collective that a rank begins.
+struct Begun {
+  double bytes, at;
+};
 
 /// Sums and gathers of groups that lie on several hosts, message by message: inside a host each
 /// rank sends to its neighbours what they keep, ranks that keep the same part on other hosts send
@@ -61,17 +73,6 @@ class HostSums {
   // What was played before.
   mutable std::map<std::pair<Collective, double>, CollectiveTime> times_;
   mutable std::map<std::tuple<Collective, double, double>, double> waits_;
-};
-
-/// Those of one cluster, each made once; its ranks have the same speeds in all that is asked.
-class KnownSums {
- public:
-  std::shared_ptr<const HostSums> of(const Cluster& cluster, const schedule::Mesh& mesh,
-                                     schedule::AxisSet axes);
-
- private:
-  /// Ranks, and those of the first group.
-  std::map<std::pair<int, std::vector<int>>, std::shared_ptr<const HostSums>> known_;
 };
 
 }  // namespace convoy::plan

@@ -58,11 +58,11 @@ const char* name_of(Fit fit) {
 
 schedule::Costs seconds_of(const std::vector<BlockCost>& blocks, const Cluster& cluster,
                            const schedule::Mesh& mesh, const Link& to_next, bool low_precision,
-                           KnownSums* known) {
+                           KnownGroups* known) {
   const GroupTimes tensor(cluster, mesh, Axis::Tensor, known),
       context(cluster, mesh, Axis::Context, known);
   std::vector<double> speeds;
-  for (int rank = 0; tensor.size() > 1 && rank < mesh.num_ranks(); ++rank) {
+  for (int rank = 0; tensor.plays() && rank < mesh.num_ranks(); ++rank) {
     speeds.push_back(cluster.speed_of(rank, low_precision));
   }
   schedule::Costs out;
@@ -207,7 +207,7 @@ Prediction play(const Numbers& numbers, const Cluster& cluster, const Spread& ru
   const auto& mesh = run.mesh;
   const auto blocks = run.blocks(numbers);
   const auto plan = run.plan(numbers, blocks, mesh.rank());  // tells whether the model goes into it
-  KnownSums* known = numbers.known ? &numbers.known->sums : nullptr;
+  KnownGroups* known = numbers.known ? &numbers.known->groups : nullptr;
   const auto costs = seconds_of(blocks, cluster, mesh, {}, run.options.low_precision, known);
   const StepGroups groups(cluster, mesh, known);
   const auto links = links_between_stages(cluster, mesh);

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "convoy/plan/cluster.h"
-#include "convoy/plan/host_sums.h"
+#include "convoy/plan/group_times.h"
 #include "convoy/plan/split.h"
 #include "convoy/schedule/run/plan_again.h"
 
@@ -18,7 +18,7 @@ using schedule::BlockCost;
 /// What a search asks for again and again, of one model and what its blocks cost.
 struct Known {
   schedule::KnownChoices choices;
-  KnownSums sums;
+  KnownGroups groups;
   /// By stages, virtual stages of a rank, where they lie, and whether blocks are recomputed.
   std::map<std::tuple<int, int, schedule::Placement, bool>, schedule::Cut> cuts;
   std::map<int, std::vector<double>> elements;  ///< by tensor ranks; of each block
@@ -65,7 +65,7 @@ Prediction predict(const Numbers& numbers, const Cluster& cluster, const schedul
 /// of context ranks, which computing waits for: nothing hides them; and messages to the next stage.
 schedule::Costs seconds_of(const std::vector<BlockCost>& blocks, const Cluster& cluster,
                            const schedule::Mesh& mesh, const Link& to_next,
-                           bool low_precision = false, KnownSums* known = nullptr);
+                           bool low_precision = false, KnownGroups* known = nullptr);
 
 /// Whether so many bytes, give or take a part of them, stay within a limit.
 Fit fit_of(int64_t bytes, int64_t limit, double spread);

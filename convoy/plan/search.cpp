@@ -18,6 +18,8 @@ namespace convoy::plan {
 namespace {
 
 constexpr double kRounding = 1e-9;
+/// Of a family that cannot win, to show what it can do.
+constexpr int64_t kTriesOfFamily = 6;
 
 /// In steps of a rounding error, so that equally fast ones are told by another thing.
 double rounded(double seconds) {
@@ -29,15 +31,27 @@ bool is_faster(const Planned& a, const Planned& b) {
          std::tuple(rounded(b.prediction.seconds), b.simplicity);
 }
 
-/// The same, each question asked once.
+/// The same, each question asked once, also of what is refused.
 Numbers asked_once(Numbers numbers) {
-  using Asked = std::map<BlockShare, std::vector<BlockCost>>;
-  const auto ask = std::move(numbers.blocks);
-  numbers.blocks = [ask, known = std::make_shared<Asked>()](const BlockShare& share) {
-    const auto found = known->find(share);
-    if (found != known->end()) return found->second;
-    return known->emplace(share, ask(share)).first->second;
+  struct Answer {
+    std::vector<BlockCost> costs;
+    std::optional<UsageError> refused;
   };
+  const auto ask = std::move(numbers.blocks);
+  numbers.blocks =
+      [ask, known = std::make_shared<std::map<BlockShare, Answer>>()](const BlockShare& share) {
+        const auto [found, fresh] = known->try_emplace(share);
+        auto& answer = found->second;
+        if (fresh) {
+          try {
+            answer.costs = ask(share);
+          } catch (const UsageError& error) {
+            answer.refused = error;
+          }
+        }
+        if (answer.refused) throw UsageError(*answer.refused);
+        return answer.costs;
+      };
   numbers.known = std::make_shared<Known>();
   return numbers;
 }
@@ -49,7 +63,7 @@ class Search {
       : numbers_(asked_once(numbers)), cluster_(cluster), wishes_(wishes) {}
 
   void run(std::vector<Split> splits, const std::function<void(size_t, size_t)>& say) {
-    if (auto reason = undivided(wishes_); !reason.empty()) reasons_.insert(std::move(reason));
+    for (auto& reason : left_out(wishes_)) reasons_.insert(std::move(reason));
     if (!cluster_.each.empty()) add_cuts(splits);
     std::vector<Bounded> all;
     for (size_t n = 0; n < splits.size(); ++n) {
@@ -131,7 +145,7 @@ class Search {
     return out;
   }
 
-  /// Tries some more of a family of which nothing fits so far: the fastest that may fit, else the
+  /// Tries some more of a family: those that may fit and be its fastest; where none fits, the
   /// smallest, so that a person sees what it would take.
   void show(const std::string& family, std::vector<const Bounded*> rest) {
     const auto likely = [](const Bounded* it) {  // with the bubble of 1f1b
@@ -140,11 +154,12 @@ class Search {
     };
     std::stable_sort(rest.begin(), rest.end(),
                      [&](const auto* a, const auto* b) { return likely(a) < likely(b); });
-    int64_t tries = 4;
+    int64_t tries = kTriesOfFamily;
     for (const auto* it : rest) {
-      if (best_of_.contains(family) || tries == 0) return;
-      if (is_hopeless(*it)) continue;
-      --tries;
+      if (is_hopeless(*it) || is_slower(*it, best_of(family)) || offloads_in_vain(it->split)) {
+        continue;
+      }
+      if (tries-- == 0) break;
       --found_.num_bounded;
       try_out(*it);
     }
@@ -180,16 +195,15 @@ class Search {
     }
     std::stable_sort(all.begin(), all.end(),
                      [](const auto& a, const auto& b) { return a.seconds < b.seconds; });
-    std::set<std::string> refined;  // families
+    std::map<std::string, int64_t> refined;  // [family]
     for (const auto& it : all) {
       if (!wishes_.all && is_hopeless(it)) continue;
       const auto family = it.split.family();
       if (!is_slower(it, best_)) {
         refine(it, best_);
-      } else if (const auto own = best_of_.find(family); own != best_of_.end() &&
-                                                         !is_slower(it, own->second) &&
-                                                         refined.insert(family).second) {
-        refine(it, own->second);  // it cannot win, but shows better what its family can do
+      } else if (const auto own = best_of(family);
+                 own && !is_slower(it, own) && refined[family]++ < kTriesOfFamily) {
+        refine(it, own);  // it cannot win, but shows better what its family can do
       }
     }
   }
@@ -243,6 +257,12 @@ class Search {
   /// Whether its bound says that it is slower than something.
   bool is_slower(const Bounded& it, std::optional<double> than) const {
     return !wishes_.all && than && it.seconds > *than * (1 + kRounding);
+  }
+
+  /// The fastest of a family that fits, so far.
+  std::optional<double> best_of(const std::string& family) const {
+    const auto found = best_of_.find(family);
+    return found == best_of_.end() ? std::nullopt : std::optional(found->second);
   }
 
   void try_out(const Bounded& it) {

@@ -104,6 +104,9 @@ void add_ways(std::vector<Split>& out, const Wishes& wishes, Split split) {
           if (recompute && !wishes.takes_recompute) continue;
           split.recompute = recompute;
           for (const auto schedule : schedules_of(split.pipeline, split.micro_batches)) {
+            const bool several = schedule::entry_of(schedule).interleaved;
+            const int64_t each = several ? wishes.base.pipeline.virtual_stages : 1;
+            if (split.pipeline > 1 && each * split.pipeline > wishes.most_stages) continue;
             split.schedule = schedule;
             out.push_back(split);
           }
@@ -131,14 +134,22 @@ void add_meshes(std::vector<Split>& out, const Wishes& wishes, Split split) {
 
 }  // namespace
 
-std::string undivided(const Wishes& wishes) {
-  std::vector<int64_t> out;
-  for (const int64_t data : divisors(wishes.num_ranks)) {
-    if (wishes.global_batch % data != 0) out.push_back(data);
+std::vector<std::string> left_out(const Wishes& wishes) {
+  std::vector<std::string> out;
+  std::vector<int64_t> undivided;
+  for (const int64_t ranks : divisors(wishes.num_ranks)) {
+    if (wishes.global_batch % ranks != 0) undivided.push_back(ranks);
   }
-  return out.empty() ? ""
-                     : fmt::format("a step of {} does not divide over {} data ranks",
-                                   plural(wishes.global_batch, "row"), fmt::join(out, ", "));
+  if (!undivided.empty()) {
+    out.push_back(fmt::format("a step of {} does not divide over {} data ranks",
+                              plural(wishes.global_batch, "row"), fmt::join(undivided, ", ")));
+  }
+  if (wishes.num_ranks > wishes.most_stages) {
+    out.push_back(fmt::format("a pipeline of more than {}: each has a block at least",
+                              plural(wishes.most_stages, "stage")));
+  }
+  if (wishes.num_ranks > wishes.most_tensor) out.push_back(wishes.beyond_tensor);
+  return out;
 }
 
 std::vector<Split> splits_of(const Wishes& wishes) {
@@ -146,7 +157,9 @@ std::vector<Split> splits_of(const Wishes& wishes) {
   for (const int64_t context : divisors(wishes.num_ranks)) {
     if (context > wishes.most_context) break;
     for (const int64_t tensor : divisors(wishes.num_ranks / context)) {
+      if (tensor > wishes.most_tensor) break;
       for (const int64_t pipeline : divisors(wishes.num_ranks / context / tensor)) {
+        if (pipeline > wishes.most_stages) break;
         add_meshes(out, wishes,
                    {.pipeline = static_cast<int>(pipeline),
                     .tensor = static_cast<int>(tensor),

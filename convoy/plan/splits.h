@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdint>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -9,6 +11,8 @@ namespace convoy::plan {
 
 /// The run whose split is searched for, and the splits to try.
 struct Wishes {
+  static constexpr int64_t kAnyNumber = std::numeric_limits<int64_t>::max();
+
   int num_ranks = 1;
   int64_t global_batch = 1;                   ///< rows of a step
   int64_t most_rows = 64;                     ///< of a micro-batch
@@ -17,6 +21,9 @@ struct Wishes {
   bool takes_recompute = true;                ///< the model has blocks that can be computed again
   bool takes_sequence = false;                ///< its blocks compute with shares of the tokens
   int64_t most_context = 1;                   ///< ranks that may share out the positions of a row
+  int64_t most_stages = kAnyNumber;           ///< of a pipeline: each has a block at least
+  int64_t most_tensor = kAnyNumber;           ///< ranks that may share out a layer
+  std::string beyond_tensor = {};             ///< why no more of them
   std::vector<schedule::Place> offload = {};  ///< where state may lie, too
   bool all = false;  ///< no split is passed over because a bound says that it cannot win
 };
@@ -26,9 +33,8 @@ struct Wishes {
 /// host.
 std::vector<Split> splits_of(const Wishes& wishes);
 
-/// Says over which numbers of data ranks the rows of a step do not divide, so that no split has
-/// them; "" if they divide over all.
-std::string undivided(const Wishes& wishes);
+/// Says which numbers of data ranks, tensor ranks and stages no split has, and why.
+std::vector<std::string> left_out(const Wishes& wishes);
 
 /// For each part of the state that `split` offloads, the split without that.
 std::vector<Split> less_offloaded(const Split& split);

@@ -1,13 +1,13 @@
 #pragma once
 
-#include "convoy/plan/cluster.h"
+#include "convoy/plan/group_times.h"
 #include "convoy/plan/predict.h"
 
 namespace convoy::plan {
 
 /// The groups of a mesh whose collectives a step waits for.
 struct StepGroups {
-  StepGroups(const Cluster& cluster, const schedule::Mesh& mesh, KnownSums* known)
+  StepGroups(const Cluster& cluster, const schedule::Mesh& mesh, KnownGroups* known)
       : rows(cluster, mesh, schedule::kGradients, known),
         world(cluster, mesh, schedule::kWorld, known),
         state(cluster, mesh, schedule::kState, known),

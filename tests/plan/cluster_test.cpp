@@ -118,5 +118,22 @@ TEST(GroupTimes, AreOfTheGroupThatSpansMostHosts) {
   EXPECT_FALSE(GroupTimes(cluster, even, schedule::Axis::Tensor).crosses_hosts());
 }
 
+TEST(GroupTimes, OfManyHostsAreThoseOfTheFirstThatRepeat) {
+  Cluster cluster;
+  cluster.num_hosts = 3;
+  cluster.devices_per_host = 8;
+  cluster.inside = {0, 100};
+  cluster.between = {0, 10};
+  cluster.phases_overlap = false;
+  // Three ranks a group, eight a host: every third host is as the first.
+  const GroupTimes few(cluster, schedule::Mesh({.tensor = 3}, 0, 24), schedule::Axis::Tensor);
+  cluster.num_hosts = 1'000'000;
+  const GroupTimes many(cluster, schedule::Mesh({.tensor = 3}, 0, 6'000'000),
+                        schedule::Axis::Tensor);
+  // Two groups have a rank on the middle host: it sends what is not that rank's, twice.
+  EXPECT_DOUBLE_EQ(few.all_reduce(30), 2 * (0.5 * 30 / 100 + (2.0 / 3 + 2.0 / 3) * 30 / 10));
+  EXPECT_DOUBLE_EQ(many.all_reduce(30), few.all_reduce(30));
+}
+
 }  // namespace
 }  // namespace convoy::plan

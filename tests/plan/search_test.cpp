@@ -158,15 +158,36 @@ TEST(Search, TheFrontGivesUpTimeForMemory) {
 
 TEST(Search, SaysOverHowManyRanksABatchDoesNotDivide) {
   EXPECT_THROW(splits_of({.num_ranks = 3, .global_batch = 0}), UsageError);
-  EXPECT_EQ(undivided({.num_ranks = 12, .global_batch = 8}),
-            "a step of 8 rows does not divide over 3, 6, 12 data ranks");
-  EXPECT_EQ(undivided({.num_ranks = 4, .global_batch = 8}), "");
+  using Reasons = std::vector<std::string>;
+  EXPECT_EQ(left_out({.num_ranks = 12, .global_batch = 8}),
+            Reasons{"a step of 8 rows does not divide over 3, 6, 12 data ranks"});
+  EXPECT_EQ(left_out({.num_ranks = 4, .global_batch = 8}), Reasons{});
   const PaperModel model;
   const auto found = found_for(model, paper_cluster(1, 3, 100 * kGiga, 10 * kGiga, 0), 7);
   ASSERT_NE(found.best(), nullptr);
   EXPECT_EQ(found.best()->split.data, 1);
-  EXPECT_EQ(found.refused,
-            std::vector<std::string>{"a step of 7 rows does not divide over 3 data ranks"});
+  EXPECT_EQ(found.refused, Reasons{"a step of 7 rows does not divide over 3 data ranks"});
+}
+
+TEST(Search, TriesNoMoreStagesAndTensorRanksThanTheModelHas) {
+  const Wishes wishes{.num_ranks = 16,
+                      .global_batch = 16,
+                      .most_stages = 5,
+                      .most_tensor = 2,
+                      .beyond_tensor = "three heads"};
+  int stages = 0, of_several = 0, tensor = 0;
+  for (const auto& split : splits_of(wishes)) {
+    stages = std::max(stages, split.pipeline);
+    tensor = std::max(tensor, split.tensor);
+    const bool several = schedule::entry_of(split.schedule).interleaved;
+    if (split.pipeline > 1 && several) of_several = std::max(of_several, split.pipeline);
+  }
+  EXPECT_EQ(stages, 4);
+  EXPECT_EQ(of_several, 2);  // with two virtual stages each
+  EXPECT_EQ(tensor, 2);
+  EXPECT_EQ(left_out(wishes),
+            (std::vector<std::string>{"a pipeline of more than 5 stages: each has a block at least",
+                                      "three heads"}));
 }
 
 TEST(Search, OfEquallyFastSplitsTheSimplerOneWins) {

@@ -11,7 +11,7 @@ namespace convoy::plan {
 namespace {
 
 /// Seconds to plan 80 blocks of 70B parameters on hosts of eight devices of 80 GB.
-double seconds_to_plan(int num_ranks) {
+double seconds_to_plan(int num_ranks, int64_t global_batch = 1024) {
   PaperModel model;
   model.layers = 78;
   model.width = 8192;
@@ -22,8 +22,10 @@ double seconds_to_plan(int num_ranks) {
   model.bytes_per_weight = 2;
   auto cluster = paper_cluster(num_ranks / 8, 8, 80 * kGiga, 450 * kGiga, 50 * kGiga);
   Wishes wishes{.num_ranks = num_ranks,
-                .global_batch = 1024,
+                .global_batch = global_batch,
                 .ranks_per_host = 8,
+                .most_stages = model.layers + 2,
+                .most_tensor = model.heads,
                 .offload = {schedule::Place::Cpu}};
   wishes.base.low_precision = true;
   const auto began = std::clock();  // other tests run beside this one
@@ -44,6 +46,7 @@ double seconds_to_plan(int num_ranks) {
 TEST(Speed, EightyBlocksOnManyRanks) {
   EXPECT_LT(seconds_to_plan(64), 4);
   EXPECT_LT(seconds_to_plan(1024), 6);
+  EXPECT_LT(seconds_to_plan(100'000, 100'000), 30);
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <ctime>
 #include <random>
 
 #include "convoy/base/error.h"
@@ -115,6 +116,21 @@ TEST(CutBlocks, HundredsOfStagesAreNoTrouble) {
   EXPECT_EQ(cut_blocks(costs, 1024).size(), 1024U);
   EXPECT_EQ(cut_blocks(costs, 512, 2, Placement::V).size(), 1024U);
   EXPECT_EQ(cut_blocks(costs, 64, 4).size(), 256U);
+}
+
+// Too many for the best cut of all; what is found is near the mean.
+TEST(CutBlocks, AThousandLayersTakeNoLonger) {
+  std::vector<double> costs(1002, 1);
+  costs.back() = 20;
+  const auto began = std::clock();
+  for (const int stages : {2, 4, 8, 16}) {
+    for (const auto placement : {Placement::Loop, Placement::V}) {
+      const CutProblem problem(costs, stages, 2, placement);
+      const auto ends = ends_of(cut_blocks(costs, stages, 2, placement));
+      EXPECT_LT(std::get<0>(score(problem, ends)), problem.total() / stages + 2);
+    }
+  }
+  EXPECT_LT(static_cast<double>(std::clock() - began) / CLOCKS_PER_SEC, 10);
 }
 
 TEST(CutBlocks, OfALayoutNeighbouringStretchesOfARankAreOne) {

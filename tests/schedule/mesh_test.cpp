@@ -46,6 +46,15 @@ TEST(Mesh, EachSetOfAxesHasThisRankAtItsPlace) {
   }
 }
 
+TEST(Mesh, GroupsAreToldByHowTheyLie) {
+  const Mesh mesh({.pipeline = 2, .replicate = 3, .shard = 4, .tensor = 5}, 0, 120);
+  EXPECT_EQ(mesh.strides_along(Axis::Context), Strides{});
+  EXPECT_EQ(mesh.strides_along(Axis::Shard), (Strides{{4, 5}}));
+  EXPECT_EQ(mesh.strides_along(kRows), (Strides{{12, 5}}));  // neighbouring axes are one
+  EXPECT_EQ(mesh.strides_along(Axis::Pipeline | Axis::Tensor), (Strides{{5, 1}, {2, 60}}));
+  EXPECT_EQ(mesh.strides_along(kWorld), (Strides{{120, 1}}));
+}
+
 TEST(Mesh, NamesAllThatComputeTheSame) {
   EXPECT_EQ(Mesh({.pipeline = 2, .shard = 2}, 0, 4).who(3), "rank 3");
   EXPECT_EQ(Mesh({.shard = 2, .tensor = 3}, 0, 6).who(4), "tensor ranks 3, 4, 5");

@@ -33,18 +33,28 @@ std::string with_virtual_stages(int number) {
   return number > 1 ? fmt::format(" with {} virtual stages each", number) : "";
 }
 
+/// Of a long list the first and the last.
+std::string names_of(const std::vector<BlockDecl>& blocks) {
+  constexpr size_t kMost = 12, kFirst = 3;
+  std::vector<std::string> out;
+  for (const auto& block : blocks) out.push_back(block.name);
+  if (out.size() > kMost) {
+    out.erase(out.begin() + kFirst, out.end() - 1);
+    out.insert(out.end() - 1, "...");
+  }
+  return fmt::format("{}", fmt::join(out, ", "));
+}
+
 void check_number_of_blocks(const ModelDecl& model, int num_stages,
                             const PipelineOptions& options) {
   const bool searches = options.schedule == PipelineSchedule::Automatic;
   const int virtual_stages = searches ? 1 : virtual_stages_of(options);
   const auto num_blocks = static_cast<int64_t>(model.blocks.size());
   if (num_blocks >= static_cast<int64_t>(num_stages) * virtual_stages) return;
-  std::vector<std::string> names;
-  for (const auto& block : model.blocks) names.push_back(block.name);
   const int64_t fit = num_blocks / num_stages;
   fail<UsageError>(
       "parallel", "a pipeline of {} stages{} needs as many blocks; got a model of {} ({}); try {}",
-      num_stages, with_virtual_stages(virtual_stages), num_blocks, fmt::join(names, ", "),
+      num_stages, with_virtual_stages(virtual_stages), num_blocks, names_of(model.blocks),
       fit > 1   ? fmt::format("pipeline_virtual_stages = {}", fit)
       : fit > 0 ? "pipeline_schedule = 1f1b"
                 : "a smaller pipeline_parallel_size");

@@ -61,8 +61,12 @@ Cut cut_blocks(const std::vector<double>& costs, int num_stages, int virtual_sta
     ends = cut_once(apart);
     if (problem.num_stretches() <= kMany) ends = improved(problem, std::move(ends));
     const size_t pairs = costs.size() * costs.size() * problem.num_stages();
+    Ends best;
     if (virtual_stages == 2 && pairs <= kManyPairs) {
-      ends = cut_twice(problem, std::get<0>(score(problem, ends)));
+      best = cut_twice(problem, std::get<0>(score(problem, ends)));
+    }
+    if (!best.empty()) {
+      ends = std::move(best);
     } else if (problem.num_stretches() <= kMany) {
       ends = searched(problem, ends);
     }

@@ -43,7 +43,8 @@ bool is_better(const CutScore& a, const CutScore& b);
 
 /// The best cut into one stretch a stage.
 Ends cut_once(const CutProblem& problem);
-/// The best cut into two stretches a stage; none is dearer than one of `limit`.
+/// The best cut into two stretches a stage; none is dearer than one of `limit`. Empty: to find it
+/// takes too long.
 Ends cut_twice(const CutProblem& problem, double limit);
 /// Moves blocks from stretch to stretch while that makes a cut better.
 Ends improved(const CutProblem& problem, Ends ends);

@@ -10,6 +10,8 @@ namespace convoy::schedule {
 namespace {
 
 constexpr double kUncut = std::numeric_limits<double>::infinity();
+/// Pairs of stretches to look at: 80 alike blocks have two million, a thousand far more.
+constexpr int64_t kMostLooks = 20'000'000;
 /// What is made as small as can be of the two stretches of each stage.
 enum class Aim { DearestStage, DearestStretch, Squares };
 
@@ -24,20 +26,22 @@ class Pairs {
         stage_((1 + kCutRounding) * stage),
         stretch_((1 + kCutRounding) * stretch) {}
 
-  /// The least that is possible, with the ends of such a cut.
-  std::pair<double, Ends> run(Aim aim) {
+  /// The least that is possible, with the ends of such a cut; none where `looks` do not do.
+  std::pair<double, Ends> run(Aim aim, int64_t& looks) {
     aim_ = aim;
+    looks_ = &looks;
     least_ = kUncut;
     if (problem_.placement() == Placement::V) {
       middle_ = n_;
       play(0, n_);
-      for (size_t a = stages_; a + stages_ <= n_; ++a) take(a, a);
+      for (size_t a = stages_; a + stages_ <= n_ && looks > 0; ++a) take(a, a);
     } else {
-      for (middle_ = stages_; middle_ + stages_ <= n_; ++middle_) {
+      for (middle_ = stages_; middle_ + stages_ <= n_ && looks > 0; ++middle_) {
         play(0, middle_);
         take(middle_, n_);
       }
     }
+    if (looks <= 0) return {kUncut, {}};
     return {least_, ends_};
   }
 
@@ -62,7 +66,10 @@ class Pairs {
     places_[0][at(a, b)].all = 0;
     reached_[0].emplace_back(a, b);
     for (size_t s = 0; s < stages_; ++s) {
-      for (const auto& [x, y] : reached_[s]) extend(s, x, y);
+      for (const auto& [x, y] : reached_[s]) {
+        if (*looks_ <= 0) return;
+        extend(s, x, y);
+      }
     }
   }
 
@@ -79,6 +86,7 @@ class Pairs {
         if (is_v() ? (b < length || j < i + 2 * left) : j + left > n_) break;
         const double second = is_v() ? problem_.cost(j, b) : problem_.cost(b, j);
         if (second > stretch_ || first + second > stage_) break;
+        --*looks_;
         // The stages that are left must hold what is left.
         const double rest =
             is_v() ? problem_.cost(i, j) : problem_.cost(i, middle_) + problem_.cost(j, n_);
@@ -128,6 +136,7 @@ class Pairs {
   size_t n_, stages_;
   double stage_, stretch_;  // what one may cost
   Aim aim_ = Aim::Squares;
+  int64_t* looks_ = nullptr;
   size_t middle_ = 0;                       // where the second stretches begin, in a loop
   std::vector<std::vector<Place>> places_;  // [stages so far][ends of both]
   std::vector<std::vector<std::pair<size_t, size_t>>> reached_;  // [stages so far] ends of both
@@ -138,9 +147,10 @@ class Pairs {
 }  // namespace
 
 Ends cut_twice(const CutProblem& problem, double limit) {
-  const double stage = Pairs(problem, limit, limit).run(Aim::DearestStage).first;
-  const double stretch = Pairs(problem, stage, stage).run(Aim::DearestStretch).first;
-  return Pairs(problem, stage, stretch).run(Aim::Squares).second;
+  int64_t looks = kMostLooks;
+  const double stage = Pairs(problem, limit, limit).run(Aim::DearestStage, looks).first;
+  const double stretch = Pairs(problem, stage, stage).run(Aim::DearestStretch, looks).first;
+  return Pairs(problem, stage, stretch).run(Aim::Squares, looks).second;
 }
 
 }  // namespace convoy::schedule

@@ -89,18 +89,30 @@ int Mesh::place(AxisSet axes) const {
   return out;
 }
 
+Strides Mesh::strides_along(AxisSet axes) const {
+  Strides out;
+  int stride = 1;  // from one rank to the next along an axis
+  for (size_t i = kNumAxes; i-- > 0;) {
+    const int degree = degrees_.at(i);
+    if (degree > 1 && axes.contains(kAxes.at(i))) {
+      if (!out.empty() && out.back().first * out.back().second == stride) {
+        out.back().first *= degree;  // goes on where the axis before ends
+      } else {
+        out.emplace_back(degree, stride);
+      }
+    }
+    stride *= degree;
+  }
+  return out;
+}
+
 std::vector<int> Mesh::ranks_along(AxisSet axes) const {
   auto first = coordinates_;
   for (const Axis axis : kAxes) {
     if (axes.contains(axis)) first.at(index(axis)) = 0;
   }
   std::vector<int> out{rank_at(first)};
-  int stride = 1;  // from one rank to the next along an axis
-  std::vector<std::pair<int, int>> steps;
-  for (size_t i = kNumAxes; i-- > 0;) {
-    if (axes.contains(kAxes.at(i))) steps.emplace_back(degrees_.at(i), stride);
-    stride *= degrees_.at(i);
-  }
+  const auto steps = strides_along(axes);
   for (auto step = steps.rbegin(); step != steps.rend(); ++step) {  // ascending
     std::vector<int> more;
     more.reserve(out.size() * static_cast<size_t>(step->first));

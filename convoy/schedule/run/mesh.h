@@ -2,6 +2,7 @@
 
 #include <array>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace convoy::schedule {
@@ -54,6 +55,10 @@ struct MeshDegrees {
   int tensor = 1;
 };
 
+/// How a group of ranks lies among all: so many, so far apart, of the ranks next to each other on;
+/// each time as many, further apart.
+using Strides = std::vector<std::pair<int, int>>;
+
 /// Who a rank is: its coordinates among the ranks of a job. Numbers only.
 /// rank = (((pipeline * R + replicate) * S + shard) * C + context) * T + tensor.
 class Mesh {
@@ -71,6 +76,8 @@ class Mesh {
   int place(AxisSet axes) const;
   /// The ranks that differ from this one on these axes only, itself included, in order.
   std::vector<int> ranks_along(AxisSet axes) const;
+  /// How these lie among all, whichever rank this is.
+  Strides strides_along(AxisSet axes) const;
   /// Of another rank.
   Mesh of(int rank) const;
 

@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 #include <utility>
 
@@ -70,6 +71,14 @@ std::string listed(const std::vector<std::string>& names) {
                      names.size() > kMost ? fmt::format(" and {} more", names.size() - kMost) : "");
 }
 
+/// How many tensor ranks a parameter goes over, some of it on each.
+int64_t most_ranks(const ParamDecl& param) {
+  const bool is_table = !param.read_in_backward && param.cut.dim == 0;
+  // A rank may have no row of a small table.
+  if (param.cut.dim < 0 || is_table) return std::numeric_limits<int64_t>::max();
+  return most_ranks(param.shape, param.cut);
+}
+
 /// Throws UsageError where not all blocks take so many tensor ranks, or shares of tokens.
 void check_tensor_ranks(const ModelDecl& model, int num_ranks, bool share_tokens) {
   if (num_ranks == 1) return;
@@ -94,9 +103,7 @@ void check_tensor_ranks(const ModelDecl& model, int num_ranks, bool share_tokens
   }
   int64_t most = num_ranks;
   for (const auto& param : model.params) {
-    const bool is_table = !param.read_in_backward && param.cut.dim == 0;
-    if (param.cut.dim < 0 || is_table) continue;  // a rank may have no row of a small table
-    const int64_t fit = most_ranks(param.shape, param.cut);
+    const int64_t fit = most_ranks(param);
     if (fit >= num_ranks) continue;
     most = std::min(most, fit);
     coarse.push_back(fmt::format("{} {}", param.name, fit));
@@ -182,6 +189,16 @@ RunPlan planned(const ModelDecl& model, const Mesh& mesh, const RunOptions& opti
                 const std::vector<BlockCost>& costs, bool proves, KnownChoices* known);
 
 }  // namespace
+
+int64_t most_tensor_ranks(const ModelDecl& model) {
+  if (std::any_of(model.blocks.begin(), model.blocks.end(),
+                  [](const auto& block) { return !block.takes_tensor_ranks; })) {
+    return 1;
+  }
+  int64_t out = std::numeric_limits<int64_t>::max();
+  for (const auto& param : model.params) out = std::min(out, most_ranks(param));
+  return out;
+}
 
 Costs shared_costs(const ModelDecl& model, const RunOptions& options) {
   if (!options.counts.empty()) return costs_of(options.counts);

@@ -42,6 +42,9 @@ struct RunPlan {
   }
 };
 
+/// How many tensor ranks all blocks of a model take.
+int64_t most_tensor_ranks(const ModelDecl& model);
+
 /// Plans a run of `model` over the ranks of `mesh`; `costs`: by block, without them activations
 /// count nothing; `proves`: by check(), which a search leaves for the plan that it returns. Throws
 /// UsageError where stages do not go into the model or what they may keep, blocks do not take the

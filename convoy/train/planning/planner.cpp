@@ -82,10 +82,24 @@ void use_threads(const PlanRequest& request, const TrainingArguments& arguments,
   }
 }
 
+/// Says how many tensor ranks there may be, and what a training says of more.
+void limit_tensor_ranks(plan::Wishes& wishes, const schedule::ModelDecl& model) {
+  wishes.most_tensor = schedule::most_tensor_ranks(model);
+  if (wishes.most_tensor >= wishes.num_ranks) return;
+  auto beyond = static_cast<int>(wishes.most_tensor) + 1;
+  while (wishes.num_ranks % beyond != 0) ++beyond;
+  try {
+    check_share(model, wishes.base, {.tensor = beyond});
+  } catch (const UsageError& error) {
+    wishes.beyond_tensor = error.what();
+  }
+}
+
 /// What a search may choose from, but for the counts that cut stages.
 plan::Wishes wishes_of(const Subject& subject, const PlanRequest& request,
                        const plan::Cluster& cluster, const nn::BlockList& blocks,
-                       const parallel::MicroBatch& batch, int num_ranks) {
+                       const schedule::ModelDecl& model, const parallel::MicroBatch& batch,
+                       int num_ranks) {
   const bool here = std::holds_alternative<LikeThisHost>(request.where);
   const auto all_take = [&](auto takes) {
     return std::all_of(blocks.begin(), blocks.end(),
@@ -104,6 +118,8 @@ plan::Wishes wishes_of(const Subject& subject, const PlanRequest& request,
                                        [](const auto& block) { return block->repeatable(); });
   out.takes_sequence = all_take(&nn::Block::takes_sequence_parallel);
   if (all_take(&nn::Block::takes_context_ranks)) out.most_context = most_context_ranks(batch);
+  out.most_stages = std::ssize(blocks);
+  limit_tensor_ranks(out, model);
   if (!here) out.offload = {schedule::Place::Cpu};
   if (!subject.arguments.parallel.offload.folder.empty()) {
     out.offload.push_back(schedule::Place::Disk);
@@ -275,7 +291,8 @@ PlanReport prepare_plan(const parallel::ModelFactory& factory, TrainingArguments
   if (profile) {
     check_names(*profile, out.numbers.model, std::get<LikeThisHost>(request.where).profile);
   }
-  out.wishes = wishes_of(subject, request, out.cluster, blocks, batch, num_ranks);
+  out.wishes =
+      wishes_of(subject, request, out.cluster, blocks, out.numbers.model, batch, num_ranks);
   const auto counts = trace_of(subject)(batch);
   // A training cuts its stages by the same, but for a user's modules.
   if (!costs_file.empty()) {
