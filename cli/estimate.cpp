@@ -141,7 +141,8 @@ void print_table(const train::Estimator& estimator, const train::Room& room, boo
     row.push_back(human_bytes(most.sum()));
     if (is_here) row.push_back(human_seconds(plan.timeline.length));
     row.emplace_back(plan::name_of(room.fit(most.sum())));
-    row.push_back(std::to_string(estimator.most_rows(way, room.sure_bytes(), false)));
+    const auto rows = estimator.most_rows(way, room.sure_bytes(), false);
+    row.push_back(rows < train::Estimator::kMostRows ? std::to_string(rows) : "any");
     table.row(row);
   }
   const auto& mesh = estimator.mesh();

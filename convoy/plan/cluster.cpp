@@ -13,6 +13,7 @@ namespace convoy::plan {
 namespace {
 
 constexpr int64_t kGigabyte = 1'000'000'000;
+constexpr double kMostMicroseconds = 1e7;
 constexpr double kTera = 1e12, kGiga = 1e9, kMicro = 1e-6;
 /// Hosts have some twice the memory of their devices (a DGX A100 1 and 2 TB to 320 and 640 GB).
 constexpr int64_t kHostOverDevices = 2;
@@ -86,7 +87,7 @@ void add_options(OptionTable& table, Written& to) {
   table
       .add("cluster", "launch_microseconds", to.launch_us,
            "what a host needs to launch an operation on a device")
-      .at_least(0);
+      .within(0, kMostMicroseconds);
   table.add("device", "name", to.device, "a known device, or a name of your own");
   table.add("device", "memory_gb", to.memory_gb, "memory of a device").at_least(0);
   table.add("device", "reserved_gb", to.reserved_gb, "memory of it that is taken by other things")
@@ -100,10 +101,12 @@ void add_options(OptionTable& table, Written& to) {
       .at_least(0);
   table.add("inside", "gb_per_second", to.inside_gb, "bandwidth between two devices of a host")
       .at_least(0);
-  table.add("inside", "microseconds", to.inside_us, "latency of an empty message").at_least(0);
+  table.add("inside", "microseconds", to.inside_us, "latency of an empty message")
+      .within(0, kMostMicroseconds);
   table.add("between", "gb_per_second", to.between_gb, "bandwidth from one host to all others")
       .at_least(0);
-  table.add("between", "microseconds", to.between_us, "latency of an empty message").at_least(0);
+  table.add("between", "microseconds", to.between_us, "latency of an empty message")
+      .within(0, kMostMicroseconds);
 }
 
 /// By rank, where a kind is written for each host or device. Throws UsageError else.
@@ -222,7 +225,7 @@ Cluster read_cluster(const std::filesystem::path& file) {
              (written.fp32_tflops <= 0 && written.bf16_tflops <= 0)) {
     fail_for_device(written.device, file);
   }
-  out.device.name = written.device;
+  out.device.name = written.device.empty() ? file.filename().string() : written.device;
   const auto take = [](auto& to, double given, double unit) {
     if (given > 0) to = static_cast<std::decay_t<decltype(to)>>(given * unit);
   };

@@ -145,9 +145,10 @@ class Console : public Callback {
          human_count(info.num_trainable_parameters));
     item("memory", "{}", memory_text(info.memory, info.most_gathered, arguments.parallel.zero));
     if (info.stage_bytes.size() > 1) item("by stage", "{}", stages_text(info.stage_bytes));
-    item("batch", "{} per device x {} {} x {} accumulation = {} in total", info.per_device_batch,
+    item("batch", "{} per device x {} {} x {} accumulation = {} in total{}", info.per_device_batch,
          job.num_ranks(), job.num_ranks() == 1 ? "device" : "devices",
-         arguments.gradient_accumulation_steps, info.total_batch);
+         arguments.gradient_accumulation_steps, info.total_batch,
+         info.num_examples < info.total_batch ? ", more than there are examples" : "");
     if (job.num_ranks() > 1) {
       item("note",
            "the total batch counts all devices: the learning rate may need tuning and "

@@ -29,7 +29,8 @@ StepLimit::~StepLimit() {
   tensor_memory.set_limit(0);
 }
 
-/// Of the micro-batches that make the step that was asked for, the largest that is sure to fit.
+/// Of the micro-batches that make the step that was asked for, the largest that fits; where ranks
+/// could not step down later, the largest that is sure to.
 void Trainer::Impl::find_batch(const parallel::ModelFactory& factory) {
   const bool on_gpu = !job_.devices.at(0).is_cpu();
   const int64_t limit = arguments_.parallel.device_memory;
@@ -54,7 +55,8 @@ void Trainer::Impl::find_batch(const parallel::ModelFactory& factory) {
         const Estimator estimator(
             factory, whole,
             {.data = *train_data_, .num_ranks = job_.num_devices(), .sizes = {more / 2, more}});
-        const int64_t found = estimator.most_rows(estimator.asked(), room.sure_bytes(), true);
+        const int64_t bytes = limit > 0 ? room.bytes : room.sure_bytes();
+        const int64_t found = estimator.most_rows(estimator.asked(), bytes, true);
         if (found > 0) return found;
         auto one = estimator.asked();
         one.rows = 1;

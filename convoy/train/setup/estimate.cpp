@@ -254,14 +254,13 @@ int64_t Estimator::largest_that_fits(const Way& way, int64_t bytes) const {
   };
   const auto fits = [&](int64_t rows) { return of(rows) <= bytes; };
   if (!fits(1)) return 0;
-  constexpr int64_t kMost = 1 << 20;
   const auto one = static_cast<double>(of(1));
   const double each = std::max(1.0, static_cast<double>(of(2)) - one);
   int64_t good = 1;
   auto bad =
-      static_cast<int64_t>(std::min<double>(kMost, (static_cast<double>(bytes) - one) / each)) + 3;
+      static_cast<int64_t>(std::min<double>(kMostRows, (static_cast<double>(bytes) - one) / each)) + 3;
   if (bad > 4 && fits(bad - 3)) good = bad - 3;
-  for (; bad < kMost && fits(bad); bad *= 2) good = bad;
+  for (; bad < kMostRows && fits(bad); bad *= 2) good = bad;
   while (bad - good > 1) {
     const int64_t middle = (good + bad) / 2;
     (fits(middle) ? good : bad) = middle;

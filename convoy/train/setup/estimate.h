@@ -62,6 +62,8 @@ class Estimator {
   /// When a rank of that stage holds most, in words.
   std::string peak_text(const Way& way) const;
 
+  /// Nobody has so many in a micro-batch: more of them take no more.
+  static constexpr int64_t kMostRows = 1 << 20;
   /// The most rows that `way` could have in a micro-batch of a step within `bytes`, of those that
   /// make the same step where `holds_batch`; 0: not even one row fits.
   int64_t most_rows(const Way& way, int64_t bytes, bool holds_batch) const;
