@@ -212,7 +212,8 @@ void add_estimate(CLI::App& app, Run& run) {
   command->footer(
       "Takes the options of convoy train. Each block of the model runs once with a batch of the "
       "data, with weights for that block only; the rest is computed from what ranks would keep. "
-      "For a folder with config.json instead of a run, and where the data's files are not there, "
+      "A run's folder stands for its run.toml. For a folder with config.json alone, and where the "
+      "data's files are not there, "
       "random rows of full length are used.\n"
       "Examples:\n  convoy estimate run.toml --ranks 8\n"
       "  convoy estimate run.toml --ranks 8 --pipeline_parallel_size 2 --bf16\n"

@@ -60,11 +60,13 @@ std::vector<std::string> with_model_folder(std::vector<std::string> typed) {
   const bool takes_folder = !typed.empty() && find_command(typed[0]).takes_folder;
   if (!takes_folder || typed.size() < 2 || typed[1].starts_with("-")) return typed;
   auto place = std::filesystem::absolute(typed[1]);
-  if (place.filename() == "config.json") place = place.parent_path();
+  const bool is_file = place.filename() == "config.json";
+  if (is_file) place = place.parent_path();
   std::error_code error;
   if (!std::filesystem::is_regular_file(place / "config.json", error)) return typed;
   const auto run = place / "run.toml";
-  if (tasks::needs_own_data(place / "config.json") && std::filesystem::exists(run, error)) {
+  const bool has_run = std::filesystem::exists(run, error);
+  if (has_run && (!is_file || tasks::needs_own_data(place / "config.json"))) {
     typed[1] = run.string();
     return typed;
   }

@@ -19,10 +19,10 @@ bool help_all();
 inline constexpr const char* kDoubleDash = "\x1f--";
 std::vector<std::string> keep_double_dash(std::vector<std::string> args);
 
-/// What was typed; a folder with Hugging Face's config.json, or that file, behind a command that
-/// takes one as what it stands for: its architecture, and tokens that are drawn unless there are
-/// data; where no data can be drawn for
-/// it, the run.toml that lies beside it.
+/// What was typed; a folder behind a command that takes one as what it stands for: a run's as its
+/// run.toml; one with Hugging Face's config.json, or that file, as its architecture, and tokens
+/// that are drawn unless there are data. Where no data can be drawn for it, the file stands for the
+/// run.toml beside it, too.
 std::vector<std::string> with_model_folder(std::vector<std::string> typed);
 
 /// What was typed, with pipes among the inputs of eval, predict and generate read into files: the

@@ -123,5 +123,22 @@ TEST_F(DeviceMemory, EstimatesAModelsFolder) {
   expect("h100-80");
 }
 
+// Its batch and its data, not those of its architecture alone.
+TEST_F(DeviceMemory, EstimatesARunsFolderAsTheRun) {
+  ASSERT_EQ(run("train --family gpt2 --n_layer 1 --n_embd 16 --n_head 2 --vocab_size 100 "
+                "--random_tokens 30 --block_size 10 --max_steps 1 --output_dir done "
+                "--per_device_train_batch_size 5"),
+            0)
+      << output_;
+  expect("= 5 in total, more than there are examples");
+  ASSERT_EQ(run("estimate done"), 0) << output_;
+  expect("1 rank, 1 x 5 rows a step");
+  expect("any");  // more rows than the data's take no more
+  ASSERT_EQ(run("plan done --ranks 2 --on h100-80"), 0) << output_;
+  expect(" 10 rows a step");
+  ASSERT_EQ(run("estimate done/config.json"), 0) << output_;
+  expect("1 rank, 1 x 8 rows a step");
+}
+
 }  // namespace
 }  // namespace convoy

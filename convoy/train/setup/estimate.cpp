@@ -258,7 +258,8 @@ int64_t Estimator::largest_that_fits(const Way& way, int64_t bytes) const {
   const double each = std::max(1.0, static_cast<double>(of(2)) - one);
   int64_t good = 1;
   auto bad =
-      static_cast<int64_t>(std::min<double>(kMostRows, (static_cast<double>(bytes) - one) / each)) + 3;
+      static_cast<int64_t>(std::min<double>(kMostRows, (static_cast<double>(bytes) - one) / each)) +
+      3;
   if (bad > 4 && fits(bad - 3)) good = bad - 3;
   for (; bad < kMostRows && fits(bad); bad *= 2) good = bad;
   while (bad - good > 1) {
