@@ -172,21 +172,30 @@ std::optional<fs::path> last_window(const fs::path& folder) {
   return out;
 }
 
+/// What a folder without a trained model holds, as the end of a message.
+std::string what_is_there(const fs::path& folder) {
+  if (fs::exists(folder / "model.safetensors")) {
+    return "; its weights are of a module of your own; evaluate it in the program that trained it";
+  }
+  if (const auto latest = checkpoint::latest_checkpoint(folder)) {
+    return "; that run has not ended; try its checkpoint " + latest->string();
+  }
+  if (const auto window = last_window(folder)) {
+    return "; each of its windows is a run; try " + window->string();
+  }
+  return "";
+}
+
 }  // namespace
 
 Json open_trained(const fs::path& folder, OptionTable& table) {
   const auto config = folder / "config.json";
   if (!fs::exists(config)) {
-    const auto latest = checkpoint::latest_checkpoint(folder);
-    const auto window = last_window(folder);
     fail<UsageError>(
         "train",
         "{} holds no trained model; expected config.json and model.safetensors, as in the "
         "output.dir of convoy train{}",
-        folder.string(),
-        latest   ? "; that run has not ended; try its checkpoint " + latest->string()
-        : window ? "; each of its windows is a run; try " + window->string()
-                 : "");
+        folder.string(), what_is_there(folder));
   }
   if (fs::exists(folder / "run.toml")) table.read_toml(folder / "run.toml");
   return parse_json(read_file(config), config.string());

@@ -1,6 +1,6 @@
 """Tells another experiment tracker what a run logged, from outside the run.
 
-    python -m convoy.export runs/first --to mlflow            # into ./mlruns, or MLFLOW_TRACKING_URI
+    python -m convoy.export runs/first --to mlflow            # into ./mlflow.db, or MLFLOW_TRACKING_URI
     python -m convoy.export runs/first --to wandb --follow    # while it trains; offline unless WANDB_MODE says otherwise
 
 wandb or mlflow are installed by you. Nothing is sent anywhere unless their own settings say so.
@@ -112,6 +112,10 @@ def _tell(folder: Path, follow: bool, tell: Callable[[dict[str, float], int], No
     print(f"{folder}: {told} lines told, up to step {step}")
 
 
+# The whole mlflow asks for another pyarrow than the one that convoy is built with.
+INSTALLED = {"wandb": "wandb", "mlflow": "mlflow-skinny sqlalchemy alembic"}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m convoy.export", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("run", type=Path, help="output folder of a run, under way or not")
@@ -125,7 +129,7 @@ def main() -> None:
     except ModuleNotFoundError as error:
         if error.name != given.to:
             raise
-        sys.exit(f"there is no {given.to} here; try pip install {given.to}")
+        sys.exit(f"there is no {given.to} here; try pip install {INSTALLED[given.to]}")
 
 
 if __name__ == "__main__":

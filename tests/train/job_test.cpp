@@ -182,6 +182,19 @@ TEST(Arguments, HelpIsReturnedForTheProgramToPrint) {
   EXPECT_EQ(arguments.learning_rate, 0.5);
 }
 
+TEST(Arguments, RanksOfOnesOwnProgramAreStartedByALauncher) {
+  TrainingArguments arguments;
+  char name[] = "./program", ranks[] = "--nproc", number[] = "2";
+  char* typed[] = {name, ranks, number};
+  try {
+    (void)arguments.read_command_line(3, typed);
+    FAIL() << "taken";
+  } catch (const UsageError& error) {
+    EXPECT_STREQ(error.what(),
+                 "[config] --nproc is of convoy train; try convoy launch -n 2 ./program");
+  }
+}
+
 /// Two data ranks, each of two tensor ranks.
 TEST(Job, TensorRanksOfADataRankReadTheSameRows) {
   constexpr int kRanks = 4;

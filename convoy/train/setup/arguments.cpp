@@ -33,7 +33,10 @@ std::optional<std::string> TrainingArguments::read_command_line(int argc, char**
   const auto rest = table.take_overrides({argv + 1, argv + argc});
   for (const auto& word : rest) {
     if (word == "--help" || word == "-h") return table.help_text();
-    if (word.rfind("--", 0) == 0) table.set(word.substr(2), "", "the command line");
+    if (word.starts_with("--nproc")) {
+      fail<UsageError>("config", "{} is of convoy train; try convoy launch -n 2 {}", word, argv[0]);
+    }
+    if (word.starts_with("--")) table.set(word.substr(2), "", "the command line");
     fail<UsageError>("config", "unexpected argument '{}'; --help lists the options", word);
   }
   table.check();
