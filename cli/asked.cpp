@@ -55,6 +55,7 @@ Asked ask_about(const std::string& config, const AskOptions& options) {
   parallel.data_may_be_random = !options.needs_data;
   auto run = configured->task->prepare(parallel);
   configured->note_flags(run);
+  configured->training.check(run.train_data != nullptr, run.valid_data != nullptr);
   if (options.tells) tell(*run.notes);
   return {std::move(configured), std::move(run)};
 }

@@ -36,6 +36,7 @@ struct AskOptions {
   bool needs_data = true;  ///< else random rows stand for files that are not there
 };
 
+/// Throws UsageError for options that a training refuses.
 Asked ask_about(const std::string& config, const AskOptions& options = {});
 
 }  // namespace convoy::cli

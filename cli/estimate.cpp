@@ -170,7 +170,6 @@ int run_estimate(const EstimateOptions& options) {
   auto& arguments = configured->training;
   const auto room =
       train::room_of_rank(options.device, options.ranks, arguments.parallel.device_memory);
-  arguments.check(true, run.valid_data != nullptr);
   if (arguments.parallel.strategy == "plan" && !options.json) {
     tell(
         {"strategy = plan: the plan may decide otherwise than these options; convoy plan shows "

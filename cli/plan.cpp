@@ -165,7 +165,6 @@ train::Where where_of(const PlanOptions& options, int num_ranks) {
 /// What is asked about, with what the plan decides instead of it.
 Asked ask(const PlanOptions& options, bool needs_data) {
   auto asked = ask_about(options.config, {.tells = !options.json, .needs_data = needs_data});
-  asked.configured->training.check(true, asked.run.valid_data != nullptr);
   const auto typed = typed_for_plan(asked.configured->table);
   if (!typed.empty() && !options.json) {
     tell({fmt::format("{} {} for the plan to decide, which takes no notice of {}", join(typed),

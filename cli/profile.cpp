@@ -127,6 +127,7 @@ int run_profile(const ProfileFlags& flags) {
   check_place("--output", flags.output, flags.config, "profile.json");
   const auto here = launch::detect_environment();
   const auto asked = ask_about(flags.config, {.tells = here.rank == 0});
+  asked.configured->training.check_for_cpu("convoy plan --on h100-80 for GPUs, or leaving it out");
   const auto profile = here.launched()
                            ? measure_together(asked, flags)
                            : measure(asked, flags.ranks > 0 ? flags.ranks : machine::usable_cores(),

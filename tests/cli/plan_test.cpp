@@ -221,9 +221,13 @@ TEST_F(PlanCommand, SaysWhatDoesNotGo) {
       EXPECT_EQ(run(fmt::format("{} {}", command, of_gpu) + options("")), 2) << output_;
       expect("is for GPUs, and this is about the CPU of this host; try --on h100-80");
     }
+  }
+  for (const char* command : {"plan", "estimate", "profile --output costs.json", "bench plan"}) {
     EXPECT_EQ(run(fmt::format("{} --bf16 --fp16", command) + options("")), 2) << output_;
     expect("bf16 and fp16 are both on");
   }
+  EXPECT_EQ(run("profile --output costs.json --tf32" + options("")), 2) << output_;
+  expect("tf32 is for GPUs, and this is about the CPU of this host; try convoy plan --on h100-80");
   EXPECT_EQ(run("plan --ranks 1,2 --all" + options("")), 2) << output_;
   expect("--all prints the kinds of splits of one number of ranks; got --ranks 1,2");
 }
