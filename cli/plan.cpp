@@ -165,11 +165,15 @@ train::Where where_of(const PlanOptions& options, int num_ranks) {
 /// What is asked about, with what the plan decides instead of it.
 Asked ask(const PlanOptions& options, bool needs_data) {
   auto asked = ask_about(options.config, {.tells = !options.json, .needs_data = needs_data});
-  const auto typed = typed_for_plan(asked.configured->table);
-  if (!typed.empty() && !options.json) {
-    tell({fmt::format("{} {} for the plan to decide, which takes no notice of {}", join(typed),
-                      typed.size() == 1 ? "is" : "are", typed.size() == 1 ? "it" : "them")});
-  }
+  auto& table = asked.configured->table;
+  const auto typed = typed_for_plan(table);
+  if (typed.empty()) return asked;
+  std::vector<std::string> names;
+  for (const auto& key : typed) names.push_back("--" + table.find(key)->name);
+  table.reset(typed);
+  if (options.json) return asked;
+  tell({fmt::format("{} {} for the plan to decide, which takes no notice of {}", join(names),
+                    names.size() == 1 ? "is" : "are", names.size() == 1 ? "it" : "them")});
   return asked;
 }
 

@@ -49,10 +49,10 @@ std::vector<std::string> typed_for_plan(const OptionTable& table) {
     // What a plan reads: the rows of a step, and what a file says beside parallelism.
     const bool is_read = option->name == "per_device_train_batch_size" ||
                          option->name == "gradient_accumulation_steps" ||
-                         option->name == "global_batch_size" || option->name == "deepspeed";
-    const auto name = "--" + option->name;
-    const bool is_new = std::find(out.begin(), out.end(), name) == out.end();
-    if (option->typed && !is_read && is_new) out.push_back(name);
+                         option->name == "global_batch_size" || option->name == "deepspeed" ||
+                         option->name == "pipeline_costs";
+    const bool is_new = std::find(out.begin(), out.end(), key) == out.end();
+    if (option->typed && !is_read && is_new) out.push_back(key);
   }
   return out;
 }

@@ -19,7 +19,8 @@ using Settings = std::vector<std::pair<std::string, std::string>>;
 /// same.
 Settings settings_of(const plan::Split& split, const OptionTable& table);
 
-/// What was typed of options that a plan decides, but for how many rows a step has.
+/// What was typed of options that a plan decides, as section.name, but for what it reads: how many
+/// rows a step has, and files.
 std::vector<std::string> typed_for_plan(const OptionTable& table);
 
 /// Sets them.

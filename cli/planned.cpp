@@ -97,8 +97,9 @@ Json make_plan(const std::string& config, const train::Job& met, const train::Wh
 
 void check_plans(const Configured& configured) {
   if (configured.training.parallel.strategy != "plan") return;
-  for (const auto& name : typed_for_plan(configured.table)) {
-    fail<UsageError>("cli", "{} is for a plan to decide; try without it, or --strategy auto", name);
+  for (const auto& key : typed_for_plan(configured.table)) {
+    fail<UsageError>("cli", "--{} is for a plan to decide; try without it, or --strategy auto",
+                     configured.table.find(key)->name);
   }
 }
 

@@ -236,6 +236,11 @@ TEST_F(PlanCommand, SaysWhatItTakesNoNoticeOf) {
   ASSERT_EQ(run("plan --ranks 2 --on h100-80 --zero 3 --pipeline_parallel_size 2" + options("")), 0)
       << output_;
   expect("--pipeline_parallel_size, --zero are for the plan to decide");
+  for (const char* word : {"--replicas 2", "--pipeline_memory 1GB", "--pipeline_splits 1",
+                           "--pipeline_schedule_file none.csv"}) {
+    EXPECT_EQ(run(fmt::format("plan --ranks 2 --on h100-80 {}", word) + options("")), 0) << output_;
+    expect("is for the plan to decide, which takes no notice of it");
+  }
   EXPECT_EQ(run("plan --ranks 2 --on v100-32 --bf16" + options("")), 2) << output_;
   expect("a v100-32 computes no products in bf16; try --fp16");
   ASSERT_EQ(run("plan --ranks 2 --on v100-32 --fp16" + options("")), 0) << output_;
