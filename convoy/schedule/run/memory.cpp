@@ -146,9 +146,9 @@ class Activations {
           now_ += cost.sent_bytes;
           reach(0);
           now_ -= again ? cost.returned_bytes : 0;
-          leave(cost.sent_bytes);
+          leave(i, cost.sent_bytes);
         } else {
-          leave(again ? cost.returned_bytes : 0);
+          leave(i, again ? cost.returned_bytes : 0);
         }
         break;
       case Op::Receive:
@@ -157,9 +157,10 @@ class Activations {
       case Op::SendGrad:
         now_ -= cost.sent_bytes;
         reach(cost.grad_parts > 1 ? cost.grad_bytes : 0);
-        leave(cost.grad_bytes);
+        leave(i, cost.grad_bytes);
         break;
       case Op::ReceiveGrad:
+        arrive(i);
         now_ += cost.grad_bytes;
         break;
       default:
@@ -179,13 +180,37 @@ class Activations {
     peak_ = instruction_;
   }
 
+  struct Sent {
+    Instruction send;
+    int64_t bytes = 0;
+  };
+
   /// What was sent is there until its receiver tells that it came: beside it the next of each
   /// virtual stage is under way.
-  void leave(int64_t bytes) {
-    under_way_.push_back(bytes);
+  void leave(const Instruction& send, int64_t bytes) {
+    under_way_.push_back({send, bytes});
     if (under_way_.size() <= most_under_way_) return;
-    now_ -= under_way_.front();
+    now_ -= under_way_.front().bytes;
     under_way_.pop_front();
+  }
+
+  /// Whoever sends a gradient had got the output, and what was sent to it before.
+  void arrive(const Instruction& gradient) {
+    const auto is_output = [&](const Sent& sent) {
+      return sent.send.op == Op::Send && sent.send.block == gradient.block &&
+             sent.send.micro_batch == gradient.micro_batch;
+    };
+    const auto output = std::find_if(under_way_.begin(), under_way_.end(), is_output);
+    if (output == under_way_.end()) return;
+    std::deque<Sent> still;
+    for (auto sent = under_way_.begin(); sent != under_way_.end(); ++sent) {
+      if (sent <= output && sent->send.peer == gradient.peer) {
+        now_ -= sent->bytes;
+      } else {
+        still.push_back(*sent);
+      }
+    }
+    under_way_ = std::move(still);
   }
 
   const Layout& layout_;
@@ -194,7 +219,7 @@ class Activations {
   std::vector<bool> recomputed_;  // [block]
   int64_t instruction_ = -1, peak_ = -1;
   int64_t now_ = 0, most_ = 0;
-  std::deque<int64_t> under_way_;
+  std::deque<Sent> under_way_;
 };
 
 /// Memory through which offloaded state comes and goes, in bytes, as parallel::Offload has it: a
