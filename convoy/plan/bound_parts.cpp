@@ -51,6 +51,22 @@ std::vector<double> elements_of(const Numbers& numbers, int tensor) {
   return found->second;
 }
 
+double elements_read_in_backward(const Numbers& numbers, int tensor) {
+  if (numbers.known) {
+    const auto found = numbers.known->read_in_backward.find(tensor);
+    if (found != numbers.known->read_in_backward.end()) return found->second;
+  }
+  const schedule::TensorPlace place{tensor - 1, tensor};
+  double out = 0;
+  for (const auto& param : numbers.model.params) {
+    if (!param.trained || !param.read_in_backward) continue;
+    out += static_cast<double>(
+        schedule::num_elements(schedule::local_shape(param.shape, param.cut, place)));
+  }
+  if (numbers.known) numbers.known->read_in_backward[tensor] = out;
+  return out;
+}
+
 bool is_recomputed(const Numbers& numbers, const Split& split, size_t block) {
   const auto& blocks = numbers.model.blocks;
   return split.recompute && block + 1 < blocks.size() && blocks[block].repeatable;

@@ -55,25 +55,6 @@ double least_of_cut(const Cut& cut, const schedule::Costs& costs, const Numbers&
   return out;
 }
 
-/// Elements of what backward reads, too, on a tensor rank; and the most that a bucket may have.
-struct Gathered {
-  double in_backward = 0, largest = 0;
-};
-
-Gathered gathered_of(const Numbers& numbers, const schedule::RunOptions& base, int tensor,
-                     const std::vector<double>& elements) {
-  const schedule::TensorPlace place{tensor - 1, tensor};
-  Gathered out;
-  for (const auto& param : numbers.model.params) {
-    if (!param.trained || !param.read_in_backward) continue;
-    out.in_backward += static_cast<double>(
-        schedule::num_elements(schedule::local_shape(param.shape, param.cut, place)));
-  }
-  out.largest = *std::max_element(elements.begin(), elements.end()) +
-                static_cast<double>(base.bucket_bytes) / sizeof(float);
-  return out;
-}
-
 /// What the sums of a step's gradients take, one after the other, and the gathers of weights that
 /// stage 3 shares out: no step is faster.
 double least_of_links(const Numbers& numbers, const Cluster& cluster, const schedule::Mesh& mesh,
@@ -93,10 +74,12 @@ double least_of_links(const Numbers& numbers, const Cluster& cluster, const sche
   double out = state.least(Collective::ReduceScatter, bytes) * (each ? micro_batches : 1);
   if (split.zero < 3 || split.pipeline > 1 || options.keep_bytes > 0) return out;
   // Where backward turns into forward and forward into backward some buckets are still there.
-  const auto& [in_backward, largest] = gathered_of(numbers, options, split.tensor, of_blocks);
+  const double largest = *std::max_element(of_blocks.begin(), of_blocks.end()) +
+                         static_cast<double>(options.bucket_bytes) / sizeof(float);
   const double kept = static_cast<double>(options.gathers.prefetch + 1) * largest;
   const double turns = options.gathers.times();
-  const double gathered = elements + (turns > 1 ? in_backward : 0) - turns * kept;
+  const double again = turns > 1 ? elements_read_in_backward(numbers, split.tensor) : 0;
+  const double gathered = elements + again - turns * kept;
   const double width = options.low_precision ? 2 : 4;
   return gathered > 0 ? out + micro_batches * state.least(Collective::AllGather, width * gathered)
                       : out;

@@ -22,6 +22,7 @@ struct Known {
   /// By stages, virtual stages of a rank, where they lie, and whether blocks are recomputed.
   std::map<std::tuple<int, int, schedule::Placement, bool>, schedule::Cut> cuts;
   std::map<int, std::vector<double>> elements;  ///< by tensor ranks; of each block
+  std::map<int, double> read_in_backward;       ///< by tensor ranks; elements of all blocks
 };
 
 /// What is known of a model and of how fast it is computed. The same question has the same answer.

@@ -55,7 +55,12 @@ void Trainer::Impl::find_batch(const parallel::ModelFactory& factory) {
         const Estimator estimator(
             factory, whole,
             {.data = *train_data_, .num_ranks = job_.num_devices(), .sizes = {more / 2, more}});
-        const int64_t bytes = limit > 0 ? room.bytes : room.sure_bytes();
+        // A step that is too large after all is repeated with smaller micro-batches, but not
+        // everywhere.
+        using schedule::Axis;
+        const auto in_step = Axis::Pipeline | Axis::Context | Axis::Tensor;
+        const bool steps_down = limit > 0 && job_.groups.mesh.degree(in_step) == 1;
+        const int64_t bytes = steps_down ? room.bytes : room.sure_bytes();
         const int64_t found = estimator.most_rows(estimator.asked(), bytes, true);
         if (found > 0) return found;
         auto one = estimator.asked();
