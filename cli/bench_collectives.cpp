@@ -45,9 +45,10 @@ void show(const CollectivesFlags& flags, const std::vector<bench::CollectiveTime
   write_file(folder / "collectives.svg",
              bench::collectives_svg(times, "Collectives by size and engine",
                                     lines.empty() ? "" : lines.front()));
-  fmt::print(stderr,
-             "wrote {0}/collectives.json, {0}/collectives_fit.json and {0}/collectives.svg\n",
-             folder.string());
+  report::show_progress(
+      fmt::format("wrote {0}/collectives.json, {0}/collectives_fit.json and {0}/collectives.svg\n",
+                  folder.string()),
+      stderr);
 }
 
 int bench_collectives(const CollectivesFlags& flags) {

@@ -12,6 +12,7 @@
 #include "convoy/checkpoint/folder.h"
 #include "convoy/checkpoint/verify.h"
 #include "convoy/formats/shard_size.h"
+#include "convoy/report/live_line.h"
 #include "convoy/report/progress_line.h"
 #include "convoy/report/table.h"
 
@@ -156,7 +157,7 @@ int run_export(const Flags& flags) {
   if (!written.others.empty()) line("and", "{}", printable(join(written.others)));
   line("time", "{}", human_seconds(progress.seconds()));
   for (const auto& warning : written.warnings) {
-    fmt::print(stderr, "{}\n", wrap("warning: " + printable(warning), 9));
+    report::show_progress(wrap("warning: " + printable(warning), 9) + "\n", stderr);
   }
   return 0;
 }

@@ -14,6 +14,7 @@
 #include "convoy/machine/host.h"
 #include "convoy/machine/memory_limit.h"
 #include "convoy/nn/shapes_only.h"
+#include "convoy/report/live_line.h"
 #include "convoy/train/callback.h"
 #include "convoy/train/setup/memory_check.h"
 
@@ -42,7 +43,8 @@ void look(int64_t bytes, int64_t now) {
   const int64_t available = machine::available_memory();
   const int64_t needed = std::max(bytes, now - train::resident_bytes());
   if (available == 0 || needed + kStep < available || warned.exchange(true)) return;
-  fmt::print(stderr, "{}\n", wrap("warning: " + train::little_memory(needed, available), 9));
+  report::show_progress(wrap("warning: " + train::little_memory(needed, available), 9) + "\n",
+                        stderr);
 }
 
 class Watching final : public c10::Allocator {

@@ -9,6 +9,7 @@
 #include "cli/typed.h"
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
+#include "convoy/report/live_line.h"
 #include "convoy/tasks/unread_options.h"
 #include "convoy/train/setup/deepspeed.h"
 
@@ -128,7 +129,8 @@ std::string help_of_opened() {
 
 void tell(const std::vector<std::string>& notes) {
   for (const auto& note : notes) {
-    fmt::print(stderr, "{}\n", wrap(printable_lines(note), note.starts_with("warning: ") ? 9 : 2));
+    report::show_progress(wrap(printable_lines(note), note.starts_with("warning: ") ? 9 : 2) + "\n",
+                          stderr);
   }
 }
 

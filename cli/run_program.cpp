@@ -26,6 +26,7 @@
 #include "convoy/launch/error_file.h"
 #include "convoy/machine/limits.h"
 #include "convoy/program.h"
+#include "convoy/report/live_line.h"
 #include "convoy/train/setup/memory_check.h"
 
 namespace {
@@ -81,7 +82,7 @@ void tell(const char* kind, const std::string& text, int code, const std::vector
   // A person's mistake is the same on all ranks: their launcher's report says it once.
   const bool mistake = code == kUsage || std::string_view(kind) == "FileError";
   if (!mistake || environment.world_size == 1) {
-    fmt::print(stderr, "{}\n", line);
+    report::show_progress(line + "\n", stderr);
   } else if (!noted || environment.source != "convoy launch") {
     cli::tell_once(message, line, environment);
   }

@@ -15,6 +15,7 @@
 #include <thread>
 
 #include "convoy/launch/spawn.h"
+#include "convoy/report/live_line.h"
 
 namespace convoy::cli {
 namespace {
@@ -75,8 +76,7 @@ void tell_once(const std::string& mistake, const std::string& line,
   const bool first = ::bind(socket.get(), address, name.size) == 0 &&
                      ::listen(socket.get(), std::max(1, others)) == 0;
   if (!first && is_told(socket.get(), address, name.size)) return;
-  fmt::print(stderr, "{}\n", line);
-  std::fflush(stderr);
+  report::show_progress(line + "\n", stderr);
   if (first) wait_for(others, socket.get());
 }
 

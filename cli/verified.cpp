@@ -6,6 +6,7 @@
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
 #include "convoy/plan/decision.h"
+#include "convoy/report/live_line.h"
 #include "convoy/report/table.h"
 
 namespace convoy::cli {
@@ -51,7 +52,7 @@ std::vector<Verified> verify(Configured& configured, const plan::Found& found, i
   const TrialFolder folder;
   std::vector<Verified> out;
   for (const auto* planned : to_verify(found, number)) {
-    fmt::print(stderr, "trying {}\n", planned->split.to_text());
+    report::show_progress(fmt::format("trying {}\n", planned->split.to_text()), stderr);
     const auto file = folder.write(configured, planned->split);
     constexpr int64_t kSteps = 8;
     out.push_back({planned, bench::run_step(file, {}, planned->split.num_ranks(), kSteps)});

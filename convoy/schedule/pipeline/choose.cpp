@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <optional>
 #include <utility>
 
@@ -120,9 +121,8 @@ class Choosing {
 
  private:
   PipelineChoice checked(PipelineChoice out) const {
-    const auto pipe = pipe_of_choice(out);
-    check_memory(pipe, out.orders);
-    if (searches()) out.found = schedule_named(pipe, out.orders);
+    check_memory(out);
+    if (searches()) out.found = schedule_named(pipe_of_choice(out), out.orders);
     return out;
   }
 
@@ -209,7 +209,7 @@ class Choosing {
       return out;
     }
     recompute_some(out);
-    check_memory(pipe_of_choice(out), out.orders);
+    check_memory(out);
     return out;
   }
 
@@ -251,20 +251,35 @@ class Choosing {
     return out;
   }
 
-  void check_memory(const Pipe& pipe, const Orders& orders) const {
+  /// By stage, as recompute_layers = auto counts it; a search, which does not, asks for no more.
+  std::vector<double> kept_by_stages(const PipelineChoice& choice) const {
+    if (searches()) return play(pipe_of_choice(choice), choice.orders).peak;
+    std::vector<double> out;
+    const auto costs = with_bytes(costs_);
+    for (size_t s = 0; s < choice.orders.size(); ++s) {
+      out.push_back(
+          most_kept(choice.cut, choice.orders[s], static_cast<int>(s), costs, choice.recomputed));
+    }
+    return out;
+  }
+
+  void check_memory(const PipelineChoice& choice) const {
     if (memory_ == 0) return;
-    const double least = smallest_memory(pipe);
-    if (least > memory() * (1 + 1e-9)) fail_for_memory(memory(), least);
-    const auto peaks = play(pipe, orders).peak;
+    if (searches()) {
+      const double least = smallest_memory(pipe_of_choice(choice));
+      if (least > memory() * (1 + 1e-9)) fail_for_memory(memory(), least);
+    }
+    const auto peaks = kept_by_stages(choice);
     const auto most = std::max_element(peaks.begin(), peaks.end());
     if (*most <= memory() * (1 + 1e-9)) return;
     fail<UsageError>(
         "parallel",
         "{} keeps {:.0f} bytes ({}) for backward on stage {}; pipeline_memory = {} "
-        "({}); try pipeline_schedule = auto, or recompute_layers = auto",
+        "({}); try pipeline_memory = {:.0f}, pipeline_schedule = auto, or recompute_layers = auto",
         asked_.csv.empty() ? fmt::format("pipeline_schedule = {}", name_of(asked_.schedule))
                            : asked_.file,
-        *most, human_bytes(*most), most - peaks.begin(), memory_, human_bytes(memory()));
+        *most, human_bytes(*most), most - peaks.begin(), memory_, human_bytes(memory()),
+        std::ceil(*most));
   }
 
   int64_t num_blocks_;

@@ -28,7 +28,7 @@ class Fit {
         if (entry.schedule != options_.schedule) try_out(make, entry.schedule, {});
       }
     }
-    if (!best_) std::rethrow_exception(first_error_);
+    if (!best_) std::rethrow_exception(error_);
     auto& plan = best_->plan;
     plan.floor = floor_of(plan.pipe);
     best_->schedule = schedule_named(plan.pipe, plan.orders);
@@ -49,7 +49,8 @@ class Fit {
       const bool better = !best_ || plan.played.length < best_->plan.played.length * (1 - 1e-9);
       if (better) best_ = std::move(one);
     } catch (const UsageError&) {
-      if (!first_error_) first_error_ = std::current_exception();
+      // Of the try that recomputes most it tells what is really needed.
+      if (!error_ || !recomputed.empty()) error_ = std::current_exception();
     }
   }
 
@@ -57,7 +58,7 @@ class Fit {
   const PlanOptions& options_;
   const std::set<int64_t>& repeatable_;
   std::optional<FittedPlan> best_;
-  std::exception_ptr first_error_;
+  std::exception_ptr error_;
 };
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "convoy/schedule/pipeline/recompute.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <optional>
 #include <tuple>
@@ -199,13 +200,21 @@ std::set<int64_t> fewest(const StageMemory& stage, int number, double memory) {
     }
     if (fitting.best()) return *fitting.best();
   }
-  fail<UsageError>("parallel",
-                   "stage {} keeps {} for backward with all blocks recomputed that can be; "
-                   "pipeline_memory = {:.0f} is less; try more stages or another schedule",
-                   number, human_bytes(stage.peak({all.begin(), all.end()})), memory);
+  const double least = stage.peak({all.begin(), all.end()});
+  fail<UsageError>(
+      "parallel",
+      "stage {} keeps {} for backward with all blocks recomputed that can be, among it "
+      "what one of them keeps while it is recomputed; pipeline_memory = {:.0f} is "
+      "less; try pipeline_memory = {:.0f}",
+      number, human_bytes(least), memory, std::ceil(least));
 }
 
 }  // namespace
+
+double most_kept(const Cut& cut, const std::vector<Action>& order, int stage, const Costs& by_block,
+                 const std::set<int64_t>& recomputed) {
+  return StageMemory(cut, order, stage, by_block, {}).peak(recomputed);
+}
 
 std::set<int64_t> blocks_to_recompute(const Cut& cut, const Orders& orders, const Costs& by_block,
                                       const std::set<int64_t>& repeatable, double memory) {

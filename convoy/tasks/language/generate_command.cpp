@@ -13,6 +13,7 @@
 #include "convoy/base/text.h"
 #include "convoy/base/timing.h"
 #include "convoy/launch/environment.h"
+#include "convoy/report/live_line.h"
 #include "convoy/tasks/language/text_generator.h"
 #include "convoy/tasks/language/text_requests.h"
 
@@ -97,10 +98,12 @@ void run_generate(GenerateCommand command, const GivenPrompts& given, const Prog
       });
   const double seconds = seconds_since(began);
   if (texts.is_main()) {
-    fmt::print(stderr, "{} tokens in {}, {:.1f} tokens/s, cache {}\n",
-               human_count(report.num_tokens), human_seconds(seconds),
-               static_cast<double>(report.num_tokens) / std::max(seconds, 1e-9),
-               human_bytes(report.cache_bytes));
+    report::show_progress(
+        fmt::format("{} tokens in {}, {:.1f} tokens/s, cache {}\n", human_count(report.num_tokens),
+                    human_seconds(seconds),
+                    static_cast<double>(report.num_tokens) / std::max(seconds, 1e-9),
+                    human_bytes(report.cache_bytes)),
+        stderr);
   }
   if (const auto warning = texts.nameless_tokens(); !warning.empty()) program.tell({warning});
 }

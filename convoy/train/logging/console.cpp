@@ -224,7 +224,7 @@ class Console : public Callback {
     if (!quiet_) {
       tell(text, text.starts_with("warning: ") ? 9 : 2);
     } else if (text.starts_with("warning: ")) {
-      fmt::print(stderr, "{}\n", printable_lines(text));
+      report::show_progress(printable_lines(text) + "\n", stderr);
     }
   }
 
