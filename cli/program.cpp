@@ -120,6 +120,17 @@ std::vector<std::string> typed_overrides() {
   return out;
 }
 
+std::string of_other_families(const std::string& name) {
+  std::vector<std::string> families;
+  for (const auto& family : tasks::families()) {
+    OptionTable table;
+    const auto task = tasks::find_task({"train", "--family", family}, /*opens=*/false);
+    task->declare(table);
+    if (table.find(name) != nullptr) families.push_back(family);
+  }
+  return families.empty() ? "" : ", which is of model.family = " + join(families);
+}
+
 std::string help_of_opened() {
   const Configured scratch;
   return scratch.table.help_of([](const Option& option) {

@@ -40,6 +40,10 @@ struct Opened : Configured {
   tasks::Run run;
 };
 
+/// ", which is of model.family = session": an option that the typed family does not have; "": none
+/// has it.
+std::string of_other_families(const std::string& name);
+
 /// For `--help` of a command that opens a run: options of training that hold there, too.
 std::string help_of_opened();
 

@@ -64,6 +64,7 @@ std::string no_more_threads() {
 void tell(const char* kind, const std::string& text, int code, const std::vector<int>& missing) {
   static std::atomic_flag told;
   if (told.test_and_set()) return;
+  std::signal(SIGPIPE, SIG_IGN);  // the exit code tells as much where nobody reads
   const auto message = without_tokens(text);  // which may quote what was typed
   launch::RankEnvironment environment;
   try {
@@ -127,8 +128,9 @@ void refuse_unknown(const std::vector<std::string>& args, CLI::App& app, const O
         2, args[i].find('=') == std::string::npos ? std::string::npos : args[i].find('=') - 2);
     if (std::find(known.begin(), known.end(), name) != known.end() || name == "help") continue;
     const bool ranks = std::find(kRanks.begin(), kRanks.end(), name) != kRanks.end();
-    fail<UsageError>("config", "unknown option --{}{}; see convoy {} --help", name,
-                     ranks ? ", did you mean 'nproc'?" : table.suggest(name, known), args[0]);
+    auto hint = ranks ? ", did you mean 'nproc'?" : table.suggest(name, known);
+    if (hint.empty()) hint = cli::of_other_families(name);
+    fail<UsageError>("config", "unknown option --{}{}; see convoy {} --help", name, hint, args[0]);
   }
 }
 
@@ -217,6 +219,10 @@ int run(int argc, char** argv) {
       "convoy COMMAND --help has more.");
 
   std::vector<std::string> args(argv + 1, argv + argc);
+  if (!args.empty() && args[0] == "help") {
+    args.erase(args.begin());
+    args.emplace_back("--help");
+  }
   cli::take_help_all(args);
   if (cli::takes_config(args)) args = with_values(args, app);
   args = cli::with_lasting_inputs(cli::with_model_folder(std::move(args)));

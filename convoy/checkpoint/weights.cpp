@@ -197,7 +197,7 @@ LoadReport read(const fs::path& path, const State& state, const comm::Group& gro
   }
   comm::each_rank(group, label, [&] {
     if (filling.not_finite.empty()) return;
-    refuse(path, "holds numbers that are not finite: ", filling.not_finite);
+    refuse(formats::file_or_index(path), "holds numbers that are not finite: ", filling.not_finite);
   });
   std::vector<std::string> spoilt;
   for (const auto& [name, sum] : filling.sums.together(group)) {
@@ -206,7 +206,7 @@ LoadReport read(const fs::path& path, const State& state, const comm::Group& gro
     if (source.contains("sum") && source["sum"] != sum) spoilt.push_back(source["name"]);
   }
   if (!spoilt.empty()) {
-    refuse(path,
+    refuse(formats::file_or_index(path),
            "is not as it was written (try an earlier checkpoint, or remove manifest.json if "
            "somebody changed it on purpose): ",
            spoilt);

@@ -1,6 +1,7 @@
 #include <ATen/ATen.h>
 
 #include "convoy/base/error.h"
+#include "convoy/base/text.h"
 #include "convoy/data/loader.h"
 #include "convoy/data/order.h"
 #include "convoy/train/batches.h"
@@ -29,9 +30,9 @@ class MapStream : public BatchStream {
     if (num_rows_ < 1) fail<UsageError>("data", "the data set is empty; expected at least one row");
     if (options_.every_rank_needs_rows && num_rows_ < options_.layout.world) {
       fail<UsageError>("data",
-                       "{} ranks share {} rows; expected at least one row per rank; try "
+                       "{} data-parallel ranks share {}; expected at least one row for each; try "
                        "fewer ranks",
-                       options_.layout.world, num_rows_);
+                       options_.layout.world, plural(num_rows_, "row"));
     }
     start(0, 0);
   }

@@ -203,7 +203,7 @@ TEST_F(TensorCommand, WhatDoesNotGoTogetherIsTold) {
   refused("--nproc 4 --tensor_parallel_size 4",
           "tensor_parallel_size = 4 is more than the heads, ids or inner units that weights "
           "consist of: transformer.h.0.attn.c_attn.weight 3, ");
-  expect("try --tensor_parallel_size 3");
+  expect("try --tensor_parallel_size 2");
   refused(
       "--sequence_parallel",
       "sequence_parallel shares out tokens over tensor ranks, but tensor_parallel_size = 1; try "

@@ -162,6 +162,27 @@ TEST_F(Using, ATrainingWhoseReaderLeavesGoesOn) {
   }
 }
 
+// The notes that a run begins with go to standard error, and so do the reports of its failures.
+TEST_F(Using, NobodyNeedsToReadStandardError) {
+  make_sessions();
+  const auto expect_code = [&](const std::string& typed, const char* code) {
+    EXPECT_EQ(shell("($convoy " + typed + " 2>&1; echo $? > code) | true"), 0);
+    EXPECT_EQ(read_file(folder_ / "code"), code) << typed << output_;
+  };
+  expect_code("train --learning_rat 1", "2\n");
+  expect_code("train" + kTiny + "--max_steps 2 --zero 2 --output_dir out", "0\n");
+  expect_code("launch -n 2 --max-restarts 1 train" + kTiny +
+                  "--max_steps 6 --save_steps 2 --output_dir again",
+              "0\n");
+  EXPECT_EQ(
+      shell("(CONVOY_FAULT=sigkill@1:forward:3 $convoy launch -n 2 --max-restarts 1 train" + kTiny +
+            "--max_steps 6 --save_steps 2 --output_dir restarted 2>&1; echo $? > code) | "
+            "true"),
+      0);
+  EXPECT_EQ(read_file(folder_ / "code"), "0\n") << "it was not restarted";
+  EXPECT_EQ(json("restarted/trainer_state.json")["global_step"], 6);
+}
+
 TEST_F(Using, RanksWhoseReaderHasEnoughEndWithoutAReport) {
   for (const char* way : {"launch -n 2 --max-restarts 2 -- yes",
                           "launch -n 2 -- sh -c 'while :; do echo $RANK; sleep 0.01; done'"}) {

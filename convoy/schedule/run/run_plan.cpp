@@ -90,15 +90,17 @@ void check_tensor_ranks(const ModelDecl& model, int num_ranks, bool share_tokens
   if (!unable.empty()) {
     fail<UsageError>("parallel",
                      "tensor_parallel_size = {} needs blocks that compute with a part of their "
-                     "weights, as those of all families here do; {} of this model's {} do not: "
-                     "{}; try data parallelism, --zero 3, or --pipeline_parallel_size",
+                     "weights, as those of all families here do, but for sessions whose masking "
+                     "is plm or rtd; {} of this model's {} do not: {}; try data parallelism, "
+                     "--zero 3, or --pipeline_parallel_size",
                      num_ranks, unable.size(), model.blocks.size(), listed(unable));
   }
   if (share_tokens && !whole.empty()) {
     fail<UsageError>("parallel",
                      "sequence_parallel needs blocks that compute with a rank's share of the "
-                     "tokens, as those of all families here do; {} of this model's {} do not: {}; "
-                     "try without it",
+                     "tokens, as those of all families here do, but for the head of sessions whose "
+                     "loss samples items, smooths labels or predicts columns, and for masking rtd; "
+                     "{} of this model's {} do not: {}; try without it",
                      whole.size(), model.blocks.size(), listed(whole));
   }
   int64_t most = num_ranks;
@@ -109,6 +111,7 @@ void check_tensor_ranks(const ModelDecl& model, int num_ranks, bool share_tokens
     coarse.push_back(fmt::format("{} {}", param.name, fit));
   }
   if (coarse.empty()) return;
+  while (num_ranks % most != 0) --most;  // goes with as many processes
   fail<UsageError>(
       "parallel",
       "tensor_parallel_size = {} is more than the heads, ids or inner units that "

@@ -82,6 +82,7 @@ class Checkpoints {
   std::deque<std::filesystem::path> checkpoints_of_this_job() const;
   void find_candidates();
   Json first_that_fits(const TrainerState& fresh);
+  void tell_other_batch(const TrainerState& saved, const TrainerState& fresh);
   void pass_over(const std::filesystem::path& folder, const FileError& error);
   Json look_at(const std::filesystem::path& checkpoint, const TrainerState& fresh) const;
   void check_same_model(const std::filesystem::path& checkpoint) const;

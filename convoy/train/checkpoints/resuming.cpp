@@ -73,8 +73,19 @@ std::optional<TrainerState> Checkpoints::resume(const TrainerState& fresh) {
       callbacks_.say(fmt::format("start {}: going on from {}", job_.environment.restart_count + 1,
                                  resumed_from_));
     }
-    return TrainerState::from_json(found.at("state"), resumed_from_);
+    auto state = TrainerState::from_json(found.at("state"), resumed_from_);
+    tell_other_batch(state, fresh);
+    return state;
   }
+}
+
+/// Other ranks with the same options make other steps.
+void Checkpoints::tell_other_batch(const TrainerState& saved, const TrainerState& fresh) {
+  if (saved.step_samples == fresh.step_samples || saved.step_samples == 0) return;
+  callbacks_.say(fmt::format(
+      "warning: {} was trained with {} a step, this run goes on with {}; try "
+      "--global_batch_size {} to keep them",
+      resumed_from_, plural(saved.step_samples, "row"), fresh.step_samples, saved.step_samples));
 }
 
 void Checkpoints::pass_over(const fs::path& folder, const FileError& error) {
@@ -96,8 +107,9 @@ Json Checkpoints::first_that_fits(const TrainerState& fresh) {
     }
   }
   if (passed_over_.empty()) return {};
-  fail<FileError>("train", "no checkpoint in {} is whole: {}; try to start anew", dir_.string(),
-                  join(passed_over_, "; "));
+  fail<FileError>("train",
+                  "no checkpoint in {} is whole: {}; try to start anew with --overwrite_output_dir",
+                  dir_.string(), join(passed_over_, "; "));
 }
 
 /// Before hours of work come to the first checkpoint.
@@ -155,8 +167,10 @@ void Checkpoints::find_candidates() {
   const auto old = checkpoint::latest_checkpoint(dir_ / kReplaced);
   fail<UsageError>("train",
                    "there is no checkpoint in {}; expected a folder checkpoint-<step>; "
-                   "try without --resume_from_checkpoint{}",
+                   "try {}{}",
                    dir_.string(),
+                   holds_run() || old ? "--overwrite_output_dir without --resume_from_checkpoint"
+                                      : "without --resume_from_checkpoint",
                    old ? fmt::format(", or the run that was put aside: {}", old->string()) : "");
 }
 
