@@ -16,6 +16,7 @@
 #include "convoy/launch/environment.h"
 #include "convoy/machine/host.h"
 #include "convoy/report/live_line.h"
+#include "convoy/report/progress_output.h"
 
 namespace convoy::cli {
 

@@ -12,8 +12,8 @@
 #include "convoy/checkpoint/folder.h"
 #include "convoy/checkpoint/verify.h"
 #include "convoy/formats/shard_size.h"
-#include "convoy/report/live_line.h"
 #include "convoy/report/progress_line.h"
+#include "convoy/report/progress_output.h"
 #include "convoy/report/table.h"
 
 namespace convoy::cli {

@@ -12,7 +12,7 @@
 #include "convoy/launch/process.h"
 #include "convoy/launch/supervise/agent.h"
 #include "convoy/machine/cores.h"
-#include "convoy/report/live_line.h"
+#include "convoy/report/progress_output.h"
 
 namespace convoy::cli {
 namespace {

@@ -14,7 +14,7 @@
 #include "convoy/machine/host.h"
 #include "convoy/machine/memory_limit.h"
 #include "convoy/nn/shapes_only.h"
-#include "convoy/report/live_line.h"
+#include "convoy/report/progress_output.h"
 #include "convoy/train/callback.h"
 #include "convoy/train/setup/memory_check.h"
 

@@ -9,7 +9,7 @@
 #include "cli/typed.h"
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
-#include "convoy/report/live_line.h"
+#include "convoy/report/progress_output.h"
 #include "convoy/tasks/unread_options.h"
 #include "convoy/train/setup/deepspeed.h"
 

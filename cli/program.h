@@ -40,7 +40,7 @@ struct Opened : Configured {
   tasks::Run run;
 };
 
-/// ", which is of model.family = session": an option that the typed family does not have; "": none
+/// ", which is of model.family = NAME": an option that the typed family does not have; "": none
 /// has it.
 std::string of_other_families(const std::string& name);
 

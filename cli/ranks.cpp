@@ -8,7 +8,7 @@
 #include "convoy/launch/environment.h"
 #include "convoy/launch/process.h"
 #include "convoy/launch/supervise/agent.h"
-#include "convoy/report/live_line.h"
+#include "convoy/report/progress_output.h"
 
 namespace convoy::cli {
 

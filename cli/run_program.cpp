@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -26,7 +27,7 @@
 #include "convoy/launch/error_file.h"
 #include "convoy/machine/limits.h"
 #include "convoy/program.h"
-#include "convoy/report/live_line.h"
+#include "convoy/report/progress_output.h"
 #include "convoy/train/setup/memory_check.h"
 
 namespace {
@@ -60,11 +61,14 @@ std::string no_more_threads() {
       limit ? fmt::format(", ulimit -u = {}", *limit) : "");
 }
 
+/// A reader who pauses has so long to read why a program ended.
+constexpr std::chrono::milliseconds kLastWords{1000};
+
 /// Says what went wrong in one line, where the launcher finds it too; the first time only.
 void tell(const char* kind, const std::string& text, int code, const std::vector<int>& missing) {
   static std::atomic_flag told;
   if (told.test_and_set()) return;
-  std::signal(SIGPIPE, SIG_IGN);  // the exit code tells as much where nobody reads
+  std::signal(SIGPIPE, SIG_IGN);              // the exit code tells as much where nobody reads
   const auto message = without_tokens(text);  // which may quote what was typed
   launch::RankEnvironment environment;
   try {
@@ -77,7 +81,10 @@ void tell(const char* kind, const std::string& text, int code, const std::vector
   // Of ranks that are threads here.
   if (const auto failed = noted_failure(); !failed.empty()) who = " on " + failed;
   const bool noted = launch::write_error_file(environment, kind, message, missing, code);
-  std::fflush(stdout);
+  if (::ftrylockfile(stdout) == 0) {  // else a reader who pauses keeps a thread waiting in there
+    std::fflush(stdout);
+    ::funlockfile(stdout);
+  }
   // Names of files and tensors may hold anything.
   const auto line = fmt::format("convoy: error{}: {}", who, printable_lines(message));
   // A person's mistake is the same on all ranks: their launcher's report says it once.
@@ -87,13 +94,13 @@ void tell(const char* kind, const std::string& text, int code, const std::vector
   } else if (!noted || environment.source != "convoy launch") {
     cli::tell_once(message, line, environment);
   }
-  std::fflush(stderr);
 }
 
 /// The same, and leaves at once: the threads of a broken collective must not hold the process up.
 [[noreturn]] void leave(const char* kind, const std::string& text, int code,
                         const std::vector<int>& missing = {}) {
   tell(kind, text, code, missing);
+  report::finish_progress(kLastWords);
   std::_Exit(code);
 }
 
@@ -298,6 +305,7 @@ void convoy::add_command(const std::string& name, const std::string& help,
     const bool lacks_kernels = line.find("no kernel image is available") != std::string::npos;
     leave("Exception", lacks_kernels ? no_kernels(line) : line, kFailed);
   }
+  report::finish_progress();
   std::fflush(stdout);
   std::fflush(stderr);
   std::_Exit(code);

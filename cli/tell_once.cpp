@@ -15,7 +15,7 @@
 #include <thread>
 
 #include "convoy/launch/spawn.h"
-#include "convoy/report/live_line.h"
+#include "convoy/report/progress_output.h"
 
 namespace convoy::cli {
 namespace {

@@ -7,7 +7,7 @@
 #include "convoy/launch/error_file.h"
 #include "convoy/launch/process.h"
 #include "convoy/launch/stop_signal.h"
-#include "convoy/report/live_line.h"
+#include "convoy/report/progress_output.h"
 #include "convoy/train/logging/console.h"
 #include "convoy/train/state.h"
 

@@ -6,7 +6,7 @@
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
 #include "convoy/plan/decision.h"
-#include "convoy/report/live_line.h"
+#include "convoy/report/progress_output.h"
 #include "convoy/report/table.h"
 
 namespace convoy::cli {

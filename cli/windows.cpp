@@ -11,7 +11,7 @@
 #include "convoy/checkpoint/folder.h"
 #include "convoy/comm/agree.h"
 #include "convoy/report/chart.h"
-#include "convoy/report/live_line.h"
+#include "convoy/report/progress_output.h"
 
 namespace convoy::cli {
 

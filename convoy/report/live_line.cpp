@@ -1,8 +1,9 @@
 #include "convoy/report/live_line.h"
 
-#include <stdio_ext.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
+
+#include "convoy/report/progress_output.h"
 
 namespace convoy::report {
 
@@ -11,13 +12,6 @@ namespace {
 constexpr std::chrono::milliseconds kPause{200};
 
 }  // namespace
-
-void show_progress(std::string_view text, std::FILE* stream) {
-  std::fwrite(text.data(), 1, text.size(), stream);
-  if (std::fflush(stream) == 0 && std::ferror(stream) == 0) return;
-  ::__fpurge(stream);  // else it would be an error at the end
-  std::clearerr(stream);
-}
 
 LiveLine::LiveLine(std::FILE* stream)
     : stream_(stream), terminal_(::isatty(::fileno(stream)) == 1) {
@@ -38,6 +32,7 @@ void LiveLine::show(const std::string& text) {
 }
 
 void LiveLine::draw(const std::string& text) {
+  if (!takes_progress(stream_)) return;
   std::fputs(("\r\033[K" + text).c_str(), stream_);
   std::fflush(stream_);
 }

@@ -3,12 +3,8 @@
 #include <chrono>
 #include <cstdio>
 #include <string>
-#include <string_view>
 
 namespace convoy::report {
-
-/// Prints what is no result, such as progress: a run goes on where nobody can take it.
-void show_progress(std::string_view text, std::FILE* stream = stdout);
 
 /// One line at the bottom of a terminal that is drawn again a few times a second. Where the stream
 /// is no terminal nothing is ever drawn; a terminal that is gone is no error.

@@ -13,7 +13,7 @@
 #include "convoy/base/text.h"
 #include "convoy/base/timing.h"
 #include "convoy/launch/environment.h"
-#include "convoy/report/live_line.h"
+#include "convoy/report/progress_output.h"
 #include "convoy/tasks/language/text_generator.h"
 #include "convoy/tasks/language/text_requests.h"
 

@@ -10,6 +10,7 @@
 #include "convoy/launch/error_file.h"
 #include "convoy/plan/decision.h"
 #include "convoy/report/live_line.h"
+#include "convoy/report/progress_output.h"
 #include "convoy/train/setup/job.h"
 #include "convoy/train/setup/memory_use.h"
 #include "convoy/train/setup/placement.h"
