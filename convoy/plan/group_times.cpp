@@ -12,14 +12,15 @@ OverHosts lie_over_hosts(const Cluster& cluster, const schedule::Mesh& mesh,
                          schedule::AxisSet axes) {
   OverHosts out;
   const int size = mesh.degree(axes), per_host = cluster.devices_per_host;
-  const auto first = mesh.of(0).ranks_along(axes);
-  const int stride = first.size() > 1 ? first[1] - first[0] : 1;
-  const int block = first.back() + stride;  // groups lie in blocks of so many ranks
+  const auto strides = mesh.strides_along(axes);
+  // Groups lie in blocks of so many ranks.
+  const int block = strides.empty() ? 1 : strides.back().first * strides.back().second;
   const bool alike = block % per_host == 0 || per_host % block == 0;
   // From the next host that begins with a block on all is as before.
-  const int repeats = block / std::gcd(block, per_host) * per_host;
+  const int64_t repeats = std::lcm<int64_t>(block, per_host);
+  const int64_t different = alike ? 1 : std::min<int64_t>(repeats, mesh.num_ranks());
   std::map<int, double> leaves;  // [host]
-  for (int rank = 0; rank < (alike ? 1 : std::min(repeats, mesh.num_ranks())); ++rank) {
+  for (int rank = 0; rank < different; ++rank) {
     const auto of = mesh.of(rank);
     if (of.place(axes) != 0) continue;  // its group was met
     std::map<int, int> on_host;
