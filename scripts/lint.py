@@ -84,6 +84,7 @@ STRATEGY_OPTION = re.compile(r't\.add\(\s*s, "([a-z]+(?:_[a-z]+)+)"')
 MAX_OPTION_SOURCES = 3
 # Also the names of what is limited, and of a technique.
 NOT_ONLY_OPTIONS = {"device_memory", "sequence_parallel"}
+THROWS_UNREAD = "fmt::print(stderr"
 NO_WORDS = ("scripts/lint.py", "tests/scripts/lint_test.py")
 INCLUDE = re.compile(r'\s*#\s*include\s+([<"])([^>"]+)[>"]')
 
@@ -162,6 +163,7 @@ def check_file(path, components):
     cpp = path.suffix in CPP
     words_count = str(path) not in NO_WORDS and path.suffix != ".json"
     free_of_tasks = cpp and str(path).startswith(FREE_OF_TASKS)
+    is_source = cpp and path.parts[0] in ("convoy", "cli")
     component = path.parts[1] if path.parts[0] == "convoy" and len(path.parts) > 2 else None
     if component and component not in components:
         yield 1, True, f"component {component} is not declared in CMakeLists.txt"
@@ -177,6 +179,8 @@ def check_file(path, components):
         if words_count:
             for own, field in own_words(str(path), line):
                 yield number, True, f"says '{own}', for which the field says: {field}"
+        if is_source and THROWS_UNREAD in line:
+            yield number, True, "throws where nobody reads standard error; use report::show_progress(text, stderr)"
         word = TASK_WORD.search(line) if free_of_tasks else None
         if word:
             yield number, True, f"names '{word.group()}', a task's word; tasks say it through tasks/task.h"
