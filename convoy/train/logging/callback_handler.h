@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "convoy/base/text.h"
+#include "convoy/report/progress_output.h"
 #include "convoy/train/callback.h"
 #include "convoy/train/setup/job.h"
 
@@ -34,7 +35,9 @@ class CallbackHandler {
   /// On any rank.
   void warn(const std::string& text) const {
     say("warning: " + text);
-    if (rank_ != 0) fmt::print(stderr, "warning: rank {}: {}\n", rank_, printable_lines(text));
+    if (rank_ == 0) return;
+    report::show_progress(fmt::format("warning: rank {}: {}\n", rank_, printable_lines(text)),
+                          stderr);
   }
 
  private:
