@@ -11,9 +11,14 @@ using schedule::Cut;
 
 namespace {
 
+/// Elements of a parameter on the tensor rank that has most.
+double count_elements(const schedule::ParamDecl& param, int tensor) {
+  return static_cast<double>(
+      schedule::num_elements(schedule::local_shape(param.shape, param.cut, {tensor - 1, tensor})));
+}
+
 /// Elements of each block on the tensor rank that has most; what several read is the first one's.
 std::vector<double> count_elements(const schedule::ModelDecl& model, int tensor) {
-  const schedule::TensorPlace place{tensor - 1, tensor};
   std::vector<double> out;
   std::vector<bool> counted(model.params.size());
   for (const auto& block : model.blocks) {
@@ -23,9 +28,16 @@ std::vector<double> count_elements(const schedule::ModelDecl& model, int tensor)
       const auto& param = model.params[at];
       if (!param.trained || counted[at]) continue;
       counted[at] = true;
-      elements += static_cast<double>(
-          schedule::num_elements(schedule::local_shape(param.shape, param.cut, place)));
+      elements += count_elements(param, tensor);
     }
+  }
+  return out;
+}
+
+double count_read_in_backward(const schedule::ModelDecl& model, int tensor) {
+  double out = 0;
+  for (const auto& param : model.params) {
+    if (param.trained && param.read_in_backward) out += count_elements(param, tensor);
   }
   return out;
 }
@@ -52,19 +64,10 @@ std::vector<double> elements_of(const Numbers& numbers, int tensor) {
 }
 
 double elements_read_in_backward(const Numbers& numbers, int tensor) {
-  if (numbers.known) {
-    const auto found = numbers.known->read_in_backward.find(tensor);
-    if (found != numbers.known->read_in_backward.end()) return found->second;
-  }
-  const schedule::TensorPlace place{tensor - 1, tensor};
-  double out = 0;
-  for (const auto& param : numbers.model.params) {
-    if (!param.trained || !param.read_in_backward) continue;
-    out += static_cast<double>(
-        schedule::num_elements(schedule::local_shape(param.shape, param.cut, place)));
-  }
-  if (numbers.known) numbers.known->read_in_backward[tensor] = out;
-  return out;
+  if (!numbers.known) return count_read_in_backward(numbers.model, tensor);
+  auto [found, fresh] = numbers.known->read_in_backward.try_emplace(tensor);
+  if (fresh) found->second = count_read_in_backward(numbers.model, tensor);
+  return found->second;
 }
 
 bool is_recomputed(const Numbers& numbers, const Split& split, size_t block) {

@@ -61,7 +61,7 @@ double least_of_links(const Numbers& numbers, const Cluster& cluster, const sche
                       const schedule::RunOptions& options, const Split& split,
                       const std::vector<double>& of_blocks) {
   if (split.state_ranks() == 1) return 0;
-  auto* known = numbers.known ? &numbers.known->groups : nullptr;
+  auto* known = numbers.known_groups();
   const GroupTimes state(cluster, mesh, schedule::kState, known);
   const double elements = std::accumulate(of_blocks.begin(), of_blocks.end(), 0.0) / split.pipeline;
   const auto micro_batches = static_cast<double>(split.micro_batches);
@@ -135,7 +135,7 @@ double least_of_equal(const Work& work, double micro_batches, const Split& split
 Computing computing_of(const Numbers& numbers, const Cluster& cluster,
                        const schedule::RunOptions& base, const Split& split) {
   const auto mesh = split.mesh();
-  auto* known = numbers.known ? &numbers.known->groups : nullptr;
+  auto* known = numbers.known_groups();
   const auto link =
       known ? known->fastest_link(cluster, mesh) : fastest_link_of_stages(cluster, mesh);
   const auto costs =

@@ -1,8 +1,6 @@
 #include "convoy/plan/cluster.h"
 
 #include <algorithm>
-#include <limits>
-#include <map>
 
 #include "convoy/base/error.h"
 #include "convoy/base/options.h"

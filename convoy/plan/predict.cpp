@@ -207,7 +207,7 @@ Prediction play(const Numbers& numbers, const Cluster& cluster, const Spread& ru
   const auto& mesh = run.mesh;
   const auto blocks = run.blocks(numbers);
   const auto plan = run.plan(numbers, blocks, mesh.rank());  // tells whether the model goes into it
-  KnownGroups* known = numbers.known ? &numbers.known->groups : nullptr;
+  auto* known = numbers.known_groups();
   const auto costs = seconds_of(blocks, cluster, mesh, {}, run.options.low_precision, known);
   const StepGroups groups(cluster, mesh, known);
   const auto links = links_between_stages(cluster, mesh);

@@ -34,6 +34,8 @@ struct Numbers {
   /// How far predictions may be off, as parts of them: what was seen of measured or analytic costs.
   double memory_spread = 0.05, time_spread = 0.3;
   std::shared_ptr<Known> known = {};  ///< of a search; null: nothing is kept
+
+  KnownGroups* known_groups() const { return known ? &known->groups : nullptr; }
 };
 
 enum class Fit { Yes, AtRisk, No };

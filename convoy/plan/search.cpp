@@ -77,7 +77,7 @@ class Search {
     }
     std::stable_sort(all.begin(), all.end(),
                      [](const auto& a, const auto& b) { return a.seconds < b.seconds; });
-    std::map<std::string, std::vector<const Bounded*>> left_out;  // [family] the fastest first
+    std::map<std::string, std::vector<const Bounded*>> passed_over;  // [family] the fastest first
     for (size_t n = 0; n < all.size(); ++n) {
       if (say) say(n, all.size());
       const auto& it = all[n];
@@ -86,9 +86,9 @@ class Search {
         continue;
       }
       ++found_.num_bounded;
-      left_out[it.split.family()].push_back(&it);
+      passed_over[it.split.family()].push_back(&it);
     }
-    for (const auto& [family, rest] : left_out) {
+    for (const auto& [family, rest] : passed_over) {
       if (!(fits_on_devices_ && rest.front()->split.offloads())) show(family, rest);
     }
     refine(splits);

@@ -80,6 +80,13 @@ TEST(ClusterFile, HostsMayDiffer) {
             std::string::npos);
 }
 
+/// Ten times as fast inside of hosts as between them.
+Cluster plain_cluster(int hosts, int devices) {
+  auto out = paper_cluster(hosts, devices, 0, 100, 10);
+  out.inside.seconds = out.between.seconds = 0;
+  return out;
+}
+
 TEST(GroupTimes, OfOneRankAreNone) {
   const schedule::Mesh mesh({.pipeline = 4}, 0, 4);
   const auto cluster = usual_cluster("h100-80", 4);
@@ -87,11 +94,7 @@ TEST(GroupTimes, OfOneRankAreNone) {
 }
 
 TEST(GroupTimes, GroupsShareTheLinkOfTheirHost) {
-  Cluster cluster;
-  cluster.num_hosts = 2;
-  cluster.devices_per_host = 4;
-  cluster.inside = {0, 100};
-  cluster.between = {0, 10};
+  const auto cluster = plain_cluster(2, 4);
   // Four tensor ranks a host: each of the four data groups has one rank on either host.
   const schedule::Mesh tensor({.tensor = 4}, 0, 8);
   const GroupTimes data(cluster, tensor, schedule::kRows);
@@ -106,11 +109,7 @@ TEST(GroupTimes, GroupsShareTheLinkOfTheirHost) {
 }
 
 TEST(GroupTimes, AreOfTheGroupThatSpansMostHosts) {
-  Cluster cluster;
-  cluster.num_hosts = 2;
-  cluster.devices_per_host = 8;
-  cluster.inside = {0, 100};
-  cluster.between = {0, 10};
+  const auto cluster = plain_cluster(2, 8);
   // Of tensor ranks 0 1 2 | 3 4 5 | 6 7 8 | 9 10 11 the third group is on both hosts.
   const schedule::Mesh mesh({.tensor = 3}, 0, 12);
   EXPECT_TRUE(GroupTimes(cluster, mesh, schedule::Axis::Tensor).crosses_hosts());
@@ -119,11 +118,7 @@ TEST(GroupTimes, AreOfTheGroupThatSpansMostHosts) {
 }
 
 TEST(GroupTimes, OfManyHostsAreThoseOfTheFirstThatRepeat) {
-  Cluster cluster;
-  cluster.num_hosts = 3;
-  cluster.devices_per_host = 8;
-  cluster.inside = {0, 100};
-  cluster.between = {0, 10};
+  auto cluster = plain_cluster(3, 8);
   cluster.phases_overlap = false;
   // Three ranks a group, eight a host: every third host is as the first.
   const GroupTimes few(cluster, schedule::Mesh({.tensor = 3}, 0, 24), schedule::Axis::Tensor);

@@ -149,7 +149,9 @@ class Pairs {
 Ends cut_twice(const CutProblem& problem, double limit) {
   int64_t looks = kMostLooks;
   const double stage = Pairs(problem, limit, limit).run(Aim::DearestStage, looks).first;
+  if (looks <= 0) return {};
   const double stretch = Pairs(problem, stage, stage).run(Aim::DearestStretch, looks).first;
+  if (looks <= 0) return {};
   return Pairs(problem, stage, stretch).run(Aim::Squares, looks).second;
 }
 
