@@ -104,7 +104,7 @@ int launch_command(CLI::App& app, const CLI::App& command, const Arguments& argu
   options.num_ranks = slots > 0 && !typed ? slots : machine::resolve_num_ranks(arguments.num_ranks);
   options.log_dir = arguments.log_dir;
   options.command = find_command(app, command);
-  options.say = [](std::string_view text) { report::show_progress(text, stderr); };
+  options.say = [](std::string_view text) { report::print_progress(text, stderr); };
   options.binding = machine::parse_binding(arguments.binding);
   arguments.output.shows(0, false);  // complains now about what makes no sense
   arguments.output.shows(0, true);
@@ -115,7 +115,7 @@ int launch_command(CLI::App& app, const CLI::App& command, const Arguments& argu
   }
   options.tee = [&](int rank, int local_rank, bool is_error, std::string_view line) {
     if (!arguments.output.shows(local_rank, is_error)) return;
-    report::show_progress(fmt::format("[rank {}] {}\n", rank, line), is_error ? stderr : stdout);
+    report::print_progress(fmt::format("[rank {}] {}\n", rank, line), is_error ? stderr : stdout);
   };
   if (const auto others = hosts.read(options)) {
     return launch::run_ranks_of_host(options, *others);

@@ -56,7 +56,7 @@ int launch_again(int num_ranks, const std::vector<std::string>& more) {
   const auto typed = typed_for_ranks();
   options.command.insert(options.command.end(), typed.begin(), typed.end());
   options.command.insert(options.command.end(), more.begin(), more.end());
-  options.say = [](std::string_view text) { report::show_progress(text, stderr); };
+  options.say = [](std::string_view text) { report::print_progress(text, stderr); };
   return launch::run_ranks(options);
 }
 

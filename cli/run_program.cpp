@@ -292,7 +292,7 @@ void convoy::add_command(const std::string& name, const std::string& help,
           fmt::format("[files] cannot use {}: {}", error.path1().string(), error.code().message()),
           kFailed);
   } catch (const std::system_error& error) {
-    if (std::ferror(stdout) != 0) leave("FileError", lost_output(error.code()), kFailed);
+    if (::ferror_unlocked(stdout) != 0) leave("FileError", lost_output(error.code()), kFailed);
     const bool processes = error.code() == std::errc::resource_unavailable_try_again;
     leave("Exception", processes ? no_more_threads() : first_line(error.what()), kFailed);
   } catch (const Json::exception& error) {
@@ -305,7 +305,7 @@ void convoy::add_command(const std::string& name, const std::string& help,
     const bool lacks_kernels = line.find("no kernel image is available") != std::string::npos;
     leave("Exception", lacks_kernels ? no_kernels(line) : line, kFailed);
   }
-  report::finish_progress();
+  report::finish_progress(code == kOk ? std::chrono::milliseconds::max() : kLastWords);
   std::fflush(stdout);
   std::fflush(stderr);
   std::_Exit(code);

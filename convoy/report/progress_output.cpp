@@ -11,20 +11,22 @@
 #include <condition_variable>
 #include <mutex>
 #include <string>
+#include <system_error>
 #include <thread>
+#include <utility>
 
 namespace convoy::report {
 
-namespace {
-
-constexpr size_t kMostWaiting = 16 << 20;
-
-void write(std::string_view text, std::FILE* stream) {
+void print_progress(std::string_view text, std::FILE* stream) {
   std::fwrite(text.data(), 1, text.size(), stream);
   if (std::fflush(stream) == 0 && std::ferror(stream) == 0) return;
   ::__fpurge(stream);  // else it would be an error at the end
   std::clearerr(stream);
 }
+
+namespace {
+
+constexpr size_t kMostWaiting = 16 << 20;
 
 /// Standard output or error. A thread of its own writes while the reader pauses, and ends once it
 /// has caught up.
@@ -36,8 +38,13 @@ class Output {
   }
 
   void show(std::string_view text) {
-    const std::lock_guard lock(mutex_);
-    if (!behind_ && takes(text.size())) return write(text, stream_);
+    std::unique_lock lock(mutex_);
+    if (!behind_ && takes(text.size())) {
+      // Not under the lock: another writer, or a terminal, may make it wait after all.
+      behind_ = true;
+      write(text, lock);
+      return waiting_.empty() ? end() : catch_up_beside();
+    }
     if (waiting_.size() + text.size() > kMostWaiting) {
       num_left_out_ += std::count(text.begin(), text.end(), '\n');
       return;
@@ -45,7 +52,7 @@ class Output {
     waiting_ += text;
     if (behind_) return;
     behind_ = true;
-    std::thread([this] { catch_up(); }).detach();
+    catch_up_beside();
   }
 
   bool takes_now() {
@@ -68,18 +75,35 @@ class Output {
     return size <= PIPE_BUF && ::poll(&entry, 1, 0) == 1;
   }
 
+  void write(std::string_view text, std::unique_lock<std::mutex>& lock) {
+    lock.unlock();
+    print_progress(text, stream_);
+    lock.lock();
+  }
+
+  void end() {
+    behind_ = false;
+    caught_up_.notify_all();
+  }
+
+  void catch_up_beside() {
+    try {
+      std::thread([this] { catch_up(); }).detach();
+    } catch (const std::system_error&) {  // the system has no more threads: it is left out
+      waiting_.clear();
+      end();
+    }
+  }
+
   void catch_up() {
     std::unique_lock lock(mutex_);
     while (!waiting_.empty()) {
       auto text = std::exchange(waiting_, {});
       if (num_left_out_ > 0) text += fmt::format("[{} lines were not shown]\n", num_left_out_);
       num_left_out_ = 0;
-      lock.unlock();
-      write(text, stream_);
-      lock.lock();
+      write(text, lock);
     }
-    behind_ = false;
-    caught_up_.notify_all();
+    end();
   }
 
   std::FILE* stream_;

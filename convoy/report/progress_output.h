@@ -11,6 +11,9 @@ namespace convoy::report {
 /// MiB it is left out.
 void show_progress(std::string_view text, std::FILE* stream = stdout);
 
+/// The same, and waits for the reader: for those who have a thread of their own for it.
+void print_progress(std::string_view text, std::FILE* stream);
+
 /// Whether a line of a terminal that is drawn again and again would be shown at once.
 bool takes_progress(std::FILE* stream);
 
