@@ -9,7 +9,7 @@
 namespace convoy::train {
 
 /// How far estimates of memory may be off, as a part of them: on processors, whose kernels were
-/// run (at most 1 % low, see docs/planning.md), and on other devices.
+/// run (docs/estimate.md and docs/planning.md have what was measured), and on other devices.
 inline constexpr double kMemorySpread = 0.02, kOtherDevicesMemorySpread = 0.1;
 
 /// What the tensors of a rank may take.
