@@ -10,7 +10,8 @@
 namespace convoy::cli {
 
 void add_config(CLI::App& command, std::string& config) {
-  command.add_option("config", config, "TOML file of the run, or a folder with config.json");
+  command.add_option("config", config,
+                     "TOML file of the run, a run's folder, or a folder with config.json");
 }
 
 void add_asked(CLI::App& command, std::string& config, int& ranks, const std::string& which_ranks) {

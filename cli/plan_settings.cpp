@@ -44,7 +44,8 @@ Settings settings_of(const plan::Split& split, const OptionTable& table) {
 
 std::vector<std::string> typed_for_plan(const OptionTable& table) {
   std::vector<std::string> out;
-  for (const auto& [key, value] : settings_of({}, table)) {
+  // Stage 3, as the plans with it read how its shards are gathered.
+  for (const auto& [key, value] : settings_of({.zero = 3}, table)) {
     const auto* option = table.find(key);
     // What a plan reads: the rows of a step, and what a file says beside parallelism.
     const bool is_read = option->name == "per_device_train_batch_size" ||

@@ -63,13 +63,15 @@ std::vector<std::string> with_model_folder(std::vector<std::string> typed) {
   const bool is_file = place.filename() == "config.json";
   if (is_file) place = place.parent_path();
   std::error_code error;
-  if (!std::filesystem::is_regular_file(place / "config.json", error)) return typed;
   const auto run = place / "run.toml";
   const bool has_run = std::filesystem::exists(run, error);
+  const bool has_model = std::filesystem::is_regular_file(place / "config.json", error);
+  if (is_file && !has_model) return typed;
   if (has_run && (!is_file || tasks::needs_own_data(place / "config.json"))) {
     typed[1] = run.string();
     return typed;
   }
+  if (!has_model) return typed;
   const bool has_data = std::any_of(typed.begin(), typed.end(), [](const auto& word) {
     return word.find("random_tokens") != word.npos || word.find("data.train") != word.npos;
   });

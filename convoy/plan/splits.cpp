@@ -148,7 +148,9 @@ std::vector<std::string> left_out(const Wishes& wishes) {
     out.push_back(fmt::format("a pipeline of more than {}: each has a block at least",
                               plural(wishes.most_stages, "stage")));
   }
-  if (wishes.num_ranks > wishes.most_tensor) out.push_back(wishes.beyond_tensor);
+  if (wishes.num_ranks > wishes.most_tensor && !wishes.beyond_tensor.empty()) {
+    out.push_back(wishes.beyond_tensor);
+  }
   return out;
 }
 

@@ -11,6 +11,8 @@ namespace {
 
 constexpr std::chrono::milliseconds kPause{200};
 
+const std::string kWiped = "\r\033[K";
+
 }  // namespace
 
 LiveLine::LiveLine(std::FILE* stream)
@@ -26,19 +28,15 @@ void LiveLine::show(const std::string& text) {
   if (!terminal_) return;
   winsize size{};
   const bool known = ::ioctl(::fileno(stream_), TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
-  draw(text.substr(0, known ? size.ws_col - 1u : 79u));
-  drawn_ = true;
+  if (takes_progress(stream_)) {
+    show_progress(kWiped + text.substr(0, known ? size.ws_col - 1u : 79u), stream_);
+    drawn_ = true;
+  }
   next_ = std::chrono::steady_clock::now() + kPause;
 }
 
-void LiveLine::draw(const std::string& text) {
-  if (!takes_progress(stream_)) return;
-  std::fputs(("\r\033[K" + text).c_str(), stream_);
-  std::fflush(stream_);
-}
-
 void LiveLine::wipe() {
-  if (drawn_) draw("");
+  if (drawn_) show_progress(kWiped, stream_);
   drawn_ = false;
 }
 

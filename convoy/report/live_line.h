@@ -17,14 +17,12 @@ class LiveLine {
 
   /// Whether it is time to show() again.
   bool due() const;
-  /// Draws `text`, cut to the terminal's width.
+  /// Draws `text`, cut to the terminal's width; nothing where the terminal is busy.
   void show(const std::string& text);
   /// Takes the line away: before anything else is printed.
   void wipe();
 
  private:
-  void draw(const std::string& text);
-
   std::FILE* stream_;
   bool terminal_;
   bool drawn_ = false;

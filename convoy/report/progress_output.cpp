@@ -15,6 +15,8 @@
 #include <thread>
 #include <utility>
 
+#include "convoy/base/text.h"
+
 namespace convoy::report {
 
 void print_progress(std::string_view text, std::FILE* stream) {
@@ -99,7 +101,9 @@ class Output {
     std::unique_lock lock(mutex_);
     while (!waiting_.empty()) {
       auto text = std::exchange(waiting_, {});
-      if (num_left_out_ > 0) text += fmt::format("[{} lines were not shown]\n", num_left_out_);
+      if (num_left_out_ > 0) {
+        text += fmt::format("[not shown: {}]\n", plural(num_left_out_, "line"));
+      }
       num_left_out_ = 0;
       write(text, lock);
     }

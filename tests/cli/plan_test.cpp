@@ -236,6 +236,8 @@ TEST_F(PlanCommand, SaysWhatItTakesNoNoticeOf) {
   ASSERT_EQ(run("plan --ranks 2 --on h100-80 --zero 3 --pipeline_parallel_size 2" + options("")), 0)
       << output_;
   expect("--pipeline_parallel_size, --zero are for the plan to decide");
+  ASSERT_EQ(run("plan --ranks 2 --on h100-80 --zero 3 --prefetch 4" + options("")), 0) << output_;
+  expect("--zero is for the plan to decide, which takes no notice of it");
   for (const char* word : {"--replicas 2", "--pipeline_memory 1GB", "--pipeline_splits 1",
                            "--pipeline_schedule_file none.csv"}) {
     EXPECT_EQ(run(fmt::format("plan --ranks 2 --on h100-80 {}", word) + options("")), 0) << output_;
@@ -257,6 +259,8 @@ TEST_F(PlanCommand, SaysWhatItTakesNoNoticeOf) {
   expect("--output run.toml is the run itself");
   EXPECT_EQ(run("plan there --ranks 2"), 2) << output_;
   expect("there is a folder without config.json");
+  fs::copy_file(folder_ / "run.toml", folder_ / "there/run.toml");  // as a run that has not ended
+  EXPECT_EQ(run("plan there --ranks 2"), 0) << output_;
 }
 
 TEST_F(PlanCommand, WritesWhatADeepspeedFileSaysBesideThePlan) {

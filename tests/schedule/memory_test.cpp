@@ -30,10 +30,13 @@ constexpr BlockCost kPacked{.kept_bytes = 500,
                             .sent_parts = 2,
                             .grad_parts = 1};
 
-TEST(Memory, AMessageHasArrivedWhereItsGradientComes) {
+TEST(Memory, AMessageIsThereUntilItsGradientHasCome) {
   const Program program{of(Op::Forward, 0), of(Op::Send, 0), of(Op::ReceiveGrad, 0),
                         of(Op::Backward, 0)};
-  EXPECT_EQ(activations(program, kPacked, 1), 500 + 100);
+  EXPECT_EQ(activations(program, kPacked, 1), 500 + 100 + 70);
+  auto cost = kPacked;
+  cost.backward_bytes = 300;
+  EXPECT_EQ(activations(program, cost, 1), 500 + 300);
 }
 
 TEST(Memory, MessagesWithoutAnAnswerMayBeUnderWay) {

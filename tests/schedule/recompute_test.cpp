@@ -1,8 +1,10 @@
 #include "convoy/schedule/pipeline/recompute.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <random>
 
 #include "convoy/schedule/pipeline/builders.h"
@@ -76,6 +78,26 @@ TEST(Recompute, TheFewestBlocksOfEachStageThatFit) {
         if (other.size() >= taken || other.contains(it.cut.back().last_block)) continue;
         EXPECT_GT(it.peaks(other)[s], memory) << trial;
       }
+    }
+  }
+}
+
+TEST(Recompute, TheMemoryThatIsAdvisedIsEnoughForAllStages) {
+  std::mt19937 random(7);
+  for (int trial = 0; trial < 30; ++trial) {
+    const auto it = make_case(random, trial % 2 == 0);
+    const auto recompute = [&](double memory) {
+      return blocks_to_recompute(it.cut, it.orders, it.costs, it.repeatable(), memory);
+    };
+    const double least = least_memory(it.cut, it.orders, it.costs, it.repeatable());
+    EXPECT_NO_THROW(recompute(least)) << trial;
+    try {
+      recompute(least * 0.5);
+      FAIL() << "taken";
+    } catch (const UsageError& error) {
+      EXPECT_THAT(error.what(),
+                  HasSubstr(fmt::format("try pipeline_memory = {:.0f}", std::ceil(least))))
+          << trial;
     }
   }
 }

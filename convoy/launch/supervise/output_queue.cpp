@@ -4,6 +4,8 @@
 #include <pthread.h>
 #include <signal.h>
 
+#include "convoy/base/text.h"
+
 namespace convoy::launch {
 namespace {
 
@@ -17,7 +19,7 @@ OutputQueue::OutputQueue(const LaunchOptions& options)
 
 OutputQueue::~OutputQueue() {
   if (num_dropped_ > 0) {
-    say(fmt::format("[launch] {} lines were not shown; the logs have them\n", num_dropped_));
+    say(fmt::format("[launch] not shown, but in the logs: {}\n", plural(num_dropped_, "line")));
   }
   {
     const std::lock_guard lock(mutex_);

@@ -42,7 +42,7 @@ Executor::Executor(nn::BlockList blocks, FlatBuffers& flat, RowTables& rows, com
       compute_dtype_(compute_dtype),
       gradients_(flat, groups_, options.reduce_each),
       gathers_(flat, groups_.shard),
-      transfers_(groups_, flat.fp32().device()),
+      p2p_(groups_, flat.fp32().device()),
       update_(flat, groups_, compute_dtype == at::kHalf),
       layers_(with_layer_faults(groups_.tensor, [this] { return in_backward_; })),
       context_(with_layer_faults(groups_.context, [this] { return in_backward_; })) {
@@ -57,7 +57,7 @@ StepResult Executor::run(const schedule::Program& program,
   if (auto* offload = flat_.offload()) offload->forget();
   gradients_.begin_step();
   update_.begin_step(input, optimizer);
-  if (transfers_.asks_early()) transfers_.expect(received_in(program, pass));
+  if (p2p_.asks_early()) p2p_.expect(received_in(program, pass));
   wait_seconds_ = 0;
   for (const auto& i : program) {
     try {
@@ -72,7 +72,7 @@ StepResult Executor::run(const schedule::Program& program,
     if (update_.spoilt_loss() >= 0) fail_for_loss(micro_batches, input, program);
     fail_for_gradient(micro_batches, input, program);
   }
-  transfers_.settle();  // all was received before the last sums
+  p2p_.settle();  // all was received before the last sums
   auto result = update_.result;
   // On a GPU the clock would also count what is still to be computed there.
   result.wait_seconds = flat_.fp32().device().is_cpu() ? wait_seconds_ : NAN;
@@ -84,10 +84,10 @@ nn::Bundle Executor::forward(const schedule::Program& program, const MicroBatch&
   const std::vector<MicroBatch> batches{batch};
   const StepInput input;
   auto pass = make_pass(batches, input, mode, program);
-  if (transfers_.asks_early()) transfers_.expect(received_in(program, pass));
+  if (p2p_.asks_early()) p2p_.expect(received_in(program, pass));
   at::NoGradGuard no_grad;
   for (const auto& i : program) execute(pass, i);
-  transfers_.settle();  // no stage runs ahead
+  p2p_.settle();  // no stage runs ahead
   return std::move(pass.result(0));
 }
 
@@ -169,7 +169,7 @@ void Executor::execute(Pass& pass, const schedule::Instruction& i) {
     case Op::Receive:
     case Op::SendGrad:
     case Op::ReceiveGrad:
-      timed([&] { pass.transfer(i, transfers_); });
+      timed([&] { pass.transfer(i, p2p_); });
       break;
     case Op::Accumulate:
       if (flat_.layout().is_by_rows(i.unit)) return execute_on_rows(pass, i);

@@ -67,7 +67,7 @@ class Executor {
   at::ScalarType compute_dtype_;
   Gradients gradients_;
   Gathers gathers_;
-  Transfers transfers_;
+  P2PCommunication p2p_;
   Update update_;
   comm::Group layers_, context_;  // the tensor and the context ranks, as layers see them
   std::vector<std::unique_ptr<Observer>> observers_;

@@ -191,16 +191,16 @@ nn::Bundle Pass::outgoing(const Instruction& i) {
   return kept ? out : std::exchange(out, {});
 }
 
-void Pass::transfer(const Instruction& i, Transfers& transfers) {
+void Pass::transfer(const Instruction& i, P2PCommunication& p2p) {
   if (has_no_rows(i.micro_batch)) return;  // on all stages alike
   const auto& batches = given_up_ ? input_.micro_batches : batches_;
   const auto& batch = batches[static_cast<size_t>(i.micro_batch)].inputs;
   if (schedule::sends(i.op)) {
-    if (given_up_) return transfers.tell_given_up(i);
-    return transfers.send(i, outgoing(i), i.op == Op::Send ? batch : nn::Bundle());
+    if (given_up_) return p2p.tell_given_up(i);
+    return p2p.send(i, outgoing(i), i.op == Op::Send ? batch : nn::Bundle());
   }
   const bool forth = i.op == Op::Receive;
-  auto bundle = transfers.receive(i, forth ? batch : nn::Bundle());
+  auto bundle = p2p.receive(i, forth ? batch : nn::Bundle());
   if (!bundle) give_up();
   if (given_up_) return;
   (forth ? at(ins_, i.block + 1, i.micro_batch) : at(grads_, i.block, i.micro_batch)) =

@@ -9,7 +9,7 @@
 #include "convoy/nn/block.h"
 #include "convoy/nn/put_off.h"
 #include "convoy/parallel/data/gradients.h"
-#include "convoy/parallel/pipeline/transfers.h"
+#include "convoy/parallel/pipeline/p2p_communication.h"
 #include "convoy/parallel/run/types.h"
 #include "convoy/parallel/run/update.h"
 
@@ -56,7 +56,7 @@ class Pass {
   nn::Bundle& result(int64_t m) { return outs_[static_cast<size_t>(m)].back(); }
 
   /// Carries out a send or a receive.
-  void transfer(const schedule::Instruction& instruction, Transfers& transfers);
+  void transfer(const schedule::Instruction& instruction, P2PCommunication& p2p);
 
  private:
   bool has_no_rows(int64_t m) const {

@@ -1,6 +1,7 @@
 #include "convoy/schedule/pipeline/fit.h"
 
 #include <functional>
+#include <limits>
 #include <optional>
 #include <utility>
 
@@ -38,9 +39,14 @@ class Fit {
  private:
   /// The schedule is made for blocks of which these are recomputed; the fewest that it needs are.
   void try_out(const Make& make, PipelineSchedule schedule, const std::set<int64_t>& recomputed) {
+    double least = std::numeric_limits<double>::infinity();
     try {
       FittedPlan one{make(schedule, recomputed), {}, {}};
       auto& plan = one.plan;
+      // The search would find other orders for more memory.
+      if (schedule != PipelineSchedule::Automatic) {
+        least = least_memory(plan.cut, plan.orders, costs_, repeatable_);
+      }
       one.recomputed =
           blocks_to_recompute(plan.cut, plan.orders, costs_, repeatable_, options_.memory);
       plan.pipe = pipe_of(plan.cut, options_.num_micro_batches, costs_, one.recomputed);
@@ -49,8 +55,9 @@ class Fit {
       const bool better = !best_ || plan.played.length < best_->plan.played.length * (1 - 1e-9);
       if (better) best_ = std::move(one);
     } catch (const UsageError&) {
-      // Of the try that recomputes most it tells what is really needed.
-      if (!error_ || !recomputed.empty()) error_ = std::current_exception();
+      if (error_ && least >= least_) return;
+      error_ = std::current_exception();
+      least_ = least;
     }
   }
 
@@ -58,7 +65,8 @@ class Fit {
   const PlanOptions& options_;
   const std::set<int64_t>& repeatable_;
   std::optional<FittedPlan> best_;
-  std::exception_ptr error_;
+  std::exception_ptr error_;  // of the schedule that needs least
+  double least_ = std::numeric_limits<double>::infinity();
 };
 
 }  // namespace

@@ -67,6 +67,12 @@ class StageMemory {
   /// The blocks of a stretch that can be recomputed, in the order in which they are.
   const std::vector<int64_t>& candidates(size_t stretch) const { return candidates_[stretch]; }
 
+  std::vector<int64_t> all_candidates() const {
+    std::vector<int64_t> out;
+    for (const auto& blocks : candidates_) out.insert(out.end(), blocks.begin(), blocks.end());
+    return out;
+  }
+
   /// The first so many candidates of each stretch.
   std::set<int64_t> chosen(const std::vector<size_t>& counts) const {
     std::set<int64_t> out;
@@ -182,13 +188,10 @@ void take_any(const std::vector<int64_t>& candidates, size_t left, std::set<int6
   }
 }
 
-/// The fewest blocks of a stage.
-std::set<int64_t> fewest(const StageMemory& stage, int number, double memory) {
+/// The fewest blocks of a stage; none: all of them are not enough.
+std::optional<std::set<int64_t>> fewest(const StageMemory& stage, double memory) {
   constexpr size_t kFew = 12;  // all their sets can be looked at
-  std::vector<int64_t> all;
-  for (size_t s = 0; s < stage.num_stretches(); ++s) {
-    all.insert(all.end(), stage.candidates(s).begin(), stage.candidates(s).end());
-  }
+  const auto all = stage.all_candidates();
   std::vector<size_t> counts(stage.num_stretches());
   std::set<int64_t> taken;
   Fitting fitting(stage, memory);
@@ -198,18 +201,30 @@ std::set<int64_t> fewest(const StageMemory& stage, int number, double memory) {
     } else {
       take_first(stage, total, counts, 0, fitting);
     }
-    if (fitting.best()) return *fitting.best();
+    if (fitting.best()) return fitting.best();
   }
-  const double least = stage.peak({all.begin(), all.end()});
-  fail<UsageError>(
-      "parallel",
-      "stage {} keeps {} for backward with all blocks recomputed that can be, among it "
-      "what one of them keeps while it is recomputed; pipeline_memory = {:.0f} is "
-      "less; try pipeline_memory = {:.0f}",
-      number, human_bytes(least), memory, std::ceil(least));
+  return std::nullopt;
+}
+
+/// The bytes that each stage keeps with all blocks recomputed that can be.
+std::vector<double> least_of_stages(const Cut& cut, const Orders& orders, const Costs& by_block,
+                                    const std::set<int64_t>& repeatable) {
+  std::vector<double> out;
+  for (size_t s = 0; s < orders.size(); ++s) {
+    const StageMemory stage(cut, orders[s], static_cast<int>(s), by_block, repeatable);
+    const auto all = stage.all_candidates();
+    out.push_back(stage.peak({all.begin(), all.end()}));
+  }
+  return out;
 }
 
 }  // namespace
+
+double least_memory(const Cut& cut, const Orders& orders, const Costs& by_block,
+                    const std::set<int64_t>& repeatable) {
+  const auto of_stages = least_of_stages(cut, orders, by_block, repeatable);
+  return *std::max_element(of_stages.begin(), of_stages.end());
+}
 
 double most_kept(const Cut& cut, const std::vector<Action>& order, int stage, const Costs& by_block,
                  const std::set<int64_t>& recomputed) {
@@ -220,8 +235,19 @@ std::set<int64_t> blocks_to_recompute(const Cut& cut, const Orders& orders, cons
                                       const std::set<int64_t>& repeatable, double memory) {
   std::set<int64_t> out;
   for (size_t s = 0; s < orders.size(); ++s) {
-    const auto number = static_cast<int>(s);
-    out.merge(fewest({cut, orders[s], number, by_block, repeatable}, number, memory));
+    auto of_stage = fewest({cut, orders[s], static_cast<int>(s), by_block, repeatable}, memory);
+    if (of_stage) {
+      out.merge(*of_stage);
+      continue;
+    }
+    const auto least = least_of_stages(cut, orders, by_block, repeatable);
+    const auto most = std::max_element(least.begin(), least.end());
+    fail<UsageError>(
+        "parallel",
+        "stage {} keeps {} for backward with all blocks recomputed that can be, among it "
+        "what one of them keeps while it is recomputed; pipeline_memory = {:.0f} is "
+        "less; try pipeline_memory = {:.0f}",
+        most - least.begin(), human_bytes(*most), memory, std::ceil(*most));
   }
   return out;
 }

@@ -11,9 +11,13 @@ namespace convoy::schedule {
 /// than `memory` bytes for backward with this schedule; of as many those that take least time. Of
 /// more than twelve blocks of a stage not all sets are looked at: in a stretch those come first
 /// that save most, then the first ones. Only blocks of `repeatable` are taken. Throws UsageError
-/// naming the stage where all of them are not enough.
+/// with least_memory(), naming the stage that needs it, where all of them are not enough.
 std::set<int64_t> blocks_to_recompute(const Cut& cut, const Orders& orders, const Costs& by_block,
                                       const std::set<int64_t>& repeatable, double memory);
+
+/// The least `memory` for which blocks_to_recompute() finds blocks.
+double least_memory(const Cut& cut, const Orders& orders, const Costs& by_block,
+                    const std::set<int64_t>& repeatable);
 
 /// The most bytes that a stage keeps for backward at a time, with those of the block that is being
 /// recomputed.

@@ -102,7 +102,7 @@ class GradientPool {
 };
 
 /// What lies between the blocks of a rank and in messages, in bytes, as parallel::Pass and
-/// Transfers have it.
+/// P2PCommunication have it.
 class Activations {
  public:
   Activations(const Layout& layout, const StepOptions& options, const std::vector<BlockCost>& costs)
@@ -160,8 +160,9 @@ class Activations {
         leave(i, cost.grad_bytes);
         break;
       case Op::ReceiveGrad:
-        arrive(i);
         now_ += cost.grad_bytes;
+        reach(0);
+        arrive(i);  // the gradient brings word of it
         break;
       default:
         break;

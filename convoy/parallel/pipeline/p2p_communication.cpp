@@ -1,4 +1,4 @@
-#include "convoy/parallel/pipeline/transfers.h"
+#include "convoy/parallel/pipeline/p2p_communication.h"
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
@@ -61,7 +61,7 @@ std::string label_of(const Instruction& i) {
 
 }  // namespace
 
-Transfers::Transfers(comm::Groups groups, at::Device device)
+P2PCommunication::P2PCommunication(comm::Groups groups, at::Device device)
     : groups_(std::move(groups)),
       bytes_(at::TensorOptions(at::kByte).device(device)),
       sent_(static_cast<size_t>(groups_.pipeline.size())),
@@ -74,7 +74,7 @@ Transfers::Transfers(comm::Groups groups, at::Device device)
       heard_(sent_.size()) {}
 
 /// The memory of what is under way must stay.
-Transfers::~Transfers() {
+P2PCommunication::~P2PCommunication() {
   for (auto& message : in_flight_) {
     try {
       message.wait();
@@ -84,14 +84,14 @@ Transfers::~Transfers() {
   }
 }
 
-void Transfers::InFlight::wait() {
+void P2PCommunication::InFlight::wait() {
   std::exchange(head, {}).wait();
   std::exchange(text, {}).wait();
   std::exchange(body, {}).wait();
   std::exchange(rest, {}).wait();
 }
 
-void Transfers::InFlight::free_body() {
+void P2PCommunication::InFlight::free_body() {
   if (!packet.body.defined() || !values_done()) return;
   std::exchange(body, {}).wait();
   std::exchange(rest, {}).wait();
@@ -99,7 +99,8 @@ void Transfers::InFlight::free_body() {
 }
 
 /// A line for each tensor: how it travels, its type, number of dimensions, sizes, name.
-Transfers::Packet Transfers::pack(const nn::Bundle& bundle, const nn::Bundle& known, int64_t peer) {
+P2PCommunication::Packet P2PCommunication::pack(const nn::Bundle& bundle, const nn::Bundle& known,
+                                                int64_t peer) {
   std::string text;
   std::vector<at::Tensor> parts;
   for (const auto& [name, tensor] : bundle) {
@@ -135,8 +136,8 @@ Transfers::Packet Transfers::pack(const nn::Bundle& bundle, const nn::Bundle& kn
   return packet;
 }
 
-nn::Bundle Transfers::unpack(const at::Tensor& body, const std::string& text,
-                             const nn::Bundle& known) const {
+nn::Bundle P2PCommunication::unpack(const at::Tensor& body, const std::string& text,
+                                    const nn::Bundle& known) const {
   int64_t at = 0;
   nn::Bundle out;
   std::istringstream lines(text);
@@ -161,13 +162,13 @@ nn::Bundle Transfers::unpack(const at::Tensor& body, const std::string& text,
   return out;
 }
 
-void Transfers::settle() {
+void P2PCommunication::settle() {
   for (auto& message : in_flight_) message.wait();
   in_flight_.clear();
 }
 
 /// Gives up what has arrived.
-void Transfers::complete(int64_t peer, int64_t num_arrived) {
+void P2PCommunication::complete(int64_t peer, int64_t num_arrived) {
   for (auto message = in_flight_.begin(); message != in_flight_.end();) {
     const bool arrived = message->peer == peer && message->number < num_arrived;
     message->free_body();
@@ -180,13 +181,13 @@ void Transfers::complete(int64_t peer, int64_t num_arrived) {
   }
 }
 
-void Transfers::expect(const std::vector<Instruction>& receives) {
+void P2PCommunication::expect(const std::vector<Instruction>& receives) {
   for (auto& of_peer : expected_) of_peer.clear();
   for (const auto& i : receives) expected_.at(static_cast<size_t>(i.peer)).push_back(i);
   for (size_t peer = 0; peer < asked_.size(); ++peer) ask_for_next(static_cast<int64_t>(peer));
 }
 
-Transfers::Asked Transfers::ask(const Instruction& i) {
+P2PCommunication::Asked P2PCommunication::ask(const Instruction& i) {
   const auto label = label_of(i);
   Asked out;
   out.head = at::empty({kHeadBytes}, at::kByte);
@@ -199,7 +200,7 @@ Transfers::Asked Transfers::ask(const Instruction& i) {
   return out;
 }
 
-void Transfers::ask_for_next(int64_t peer) {
+void P2PCommunication::ask_for_next(int64_t peer) {
   auto& expected = expected_.at(static_cast<size_t>(peer));
   if (expected.empty()) return;
   asked_.at(static_cast<size_t>(peer)) = ask(expected.front());
@@ -207,7 +208,7 @@ void Transfers::ask_for_next(int64_t peer) {
 }
 
 /// What was asked for, of the bundle's size, and what had no room there.
-at::Tensor Transfers::receive_body(const Instruction& i, Asked& asked, int64_t bytes) {
+at::Tensor P2PCommunication::receive_body(const Instruction& i, Asked& asked, int64_t bytes) {
   const int64_t room = asked.values.defined() ? asked.values.numel() : 0;
   asked.values_come.wait();
   if (room == bytes && room > 0) return asked.values;
@@ -221,7 +222,7 @@ at::Tensor Transfers::receive_body(const Instruction& i, Asked& asked, int64_t b
   return out;
 }
 
-std::optional<nn::Bundle> Transfers::receive(const Instruction& i, const nn::Bundle& known) {
+std::optional<nn::Bundle> P2PCommunication::receive(const Instruction& i, const nn::Bundle& known) {
   const at::NoGradGuard no_grad;
   const auto peer = static_cast<size_t>(i.peer);
   auto& next = asked_.at(peer);
@@ -244,17 +245,18 @@ std::optional<nn::Bundle> Transfers::receive(const Instruction& i, const nn::Bun
   return unpack(body, heard.at(static_cast<size_t>(sizes.shapes)), known);
 }
 
-void Transfers::send(const Instruction& i, const nn::Bundle& bundle, const nn::Bundle& known) {
+void P2PCommunication::send(const Instruction& i, const nn::Bundle& bundle,
+                            const nn::Bundle& known) {
   const at::NoGradGuard no_grad;
   post(i, pack(bundle, known, i.peer));
 }
 
-void Transfers::tell_given_up(const Instruction& i) {
+void P2PCommunication::tell_given_up(const Instruction& i) {
   const Sizes sizes{.shapes = kGivenUp, .received = received_.at(static_cast<size_t>(i.peer))};
   post(i, {.head = bytes_at(&sizes, sizeof sizes), .body = at::empty({0}, bytes_)});
 }
 
-void Transfers::post(const Instruction& i, Packet packet) {
+void P2PCommunication::post(const Instruction& i, Packet packet) {
   complete(i.peer, 0);
   const auto label = label_of(i);
   const bool forth = i.peer > groups_.pipeline.rank();

@@ -23,12 +23,12 @@ namespace convoy::parallel {
 /// Where an engine sends only when it is asked, a rank asks for the next bundle of another stage as
 /// soon as it has one, before its size is known: for as many values as the last one had. A larger
 /// bundle has the rest in a message of its own.
-class Transfers {
+class P2PCommunication {
  public:
-  Transfers(comm::Groups groups, at::Device device);
-  ~Transfers();
-  Transfers(const Transfers&) = delete;
-  Transfers& operator=(const Transfers&) = delete;
+  P2PCommunication(comm::Groups groups, at::Device device);
+  ~P2PCommunication();
+  P2PCommunication(const P2PCommunication&) = delete;
+  P2PCommunication& operator=(const P2PCommunication&) = delete;
 
   /// Whether a rank asks for bundles before it needs them: tell what to expect().
   bool asks_early() const { return groups_.pipeline.sends_when_asked(); }
