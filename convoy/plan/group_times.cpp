@@ -116,11 +116,14 @@ double GroupTimes::least(Collective of, double bytes) const {
 
 Link link_of_stages(const Cluster& cluster, const schedule::Mesh& mesh, int from, int to) {
   const int ranks = mesh.num_ranks() / mesh.degree(schedule::Axis::Pipeline);
-  std::map<int, int> leave;  // [host] so many at once
-  int most = 0;
-  for (int rank = from * ranks; rank < (from + 1) * ranks; ++rank) {
-    const int host = cluster.host_of(rank);
-    if (host != cluster.host_of(rank + (to - from) * ranks)) most = std::max(most, ++leave[host]);
+  const int first = from * ranks, per_host = cluster.devices_per_host;
+  // From the second host on all are alike, but the last, which has less of the stage.
+  const int different = std::min(ranks, 2 * per_host);
+  int most = 0, leave = 0;  // so many of a host at once
+  for (int rank = first; rank < first + different; ++rank) {
+    if (rank % per_host == 0) leave = 0;
+    if (cluster.host_of(rank) == cluster.host_of(rank + (to - from) * ranks)) continue;
+    most = std::max(most, ++leave);
   }
   if (most == 0) return cluster.inside;
   auto out = cluster.between;
