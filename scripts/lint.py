@@ -66,7 +66,7 @@ WORDS = [(field, re.compile(own), re.compile(senses) if senses else None, only) 
 )]
 # Tables of what there is of a kind, by the text before them: names stand nowhere else as a list.
 REGISTRIES = {
-    "engines": ("convoy/comm/rendezvous.cpp", "std::vector<EngineEntry> all{"),
+    "engines": ("convoy/comm/engine_registry.cpp", "std::vector<EngineEntry> all{"),
     "schedules": ("convoy/schedule/pipeline/pipeline.cpp", "std::vector<PipelineScheduleEntry> all{"),
     "optimizers": ("convoy/optim/optimizer.cpp", "std::vector<OptimizerEntry> all{"),
     "tasks": ("convoy/tasks/task.cpp", "std::vector<TaskKind> all{"),

@@ -10,11 +10,8 @@
 #include "convoy/base/text.h"
 #include "convoy/comm/agree.h"
 #include "convoy/comm/gloo/gloo_engine.h"
-#include "convoy/comm/hierarchy/hierarchy_engine.h"
 #include "convoy/comm/hosts.h"
-#include "convoy/comm/nccl/nccl_engine.h"
 #include "convoy/comm/roll_call.h"
-#include "convoy/comm/shm/shm_engine.h"
 #include "convoy/comm/within.h"
 
 namespace convoy::comm {
@@ -23,54 +20,17 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// The first that can is what `auto` takes.
-std::vector<EngineEntry>& engines() {
-  static std::vector<EngineEntry> all{
-      {"nccl", true,
-       [](const Gathering& m) {
-         const auto why = why_not_nccl(m.nccl);
-         return why.empty() ? "" : "cannot be used: " + why;
-       },
-       [](const Gathering& m) { return make_nccl_group(m.point, m.store, m.device); }},
-      {"shm", false,
-       [](const Gathering& m) {
-         return m.num_hosts == 1
-                    ? std::string()
-                    : fmt::format("is for ranks of one host and user; got {} hosts", m.num_hosts);
-       },
-       [](const Gathering& m) { return make_shm_group(m.point, m.store); }},
-      {nullptr, false,
-       [](const Gathering& m) {
-         return std::string(m.num_hosts < m.point.size ? "" : "is for several ranks of a host");
-       },
-       [](const Gathering& m) { return make_hierarchy_group(m.point, m.store, m.hosts); }},
-      {"gloo", false, [](const Gathering&) { return std::string(); },
-       [](const Gathering& m) { return make_gloo_group(m.point, m.store); }},
-  };
-  return all;
-}
-
-Group make_group(const StoreAddress& point, const c10::intrusive_ptr<c10d::Store>& store,
-                 const std::vector<Introduction>& ranks, const std::string& backend,
-                 at::Device device) {
-  Gathering gathering{point, store, device, {}, {}, 1};
+Gathering gather(const StoreAddress& point, const c10::intrusive_ptr<c10d::Store>& store,
+                 const std::vector<Introduction>& ranks, at::Device device) {
+  Gathering out{point, store, device, {}, {}, 1};
   std::vector<std::string> names;
   for (const auto& rank : ranks) {
     names.push_back(rank.host);
-    gathering.nccl.push_back(rank.nccl);
+    out.nccl.push_back(rank.nccl);
   }
-  gathering.hosts = number_hosts(names);
-  gathering.num_hosts = 1 + *std::max_element(gathering.hosts.begin(), gathering.hosts.end());
-  for (const auto& engine : engines()) {
-    const bool asked = engine.name != nullptr && backend == engine.name;
-    if (!asked && backend != "auto") continue;
-    const auto why_not = engine.why_not(gathering);
-    if (why_not.empty()) return engine.make(gathering);
-    if (!asked) continue;
-    fail<UsageError>("parallel", "backend = {} {}; try backend = auto", backend, why_not);
-  }
-  fail<UsageError>("parallel", "backend = {} is unknown; expected auto or one of {}", backend,
-                   join(engine_names()));
+  out.hosts = number_hosts(names);
+  out.num_hosts = 1 + *std::max_element(out.hosts.begin(), out.hosts.end());
+  return out;
 }
 
 /// What `make` returns. The timeouts of single waits do not add up, and some waits have none.
@@ -95,30 +55,6 @@ auto by(Clock::time_point end, const StoreAddress& point, Make make) {
 }
 
 }  // namespace
-
-void add_engine(const EngineEntry& entry) {
-  for (const auto& name : engine_names()) {
-    internal_check(name != entry.name, "comm", "there is an engine {} already", name);
-  }
-  engines().push_back(entry);
-}
-
-std::vector<std::string> engine_names(bool without_gpus) {
-  std::vector<std::string> names;
-  for (const auto& engine : engines()) {
-    if (engine.name == nullptr || (without_gpus && engine.needs_gpus)) continue;
-    names.emplace_back(engine.name);
-  }
-  return names;
-}
-
-void check_backend(const std::string& backend, at::Device device) {
-  for (const auto& engine : engines()) {
-    if (engine.name == nullptr || backend != engine.name) continue;
-    if (!engine.needs_gpus || !device.is_cpu()) return;
-    fail<UsageError>("parallel", "backend = {} needs GPUs; got CPU; try backend = auto", backend);
-  }
-}
 
 Connector::Connector(const StoreAddress& point, const std::string& backend, at::Device device,
                      Clock::time_point end)
@@ -167,7 +103,7 @@ Group Connector::connect(const std::vector<int>& ranks, const std::string& name)
   const auto store = c10::make_intrusive<c10d::PrefixStore>(name, store_);
   try {
     return by(end_, point, [=, backend = backend_, device = device_] {
-      return make_group(point, store, of_ranks, backend, device);
+      return make_group(gather(point, store, of_ranks, device), backend);
     });
   } catch (const UsageError&) {  // rank 0 may be the first to know what all have said
     let_all_hear(point_, store_);

@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "convoy/base/options.h"
-#include "convoy/comm/rendezvous.h"
+#include "convoy/comm/engine_registry.h"
 #include "convoy/schedule/pipeline/pipeline.h"
 #include "convoy/train/setup/arguments.h"
 #include "convoy/train/setup/option_texts.h"
