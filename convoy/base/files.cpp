@@ -164,6 +164,15 @@ bool same_file(const fs::path& a, const fs::path& b) {
   return fs::equivalent(a, b, error) && !error;
 }
 
+void check_keeps_inputs(const char* component, const fs::path& output,
+                        const std::vector<fs::path>& inputs) {
+  for (const auto& input : inputs) {
+    if (!same_file(input, output)) continue;
+    fail<UsageError>(component, "the output {} would replace the input {}; try another --output",
+                     output.string(), input.string());
+  }
+}
+
 std::string read_file(const fs::path& path) {
   std::error_code error;
   if (fs::is_directory(path, error)) {
@@ -230,10 +239,16 @@ AtomicFile::~AtomicFile() {
   if (alive_ >= 0) ::close(alive_);
 }
 
+void AtomicFile::flush() {
+  if (temporary_ == final_ || flushed_) return;
+  keep_mode(temporary_, final_);
+  sync_path(temporary_, false);
+  flushed_ = true;
+}
+
 void AtomicFile::commit() {
+  flush();
   if (temporary_ != final_) {
-    keep_mode(temporary_, final_);
-    sync_path(temporary_, false);
     rename_and_sync(temporary_, final_);
   }
   committed_ = true;

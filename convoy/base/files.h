@@ -17,6 +17,11 @@ void make_folder(const std::filesystem::path& folder);
 /// Whether both paths lead to the same file or folder, which is there.
 bool same_file(const std::filesystem::path& a, const std::filesystem::path& b);
 
+/// Throws UsageError where an output is one of the inputs, which it would replace; `component` says
+/// so.
+void check_keeps_inputs(const char* component, const std::filesystem::path& output,
+                        const std::vector<std::filesystem::path>& inputs);
+
 /// The whole content of a file. Throws FileError when it cannot be read.
 std::string read_file(const std::filesystem::path& path);
 
@@ -55,12 +60,15 @@ class AtomicFile {
 
   const std::filesystem::path& temporary() const { return temporary_; }
 
-  /// Flushes to the disk and takes the final name. Throws FileError.
+  /// What is written comes to the disk. Throws FileError.
+  void flush();
+  /// Flushes and takes the final name. Throws FileError.
   void commit();
 
  private:
   std::filesystem::path final_;
   std::filesystem::path temporary_;
+  bool flushed_ = false;
   std::optional<TemporaryFile> not_to_stay_;
   int alive_ = -1;  // locked: who finds it so leaves it
   bool committed_ = false;

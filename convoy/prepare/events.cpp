@@ -45,13 +45,13 @@ FeatureKind guess_kind(const arrow::DataType& type) {
 }
 
 /// What one column of a file feeds.
-struct MainGrad {
+struct Consumer {
   std::shared_ptr<arrow::DataType> text_type;  // how a text file's column is parsed
   ColumnPlace place;
   std::function<void(const arrow::Array&, const ColumnPlace&)> append;
 };
 
-/// Reads the columns of one file after another into main_grads.
+/// Reads the columns of one file after another into consumers.
 class Reader {
  public:
   Reader(Events& events, const EventColumns& columns, const data::TableSource& first)
@@ -77,7 +77,7 @@ class Reader {
 
   void read(const data::TableSource& source, const ProgressFn& progress) {
     columns_.clear();
-    main_grads_.clear();
+    consumers_.clear();
     parts_.push_back({events_.num_events, source.first_row(), source.file().string()});
     add(source, user_name_, "--user", arrow::utf8(), text_into(user_));
     add(source, item_name_, "--item", arrow::utf8(), text_into(item_));
@@ -94,9 +94,9 @@ class Reader {
         columns_, types,
         [&](const arrow::RecordBatch& batch) {
           const Part& part = parts_.back();
-          for (auto& [index, main_grad] : main_grads_) {
-            main_grad.place.first_row = part.first_row + events_.num_events - part.first_event;
-            main_grad.append(*batch.column(static_cast<int>(index)), main_grad.place);
+          for (auto& [index, consumer] : consumers_) {
+            consumer.place.first_row = part.first_row + events_.num_events - part.first_event;
+            consumer.append(*batch.column(static_cast<int>(index)), consumer.place);
           }
           events_.num_events += batch.num_rows();
         },
@@ -178,17 +178,17 @@ class Reader {
     auto found = std::find(columns_.begin(), columns_.end(), column);
     const auto index = static_cast<size_t>(found - columns_.begin());
     if (found == columns_.end()) columns_.push_back(column);
-    main_grads_.push_back({index, {type, {name, source.file().string(), flag}, std::move(append)}});
+    consumers_.push_back({index, {type, {name, source.file().string(), flag}, std::move(append)}});
   }
 
   /// The text type of a column that serves one purpose; one that serves several is left as guessed.
   std::shared_ptr<arrow::DataType> type_of(const data::TableSource& source, int column) const {
     std::shared_ptr<arrow::DataType> type;
     int uses = 0;
-    for (const auto& [index, main_grad] : main_grads_) {
+    for (const auto& [index, consumer] : consumers_) {
       if (columns_[index] != column) continue;
       ++uses;
-      type = main_grad.text_type;
+      type = consumer.text_type;
     }
     if (uses == 1 && type) return type;
     const auto& guessed = source.columns()[static_cast<size_t>(column)].type;
@@ -206,7 +206,7 @@ class Reader {
   std::string item_name_;
   std::vector<std::string> time_names_;
   std::vector<int> columns_;
-  std::vector<std::pair<size_t, MainGrad>> main_grads_;
+  std::vector<std::pair<size_t, Consumer>> consumers_;
 };
 
 }  // namespace

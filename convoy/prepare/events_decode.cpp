@@ -1,5 +1,6 @@
 #include "convoy/prepare/events_decode.h"
 
+#include <arrow/builder.h>
 #include <arrow/type.h>
 #include <arrow/util/value_parsing.h>
 
@@ -79,6 +80,40 @@ int64_t scaled_tick(int64_t tick, int64_t factor, const ColumnPlace& place) {
   return out;
 }
 
+void must(const arrow::Status& status) {
+  internal_check(status.ok(), "prepare", "{}", status.ToString());
+}
+
+/// NUMERIC columns of databases, whose type may have a scale although their values are whole: the
+/// same as whole numbers where all are and fit, else as texts. Null where the array is no decimal.
+std::shared_ptr<arrow::Array> of_decimals(const arrow::Array& array) {
+  arrow::StringBuilder texts;
+  arrow::Int64Builder numbers;
+  bool whole = true;
+  const auto take = [&](const auto& typed) {
+    for (int64_t i = 0; i < typed.length(); ++i) {
+      if (typed.IsNull(i)) {
+        must(texts.AppendNull());
+        must(numbers.AppendNull());
+        continue;
+      }
+      auto text = typed.FormatValue(i);
+      if (text.find('.') != std::string::npos) {
+        text.erase(text.find_last_not_of('0') + 1);
+        if (text.ends_with('.')) text.pop_back();
+      }
+      int64_t number = 0;
+      whole = whole && parse_number(text, number);
+      must(texts.Append(text));
+      must(numbers.Append(number));
+    }
+  };
+  if (!data::with_type<arrow::Decimal128Array, arrow::Decimal256Array>(array, take)) return nullptr;
+  std::shared_ptr<arrow::Array> out;
+  must(whole ? numbers.Finish(&out) : texts.Finish(&out));
+  return out;
+}
+
 }  // namespace
 
 void each_text(const arrow::Array& array, const ColumnPlace& place,
@@ -96,7 +131,12 @@ void each_text(const arrow::Array& array, const ColumnPlace& place,
     }
     return;
   }
+  if (const auto plain = of_decimals(array)) return each_text(*plain, place, value, missing);
   const auto text = [&](std::string_view some) { value(some); };
+  const auto bytes = [&](std::string_view some) {
+    if (!is_utf8(some)) wrong_type(array, place, "text or whole numbers");
+    value(some);
+  };
   const auto whole = [&](auto number) { value(fmt::format_int(+number).c_str()); };
   // Whole numbers become fractions in tables that once had a gap.
   const auto fraction = [&](double number) {
@@ -106,7 +146,9 @@ void each_text(const arrow::Array& array, const ColumnPlace& place,
     }
     whole(static_cast<int64_t>(number));
   };
-  if (data::with_texts(array, each(missing, text)) || with_integers(array, each(missing, whole)) ||
+  if (data::with_texts(array, each(missing, text)) ||
+      data::with_type<arrow::BinaryArray, arrow::LargeBinaryArray>(array, each(missing, bytes)) ||
+      with_integers(array, each(missing, whole)) ||
       with_fractions(array, each(missing, fraction))) {
     return;
   }
@@ -115,6 +157,14 @@ void each_text(const arrow::Array& array, const ColumnPlace& place,
 
 void each_number(const arrow::Array& array, const ColumnPlace& place,
                  const std::function<void(double)>& value, const std::function<void()>& missing) {
+  if (const auto plain = of_decimals(array)) {
+    const auto number = [&](std::string_view text) {
+      double out = 0;
+      parse_number(text, out);
+      value(out);
+    };
+    return each_text(*plain, place, number, missing);
+  }
   const auto whole = [&](auto number) { value(static_cast<double>(number)); };
   const auto fraction = [&](double number) { std::isnan(number) ? missing() : value(number); };
   if (with_integers(array, each(missing, whole)) ||
@@ -127,6 +177,18 @@ void each_number(const arrow::Array& array, const ColumnPlace& place,
 void append_times(const arrow::Array& array, const ColumnPlace& place, int64_t units_per_second,
                   Times& times) {
   if (array.length() == 0) return;
+  if (const auto plain = of_decimals(array)) {
+    if (plain->type_id() == arrow::Type::INT64) {
+      return append_times(*plain, place, units_per_second, times);
+    }
+    arrow::DoubleBuilder builder;
+    each_number(
+        array, place, [&](double number) { must(builder.Append(number)); },
+        [&] { must(builder.AppendNull()); });
+    std::shared_ptr<arrow::Array> numbers;
+    must(builder.Finish(&numbers));
+    return append_times(*numbers, place, units_per_second, times);
+  }
   const std::function<void()> missing = [&] { times.append_missing(); };
   const auto with_unit = [&](bool fractions, int64_t per_second, auto value) {
     return [&, fractions, per_second, value](const auto& typed) {

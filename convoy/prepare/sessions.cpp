@@ -114,10 +114,11 @@ void check_unit(const Events& events) {
   const auto& times = events.times.front();
   for (int64_t event = 0; event < events.num_events; ++event) {
     if (times.missing(event) || times.seconds(event) < kFar) continue;
-    fail<FileError>("prepare",
-                    "event {} is {:.0f} seconds after 1970: its time may be in a smaller unit; try "
-                    "--time-unit ms",
-                    event + 1, times.seconds(event));
+    fail<FileError>(
+        "prepare",
+        "event {} is {:.15g} seconds after 1970: its time may be in a smaller unit; try "
+        "--time-unit ms, us or ns",
+        event + 1, times.seconds(event));
   }
 }
 
@@ -275,8 +276,6 @@ SessionReport make_sessions(const SessionOptions& given, const ProgressFn& progr
 
   const auto scales = scales_of(events, options.ids_from);
   std::vector<std::string> stale = earlier_files(options.output);
-  stale.emplace_back(kScalesFile);
-  for (auto& file : files_of_windows(options.output)) stale.push_back(std::move(file));
   if (options.window_days > 0) stale.insert(stale.end(), {"train.parquet", "valid.parquet"});
   remove_unfinished(options.output, {"train.", "valid.", "items.", "users.", "schema."});
   const Material material{events, order, items, categories, options.keep_time};

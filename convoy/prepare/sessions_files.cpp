@@ -4,12 +4,48 @@
 #include "convoy/base/text.h"
 #include "convoy/formats/schema.h"
 #include "convoy/prepare/events.h"
+#include "convoy/prepare/scales.h"
 
 namespace convoy::prepare {
 
+namespace {
+
+/// train.parquet and valid.parquet of windows.
+std::vector<std::string> files_of_windows(const std::filesystem::path& folder) {
+  std::vector<std::string> found;
+  if (!exists(folder / "schema.json")) return found;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    const auto name = entry.path().filename().string();
+    int64_t window = 0;
+    if (!parse_number(name, window) || window < 1 || window_folder(window) != name) continue;
+    for (const char* file : {"train.parquet", "valid.parquet"}) {
+      if (exists(entry.path() / file)) found.push_back(name + "/" + file);
+    }
+  }
+  return found;
+}
+
+}  // namespace
+
+void check_place(const std::filesystem::path& file) {
+  std::error_code error;
+  if (std::filesystem::is_directory(file, error)) {
+    fail<UsageError>("prepare",
+                     "{} is a folder, where a file is to be written; try another "
+                     "--output",
+                     file.string());
+  }
+  const auto folder = file.parent_path();
+  if (!std::filesystem::exists(folder / "trainer_state.json", error)) return;
+  fail<UsageError>("prepare",
+                   "{} is the folder of a run, which reads its own {}; try another --output",
+                   folder.string(), file.filename().string());
+}
+
 std::vector<std::string> earlier_files(const std::filesystem::path& folder) {
   const std::vector<std::string> written{"id", "raw_id", "count"};  // as write_items
-  std::vector<std::string> found;
+  auto found = files_of_windows(folder);
+  found.emplace_back(kScalesFile);
   auto look_for = [&](const std::string& file) {
     const auto path = folder / file;
     if (exists(path) && list_columns(path, {}) == written) found.push_back(file);
@@ -31,20 +67,6 @@ std::vector<std::string> earlier_files(const std::filesystem::path& folder) {
 
 std::string window_folder(int64_t window) {
   return fmt::format("{:04}", window);
-}
-
-std::vector<std::string> files_of_windows(const std::filesystem::path& folder) {
-  std::vector<std::string> found;
-  if (!exists(folder / "schema.json")) return found;
-  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
-    const auto name = entry.path().filename().string();
-    int64_t window = 0;
-    if (!parse_number(name, window) || window < 1 || window_folder(window) != name) continue;
-    for (const char* file : {"train.parquet", "valid.parquet"}) {
-      if (exists(entry.path() / file)) found.push_back(name + "/" + file);
-    }
-  }
-  return found;
 }
 
 }  // namespace convoy::prepare

@@ -15,31 +15,31 @@
 
 namespace convoy::prepare {
 
-/// Files of users and of categorical features that an earlier run left in this folder, by its
-/// schema; none where they are not what such a run writes.
+/// What an earlier preparation left in this folder beside the files that all write: those of users
+/// and of categorical features, by its schema, as far as they are what such a one writes, scales,
+/// and windows.
 std::vector<std::string> earlier_files(const std::filesystem::path& folder);
 
 /// The name of a window's folder: 0001.
 std::string window_folder(int64_t window);
 
-/// train.parquet and valid.parquet of the windows that an earlier run left in this folder.
-std::vector<std::string> files_of_windows(const std::filesystem::path& folder);
+/// Throws UsageError where a file cannot take this place, or a run has files of its own.
+void check_place(const std::filesystem::path& file);
 
-/// Files that are written beside their final places and take them together.
+/// Files that are written beside their final places and take them together: without schema.json,
+/// which comes last, nobody takes them for a data set.
 class FileSet {
  public:
   /// `inputs` are not to be replaced.
   explicit FileSet(std::filesystem::path folder, std::vector<std::filesystem::path> inputs = {})
       : folder_(std::move(folder)), inputs_(std::move(inputs)) {}
 
-  /// Where to write the file of that final name. Throws UsageError when that is an input.
+  /// Where to write the file of that final name. Throws UsageError when that is an input, a folder,
+  /// or in the folder of a run.
   const std::filesystem::path& add(const std::string& name) {
     finals_.push_back(folder_ / name);
-    for (const auto& input : inputs_) {
-      if (!same_file(input, finals_.back())) continue;
-      fail<UsageError>("prepare", "the output {} would replace the input {}; try another --output",
-                       finals_.back().string(), input.string());
-    }
+    check_keeps_inputs("prepare", finals_.back(), inputs_);
+    check_place(finals_.back());
     files_.push_back(std::make_unique<AtomicFile>(finals_.back()));
     return files_.back()->temporary();
   }
@@ -54,7 +54,12 @@ class FileSet {
   /// Takes the final names, and away what an earlier run left in `stale` and this one did not
   /// write.
   std::vector<std::filesystem::path> commit(const std::vector<std::string>& stale) {
-    for (auto& file : files_) file->commit();
+    for (auto& file : files_) file->flush();
+    std::error_code none;
+    std::filesystem::remove(folder_ / kSchema, none);
+    for (size_t i = 0; i < files_.size(); ++i) {
+      if (finals_[i].filename() != kSchema) files_[i]->commit();
+    }
     for (const std::string& name : stale) {
       std::error_code ignored;
       const auto file = folder_ / name;
@@ -62,10 +67,15 @@ class FileSet {
       std::filesystem::remove(file, ignored);
       if (file.parent_path() != folder_) std::filesystem::remove(file.parent_path(), ignored);
     }
+    for (size_t i = 0; i < files_.size(); ++i) {
+      if (finals_[i].filename() == kSchema) files_[i]->commit();
+    }
     return finals_;
   }
 
  private:
+  static constexpr const char* kSchema = "schema.json";
+
   std::filesystem::path folder_;
   std::vector<std::filesystem::path> inputs_;
   std::vector<std::filesystem::path> finals_;

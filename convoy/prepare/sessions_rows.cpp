@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "convoy/base/error.h"
+#include "convoy/base/text.h"
 
 namespace convoy::prepare {
 
@@ -81,9 +82,11 @@ void write_train(const SessionOptions& options, const Material& material, int64_
 void finish_train(const SessionOptions& options, SessionReport& report) {
   if (report.num_train_rows == 0) {
     fail<FileError>("prepare",
-                    "no session has {} events to train on; got {} events of {} users; try "
-                    "--min-length, --user, or --validation none",
-                    options.min_length, report.num_events, report.num_users);
+                    "no session has {} to train on{}; got {} of {}; try a smaller --min-length, "
+                    "another --user, or --validation none",
+                    plural(options.min_length, "event"),
+                    leaves_last_out(options) ? " beside its last one, which is for validation" : "",
+                    plural(report.num_events, "event"), plural(report.num_users, "user"));
   }
   report.mean_train_length /= static_cast<double>(report.num_train_rows);
 }

@@ -101,7 +101,8 @@ SyntheticOptions checked(SyntheticOptions options) {
   within("--valid-rows", options.num_valid_rows, 1, kMost);
   within("--max-length", options.max_length, 2, 1 << 20);
   within("--min-length", options.min_length, 2, options.max_length);
-  if (options.mean_length != 0 && options.mean_length <= static_cast<double>(options.min_length)) {
+  if (options.mean_length != 0 &&
+      !(options.mean_length > static_cast<double>(options.min_length))) {
     fail<UsageError>("prepare", "--mean-length is {}; expected more than --min-length {}",
                      options.mean_length, options.min_length);
   }

@@ -52,11 +52,7 @@ void check_output(const std::filesystem::path& file, const char* what, bool tabl
   if (std::filesystem::is_directory(file, error)) {
     fail<UsageError>("tasks", "--output {} is a folder; try another name", file.string());
   }
-  for (const auto& input : inputs) {
-    if (!same_file(input, file)) continue;
-    fail<UsageError>("tasks", "--output {} would replace the input {}; try another name",
-                     file.string(), input.string());
-  }
+  check_keeps_inputs("tasks", file, inputs);
 }
 
 std::string csv_value(const std::string& text) {

@@ -131,7 +131,7 @@ TEST_F(FoldersCommand, OutputsDoNotReplaceInputs) {
                         input)),
         2)
         << output_;
-    expect(fmt::format("--output {} would replace the input", input));
+    expect(fmt::format("the output {} would replace the input", input));
     EXPECT_EQ(read_file(folder_ / input), before) << input;
   }
   fs::create_directory(folder_ / "events");

@@ -72,6 +72,26 @@ TEST(SessionsErrors, WrongTypes) {
   EXPECT_HAS(error_of([&] { make_sessions(options); }), "feature 'p' has the value -5");
 }
 
+TEST(SessionsErrors, TheFolderOfARunIsNoPlaceForData) {
+  Folder folder;
+  auto options = options_for(folder.write("e.csv", kEvents), folder);
+  options.output = folder / "run";
+  const auto items = folder.write("run/items.parquet", "the run's");
+  folder.write("run/trainer_state.json", "{}");
+  EXPECT_HAS(error_of<UsageError>([&] { make_sessions(options); }), "is the folder of a run");
+  EXPECT_EQ(read_file(items), "the run's");
+  // What cannot be replaced is told before anything is.
+  options.output = folder / "data";
+  make_sessions(options);
+  const auto train = read_file(folder / "data/train.parquet");
+  std::filesystem::remove(folder / "data/users.parquet");
+  std::filesystem::create_directory(folder / "data/users.parquet");
+  options.max_length = 3;
+  EXPECT_HAS(error_of<UsageError>([&] { make_sessions(options); }), "users.parquet is a folder");
+  EXPECT_EQ(read_file(folder / "data/train.parquet"), train);
+  EXPECT_TRUE(std::filesystem::exists(folder / "data/schema.json"));
+}
+
 TEST(SessionsErrors, ImpossibleOptions) {
   Folder folder;
   SessionOptions options = options_for(folder.write("e.csv", kEvents), folder);

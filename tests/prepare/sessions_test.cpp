@@ -24,6 +24,34 @@ using testing::options_for;
 using IntRows = std::vector<std::vector<int64_t>>;
 using FloatRows = std::vector<std::vector<float>>;
 
+// As databases export NUMERIC, and Spark texts.
+TEST(Sessions, OfDecimalsAndBytes) {
+  Folder folder;
+  const auto decimals = [](int scale, const std::vector<const char*>& values) {
+    arrow::Decimal128Builder builder(arrow::decimal128(20, scale));
+    for (const char* value : values) {
+      testing::ok(builder.Append(arrow::Decimal128::FromString(value).ValueOrDie()));
+    }
+    return builder.Finish().ValueOrDie();
+  };
+  arrow::BinaryBuilder items;
+  for (const char* item : {"x", "y", "x", "z"}) testing::ok(items.Append(item));
+  const auto file = folder / "e.parquet";
+  testing::write_parquet(file, {{"who", decimals(2, {"7.00", "7.00", "7.00", "7.00"})},
+                                {"what", items.Finish().ValueOrDie()},
+                                {"when", decimals(0, {"3", "1", "2", "4"})},
+                                {"price", decimals(3, {"1.250", "0.500", "2.000", "4.000"})}});
+  auto options = options_for(file, folder);
+  options.columns.features = parse_features("price");
+  options.validation = false;
+  options.max_length = 4;
+  make_sessions(options);
+  const auto items_of = ItemNames::load(folder / "out/items.parquet");
+  EXPECT_EQ(items_of.raw_id(1), "x");
+  EXPECT_EQ(ItemNames::load(folder / "out/users.parquet").raw_id(1), "7");
+  EXPECT_EQ(float_rows(folder / "out/train.parquet", "price-list"), (FloatRows{{0.5, 2, 1.25, 4}}));
+}
+
 TEST(Sessions, WorkedExample) {
   Folder folder;
   SessionOptions options = options_for(folder.write("e.csv", kEvents), folder);

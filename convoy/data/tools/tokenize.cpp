@@ -107,6 +107,7 @@ TokenizeReport tokenize(const TokenizeOptions& options, const ProgressFn& progre
     fail<UsageError>("prepare", "--threads is {}; expected 1 or more, or 0 for all cores",
                      options.threads);
   }
+  check_keeps_inputs("prepare", options.output, {options.inputs.begin(), options.inputs.end()});
   const tokenizers::Tokenizer tokenizer = tokenizers::Tokenizer::load(options.tokenizer);
   TokenizeReport report;
   report.fingerprint = tokenizer.fingerprint();
