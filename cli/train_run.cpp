@@ -21,6 +21,7 @@ Trained train_run(Configured& configured, const train::Job& job, const Start& st
   configured.note_flags(run);
   run.files.texts["run.toml"] = configured.table.to_kept_toml();
   if (!plan.empty()) run.files.texts[kPlanFile] = plan;
+  run.files.texts.insert(start.texts.begin(), start.texts.end());
   train::Trainer trainer(run.factory, arguments, run.train_data, run.valid_data, job, run.fill);
   if (!start.weights.empty()) trainer.load_weights(start.weights);
   if (!start.moments.empty()) trainer.load_moments(start.moments);
@@ -29,7 +30,7 @@ Trained train_run(Configured& configured, const train::Job& job, const Start& st
   trainer.set_scorer(run.scorer);
   trainer.set_pace(bench::step_pace(run.flops_per_sample, trainer, arguments));
   trainer.stop_on(launch::note_stop_signals);
-  Trained out{.evaluated = trainer.train()};
+  trainer.train();
   if (trainer.stopped_by() != 0) {
     launch::write_error_file(
         job.environment, "Stopped",
@@ -37,12 +38,11 @@ Trained train_run(Configured& configured, const train::Job& job, const Start& st
                     trainer.state().global_step));
     return {128 + trainer.stopped_by(), {}};
   }
-  if (run.valid_data && !trainer.evaluated_last_step()) {
-    out.evaluated = trainer.evaluate();
-    trainer.save_metrics("eval", out.evaluated);
-    if (tells) {
-      report::show_progress(wrap("evaluated: " + train::metrics_text(out.evaluated), 2) + "\n");
-    }
+  if (!run.valid_data) return {};
+  const bool is_new = !trainer.evaluated_last_step();
+  Trained out{.evaluated = trainer.evaluate_end()};
+  if (tells && is_new) {
+    report::show_progress(wrap("evaluated: " + train::metrics_text(out.evaluated), 2) + "\n");
   }
   return out;
 }

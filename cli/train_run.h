@@ -1,6 +1,7 @@
 #pragma once
 
 #include <filesystem>
+#include <map>
 #include <string>
 
 #include "cli/program.h"
@@ -19,6 +20,7 @@ struct Trained {
 struct Start {
   std::filesystem::path weights;  ///< the folder of a model; "" = its own
   std::filesystem::path moments;  ///< a checkpoint, for those of the optimizer; "" = none
+  std::map<std::string, std::string> texts;  ///< of more files in its folder, by their names
 };
 
 /// Trains as `configured` says, with a job that was joined, and evaluates at the end. `plan`: text

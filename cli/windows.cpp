@@ -1,15 +1,18 @@
 #include "cli/windows.h"
 
+#include <chrono>
 #include <filesystem>
 #include <map>
 
 #include "cli/train_run.h"
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
+#include "convoy/base/folder_lock.h"
 #include "convoy/base/json.h"
 #include "convoy/base/text.h"
 #include "convoy/checkpoint/folder.h"
 #include "convoy/comm/agree.h"
+#include "convoy/formats/safetensors_folder.h"
 #include "convoy/report/chart.h"
 #include "convoy/report/progress_output.h"
 
@@ -21,6 +24,9 @@ namespace {
 
 constexpr const char* kResults = "results_over_time.json";
 constexpr const char* kPicture = "results_over_time.svg";
+/// In a window's folder and its checkpoints: the window whose weights it began with; "" = its own.
+constexpr const char* kWindow = "window.json";
+constexpr const char* kBeganWith = "began_with";
 
 /// One object for each window that was done with: trained_on, evaluated_on, metrics.
 using Results = std::vector<Json>;
@@ -114,6 +120,77 @@ fs::path last_checkpoint(const fs::path& folder, const train::Job& job) {
   return found.get<std::string>();
 }
 
+/// A window that was done with, or is to go on, must be this run's.
+void check_earlier(const tasks::Window& window, const std::string& before, const fs::path& folder,
+                   const OptionTable& table) {
+  auto place = folder;
+  if (const auto last = checkpoint::latest_checkpoint(folder)) place = *last;
+  if (const auto file = place / kWindow; fs::exists(file)) {
+    const auto began = parse_json(read_file(file), file.string()).at(kBeganWith).get<std::string>();
+    const auto told = [](const std::string& name) {
+      return name.empty() ? std::string("weights of its own") : "those of window " + name;
+    };
+    if (began != before) {
+      fail<UsageError>("cli",
+                       "{} began with {}, here it begins with {}; try another --output_dir, or "
+                       "--overwrite_output_dir without --resume_from_checkpoint",
+                       folder.string(), told(began), told(before));
+    }
+  }
+  std::vector<std::string> other;
+  const auto saved = toml_values(folder / "run.toml");
+  const auto was = [&](const std::string& key, const std::string& now) {
+    const auto found = saved.find(key);
+    return found == saved.end() ? now : found->second;
+  };
+  const auto note = [&](const std::string& key, const std::string& now) {
+    other.push_back(fmt::format("{} = {}, here {}", key, was(key, now), now));
+  };
+  for (const auto& [key, now] : toml_values_of(table.to_kept_toml())) {
+    const bool counts = key.starts_with("model.") || key == "train.seed";
+    if (counts && was(key, now) != now) note(key, now);
+  }
+  for (const auto& [key, now] : window.options) {
+    std::error_code error;
+    // What is not there was moved.
+    if (fs::exists(was(key, now), error) && !same_file(was(key, now), now)) note(key, now);
+  }
+  if (other.empty()) return;
+  fail<UsageError>("cli",
+                   "{} was trained with {}; try the same, another --output_dir, or "
+                   "--overwrite_output_dir without --resume_from_checkpoint",
+                   folder.string(), join(other, "; "));
+}
+
+/// Before the first is trained: what is in the windows' folders is this run's, or may go.
+void check_folders(const fs::path& base, const std::vector<tasks::Window>& windows, bool resumes,
+                   const Configured& configured) {
+  if (!resumes && configured.training.output.overwrite) return;
+  for (size_t i = 0; i < windows.size(); ++i) {
+    const auto folder = base / windows[i].name;
+    const bool holds_run =
+        formats::has_weights(folder) || checkpoint::latest_checkpoint(folder).has_value();
+    if (!holds_run) continue;
+    if (!resumes) {
+      fail<UsageError>("cli",
+                       "{} already holds a run; try --resume_from_checkpoint latest, "
+                       "--overwrite_output_dir, or another folder",
+                       folder.string());
+    }
+    check_earlier(windows[i], i > 0 ? windows[i - 1].name : "", folder, configured.table);
+  }
+}
+
+/// The windows' folder, for this run alone.
+FolderLock lock_base(const fs::path& base, std::chrono::milliseconds patience) {
+  FolderLock lock(base, patience);
+  if (lock.holder().empty()) return lock;
+  fail<UsageError>("cli",
+                   "output.dir = {} is in use by {}; try another folder, or wait until that run "
+                   "has ended",
+                   base.string(), lock.holder());
+}
+
 }  // namespace
 
 void check_windows(const Configured& configured, const std::vector<tasks::Window>& windows) {
@@ -148,7 +225,10 @@ int train_windows(Configured& configured, const std::vector<tasks::Window>& wind
   const bool resumes = (!from.empty() && from != "false") || started_again;
   const auto metrics = configured.task->main_metrics();
   const bool tells = job.is_main() && !configured.training.output.quiet;
+  FolderLock lock;
   const Json earlier = comm::ask_main(job.world(), "read results over time", [&]() -> Json {
+    lock = lock_base(base, train::folder_patience(job, configured.training.parallel));
+    check_folders(base, windows, resumes, configured);
     return Json(resumes ? earlier_results(base, windows) : Results());
   });
   auto results = earlier.get<Results>();
@@ -167,7 +247,8 @@ int train_windows(Configured& configured, const std::vector<tasks::Window>& wind
         report::show_progress(fmt::format("window {} of {}: train on {}, evaluate on {}\n", i + 1,
                                           windows.size(), window.name, window.evaluated_on));
       }
-      Start start{.weights = before, .moments = {}};
+      const Json note{{kBeganWith, before.filename().string()}};
+      Start start{.weights = before, .moments = {}, .texts = {{kWindow, note.dump(2) + "\n"}}};
       if (window.keeps_moments && !before.empty()) start.moments = last_checkpoint(before, job);
       const auto trained = train_run(configured, job, start, "");
       if (trained.exit_code != 0) return trained.exit_code;

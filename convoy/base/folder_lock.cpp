@@ -10,6 +10,7 @@
 #include <cstring>
 #include <map>
 #include <mutex>
+#include <thread>
 
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
@@ -65,6 +66,15 @@ FolderLock::FolderLock(const fs::path& folder) {
   if (!in_place()) file_.reset();  // of a folder that was here before
   if (!file_) take(folder / ".lock");
   known = file_;
+}
+
+FolderLock::FolderLock(const fs::path& folder, std::chrono::milliseconds patience)
+    : FolderLock(folder) {
+  constexpr std::chrono::milliseconds kPause{100};
+  for (; !holder_.empty() && patience.count() > 0; patience -= kPause) {
+    std::this_thread::sleep_for(kPause);
+    *this = FolderLock(folder);
+  }
 }
 
 bool FolderLock::in_place() const {

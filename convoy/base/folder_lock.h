@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -14,6 +15,8 @@ class FolderLock {
   /// Tries to get it, by a lock on the file `.lock` in `folder`; creates both. Throws FileError
   /// when they cannot be written.
   explicit FolderLock(const std::filesystem::path& folder);
+  /// Tries for so long.
+  FolderLock(const std::filesystem::path& folder, std::chrono::milliseconds patience);
 
   bool held() const { return file_ != nullptr; }
   /// Whether the folder is still the one that was locked: somebody may have moved it away.

@@ -200,5 +200,7 @@ class OptionTable {
 /// The values of a TOML file as text, by their keys, "section.name"; nothing of a file that cannot
 /// be read.
 std::map<std::string, std::string> toml_values(const std::filesystem::path& path);
+/// The same of its text, as to_kept_toml() writes it.
+std::map<std::string, std::string> toml_values_of(const std::string& text);
 
 }  // namespace convoy

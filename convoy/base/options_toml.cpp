@@ -93,19 +93,23 @@ void OptionTable::read_toml_text(std::string_view text, const std::string& where
 }
 
 std::map<std::string, std::string> toml_values(const std::filesystem::path& path) {
-  std::map<std::string, std::string> out;
   try {
-    const auto table = toml::parse(read_file(path));
-    for (const auto& [section, node] : table) {
-      if (const auto* body = node.as_table()) {
-        for (const auto& [name, value] : *body) {
-          const auto key = std::string(section.str()) + "." + std::string(name.str());
-          out[key] = plain(value, key, path.string());
-        }
-      }
-    }
+    return toml_values_of(read_file(path));
   } catch (const std::exception&) {  // reading it in earnest says what is wrong
-    out.clear();
+    return {};
+  }
+}
+
+std::map<std::string, std::string> toml_values_of(const std::string& text) {
+  std::map<std::string, std::string> out;
+  const auto table = toml::parse(text);
+  for (const auto& [section, node] : table) {
+    const auto* body = node.as_table();
+    if (body == nullptr) continue;
+    for (const auto& [name, value] : *body) {
+      const auto key = std::string(section.str()) + "." + std::string(name.str());
+      out[key] = plain(value, key, "the file");
+    }
   }
   return out;
 }

@@ -22,6 +22,13 @@ Metrics Trainer::evaluate(const Dataset& data, const std::string& prefix) {
   return impl_->evaluate(data, prefix);
 }
 
+Metrics Trainer::evaluate_end() {
+  if (evaluated_last_step()) return impl_->eval_metrics_;
+  auto metrics = evaluate();
+  save_metrics("eval", metrics);
+  return metrics;
+}
+
 Metrics Trainer::Impl::evaluate(const Dataset& data, const std::string& prefix) {
   const auto began = std::chrono::steady_clock::now();
   const Doing doing("evaluation");
@@ -106,6 +113,17 @@ void Trainer::Impl::make_up_evaluation() {
   if (evaluate_now() && arguments_.load_best_model_at_end) {
     checkpoints_->save(state_, /*wait=*/ended());
   }
+}
+
+/// What the model of a finished run was evaluated with; it may have been stopped before.
+void Trainer::Impl::find_end_evaluation() {
+  eval_metrics_ = checkpoints_->saved_metrics("eval");
+  if (!eval_metrics_.empty()) {
+    evaluated_step_ = state_.global_step;
+    return;
+  }
+  load_best_model();
+  if (!eval_metrics_.empty()) checkpoints_->save_metrics("eval", eval_metrics_);
 }
 
 /// Ends with the best weights, and what their evaluation gave.

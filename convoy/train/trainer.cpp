@@ -361,8 +361,8 @@ Metrics Trainer::Impl::train() {
   log();
   if (!nothing_left) check_targets();
   const Metrics metrics = summary(traffic_before);
-  if (keeps_model) {  // the run's own, with the results of its evaluation
-    evaluated_step_ = state_.global_step;
+  if (keeps_model) {  // the run's own
+    find_end_evaluation();
     return metrics;
   }
   checkpoints_->finish();

@@ -91,8 +91,12 @@ class Trainer {
   bool is_main() const;  ///< of all ranks the one that prints and writes
   const Job& job() const;
   const TrainerState& state() const;
-  /// The last evaluation during train() was after the last step.
+  /// The last evaluation during train() was after the last step, or that of a finished run was
+  /// found among its files.
   bool evaluated_last_step() const;
+  /// That evaluation; where there was none the model is evaluated now, and eval_results.json
+  /// written. Throws UsageError without evaluation data.
+  Metrics evaluate_end();
   parallel::Strategy& strategy();
 
  private:

@@ -86,6 +86,7 @@ struct Trainer::Impl {
   bool evaluate_now();
   bool evaluation_is_due(bool epoch_end) const;
   void make_up_evaluation();
+  void find_end_evaluation();
   void load_best_model();
 
   TrainingArguments arguments_;

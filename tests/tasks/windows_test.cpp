@@ -120,6 +120,51 @@ TEST_F(WindowsCommand, GoOnToTheSameResults) {
   EXPECT_NE(output_.find("already holds a run"), std::string::npos) << output_;
 }
 
+TEST_F(WindowsCommand, WhatEndedInItsLastEvaluationIsEvaluatedAgain) {
+  make_windows();
+  const auto command = kTrain + "--windows days --end 3 --eval_strategy no --output_dir ";
+  ASSERT_EQ(run(command + "all"), 0) << output_;
+  EXPECT_NE(shell("CONVOY_FAULT=sigkill@0:evaluation:12 $convoy " + command + "cut"), 0);
+  ASSERT_TRUE(fs::exists(folder_ / "cut/0001/model.safetensors")) << output_;
+  ASSERT_FALSE(fs::exists(folder_ / "cut/results_over_time.json"));
+  ASSERT_EQ(run(command + "cut --resume_from_checkpoint latest"), 0) << output_;
+  for (size_t window = 0; window < 2; ++window) {
+    for (const char* metric : {"eval_loss", "eval_ndcg_at_10"}) {
+      EXPECT_EQ(results("cut").at("windows").at(window).at("metrics").at(metric),
+                results("all").at("windows").at(window).at("metrics").at(metric));
+    }
+  }
+  EXPECT_TRUE(fs::exists(folder_ / "cut/0001/eval_results.json"));
+  // And in which the evaluation of its last step was the end's.
+  const auto steps =
+      kTrain + "--windows days --end 3 --eval_strategy steps --eval_steps 6 --output_dir ";
+  ASSERT_EQ(run(steps + "steps"), 0) << output_;
+  EXPECT_EQ(results("steps").at("average").at("eval_loss"),
+            results("all").at("average").at("eval_loss"));
+}
+
+TEST_F(WindowsCommand, GoOnOnlyWhereTheyBeganAlike) {
+  make_windows();
+  const auto command = kTrain + "--windows days --output_dir all ";
+  ASSERT_EQ(run(command + "--start 2 --end 3"), 0) << output_;
+  EXPECT_EQ(run(command + "--end 3"), 2);
+  expect("all/0002 already holds a run");
+  EXPECT_FALSE(fs::exists(folder_ / "all/0001")) << "it says so first";
+  EXPECT_EQ(run(command + "--end 3 --resume_from_checkpoint latest"), 2);
+  expect("all/0002 began with weights of its own, here it begins with those of window 0001");
+  EXPECT_EQ(run(command + "--start 2 --end 3 --seed 7 --resume_from_checkpoint latest"), 2);
+  expect("all/0002 was trained with train.seed = 42, here 7");
+  ASSERT_EQ(run(command + "--end 3 --overwrite_output_dir"), 0) << output_;
+  EXPECT_EQ(results("all").at("windows").size(), 2U);
+}
+
+TEST_F(WindowsCommand, PassOverDaysWithoutSessions) {
+  make_windows();
+  ASSERT_EQ(run(kTrain + "--windows days --start 2 --output_dir all"), 0) << output_;
+  EXPECT_EQ(results("all").at("windows").at(1).at("trained_on"), "0003");
+  EXPECT_EQ(results("all").at("windows").at(1).at("evaluated_on"), "0005");
+}
+
 TEST_F(WindowsCommand, LaterDataReplaceThoseOfTheRun) {
   make_windows();
   ASSERT_EQ(run(kTrain + "--windows days --end 2 --output_dir first"), 0) << output_;
@@ -178,7 +223,8 @@ TEST_F(WindowsCommand, SayWhatDoesNotGo) {
     EXPECT_EQ(run(kTrain + "--output_dir out " + more), code);
     EXPECT_NE(output_.find(text), std::string::npos) << output_;
   };
-  expect_refused("--windows days", "has no rows; it holds 1 to 5: try other --start and --end", 1);
+  expect_refused("--windows days --end 4",
+                 "has no rows; it holds 1 to 5: try other --start and --end", 1);
   expect_refused("--windows days --start 3 --end 3", "expected --end above --start");
   expect_refused("--windows days --end 3 --keep_moments --save_strategy no",
                  "--save_strategy epoch");

@@ -21,11 +21,8 @@ std::map<std::string, double> train_recommender(
   train::Trainer trainer(run.factory, arguments, run.train_data, run.valid_data, run.fill);
   trainer.set_files(run.files);
   trainer.set_scorer(run.scorer);
-  auto metrics = trainer.train();
-  if (!run.valid_data || trainer.evaluated_last_step()) return metrics;
-  metrics = trainer.evaluate();
-  trainer.save_metrics("eval", metrics);
-  return metrics;
+  const auto trained = trainer.train();
+  return run.valid_data ? trainer.evaluate_end() : trained;
 }
 
 }  // namespace convoy::tasks

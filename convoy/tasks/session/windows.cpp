@@ -38,26 +38,42 @@ std::map<int64_t, fs::path> folders_in(const fs::path& where) {
   return out;
 }
 
-std::string with_rows(const std::map<int64_t, fs::path>& folders, int64_t window,
-                      const fs::path& where, const char* name) {
-  const auto folder = folders.find(window);
-  const auto file = folder == folders.end() ? fs::path() : folder->second / name;
-  if (!file.empty() && fs::exists(file) && data::ParquetFiles(file.string()).num_rows() > 0) {
-    return file.string();
+/// The folders of a data set's windows.
+class Windows {
+ public:
+  explicit Windows(const fs::path& where) : where_(where), folders_(folders_in(where)) {}
+
+  int64_t last() const { return folders_.rbegin()->first; }
+
+  bool has_rows(int64_t window, const char* name) const {
+    const auto folder = folders_.find(window);
+    if (folder == folders_.end()) return false;
+    const auto file = folder->second / name;
+    return fs::exists(file) && data::ParquetFiles(file.string()).num_rows() > 0;
   }
-  fail<FileError>(
-      "data", "window {} of {} has no rows{}; it holds {} to {}: try other --start and --end",
-      window, where.string(), file.empty() ? "" : fmt::format(" in {}", file.filename().string()),
-      folders.begin()->first, folders.rbegin()->first);
-}
+
+  std::string with_rows(int64_t window, const char* name) const {
+    if (has_rows(window, name)) return (folders_.at(window) / name).string();
+    fail<FileError>(
+        "data", "window {} of {} has no rows{}; it holds {} to {}: try other --start and --end",
+        window, where_.string(), folders_.contains(window) ? fmt::format(" in {}", name) : "",
+        folders_.begin()->first, last());
+  }
+
+ private:
+  fs::path where_;
+  std::map<int64_t, fs::path> folders_;
+};
+
+constexpr const char *kTrained = "train.parquet", *kEvaluated = "valid.parquet";
 
 }  // namespace
 
 std::vector<Window> SessionTask::windows() const {
   const auto& data = arguments_.data;
   if (data.windows.empty()) return {};
-  const auto folders = folders_in(data.windows);
-  const int64_t end = data.end > 0 ? data.end : folders.rbegin()->first;
+  const Windows windows(data.windows);
+  const int64_t end = data.end > 0 ? data.end : windows.last();
   if (end <= data.start) {
     fail<UsageError>("data",
                      "windows {} to {} are trained on and evaluated in pairs; expected --end above "
@@ -66,15 +82,21 @@ std::vector<Window> SessionTask::windows() const {
   }
   const auto schema = data.schema.empty() ? formats::schema_in(data.windows).string() : data.schema;
   std::vector<Window> out;
-  for (int64_t window = data.start; window < end; ++window) {
-    const auto train = with_rows(folders, window, data.windows, "train.parquet");
-    const auto valid = with_rows(folders, window + 1, data.windows, "valid.parquet");
-    const auto name_of = [&](int64_t number) { return fmt::format("{:04}", number); };
+  const auto name_of = [](int64_t number) { return fmt::format("{:04}", number); };
+  for (int64_t window = data.start; window < end;) {
+    int64_t next = window + 1;  // a day without sessions is passed over
+    const auto is_empty = [&](int64_t it) {
+      return !windows.has_rows(it, kTrained) || !windows.has_rows(it, kEvaluated);
+    };
+    while (next < end && is_empty(next)) ++next;
     out.push_back({name_of(window),
-                   name_of(window + 1),
-                   {{"data.train", train}, {"data.valid", valid}, {"data.schema", schema}},
+                   name_of(next),
+                   {{"data.train", windows.with_rows(window, kTrained)},
+                    {"data.valid", windows.with_rows(next, kEvaluated)},
+                    {"data.schema", schema}},
                    kWindowOptions,
                    data.keep_moments});
+    window = next;
   }
   return out;
 }

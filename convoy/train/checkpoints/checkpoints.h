@@ -57,6 +57,8 @@ class Checkpoints {
   void save_model(const TrainerState& state);
   /// Writes `<split>_results.json` and merges into `all_results.json`. Not collective.
   void save_metrics(const std::string& split, const Metrics& metrics);
+  /// What that wrote of the model in output.dir; empty where it did not. Collective.
+  Metrics saved_metrics(const std::string& split) const;
 
   void load_weights(const std::filesystem::path& folder);
   /// Reads the moments of a checkpoint for a new run. Returns how many updates they saw.

@@ -1,8 +1,6 @@
 #include <algorithm>
-#include <chrono>
 #include <set>
 #include <system_error>
-#include <thread>
 
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
@@ -98,21 +96,12 @@ void Checkpoints::remove_old_run() const {
 }
 
 void Checkpoints::lock_output() {
-  // Of a job that starts again, a rank that was given up may still have a moment to live.
-  auto patience =
-      std::chrono::milliseconds(job_.environment.restart_count > 0
-                                    ? std::min<int64_t>(30, arguments_.parallel.timeout / 2) * 1000
-                                    : 0);
-  constexpr std::chrono::milliseconds kPause{100};
-  for (lock_ = FolderLock(dir_); !lock_.holder().empty(); lock_ = FolderLock(dir_)) {
-    if (patience.count() <= 0) {
-      fail<UsageError>("train",
-                       "output.dir = {} is in use by {}; try another folder, or wait until that "
-                       "run has ended",
-                       dir_.string(), lock_.holder());
-    }
-    std::this_thread::sleep_for(kPause);
-    patience -= kPause;
+  lock_ = FolderLock(dir_, folder_patience(job_, arguments_.parallel));
+  if (!lock_.holder().empty()) {
+    fail<UsageError>("train",
+                     "output.dir = {} is in use by {}; try another folder, or wait until that "
+                     "run has ended",
+                     dir_.string(), lock_.holder());
   }
   if (!lock_.held()) {
     callbacks_.warn(

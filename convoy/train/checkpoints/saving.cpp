@@ -144,6 +144,8 @@ void Checkpoints::save_model(const TrainerState& state) {
   const Doing doing("save model");
   comm::ask_main(strategy_.processes(), "hold the output folder", [&] {
     keep_output();
+    std::error_code ignored;
+    for (const char* name : kResults) fs::remove(dir_ / name, ignored);  // of the model before
     return Json();
   });
   // The weights first: a folder with them is known to hold a run.
@@ -168,6 +170,20 @@ void Checkpoints::save_metrics(const std::string& split, const Metrics& metrics)
   Json all = fs::exists(all_path) ? parse_json(read_file(all_path), all_path.string()) : Json();
   all.update(Json(metrics));
   write_file(all_path, all.dump(4) + "\n");
+}
+
+Metrics Checkpoints::saved_metrics(const std::string& split) const {
+  const Json found = comm::ask_main(job_.world(), "look for results", [&]() -> Json {
+    const auto file = dir_ / (split + "_results.json");
+    std::error_code error;
+    if (dir_.empty() || !fs::is_regular_file(file, error)) return Json::object();
+    return parse_json(read_file(file), file.string());
+  });
+  Metrics out;
+  for (const auto& [name, value] : found.items()) {
+    if (value.is_number()) out[name] = value.get<double>();
+  }
+  return out;
 }
 
 bool Checkpoints::holds_model() const {

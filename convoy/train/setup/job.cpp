@@ -235,6 +235,11 @@ std::vector<at::Device> visible_devices(const std::string& choice, std::string* 
   return {at::kCPU};
 }
 
+std::chrono::milliseconds folder_patience(const Job& job, const ParallelArguments& arguments) {
+  if (job.environment.restart_count == 0) return std::chrono::milliseconds(0);
+  return std::chrono::seconds(std::min<int64_t>(30, arguments.timeout / 2));
+}
+
 comm::StoreAddress store_address(const Job& job, const ParallelArguments& arguments) {
   const auto& env = job.environment;
   comm::StoreAddress point;

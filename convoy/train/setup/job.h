@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -51,6 +52,10 @@ bool stages_are_threads(const ParallelArguments& arguments,
 /// fit together.
 Job plan_job(const ParallelArguments& arguments, const launch::RankEnvironment& environment,
              const std::vector<at::Device>& visible_devices);
+
+/// How long a job waits for the lock of a folder: when it starts again, a rank that was given up
+/// may still have a moment to live.
+std::chrono::milliseconds folder_patience(const Job& job, const ParallelArguments& arguments);
 
 /// Where the processes of a planned job meet.
 comm::StoreAddress store_address(const Job& job, const ParallelArguments& arguments);
