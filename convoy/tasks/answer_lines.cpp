@@ -30,7 +30,6 @@ void check_only_requests(const Prediction& asked) {
 
 void answer_lines(const std::function<Json(const Json& request)>& answer) {
   for (std::string line; std::getline(std::cin, line);) {
-    if (trim(line).empty()) continue;
     Json out;
     try {
       out = answer(parse_json(line, "a request"));

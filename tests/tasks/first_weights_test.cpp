@@ -77,6 +77,24 @@ TEST_F(FirstWeights, AreTheEarlierOnesAndRowsAsIfTheyHadAlwaysBeenThere) {
   }
 }
 
+TEST_F(FirstWeights, AreNotEvaluatedOnOtherIds) {
+  ASSERT_EQ(run("eval first --data old"), 0) << output_;
+  for (const char* command : {"eval first --data anew", "predict first --data anew"}) {
+    EXPECT_EQ(run(command), 1) << command;
+    expect("expected ids that keep their numbers; try convoy data sessions --ids-from");
+  }
+  // Metrics are those that are asked for.
+  ASSERT_EQ(run("eval first --data old --top_ks 1,3 --metric_names transformers4rec"), 0);
+  EXPECT_TRUE(output_.find("@3") != std::string::npos || says("_3")) << output_;
+  EXPECT_EQ(output_.find("10"), std::string::npos) << output_;
+  // Nor is a run that prepared its data anew in between gone on with.
+  fs::remove_all(folder_ / "old");
+  ASSERT_EQ(shell("sed 2,99999s/,i/,j/ old.csv > other.csv"), 0) << output_;
+  ASSERT_EQ(run("data sessions other.csv --output old"), 0) << output_;
+  EXPECT_EQ(run("train first/run.toml --max_steps 9 --resume_from_checkpoint latest"), 2);
+  expect("was trained with the item ids ");
+}
+
 TEST_F(FirstWeights, OfAnotherModelOrOtherIdsAreRefused) {
   const auto refused = [&](const std::string& data, const std::string& more,
                            const std::string& part) {

@@ -69,6 +69,27 @@ TEST_F(RecommenderTest, CategoriesAreGivenAsInTheInteractions) {
   EXPECT_NO_THROW(Recommender(folder_ / "out/checkpoint-15").recommend(by_name));
 }
 
+TEST_F(RecommenderTest, CategoriesThatAreNumbersAreRawValues) {
+  std::string events = "user_id,item_id,timestamp,shop\n";
+  for (int user = 0; user < 30; ++user) {
+    for (int i = 0; i < 6; ++i) {
+      const int item = (user + 3 * i) % 12;
+      events += fmt::format("u{},i{},{},{}\n", user, item, i, item % 3 == 0 ? 1 : 30);
+    }
+  }
+  write_file(folder_ / "events.csv", events);
+  ASSERT_EQ(run("data sessions events.csv --output syn --features shop:categorical"), 0) << output_;
+  train();
+  const Recommender recommender(folder_ / "out");
+  const auto answer = [&](const Json& shops) {
+    const Json line{{"items", {"i3", "i4"}}, {"features", {{"shop-list", shops}}}};
+    return recommender.recommend(RecommendationRequest::from_json(line));
+  };
+  EXPECT_EQ(answer({1, 30}).to_json(), answer({"1", "30"}).to_json());
+  EXPECT_NE(answer({30, 1}).to_json(), answer({1, 30}).to_json());
+  EXPECT_EQ(answer({1, 2}).unknown, std::vector<std::string>{"shop-list: 2"});
+}
+
 TEST_F(RecommenderTest, NumbersAreGivenAsInTheInteractions) {
   const auto write = [&](const std::string& name, bool scaled) {
     std::string events = "user_id,item_id,timestamp,price,spent\n";

@@ -90,17 +90,15 @@ void check_tensor_ranks(const ModelDecl& model, int num_ranks, bool share_tokens
   if (!unable.empty()) {
     fail<UsageError>("parallel",
                      "tensor_parallel_size = {} needs blocks that compute with a part of their "
-                     "weights, as those of all families here do, but for sessions whose masking "
-                     "is plm or rtd; {} of this model's {} do not: {}; try data parallelism, "
-                     "--zero 3, or --pipeline_parallel_size",
+                     "weights (docs/tensor.md says of which models); {} of this model's {} do not: "
+                     "{}; try data parallelism, --zero 3, or --pipeline_parallel_size",
                      num_ranks, unable.size(), model.blocks.size(), listed(unable));
   }
   if (share_tokens && !whole.empty()) {
     fail<UsageError>("parallel",
                      "sequence_parallel needs blocks that compute with a rank's share of the "
-                     "tokens, as those of all families here do, but for the head of sessions whose "
-                     "loss samples items, smooths labels or predicts columns, and for masking rtd; "
-                     "{} of this model's {} do not: {}; try without it",
+                     "tokens (docs/tensor.md says of which models); {} of this model's {} do not: "
+                     "{}; try without it",
                      whole.size(), model.blocks.size(), listed(whole));
   }
   int64_t most = num_ranks;
@@ -148,8 +146,8 @@ void check_row_tables(const ModelDecl& model, const Mesh& mesh, const RunOptions
         "parallel",
         "row_tables = true needs a table of which a step reads some rows, as the "
         "items of a session model with sampled_softmax or gbce, and weight_tying, that are "
-        "trained; got none; try --sampled_softmax true --weight_tying true, or "
-        "without it");
+        "trained; got none; try --sampled_softmax true --weight_tying true (and "
+        "--pretrained_trainable true where it begins with vectors), or without it");
   }
   for (const auto& [axis, name] : {std::pair{Axis::Pipeline, "pipeline_parallel_size"},
                                    std::pair{Axis::Tensor, "tensor_parallel_size"},

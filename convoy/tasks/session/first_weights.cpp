@@ -14,7 +14,6 @@
 #include "convoy/formats/safetensors_folder.h"
 #include "convoy/nn/declare.h"
 #include "convoy/parallel/run/replica.h"
-#include "convoy/tasks/session/recommend.h"
 
 namespace convoy::tasks {
 
@@ -53,18 +52,6 @@ void check_weights(const formats::SafetensorsFolder& file, const fs::path& folde
   }
 }
 
-void check_items(const prepare::ItemNames& before, const prepare::ItemNames& now,
-                 const fs::path& folder) {
-  for (int64_t id = 1; id <= std::min(before.size(), now.size()); ++id) {
-    if (before.raw_id(id) == now.raw_id(id)) continue;
-    fail<FileError>(
-        "tasks",
-        "id {} is the item '{}' in {} and '{}' in the data; expected ids that keep their "
-        "numbers; try convoy data sessions --ids-from with the data of that run",
-        id, before.raw_id(id), folder.string(), now.raw_id(id));
-  }
-}
-
 }  // namespace
 
 parallel::State draw_all(parallel::Replica& model) {
@@ -96,14 +83,10 @@ void fill_rows(const parallel::State& state, const std::string& name, const at::
 }
 
 train::Trainer::Fill fill_from(const fs::path& folder, const models::SessionConfig& config,
-                               const prepare::ItemNames& items, const prepare::Scales& scales) {
+                               const BesideData& data) {
   const auto file = std::make_shared<formats::SafetensorsFolder>(folder);
   check_weights(*file, folder, config);
-  check_items(item_names(folder), items, folder);
-  const auto before = prepare::Scales::load(kept_file(folder, prepare::kScalesFile));
-  for (const auto& feature : config.features) {
-    scales.check_alike(feature.name, before, folder.string());
-  }
+  check_same_ids(folder, config, data);
   return [file](parallel::Replica& model) {
     const auto state = draw_all(model);
     for (const auto& [name, in] : file->tensors()) {

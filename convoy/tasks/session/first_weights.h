@@ -4,8 +4,7 @@
 
 #include "convoy/models/session/session.h"
 #include "convoy/parallel/run/state.h"
-#include "convoy/prepare/items.h"
-#include "convoy/prepare/scales.h"
+#include "convoy/tasks/session/same_ids.h"
 #include "convoy/train/trainer.h"
 
 // What a new session model begins with.
@@ -18,11 +17,10 @@ parallel::State draw_all(parallel::Replica& model);
 void fill_rows(const parallel::State& state, const std::string& name, const at::Tensor& values);
 
 /// Begins with the weights of an earlier run in `folder`. Its embeddings and output matrix may have
-/// fewer ids: the rows of the others are drawn, as if they had always been there. `items`: what the
-/// ids of the data stand for, `scales`: of its features. Throws FileError where the weights are of
-/// another model, or ids stood for other items, UsageError where features were scaled otherwise.
+/// fewer ids: the rows of the others are drawn, as if they had always been there. `data`: the files
+/// beside the data. Throws FileError where the weights are of another model, and as
+/// check_same_ids().
 train::Trainer::Fill fill_from(const std::filesystem::path& folder,
-                               const models::SessionConfig& config, const prepare::ItemNames& items,
-                               const prepare::Scales& scales);
+                               const models::SessionConfig& config, const BesideData& data);
 
 }  // namespace convoy::tasks

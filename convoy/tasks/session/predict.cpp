@@ -14,6 +14,7 @@
 #include "convoy/tasks/answer_lines.h"
 #include "convoy/tasks/session/recommend.h"
 #include "convoy/tasks/session/recommender.h"
+#include "convoy/tasks/session/same_ids.h"
 #include "convoy/tasks/session/task.h"
 #include "convoy/tasks/text_output.h"
 
@@ -23,9 +24,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// users.parquet beside the data: the file, or the folder or pattern of files.
+/// users.parquet beside the data, or "".
 fs::path users_file(const fs::path& data) {
-  return (fs::is_directory(data) ? data : data.parent_path()) / "users.parquet";
+  return beside(data)("users.parquet");
 }
 
 /// The files that a prediction reads.

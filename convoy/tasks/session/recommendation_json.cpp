@@ -17,6 +17,11 @@ std::vector<std::string> ids_of(const Json& json, const char* key) {
   return out;
 }
 
+int64_t whole(const Json& json) {
+  if (!json.is_number_integer()) throw Json::type_error::create(302, "no whole number", &json);
+  return json.get<int64_t>();
+}
+
 /// A number, a list of numbers, or a list of vectors, whose numbers follow each other.
 std::vector<double> numbers_of(const Json& json) {
   if (json.is_number()) return {json.get<double>()};
@@ -75,11 +80,13 @@ RecommendationRequest RecommendationRequest::from_json(const Json& json,
           }
         }
       } else if (key == "times") {
-        value.get_to(out.times);
+        if (!value.is_array()) throw Json::type_error::create(302, "no list", &value);
+        out.times.clear();
+        for (const auto& time : value) out.times.push_back(whole(time));
       } else if (key == "time") {
-        out.time = value.get<int64_t>();
+        out.time = whole(value);
       } else if (key == "top_k") {
-        value.get_to(out.top_k);
+        out.top_k = whole(value);
       } else if (key == "exclude_seen") {
         value.get_to(out.exclude_seen);
       } else {

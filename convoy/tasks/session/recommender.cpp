@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <set>
 #include <unordered_map>
 
 #include "convoy/base/error.h"
@@ -45,6 +46,17 @@ Ids ids_of(const prepare::ItemNames& names, int64_t count) {
   return out;
 }
 
+bool is_number(const std::string& text) {
+  double number = 0;
+  return parse_number(text, number);
+}
+
+/// As the column of the interactions has it: a whole number without a point.
+std::string raw_value(double value) {
+  const bool whole = value == std::floor(value) && std::abs(value) < 1e15;
+  return whole ? fmt::format("{:.0f}", value) : fmt::format("{}", value);
+}
+
 }  // namespace
 
 /// What a folder holds; never changes.
@@ -59,7 +71,11 @@ class Recommender::Model {
     for (const auto& feature : config_.features) {
       if (!feature.categorical || feature.name == config_.item_feature) continue;
       const auto names = item_names(folder, names_file(feature.name));
-      if (names.size() > 0) categories_[feature.name] = ids_of(names, feature.cardinality - 1);
+      if (names.size() == 0) continue;
+      const auto& ids = categories_[feature.name] = ids_of(names, feature.cardinality - 1);
+      if (std::ranges::all_of(ids, [](const auto& id) { return is_number(id.first); })) {
+        of_numbers_.insert(feature.name);
+      }
     }
     blocks_ = models::make_session_model(config_);
     parallel::ReplicaOptions options;
@@ -123,10 +139,14 @@ class Recommender::Model {
   std::map<std::string, std::vector<double>> features_of(const RecommendationRequest& request,
                                                          std::vector<std::string>& unknown) const {
     auto out = request.features;
+    auto texts = request.categories;
     for (auto& [name, values] : out) {
-      for (double& value : values) value = scales_.apply(name, value);
+      for (double& value : values) {
+        if (of_numbers_.contains(name)) texts[name].push_back(raw_value(value));
+        value = scales_.apply(name, value);
+      }
     }
-    for (const auto& [name, values] : request.categories) {
+    for (const auto& [name, values] : texts) {
       const auto feature = std::ranges::find(config_.features, name, &models::SessionFeature::name);
       if (name == config_.item_feature || feature == config_.features.end()) fail_of_unknown(name);
       const auto ids = categories_.find(name);
@@ -317,6 +337,7 @@ class Recommender::Model {
   Ids ids_;
   prepare::Scales scales_;
   std::map<std::string, Ids> categories_;  // by feature, where the run has their raw values
+  std::set<std::string> of_numbers_;       // those of them whose raw values are numbers
   nn::BlockList blocks_;
   std::unique_ptr<parallel::Replica> replica_;  // holds what the blocks compute with
 };

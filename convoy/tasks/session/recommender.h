@@ -19,9 +19,10 @@ struct RecommendationRequest {
   std::vector<std::string> items;  ///< raw ids, oldest first
   /// The model's other features, as in the interactions: a number for each item, or one of the
   /// session; of a vector its numbers, item after item. They are scaled as the data was
-  /// (`--features price:log1p`). Categories are ids here.
+  /// (`--features price:log1p`). Numbers of a categorical feature are raw values where all of
+  /// these are numbers, else ids.
   std::map<std::string, std::vector<double>> features;
-  /// Categorical features by their raw values instead, as in the interactions.
+  /// Categorical features whose raw values are texts.
   std::map<std::string, std::vector<std::string>> categories;
   /// For a model that reads times: when each item was, in seconds, and when this is asked.
   std::vector<int64_t> times;

@@ -56,6 +56,18 @@ std::vector<std::string> feature_names(const formats::Schema& schema,
       fail<UsageError>("data", "data.features has '{}', which {} does not name; got {}{}", name,
                        where, join(known), did_you_mean(name, known));
     }
+    const auto& feature = *schema.find(name);
+    const bool is_value = feature.has_tag("categorical") || feature.has_tag("continuous");
+    for (const char* tag : {"time", "user_id", "session_id"}) {
+      if (is_value || !feature.has_tag(tag)) continue;
+      fail<UsageError>("data",
+                       "data.features has '{}', whose tag in {} is {}: it is no value that a model "
+                       "reads; try without it{}",
+                       name, where, tag,
+                       tag == std::string_view("time") ? ", or a body that reads times, such as "
+                                                         "--body hstu"
+                                                       : "");
+    }
     if (is_target(model, name)) {
       fail<UsageError>("data",
                        "data.features has '{}', which model.prediction_tasks asks for; expected it "

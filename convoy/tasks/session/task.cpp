@@ -10,11 +10,16 @@
 #include "convoy/tasks/session/dataset.h"
 #include "convoy/tasks/session/first_weights.h"
 #include "convoy/tasks/session/pretrained_vectors.h"
+#include "convoy/tasks/session/same_ids.h"
 #include "convoy/tasks/session/session_metrics.h"
 
 namespace convoy::tasks {
 
 namespace {
+
+BesideData beside_schema(const DataArguments& data) {
+  return [&data](const std::string& name) { return data.beside_schema(name); };
+}
 
 /// A typed --data.path or --windows replaces what a run's file says of where the data is: that of
 /// a run over windows names each file.
@@ -86,9 +91,11 @@ Run SessionTask::run(std::shared_ptr<train::Dataset> train_data, train::ModelFil
   out.train_data = std::move(train_data);
   out.files = std::move(files);
   const auto& ranking = arguments_.ranking;
-  out.scorer = [top_ks = ranking.top_k_values(), targets = arguments_.model.targets,
-                other_names = ranking.metric_names == "transformers4rec"] {
-    return std::make_unique<SessionMetrics>(RankingMetrics(top_ks, other_names), targets);
+  // By the options as they are then: eval's are read after the run is opened.
+  out.scorer = [&ranking, targets = arguments_.model.targets] {
+    const bool other_names = ranking.metric_names == "transformers4rec";
+    return std::make_unique<SessionMetrics>(RankingMetrics(ranking.top_k_values(), other_names),
+                                            targets);
   };
   return out;
 }
@@ -116,18 +123,18 @@ Run SessionTask::prepare(const train::ParallelArguments& parallel) {
   warnings.insert(warnings.end(), schema_.warnings.begin(), schema_.warnings.end());
   auto out = run(open_sessions(train_file, arguments_, schema_, warnings),
                  session_files(arguments_, schema_));
+  out.files.encoding = ids_of_data(arguments_.model, beside_schema(arguments_.data));
   out.valid_data = evaluation_data("").data;
   if (!vectors.empty()) out.fill = fill_with(vectors);
   if (const auto& earlier = arguments_.model_name_or_path; !earlier.empty()) {
-    const auto& data = arguments_.data;
-    out.fill = fill_from(earlier, arguments_.model, prepare::ItemNames::load(data.items_file()),
-                         prepare::Scales::load(data.beside_schema(prepare::kScalesFile)));
+    out.fill = fill_from(earlier, arguments_.model, beside_schema(arguments_.data));
   }
   return out;
 }
 
 Run SessionTask::open(const std::filesystem::path& folder, OptionTable& table) {
   schema_ = open_session_model(folder, arguments_, table);
+  folder_ = folder;
   trained_length_ = arguments_.model.max_length;
   auto out = run(nullptr, {});
   out.fill = [folder](parallel::Replica& model) {
@@ -146,6 +153,7 @@ NamedData SessionTask::open_data(const std::string& where, const SessionArgument
                      "try a smaller one",
                      arguments.model.max_length, trained_length_);
   }
+  if (!folder_.empty()) check_same_ids(folder_, arguments.model, beside(file));
   return {file, open_sessions(file, arguments, schema_, {}, more)};
 }
 

@@ -1,0 +1,81 @@
+#include "convoy/tasks/session/same_ids.h"
+
+#include <algorithm>
+
+#include "convoy/base/checksum.h"
+#include "convoy/base/error.h"
+#include "convoy/base/files.h"
+#include "convoy/prepare/items.h"
+#include "convoy/prepare/scales.h"
+#include "convoy/tasks/session/recommend.h"
+#include "convoy/tasks/session/run.h"
+
+namespace convoy::tasks {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr const char* kItems = "items.parquet";
+
+bool is_category(const models::SessionFeature& feature, const models::SessionConfig& config) {
+  return feature.categorical && feature.name != config.item_feature;
+}
+
+void check_names(const fs::path& before, const fs::path& now, const std::string& what) {
+  if (before.empty() || now.empty() || same_file(before, now)) return;
+  if (read_regular_file(before) == read_regular_file(now)) return;  // nearly always
+  const auto there = prepare::ItemNames::load(before), here = prepare::ItemNames::load(now);
+  for (int64_t id = 1; id <= std::min(there.size(), here.size()); ++id) {
+    if (there.raw_id(id) == here.raw_id(id)) continue;
+    fail<FileError>("tasks",
+                    "id {} is the {} '{}' in {} and '{}' in {}; expected ids that keep their "
+                    "numbers; try convoy data sessions --ids-from with the data of that run",
+                    id, what, there.raw_id(id), before.string(), here.raw_id(id), now.string());
+  }
+}
+
+}  // namespace
+
+BesideData beside(const fs::path& data) {
+  std::error_code error;
+  const auto folder = fs::is_directory(data, error) ? data : data.parent_path();
+  return
+      [folder](const std::string& name) { return kept_file(folder.empty() ? "." : folder, name); };
+}
+
+void check_same_ids(const fs::path& folder, const models::SessionConfig& config,
+                    const BesideData& data) {
+  check_names(kept_file(folder, kItems), data(kItems), "item");
+  const auto scales = data(prepare::kScalesFile);
+  const bool knows_scales = !scales.empty() || !data(kItems).empty();
+  const auto now = prepare::Scales::load(scales),
+             before = prepare::Scales::load(kept_file(folder, prepare::kScalesFile));
+  for (const auto& feature : config.features) {
+    const auto file = names_file(feature.name);
+    if (is_category(feature, config)) {
+      check_names(kept_file(folder, file), data(file), "value of " + feature.name);
+    } else if (knows_scales) {
+      now.check_alike(feature.name, before, folder.string());
+    }
+  }
+}
+
+std::string ids_of_data(const models::SessionConfig& config, const BesideData& data) {
+  std::vector<std::string> names{kItems, prepare::kScalesFile};
+  for (const auto& feature : config.features) {
+    if (is_category(feature, config)) names.push_back(names_file(feature.name));
+  }
+  uint64_t sum = 0;
+  bool any = false;
+  for (const auto& name : names) {
+    const auto file = data(name);
+    if (file.empty()) continue;
+    const auto bytes = read_regular_file(file);
+    sum = sum * 31 + checksum(bytes.data(), bytes.size(), 1, 0);
+    any = true;
+  }
+  return any ? fmt::format("item ids {:016x}", sum) : "";
+}
+
+}  // namespace convoy::tasks
