@@ -35,12 +35,13 @@ ParquetWriter::ParquetWriter(const std::filesystem::path& file, std::filesystem:
     : shown_(std::move(shown)) {
   checked(shown_, [&]() -> arrow::Status {
     ARROW_ASSIGN_OR_RAISE(output_, arrow::io::FileOutputStream::Open(file.string()));
-    auto properties = parquet::WriterProperties::Builder()
-                          .compression(style.compression)
-                          ->memory_pool(arrow::system_memory_pool())
-                          ->max_row_group_length(std::numeric_limits<int64_t>::max())
-                          ->created_by("convoy")
-                          ->build();
+    parquet::WriterProperties::Builder builder;
+    builder.compression(style.compression)
+        ->memory_pool(arrow::system_memory_pool())
+        ->max_row_group_length(std::numeric_limits<int64_t>::max())
+        ->created_by("convoy");
+    for (const auto& [column, codec] : style.of_columns) builder.compression(column, codec);
+    auto properties = builder.build();
     parquet::ArrowWriterProperties::Builder arrow_builder;
     arrow_builder.store_schema();
     if (style.keep_list_names) arrow_builder.disable_compliant_nested_types();

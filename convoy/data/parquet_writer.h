@@ -8,13 +8,17 @@
 #include <parquet/types.h>
 
 #include <filesystem>
+#include <map>
 #include <memory>
+#include <string>
 
 namespace convoy::data {
 
 struct ParquetStyle {
   parquet::Compression::type compression = parquet::Compression::SNAPPY;
   bool keep_list_names = false;  ///< of lists' entries; otherwise Parquet's own, "element"
+  /// Of columns that have another, by their paths.
+  std::map<std::string, parquet::Compression::type> of_columns = {};
 };
 
 /// A Parquet file being written; errors are FileErrors that name `shown`.

@@ -94,6 +94,24 @@ TEST(Repartition, ReplacesTheFileAndKeepsOtherColumns) {
   EXPECT_EQ(files, 1);  // nothing half written stays
 }
 
+TEST(Repartition, EachColumnKeepsItsCompression) {
+  Folder folder;
+  const auto file = folder / "in.parquet";
+  parquet::WriterProperties::Builder properties;
+  properties.compression("a", parquet::Compression::GZIP);
+  properties.compression("b.list.element", parquet::Compression::ZSTD);
+  testing::write_parquet(file, {{"a", testing::ints({1, 2, 3, 4})}, {"b", testing::int_lists({{1}, {2}, {3}, {4}})},
+                       {"c", testing::ints({1, 2, 3, 4})}},
+                1 << 20, properties.build());
+  repartition({.input = file, .partitions = 2});
+  const auto metadata = parquet::ParquetFileReader::OpenFile(file.string())->metadata();
+  ASSERT_EQ(metadata->num_row_groups(), 2);
+  const auto group = metadata->RowGroup(1);
+  EXPECT_EQ(group->ColumnChunk(0)->compression(), parquet::Compression::GZIP);
+  EXPECT_EQ(group->ColumnChunk(1)->compression(), parquet::Compression::ZSTD);
+  EXPECT_EQ(group->ColumnChunk(2)->compression(), parquet::Compression::UNCOMPRESSED);
+}
+
 TEST(Repartition, RefusesAndLeavesTheInputAlone) {
   Folder folder;
   const auto file = write_rows(folder / "in.parquet", 5, 5);

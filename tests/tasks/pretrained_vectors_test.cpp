@@ -76,6 +76,23 @@ class PretrainedVectors : public CommandTest {
 
 constexpr const char* kItemTable = "embeddings.item_id-list.weight";
 
+TEST_F(PretrainedVectors, GoOnWithAnEarlierRun) {
+  write_parquet(all_items());
+  const std::string vectors = "--pretrained_embeddings item_id-list=items.parquet ";
+  for (const char* more : {"", "--pretrained_trainable true "}) {
+    ASSERT_EQ(train(vectors + more + "--learning_rate 0.05"), 0) << output_;
+    const auto before = weight(kItemTable);
+    fs::remove_all(folder_ / "first");
+    fs::rename(folder_ / "out", folder_ / "first");
+    ASSERT_EQ(run("train first/run.toml --model_name_or_path first --output_dir out --max_steps 1 "
+                  "--learning_rate 1e-9"),
+              0)
+        << output_;
+    EXPECT_TRUE(at::allclose(weight(kItemTable), before, 0, 1e-6)) << more;
+    EXPECT_EQ(json("out/config.json"), json("first/config.json")) << "also which are frozen";
+  }
+}
+
 TEST_F(PretrainedVectors, StayAsTheyAreInEveryLayout) {
   write_parquet(all_items());
   const std::string given = "--pretrained_embeddings item_id-list=items.parquet ";

@@ -99,7 +99,7 @@ class Repartition {
   void copy(const Plan& plan, const fs::path& temporary) {
     std::shared_ptr<arrow::Schema> schema;
     check_arrow(reader_->GetSchema(&schema), input_);
-    ParquetWriter writer(temporary, output_, schema, {compression(), true});
+    ParquetWriter writer(temporary, output_, schema, style());
     const auto batches = arrow_value(reader_->GetRecordBatchReader(), input_);
     int64_t done = 0;
     int64_t group_end = 0;
@@ -137,11 +137,15 @@ class Repartition {
     return end;
   }
 
-  parquet::Compression::type compression() const {
-    if (metadata_->num_row_groups() == 0 || metadata_->num_columns() == 0) {
-      return parquet::Compression::SNAPPY;
+  ParquetStyle style() const {
+    ParquetStyle out{.keep_list_names = true};
+    if (metadata_->num_row_groups() == 0) return out;
+    const auto first = metadata_->RowGroup(0);
+    for (int c = 0; c < metadata_->num_columns(); ++c) {
+      out.of_columns[metadata_->schema()->Column(c)->path()->ToDotString()] =
+          first->ColumnChunk(c)->compression();
     }
-    return metadata_->RowGroup(0)->ColumnChunk(0)->compression();
+    return out;
   }
 
   fs::path input_;

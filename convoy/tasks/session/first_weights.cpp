@@ -83,18 +83,26 @@ void fill_rows(const parallel::State& state, const std::string& name, const at::
 }
 
 train::Trainer::Fill fill_from(const fs::path& folder, const models::SessionConfig& config,
-                               const BesideData& data) {
+                               const BesideData& data, const PretrainedVectors& vectors) {
   const auto file = std::make_shared<formats::SafetensorsFolder>(folder);
   check_weights(*file, folder, config);
   check_same_ids(folder, config, data);
-  return [file](parallel::Replica& model) {
+  return [file, vectors, frozen = config.frozen_embeddings](parallel::Replica& model) {
     const auto state = draw_all(model);
+    const auto fill_vectors = [&](bool are_frozen) {
+      for (const auto& [column, values] : vectors) {
+        if (frozen.contains(column) != are_frozen) continue;
+        fill_rows(state, models::embedding_name(column), values);
+      }
+    };
+    fill_vectors(/*are_frozen=*/false);  // of new ids
     for (const auto& [name, in] : file->tensors()) {
       const auto& entry = file->entry(name);
       const auto dtype = checkpoint::dtypes().at(entry.dtype);
       auto* data = const_cast<std::byte*>(file->bytes(name).data());
       fill_rows(state, name, at::from_blob(data, entry.shape, dtype));
     }
+    fill_vectors(/*are_frozen=*/true);
   };
 }
 

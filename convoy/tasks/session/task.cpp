@@ -58,11 +58,6 @@ void SessionTask::settle(OptionTable& table) {
                      "model.pretrained_trainable has no effect without vectors to begin with; try "
                      "--pretrained_embeddings COLUMN=FILE");
   }
-  if (!arguments_.pretrained_embeddings.empty() && !arguments_.model_name_or_path.empty()) {
-    fail<UsageError>("tasks",
-                     "model.pretrained_embeddings does not go with model.model_name_or_path, whose "
-                     "embeddings a run begins with; try without one of them");
-  }
   // What only_with() cannot say: of XLNet, which hides items or not, the masking decides.
   const auto masking = arguments_.model.masking_kind();
   if (table.find("model.body")->plain() == "xlnet" && masking != "mlm" &&
@@ -127,7 +122,7 @@ Run SessionTask::prepare(const train::ParallelArguments& parallel) {
   out.valid_data = evaluation_data("").data;
   if (!vectors.empty()) out.fill = fill_with(vectors);
   if (const auto& earlier = arguments_.model_name_or_path; !earlier.empty()) {
-    out.fill = fill_from(earlier, arguments_.model, beside_schema(arguments_.data));
+    out.fill = fill_from(earlier, arguments_.model, beside_schema(arguments_.data), vectors);
   }
   return out;
 }
@@ -146,6 +141,10 @@ Run SessionTask::open(const std::filesystem::path& folder, OptionTable& table) {
 NamedData SessionTask::open_data(const std::string& where, const SessionArguments& arguments,
                                  const MoreColumns& more) const {
   const auto file = where.empty() ? arguments.data.valid_file() : valid_in(where);
+  const auto& path = arguments.data.path;
+  if (file.empty() && !path.empty() && !std::filesystem::exists(path)) {
+    fail<FileError>("data", "{}, where the run had its data, is not there; try --data FOLDER", path);
+  }
   if (file.empty()) return {};
   if (trained_length_ > 0 && arguments.model.max_length > trained_length_) {
     fail<UsageError>("data",
