@@ -5,6 +5,7 @@
 #include "convoy/base/error.h"
 #include "convoy/checkpoint/load_pretrained.h"
 #include "convoy/comm/group.h"
+#include "convoy/launch/report_failure.h"
 #include "convoy/models/language_model.h"
 #include "convoy/nn/block.h"
 #include "convoy/nn/layers.h"
@@ -18,6 +19,7 @@
 namespace convoy {
 
 using checkpoint::load_pretrained;
+using launch::report_failure;
 using nn::Bundle;
 using nn::module_model;
 using train::Callback;

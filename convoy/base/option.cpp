@@ -79,17 +79,26 @@ T parse_value(const Option& option, const std::string& text) {
   return value;
 }
 
+void check_choice(const Option& option, const std::string& text) {
+  const auto& choices = option.choices;
+  if (std::find(choices.begin(), choices.end(), text) != choices.end()) return;
+  fail<UsageError>("config", "{} = '{}' is unknown; expected one of {}{}", option.key(), text,
+                   join(choices), did_you_mean(text, choices));
+}
+
 }  // namespace
 
 Option& Option::choice(std::vector<std::string> allowed) {
   choices = std::move(allowed);
   auto before = std::move(parse);
   parse = [this, before](const std::string& text) {
-    if (std::find(choices.begin(), choices.end(), text) == choices.end()) {
-      fail<UsageError>("config", "{} = '{}' is unknown; expected one of {}{}", key(), text,
-                       join(choices), did_you_mean(text, choices));
-    }
+    check_choice(*this, text);
     before(text);
+  };
+  auto earlier = std::move(check);
+  check = [this, earlier] {  // a program may have set the variable itself
+    if (earlier) earlier();
+    if (type == "text" && !plain().empty()) check_choice(*this, plain());
   };
   return *this;
 }

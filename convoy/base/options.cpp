@@ -168,6 +168,11 @@ std::string OptionTable::without_effect() const {
 void OptionTable::check() const {
   for (const auto& option : options_) {
     check_text(option, option.plain());
+    double number = 0;
+    if (option.number_ && parse_number(option.plain(), number) && !std::isfinite(number)) {
+      fail<UsageError>("config", "{} = {} is not finite; expected a number", option.key(),
+                       option.plain());
+    }
     if (option.check) option.check();
     check_effect(option);
   }

@@ -65,7 +65,8 @@ class LanguageModelConfig {
   /// Tokens that are never hidden.
   virtual std::vector<std::string> kept_tokens() const { return {}; }
   /// Takes what blocks made from now on hide in training, which is no part of config.json.
-  virtual void hide(const masking::TextMasking& tokens, const masking::SpanCorruption& spans) {}
+  virtual void hide(const masking::TextMasking& /*tokens*/,
+                    const masking::SpanCorruption& /*spans*/) {}
   /// The id that a decoder sees first where an encoder reads the text; none where a text goes on.
   virtual std::optional<int64_t> start_id() const { return std::nullopt; }
   virtual int64_t usual_length() const { return 1024; }  ///< of a row where nobody says
@@ -74,7 +75,7 @@ class LanguageModelConfig {
   virtual int64_t attention_width() const { return 0; }  ///< heads times their width
   virtual int64_t key_width() const { return 0; }        ///< the same of heads of keys
   /// What attention keeps of key_width() on one of the ranks that share out heads.
-  virtual int64_t key_width_on(const schedule::TensorPlace& place) const { return key_width(); }
+  virtual int64_t key_width_on(const schedule::TensorPlace& /*place*/) const { return key_width(); }
   /// Multiplications and additions of the products that training needs for a row of `length`
   /// positions: forward, and twice as many backward. `asked`: how many of them are hidden and asked
   /// for, or what a decoder says where an encoder reads `length`; of no meaning where all are.
@@ -103,7 +104,7 @@ class LanguageModelConfig {
   static int64_t width_on(const schedule::TensorPlace& place, int64_t heads, int64_t head_width);
   virtual void check_together() const = 0;
   /// Writes what goes by several spellings.
-  virtual void finish(Json& json) const {}
+  virtual void finish(Json& /*json*/) const {}
 
   /// Positions that a matrix of a block is multiplied with; `head`: of the last block.
   using PositionsOf =

@@ -42,6 +42,7 @@ ModuleBlock::ModuleBlock(std::shared_ptr<torch::nn::Module> module, Forward forw
       module_(std::move(module)),
       forward_(std::move(forward)),
       likeness_(std::move(likeness)) {
+  if (!module_) fail<UsageError>("nn", "the module is null; expected a torch::nn::Module");
   check_not_wrapped(*module_);
   std::set<const void*> known;  // a submodule registered twice lists its parameters twice
   for (const auto& item : module_->named_parameters()) {

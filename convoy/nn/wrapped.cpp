@@ -21,9 +21,10 @@ Marks& marks() {
 
 }  // namespace
 
-std::shared_ptr<void> mark_wrapped(const torch::nn::Module& module, const std::string& wrapper) {
-  check_not_wrapped(module);
-  const auto* key = &module;
+std::shared_ptr<void> mark_wrapped(const torch::nn::Module* module, const std::string& wrapper) {
+  if (module == nullptr) fail<UsageError>("nn", "{} got a null module", wrapper);
+  check_not_wrapped(*module);
+  const auto* key = module;
   std::lock_guard lock(marks().mutex);
   marks().wrapper_of[key] = wrapper;
   return {nullptr, [key](void*) {

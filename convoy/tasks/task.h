@@ -101,7 +101,7 @@ class Task {
   virtual std::string baseline() { return ""; }
 
   /// Declares the task's own options of `convoy predict`, section predict.
-  virtual void declare_predict(OptionTable& table) {}
+  virtual void declare_predict(OptionTable& /*table*/) {}
   /// Predicts with `run`, which open() gave. Throws UsageError when this task has no predictions.
   virtual void predict(const Prediction& prediction, const Run& run,
                        const train::TrainingArguments& training) = 0;

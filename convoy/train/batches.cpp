@@ -69,7 +69,7 @@ class MapStream : public BatchStream {
         rows.push_back(order_->row_of(sample));
         offsets.push_back(sample - step.s0);
       }
-      step.micro_batches.push_back({batch_(rows), at::tensor(offsets, at::kLong)});
+      step.micro_batches.push_back({made(rows), at::tensor(offsets, at::kLong)});
       step.num_tokens += num_tokens(step.micro_batches.back().inputs);
     }
     position_ = step.end;
@@ -77,6 +77,16 @@ class MapStream : public BatchStream {
   }
 
  private:
+  nn::Bundle made(const std::vector<int64_t>& rows) const {
+    auto out = batch_(rows);
+    for (const auto& [name, tensor] : out) {
+      if (tensor.dim() == 0 || tensor.size(0) == std::ssize(rows)) continue;
+      fail<UsageError>("data", "the batch's '{}' has {} for {} that were asked for", name,
+                       plural(tensor.size(0), "row"), rows.size());
+    }
+    return out;
+  }
+
   int64_t num_rows_;
   MakeBatch batch_;
   StreamOptions options_;
@@ -112,6 +122,7 @@ class MapDataset : public Dataset {
 
 std::shared_ptr<Dataset> make_map_dataset(int64_t num_rows, MakeBatch batch,
                                           std::vector<int64_t> row_lengths) {
+  if (!batch) fail<UsageError>("data", "make_map_dataset got no function that makes batches");
   return std::make_shared<MapDataset>(num_rows, std::move(batch), std::move(row_lengths));
 }
 

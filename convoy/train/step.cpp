@@ -14,6 +14,11 @@ namespace convoy::train {
 
 std::optional<StepBatch> Trainer::Impl::next_batch() {
   auto batch = fault_ends_data() ? std::nullopt : stream_->next();
+  const auto wanted = stream_options(true).layout.accumulation;
+  if (batch && std::ssize(batch->micro_batches) < wanted) {
+    fail<UsageError>("data", "a step of the data set has {} of {} micro-batches",
+                     batch->micro_batches.size(), wanted);
+  }
   // Resumed with another total batch, the last full step of an epoch may not fit any more.
   const auto all = std::min(stream_->steps_per_epoch() * state_.step_samples, state_.num_rows);
   const auto least = arguments_.dataloader_drop_last ? state_.step_samples : 1;

@@ -1,6 +1,7 @@
 #include "convoy/train/trainer.h"
 
 #include <ATen/ATen.h>
+#include <c10/core/InferenceMode.h>
 
 #include <cmath>
 
@@ -62,6 +63,7 @@ void Trainer::set_scorer(MakeScorer make_scorer) {
   impl_->make_scorer_ = std::move(make_scorer);
 }
 void Trainer::add_callback(std::shared_ptr<Callback> callback) {
+  if (!callback) fail<UsageError>("train", "a callback is null; expected an object");
   impl_->callbacks_.add(std::move(callback));
 }
 void Trainer::set_pace(std::function<void(LogRecord&)> pace) {
@@ -302,8 +304,22 @@ void Trainer::Impl::check_targets() const {
       "tokens are hidden, try a larger mlm_probability");
 }
 
+void Trainer::Impl::check_gradients() const {
+  if (!at::GradMode::is_enabled() || c10::InferenceMode::is_enabled()) {
+    fail<UsageError>("train",
+                     "training needs gradients, which are off here; try without NoGradGuard and "
+                     "InferenceMode around train()");
+  }
+  auto& replica = strategy_->replica();
+  if (replica.groups().mesh.degree(schedule::Axis::Pipeline) > 1) return;  // each has some
+  if (replica.flat().num_trainable_parameters() > 0) return;
+  fail<UsageError>("train", "the model has no weights to train; got {} frozen ones",
+                   replica.flat().num_parameters());
+}
+
 Metrics Trainer::Impl::train() {
   if (!train_data_) fail<UsageError>("train", "there is no training data; got none");
+  check_gradients();
   tell_operation("start");
   stopped_by_ = 0;
   prepare();

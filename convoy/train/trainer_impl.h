@@ -69,6 +69,7 @@ struct Trainer::Impl {
   void log();
   void finish_trace();
   void check_targets() const;
+  void check_gradients() const;
   Metrics summary(const comm::Traffic& before);
   schedule::MemoryUse note_memory();
   int64_t peak_device_bytes() const;

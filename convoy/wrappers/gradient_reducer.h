@@ -23,13 +23,14 @@ class GradientReducer {
 
   class NoSync {
    public:
-    explicit NoSync(bool* sync) : sync_(sync) { *sync_ = false; }
-    ~NoSync() { *sync_ = true; }
+    explicit NoSync(bool* sync) : sync_(sync), before_(*sync) { *sync_ = false; }
+    ~NoSync() { *sync_ = before_; }
     NoSync(const NoSync&) = delete;
     NoSync& operator=(const NoSync&) = delete;
 
    private:
     bool* sync_;
+    bool before_;
   };
   NoSync no_sync();
 

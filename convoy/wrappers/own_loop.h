@@ -33,7 +33,7 @@ class WrappedModule {
 
  protected:
   WrappedModule(std::shared_ptr<Module> module, const char* wrapper)
-      : module_(std::move(module)), mark_(nn::mark_wrapped(*module_, wrapper)) {}
+      : module_(std::move(module)), mark_(nn::mark_wrapped(module_.get(), wrapper)) {}
 
   std::shared_ptr<Module> module_;
 

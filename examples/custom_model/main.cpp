@@ -50,6 +50,5 @@ int main(int argc, char** argv) try {
   auto metrics = trainer.evaluate();
   if (trainer.is_main()) fmt::print("evaluated: loss {:.4f}\n", metrics.at("eval_loss"));
 } catch (const std::exception& error) {
-  fmt::print(stderr, "{}\n", error.what());
-  return 1;
+  return convoy::report_failure(error);
 }

@@ -68,6 +68,5 @@ int main(int argc, char** argv) try {
     return 2;
   }
 } catch (const std::exception& error) {
-  fmt::print(stderr, "{}\n", error.what());
-  return 1;
+  return convoy::report_failure(error);
 }

@@ -1,3 +1,4 @@
+#include <convoy/launch/report_failure.h>
 #include <convoy/tasks/session/recommender.h>
 #include <convoy/tasks/session/train_recommender.h>
 #include <fmt/format.h>
@@ -22,6 +23,5 @@ int main() try {
                              .exclude_seen = true});
   for (const auto& item : answer.items) fmt::print("{:8.3f}  {}\n", item.score, item.item_id);
 } catch (const std::exception& error) {
-  fmt::print(stderr, "{}\n", error.what());
-  return 1;
+  return convoy::launch::report_failure(error);
 }

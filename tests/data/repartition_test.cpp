@@ -100,9 +100,11 @@ TEST(Repartition, EachColumnKeepsItsCompression) {
   parquet::WriterProperties::Builder properties;
   properties.compression("a", parquet::Compression::GZIP);
   properties.compression("b.list.element", parquet::Compression::ZSTD);
-  testing::write_parquet(file, {{"a", testing::ints({1, 2, 3, 4})}, {"b", testing::int_lists({{1}, {2}, {3}, {4}})},
-                       {"c", testing::ints({1, 2, 3, 4})}},
-                1 << 20, properties.build());
+  testing::write_parquet(file,
+                         {{"a", testing::ints({1, 2, 3, 4})},
+                          {"b", testing::int_lists({{1}, {2}, {3}, {4}})},
+                          {"c", testing::ints({1, 2, 3, 4})}},
+                         1 << 20, properties.build());
   repartition({.input = file, .partitions = 2});
   const auto metadata = parquet::ParquetFileReader::OpenFile(file.string())->metadata();
   ASSERT_EQ(metadata->num_row_groups(), 2);

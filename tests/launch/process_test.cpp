@@ -1,4 +1,5 @@
 #include "convoy/launch/process.h"
+#include "convoy/launch/report_failure.h"
 
 #include <gtest/gtest.h>
 
@@ -113,6 +114,28 @@ TEST(ErrorFile, KeepsTheFirstReasonInBothForms) {
   const Json json = parse_json(read_file(env.error_file), "e.json");
   EXPECT_TRUE(json["message"].is_string() &&
               json["timestamp"].is_number_integer());  // for torchrun
+  std::filesystem::remove_all(folder);
+}
+
+TEST(ErrorFile, OfAProgramThatCaught) {
+  const auto folder = unique_folder("error-file-test");
+  const auto report = [&](const std::exception& error, const std::string& name) {
+    ::setenv("RANK", "1", 1);
+    ::setenv("WORLD_SIZE", "2", 1);
+    ::setenv("CONVOY_ERROR_FILE", (folder / name).c_str(), 1);
+    const int code = report_failure(error);
+    for (const char* variable : {"RANK", "WORLD_SIZE", "CONVOY_ERROR_FILE"}) ::unsetenv(variable);
+    return code;
+  };
+  EXPECT_EQ(report(CommunicationError("[comm] rank 0 is gone", {0}), "e.json"), 3);
+  const auto error = read_error_file(folder / "e.json");
+  ASSERT_TRUE(error);
+  EXPECT_EQ(error->rank, 1);
+  EXPECT_EQ(error->kind, "CommunicationError");
+  EXPECT_EQ(error->missing, std::vector<int>{0});
+  EXPECT_EQ(error->exit_code, 3);
+  EXPECT_EQ(report(std::runtime_error("no\nroom"), "f.json"), 1);
+  EXPECT_EQ(report(UsageError("no"), "g.json"), 2);
   std::filesystem::remove_all(folder);
 }
 

@@ -3,9 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <cmath>
 #include <cstdlib>
+#include <filesystem>
 
 #include "convoy/base/error.h"
+#include "convoy/base/files.h"
 #include "convoy/comm/thread/thread_engine.h"
 #include "tests/train/causal_testing.h"
 
@@ -180,6 +183,42 @@ TEST(Arguments, HelpIsReturnedForTheProgramToPrint) {
   char* setting[] = {name, rate};
   EXPECT_FALSE(arguments.read_command_line(2, setting));
   EXPECT_EQ(arguments.learning_rate, 0.5);
+}
+
+TEST(Arguments, WhatAProgramSetsIsHeldAgainstTheSameRules) {
+  const auto refused = [](const auto& set, const std::string& part) {
+    TrainingArguments arguments;
+    set(arguments);
+    try {
+      arguments.check(true, true);
+      ADD_FAILURE() << part;
+    } catch (const UsageError& error) {
+      EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << error.what();
+    }
+  };
+  refused([](auto& it) { it.save_strategy = "stepz"; }, "train.save_strategy = 'stepz' is unknown");
+  refused([](auto& it) { it.eval_strategy = "epochs"; }, "did you mean 'epoch'");
+  refused([](auto& it) { it.parallel.device = "cuda:9"; }, "device = 'cuda:9' is unknown");
+  refused([](auto& it) { it.parallel.strategy = "nope"; }, "strategy = 'nope' is unknown");
+  refused([](auto& it) { it.max_grad_norm = std::nan(""); }, "train.max_grad_norm = nan");
+  refused([](auto& it) { it.num_train_epochs = std::nan(""); }, "is not finite");
+}
+
+TEST(Arguments, ReadADeepspeedFileAsTheProgramConvoyDoes) {
+  const auto folder = unique_folder("convoy-test");
+  const auto file = (folder / "ds.json").string();
+  write_file(file, R"({"zero_optimization": {"stage": 2}, "gradient_clipping": 0.5})");
+  TrainingArguments arguments;
+  char name[] = "./program", option[] = "--deepspeed";
+  auto value = file;
+  char* typed[] = {name, option, value.data()};
+  EXPECT_FALSE(arguments.read_command_line(3, typed));
+  EXPECT_EQ(arguments.parallel.zero, 2);
+  EXPECT_EQ(arguments.max_grad_norm, 0.5);
+  value = (folder / "none.json").string();
+  char* missing[] = {name, option, value.data()};
+  EXPECT_THROW((void)TrainingArguments().read_command_line(3, missing), FileError);
+  std::filesystem::remove_all(folder);
 }
 
 TEST(Arguments, RanksOfOnesOwnProgramAreStartedByALauncher) {

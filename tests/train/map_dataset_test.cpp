@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include "convoy/base/error.h"
 #include "convoy/data/loader.h"
 #include "convoy/train/batches.h"
 #include "tests/data/shuffle_testing.h"
@@ -25,6 +26,17 @@ std::shared_ptr<Dataset> row_numbers(int64_t rows) {
   return make_map_dataset(rows, [](const std::vector<int64_t>& wanted) {
     return nn::Bundle{{"row", at::tensor(wanted, at::kLong)}};
   });
+}
+
+TEST(MapDataset, HasARowForEachThatIsAskedFor) {
+  EXPECT_THROW(make_map_dataset(8, nullptr), UsageError);
+  const auto short_by_one = make_map_dataset(8, [](std::vector<int64_t> wanted) {
+    wanted.pop_back();
+    return nn::Bundle{{"row", at::tensor(wanted, at::kLong)}};
+  });
+  StreamOptions options;
+  options.layout = {1, 0, 1, 8};
+  EXPECT_THROW(short_by_one->open(options)->next(), UsageError);
 }
 
 TEST(MapDataset, SortedRowsComeAsUniformDraws) {

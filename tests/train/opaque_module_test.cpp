@@ -13,6 +13,8 @@
 namespace convoy::train {
 namespace {
 
+using ::testing::HasSubstr;
+
 /// With running statistics, a frozen layer, and one that is never used.
 struct Net : torch::nn::Module {
   torch::nn::Linear in{6, 12}, out{12, 3}, frozen{6, 12}, unused{2, 2};
@@ -76,6 +78,18 @@ class OpaqueModule : public InFolder {
     return out;
   }
 
+  /// Trains once with this model, and returns what is said against it.
+  std::string refusal(const parallel::ModelFactory& factory) {
+    auto once = arguments(8);
+    once.parallel.strategy = "single";
+    try {
+      Trainer(factory, once, points()).train();
+    } catch (const UsageError& error) {
+      return error.what();
+    }
+    return "";
+  }
+
   TrainingArguments of_stage(int64_t stage) {
     auto out = arguments(8);
     out.parallel.bucket_bytes = 0;
@@ -116,6 +130,63 @@ class OpaqueModule : public InFolder {
 
   std::shared_ptr<Dataset> data_ = points();
 };
+
+TEST_F(OpaqueModule, ThatCannotBeTrainedIsRefused) {
+  const auto with = [](const auto& change) {
+    return [=] {
+      return nn::module_model(std::make_shared<Net>(false), [=](Net& net, const nn::Bundle& in) {
+        auto out = loss(net, in);
+        change(out.at("loss"));
+        return out;
+      });
+    };
+  };
+  EXPECT_THAT(refusal(with([](at::Tensor& it) { it = it.detach(); })), HasSubstr("was detached"));
+  EXPECT_THAT(refusal(with([](at::Tensor& it) { it = it.expand({8}); })),
+              HasSubstr("is of shape [8]; expected one number"));
+  EXPECT_THAT(refusal([] {
+                auto net = std::make_shared<Net>(false);
+                for (auto& param : net->parameters()) param.set_requires_grad(false);
+                return nn::module_model(net, loss);
+              }),
+              HasSubstr("the model has no weights to train"));
+  EXPECT_THAT(refusal([] { return nn::module_model(std::shared_ptr<Net>(), loss); }),
+              HasSubstr("the module is null"));
+  EXPECT_THAT(refusal([] { return nn::BlockList{}; }), HasSubstr("the model has no blocks"));
+  EXPECT_THAT(refusal([] { return nn::BlockList{nullptr}; }), HasSubstr("is null"));
+  EXPECT_THAT(refusal(nullptr), HasSubstr("got no function that makes the model"));
+  {
+    const at::NoGradGuard none;
+    EXPECT_THAT(refusal(model(false)), HasSubstr("training needs gradients, which are off"));
+  }
+}
+
+template <class Storage>
+constexpr bool kRefusesReads = requires(Storage& it) { it.clear_data_ptr_access_error_msg_(); };
+
+TEST_F(OpaqueModule, SaysThatItsShardsCannotBeRead) {
+  if (!kRefusesReads<c10::StorageImpl>) GTEST_SKIP() << "this torch has no error for it";
+  std::shared_ptr<Net> kept;
+  const auto make = model(false, &kept);
+  run_two_ranks([&](const Job& job) {
+    Trainer trainer(make, of_stage(3), data_, nullptr, job);
+    trainer.train();
+  });
+  try {
+    (void)kept->in->weight.sum().item<float>();
+    FAIL() << "read";
+  } catch (const std::exception& error) {
+    EXPECT_THAT(error.what(), HasSubstr("these weights are sharded over the ranks (zero = 3)"));
+  }
+}
+
+TEST_F(OpaqueModule, LeavesTheThreadsOfTheProgramAsTheyWere) {
+  const int before = at::get_num_threads();
+  at::set_num_threads(3);
+  EXPECT_EQ(refusal(model(false)), "");
+  EXPECT_EQ(at::get_num_threads(), 3);
+  at::set_num_threads(before);
+}
 
 TEST_F(OpaqueModule, EveryStrategyGivesTheSameBits) {
   auto single = losses(false, arguments(8, 2), one_device());

@@ -86,6 +86,9 @@ TEST(DistributedDataParallel, NoSyncAddsUpUntilTheNextSync) {
     auto part = [&](int i) { return x.narrow(0, 4 * group.rank() + 2 * i, 2); };
     {
       auto guard = model.no_sync();
+      {
+        auto inner = model.no_sync();
+      }  // leaves it as it was
       (model.forward(part(0)).square().mean() / 2).backward();
     }
     const auto buffers = static_cast<int64_t>(net->buffers().size());
@@ -93,6 +96,11 @@ TEST(DistributedDataParallel, NoSyncAddsUpUntilTheNextSync) {
     (model.forward(part(1)).square().mean() / 2).backward();
     expect_close(gradients(*net), expected);
   });
+}
+
+TEST(DistributedDataParallel, NeedsAModule) {
+  EXPECT_THROW(DistributedDataParallel<NetImpl>(nullptr, comm::Group()), UsageError);
+  EXPECT_THROW(DataParallel<NetImpl>(nullptr, {at::kCPU, at::kCPU}), UsageError);
 }
 
 TEST(DistributedDataParallel, ParametersWithoutGradientAreFine) {

@@ -237,10 +237,22 @@ void Executor::execute_on_rows(Pass& pass, const schedule::Instruction& i) {
   wait_seconds_ += groups_.shard.traffic().waited - before;
 }
 
+namespace {
+
+void check_scalar(const at::Tensor& value, const char* name, const char* what) {
+  if (value.numel() == 1) return;
+  fail<UsageError>("parallel", "the {} of a batch is of shape [{}]; expected one number, {}", name,
+                   fmt::join(value.sizes(), ", "), what);
+}
+
+}  // namespace
+
 void Executor::take_loss(Pass& pass, int64_t m) {
   if (pass.empty(m)) return;
   const auto& out = pass.result(m);
   const auto &loss = required(out, "loss"), &count = required(out, "count");
+  check_scalar(loss, "loss", "the sum over the batch's targets");
+  check_scalar(count, "count", "the number of its targets");
   if (groups_.tensor.rank() == 0) update_.add(loss, count);  // all tensor ranks have the same
 }
 

@@ -93,18 +93,36 @@ void FlatBuffers::change(int64_t bucket, std::initializer_list<Kind> kinds,
   for (const Kind kind : absent) offload_->store(kind, bucket);
 }
 
+namespace {
+
+/// A module of the user's may be asked for its weights while they are not there: an error, where
+/// torch has one, is better than reading at no address.
+template <class Storage>
+void set_readable(Storage* storage, bool readable) {
+  if constexpr (requires { storage->clear_data_ptr_access_error_msg_(); }) {
+    if (readable) return storage->clear_data_ptr_access_error_msg_();
+    storage->release_data_and_set_meta_custom_data_ptr_error_msg_(
+        "[parallel] these weights are sharded over the ranks (zero = 3) and only there while a "
+        "step needs them; try the files that the run saves, or zero = 2");
+  }
+}
+
+}  // namespace
+
 void FlatBuffers::attach(int64_t bucket) {
   const auto b = static_cast<size_t>(bucket);
   internal_check(!attached_[b].defined(), "parallel", "bucket {} is there already", bucket);
   auto memory = attached_[b] = pool_.take(layout_.buckets()[b].all.length());
-  bucket_weights_[b].storage().unsafeGetStorageImpl()->set_data_ptr_noswap(
-      at::DataPtr(memory.data_ptr(), memory.device()));
+  auto* storage = bucket_weights_[b].storage().unsafeGetStorageImpl();
+  set_readable(storage, true);
+  storage->set_data_ptr_noswap(at::DataPtr(memory.data_ptr(), memory.device()));
 }
 
 void FlatBuffers::detach(int64_t bucket) {
   const auto b = static_cast<size_t>(bucket);
-  bucket_weights_[b].storage().unsafeGetStorageImpl()->set_data_ptr_noswap(
-      at::DataPtr(nullptr, bucket_weights_[b].device()));
+  auto* storage = bucket_weights_[b].storage().unsafeGetStorageImpl();
+  storage->set_data_ptr_noswap(at::DataPtr(nullptr, bucket_weights_[b].device()));
+  set_readable(storage, false);
   if (attached_[b].defined()) pool_.give(std::exchange(attached_[b], {}));
 }
 

@@ -34,7 +34,9 @@ void check_names(const ModelDecl& model) {
   std::set<std::string> names;
   for (const auto& param : model.params) {
     if (names.insert(param.name).second) continue;
-    fail<UsageError>("parallel", "two parameters are named '{}'; expected unique names",
+    fail<UsageError>("parallel",
+                     "two parameters are named '{}'; expected unique names; of several modules try "
+                     "submodules of one, whose names they begin with",
                      param.name);
   }
 }

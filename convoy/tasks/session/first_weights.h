@@ -19,8 +19,8 @@ void fill_rows(const parallel::State& state, const std::string& name, const at::
 
 /// Begins with the weights of an earlier run in `folder`. Its embeddings and output matrix may have
 /// fewer ids: the rows of the others are drawn, as if they had always been there, or are those of
-/// `vectors`, which all ids have where they are frozen. `data`: the files beside the data. Throws FileError where the weights are of another model, and as
-/// check_same_ids().
+/// `vectors`, which all ids have where they are frozen. `data`: the files beside the data. Throws
+/// FileError where the weights are of another model, and as check_same_ids().
 train::Trainer::Fill fill_from(const std::filesystem::path& folder,
                                const models::SessionConfig& config, const BesideData& data,
                                const PretrainedVectors& vectors);

@@ -143,7 +143,8 @@ NamedData SessionTask::open_data(const std::string& where, const SessionArgument
   const auto file = where.empty() ? arguments.data.valid_file() : valid_in(where);
   const auto& path = arguments.data.path;
   if (file.empty() && !path.empty() && !std::filesystem::exists(path)) {
-    fail<FileError>("data", "{}, where the run had its data, is not there; try --data FOLDER", path);
+    fail<FileError>("data", "{}, where the run had its data, is not there; try --data FOLDER",
+                    path);
   }
   if (file.empty()) return {};
   if (trained_length_ > 0 && arguments.model.max_length > trained_length_) {

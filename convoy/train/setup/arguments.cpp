@@ -10,6 +10,7 @@
 #include "convoy/launch/environment.h"
 #include "convoy/optim/optimizer.h"
 #include "convoy/train/checkpoints/run_files.h"
+#include "convoy/train/setup/deepspeed.h"
 
 namespace convoy::train {
 
@@ -38,6 +39,14 @@ std::optional<std::string> TrainingArguments::read_command_line(int argc, char**
     }
     if (word.starts_with("--")) table.set(word.substr(2), "", "the command line");
     fail<UsageError>("config", "unexpected argument '{}'; --help lists the options", word);
+  }
+  if (!deepspeed.empty()) {
+    const auto asked = read_deepspeed(deepspeed);
+    asked.apply(table, deepspeed);
+    if (!asked.notes.empty()) {
+      notes.push_back(
+          fmt::format("{}: without effect here: {}", deepspeed, join(asked.notes, "; ")));
+    }
   }
   table.check();
   check_effect();
@@ -117,7 +126,7 @@ void TrainingArguments::check_for_cpu(const std::string& instead) const {
 }
 
 std::vector<std::string> TrainingArguments::warnings(int64_t max_steps) const {
-  std::vector<std::string> out;
+  auto out = notes;
   const TrainingArguments usual;
   auto unused = [&](const char* name, const std::string& strategy, const std::string& steps) {
     if (strategy == "steps") return;

@@ -132,6 +132,9 @@ struct TrainingArguments {
   ParallelArguments parallel;
   OutputArguments output;
 
+  /// What reading the options found to say; told when training starts.
+  std::vector<std::string> notes;
+
   /// Declares every option of the sections train, parallel and output.
   void declare(OptionTable& table);
 

@@ -288,7 +288,9 @@ MetRanks connect_all(const comm::Connector& connector, const launch::RankEnviron
 }
 
 /// Gives this process the threads and the device of its job.
-void start_here(const Job& job) {
+void start_here(Job& job) {
+  job.own_threads = {nullptr,
+                     [before = at::get_num_threads()](void*) { at::set_num_threads(before); }};
   at::set_num_threads(job.threads);
   start_threads(job.threads);
   comm::use_device(job.devices[0]);
@@ -327,7 +329,7 @@ void meet_ranks(const ParallelArguments& given, const std::string& work_name,
   const auto arguments = before_plan(given);
   const auto visible = visible_devices(arguments.device);
   comm::check_backend(arguments.backend, visible.at(0));
-  const auto job = plan_job(arguments, launch::detect_environment(), visible);
+  auto job = plan_job(arguments, launch::detect_environment(), visible);
   start_here(job);
   const auto connector = connect(job, arguments, "work is " + work_name);
   check_even_hosts(job.environment, work_name);  // on all ranks: each counts hosts by its own
@@ -359,7 +361,9 @@ Job join_job(const ParallelArguments& given, const Decide& decide) {
   if (plans) {
     auto decision = decide(job, connector ? connect_all(*connector, env) : MetRanks());
     arguments = std::move(decision.parallel);
+    const auto own_threads = job.own_threads;
     job = plan_job(arguments, env, visible);
+    job.own_threads = own_threads;
     job.planned = std::move(decision.planned);
   }
   if (!why_no_gpu.empty()) {

@@ -27,7 +27,9 @@ struct Job {
   std::vector<std::string> warnings;   ///< what a person may not have meant
   std::vector<at::Device> devices;     ///< of this process; more than one only with threads
   int threads = 1;                     ///< intra-op threads per rank
-  comm::Groups groups;                 ///< the processes, by what they share
+  /// Gives the process the number that it had before, once no copy of the job is left.
+  std::shared_ptr<void> own_threads;
+  comm::Groups groups;  ///< the processes, by what they share
   /// Makes more groups, where there are several hosts.
   std::shared_ptr<const comm::Connector> connector;
 

@@ -47,6 +47,7 @@ bool reads_all(const schedule::Layout& layout) {
 }  // namespace
 
 void Trainer::Impl::make_strategy(parallel::ModelFactory factory, Fill fill) {
+  if (!factory) fail<UsageError>("train", "the Trainer got no function that makes the model");
   auto options = replica_options(arguments_, train_data_ != nullptr);
   options.device = job_.devices.at(0);
   options.offload = offload_options(arguments_.parallel, job_, train_data_ != nullptr);
@@ -105,6 +106,7 @@ void Trainer::Impl::check_same_data(const BatchStream& stream, const char* what)
 
 void Trainer::Impl::prepare() {
   stream_ = train_data_->open(stream_options(true));
+  if (!stream_) fail<UsageError>("train", "the data set's open() returned null");
   check_same_data(*stream_, "training data");
   const int64_t per_epoch = stream_->steps_per_epoch();
   if (per_epoch == 0) {
