@@ -2,10 +2,11 @@
 
 #include <ATen/autocast_mode.h>
 
+#include <map>
+#include <mutex>
 #include <set>
 
 #include "convoy/base/error.h"
-#include "convoy/nn/wrapped.h"
 
 namespace convoy::nn {
 
@@ -33,6 +34,16 @@ class Autocast {
   bool active_;
   bool before_ = false;
 };
+
+struct Marks {
+  std::mutex mutex;
+  std::map<const torch::nn::Module*, std::string> wrapper_of;
+};
+
+Marks& marks() {
+  static Marks all;
+  return all;
+}
 
 }  // namespace
 
@@ -76,6 +87,29 @@ std::vector<NamedTensor> ModuleBlock::buffers() {
   std::vector<NamedTensor> out;
   for (const auto& item : module_->named_buffers()) out.push_back({item.key(), item.value()});
   return out;
+}
+
+std::shared_ptr<void> mark_wrapped(const torch::nn::Module* module, const std::string& wrapper) {
+  if (module == nullptr) fail<UsageError>("nn", "{} got a null module", wrapper);
+  check_not_wrapped(*module);
+  const auto* key = module;
+  std::lock_guard lock(marks().mutex);
+  marks().wrapper_of[key] = wrapper;
+  return {nullptr, [key](void*) {
+            std::lock_guard lock(marks().mutex);
+            marks().wrapper_of.erase(key);
+          }};
+}
+
+void check_not_wrapped(const torch::nn::Module& module) {
+  std::lock_guard lock(marks().mutex);
+  auto found = marks().wrapper_of.find(&module);
+  if (found == marks().wrapper_of.end()) return;
+  fail<UsageError>(
+      "nn",
+      "the module is wrapped in {} already; its gradients would be reduced twice; give "
+      "the module itself, unwrapped: the Trainer spreads the work",
+      found->second);
 }
 
 }  // namespace convoy::nn

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "convoy/comm/group.h"
-#include "convoy/nn/wrapped.h"
+#include "convoy/nn/module_block.h"
 #include "convoy/wrappers/gradient_reducer.h"
 #include "convoy/wrappers/module_replicas.h"
 
