@@ -92,13 +92,31 @@ std::string told(const std::map<std::string, double>& values,
   return join(parts);
 }
 
+/// How a run over windows begins.
+struct Beginning {
+  bool asked = false;     ///< resume_from_checkpoint
+  bool is_again = false;  ///< the ranks were started again
+  std::string job_id;
+
+  bool resumes() const { return asked || is_again; }
+  /// Whether there is something of this run in a window's folder: what a job that was started again
+  /// finds of another one is to be overwritten.
+  bool goes_on(const fs::path& folder) const {
+    const auto last = checkpoint::latest_checkpoint(folder);
+    if (!resumes() || !last) return false;
+    if (asked || job_id.empty()) return true;
+    const auto file = *last / checkpoint::kState;
+    return parse_json(read_file(file), file.string()).value("job_id", "") == job_id;
+  }
+};
+
 /// How a window is started: with what is in its folder, or anew.
-void set_start(Configured& configured, const fs::path& folder, bool resumes,
+void set_start(Configured& configured, const fs::path& folder, const Beginning& beginning,
                const train::Job& job) {
   auto& arguments = configured.training;
-  const Json found = comm::ask_main(job.world(), "look for a window's checkpoint", [&]() -> Json {
-    return resumes && checkpoint::latest_checkpoint(folder).has_value();
-  });
+  const bool resumes = beginning.resumes();
+  const Json found = comm::ask_main(job.world(), "look for a window's checkpoint",
+                                    [&]() -> Json { return beginning.goes_on(folder); });
   arguments.resume_from_checkpoint = found.get<bool>() ? "latest" : "";
   if (resumes) arguments.output.overwrite = !found.get<bool>();  // what never saved
 }
@@ -138,7 +156,7 @@ void check_earlier(const tasks::Window& window, const std::string& before, const
     }
   }
   std::vector<std::string> other;
-  const auto saved = toml_values(folder / "run.toml");
+  const auto saved = toml_values(place / "run.toml");
   const auto was = [&](const std::string& key, const std::string& now) {
     const auto found = saved.find(key);
     return found == saved.end() ? now : found->second;
@@ -162,16 +180,18 @@ void check_earlier(const tasks::Window& window, const std::string& before, const
                    folder.string(), join(other, "; "));
 }
 
-/// Before the first is trained: what is in the windows' folders is this run's, or may go.
-void check_folders(const fs::path& base, const std::vector<tasks::Window>& windows, bool resumes,
-                   const Configured& configured) {
-  if (!resumes && configured.training.output.overwrite) return;
+/// Before the first is trained: what is in the windows' folders is this run's, or may go. A job
+/// that was started again has looked.
+void check_folders(const fs::path& base, const std::vector<tasks::Window>& windows,
+                   const Beginning& beginning, const Configured& configured) {
+  const bool overwrites = !beginning.resumes() && configured.training.output.overwrite;
+  if (overwrites || (beginning.is_again && !beginning.asked)) return;
   for (size_t i = 0; i < windows.size(); ++i) {
     const auto folder = base / windows[i].name;
     const bool holds_run =
         formats::has_weights(folder) || checkpoint::latest_checkpoint(folder).has_value();
     if (!holds_run) continue;
-    if (!resumes) {
+    if (!beginning.asked) {
       fail<UsageError>("cli",
                        "{} already holds a run; try --resume_from_checkpoint latest, "
                        "--overwrite_output_dir, or another folder",
@@ -221,15 +241,18 @@ int train_windows(Configured& configured, const std::vector<tasks::Window>& wind
                   const train::Job& job) {
   const fs::path base = configured.training.output.dir;
   const auto& from = configured.training.resume_from_checkpoint;
-  const bool started_again = job.environment.restart_count > 0;
-  const bool resumes = (!from.empty() && from != "false") || started_again;
+  const Beginning beginning{!from.empty() && from != "false", job.environment.restart_count > 0,
+                            job.environment.job_id};
   const auto metrics = configured.task->main_metrics();
   const bool tells = job.is_main() && !configured.training.output.quiet;
   FolderLock lock;
   const Json earlier = comm::ask_main(job.world(), "read results over time", [&]() -> Json {
     lock = lock_base(base, train::folder_patience(job, configured.training.parallel));
-    check_folders(base, windows, resumes, configured);
-    return Json(resumes ? earlier_results(base, windows) : Results());
+    check_folders(base, windows, beginning, configured);
+    if (beginning.resumes()) return Json(earlier_results(base, windows));
+    std::error_code ignored;
+    for (const char* file : {kResults, kPicture}) fs::remove(base / file, ignored);
+    return Json(Results());
   });
   auto results = earlier.get<Results>();
   fs::path before;
@@ -242,7 +265,7 @@ int train_windows(Configured& configured, const std::vector<tasks::Window>& wind
         configured.table.set(key, value, "data.windows");
       }
       configured.training.output.dir = folder.string();
-      set_start(configured, folder, resumes, job);
+      set_start(configured, folder, beginning, job);
       if (tells) {
         report::show_progress(fmt::format("window {} of {}: train on {}, evaluate on {}\n", i + 1,
                                           windows.size(), window.name, window.evaluated_on));

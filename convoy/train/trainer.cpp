@@ -26,6 +26,12 @@ namespace {
 
 constexpr int64_t kTraceWarmup = 3;  // steps
 
+/// Before a device or a thread is taken for them.
+const ParallelArguments& checked(const TrainingArguments& arguments) {
+  arguments.check(/*trains=*/false, /*evaluates=*/false);
+  return arguments.parallel;
+}
+
 /// The loss of the last log line.
 double final_loss(const Json& history) {
   for (auto entry = history.rbegin(); entry != history.rend(); ++entry) {
@@ -39,12 +45,12 @@ double final_loss(const Json& history) {
 Trainer::Trainer(parallel::ModelFactory factory, TrainingArguments arguments,
                  std::shared_ptr<Dataset> train_data, std::shared_ptr<Dataset> eval_data)
     : Trainer(std::move(factory), arguments, std::move(train_data), std::move(eval_data),
-              join_job(arguments.parallel)) {}
+              join_job(checked(arguments))) {}
 
 Trainer::Trainer(parallel::ModelFactory factory, TrainingArguments arguments,
                  std::shared_ptr<Dataset> train_data, std::shared_ptr<Dataset> eval_data, Fill fill)
     : Trainer(std::move(factory), arguments, std::move(train_data), std::move(eval_data),
-              join_job(arguments.parallel), std::move(fill)) {}
+              join_job(checked(arguments)), std::move(fill)) {}
 
 Trainer::Trainer(parallel::ModelFactory factory, TrainingArguments arguments,
                  std::shared_ptr<Dataset> train_data, std::shared_ptr<Dataset> eval_data, Job job,

@@ -24,7 +24,7 @@ class Counting : public nn::Block {
     if (context.mode == nn::Mode::Train) count_.add_(1);
     const auto& x = in.at("x");
     if (!last_) return {{"x", x * 2}};
-    return {{"loss", x.sum()}, {"count", at::ones({}, at::kLong)}};
+    return {{"loss", x.sum()}, {"count", at::zeros({}, at::kLong)}};  // it trains nothing
   }
   std::vector<nn::NamedTensor> buffers() override { return {{name() + ".count", count_}}; }
 

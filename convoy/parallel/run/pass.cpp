@@ -60,9 +60,14 @@ const at::Tensor& required(const nn::Bundle& bundle, const char* name) {
 namespace {
 
 /// A loss that hangs on no weight trains nothing; without targets it may.
-void check_loss(const at::Tensor& loss, const nn::Bundle& out) {
+void check_loss(const at::Tensor& loss, const nn::Bundle& out, const schedule::Layout& layout) {
+  if (loss.requires_grad()) return;
+  bool trains = false;
+  for (int64_t unit = 0; unit < layout.table().num_units(); ++unit) {
+    trains = trains || !layout.table().is_frozen(unit);
+  }
   const auto count = out.find("count");
-  if (loss.requires_grad() || count == out.end() || count->second.item<double>() == 0) return;
+  if (!trains || count == out.end() || count->second.item<double>() == 0) return;
   fail<UsageError>("parallel",
                    "the loss of a batch needs no gradient although it has {} targets: it was "
                    "detached, computed without gradients, or hangs on no trained weight",
@@ -172,7 +177,7 @@ void Pass::run_backward(int64_t block, int64_t m) {
   std::vector<at::Tensor> roots, grads;
   if (block + 1 == static_cast<int64_t>(blocks_.size())) {
     roots.push_back(required(out, "loss"));
-    check_loss(roots.back(), out);
+    check_loss(roots.back(), out, layout_);
     grads.push_back(at::full_like(roots.back(), input_.step.loss_scale));
   } else {
     for (const auto& [name, grad] : take_gradient_after(block, m)) {
