@@ -178,7 +178,9 @@ void append_times(const arrow::Array& array, const ColumnPlace& place, int64_t u
                   Times& times) {
   if (array.length() == 0) return;
   if (const auto plain = of_decimals(array)) {
-    if (plain->type_id() == arrow::Type::INT64) {
+    // By the type: another part of the column may hold fractions.
+    const bool whole = static_cast<const arrow::DecimalType&>(*array.type()).scale() <= 0;
+    if (whole && plain->type_id() == arrow::Type::INT64) {
       return append_times(*plain, place, units_per_second, times);
     }
     arrow::DoubleBuilder builder;
