@@ -164,11 +164,8 @@ std::unique_ptr<Configured> read_config(const std::string& file) {
   if (!file.empty()) out->table.read_toml(file);
   out->table.take_overrides(typed_args());
   if (const auto from = out->training.deepspeed; !from.empty()) {
-    const auto asked = train::read_deepspeed(from);
-    asked.apply(out->table, from);
-    if (!asked.notes.empty()) {
-      out->notes.push_back(
-          fmt::format("{}: without effect here: {}", from, join(asked.notes, "; ")));
+    if (auto note = train::take_deepspeed(from, out->table); !note.empty()) {
+      out->notes.push_back(std::move(note));
     }
   }
   out->task->settle(out->table);

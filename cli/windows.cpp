@@ -1,13 +1,11 @@
 #include "cli/windows.h"
 
-#include <chrono>
 #include <filesystem>
 #include <map>
 
 #include "cli/train_run.h"
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
-#include "convoy/base/folder_lock.h"
 #include "convoy/base/json.h"
 #include "convoy/base/text.h"
 #include "convoy/checkpoint/folder.h"
@@ -201,16 +199,6 @@ void check_folders(const fs::path& base, const std::vector<tasks::Window>& windo
   }
 }
 
-/// The windows' folder, for this run alone.
-FolderLock lock_base(const fs::path& base, std::chrono::milliseconds patience) {
-  FolderLock lock(base, patience);
-  if (lock.holder().empty()) return lock;
-  fail<UsageError>("cli",
-                   "output.dir = {} is in use by {}; try another folder, or wait until that run "
-                   "has ended",
-                   base.string(), lock.holder());
-}
-
 }  // namespace
 
 void check_windows(const Configured& configured, const std::vector<tasks::Window>& windows) {
@@ -247,7 +235,7 @@ int train_windows(Configured& configured, const std::vector<tasks::Window>& wind
   const bool tells = job.is_main() && !configured.training.output.quiet;
   FolderLock lock;
   const Json earlier = comm::ask_main(job.world(), "read results over time", [&]() -> Json {
-    lock = lock_base(base, train::folder_patience(job, configured.training.parallel));
+    lock = train::lock_output_folder(base, job, configured.training.parallel);
     check_folders(base, windows, beginning, configured);
     if (beginning.resumes()) return Json(earlier_results(base, windows));
     std::error_code ignored;

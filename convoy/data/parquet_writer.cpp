@@ -36,11 +36,11 @@ ParquetWriter::ParquetWriter(const std::filesystem::path& file, std::filesystem:
   checked(shown_, [&]() -> arrow::Status {
     ARROW_ASSIGN_OR_RAISE(output_, arrow::io::FileOutputStream::Open(file.string()));
     parquet::WriterProperties::Builder builder;
-    builder.compression(style.compression)
+    builder.compression(parquet::Compression::SNAPPY)
         ->memory_pool(arrow::system_memory_pool())
         ->max_row_group_length(std::numeric_limits<int64_t>::max())
         ->created_by("convoy");
-    for (const auto& [column, codec] : style.of_columns) builder.compression(column, codec);
+    for (const auto& [column, codec] : style.compression) builder.compression(column, codec);
     auto properties = builder.build();
     parquet::ArrowWriterProperties::Builder arrow_builder;
     arrow_builder.store_schema();

@@ -15,10 +15,9 @@
 namespace convoy::data {
 
 struct ParquetStyle {
-  parquet::Compression::type compression = parquet::Compression::SNAPPY;
   bool keep_list_names = false;  ///< of lists' entries; otherwise Parquet's own, "element"
-  /// Of columns that have another, by their paths.
-  std::map<std::string, parquet::Compression::type> of_columns = {};
+  /// Of columns that are not compressed by Snappy, by their paths.
+  std::map<std::string, parquet::Compression::type> compression = {};
 };
 
 /// A Parquet file being written; errors are FileErrors that name `shown`.

@@ -26,8 +26,8 @@ std::string window_folder(int64_t window);
 /// Throws UsageError where a file cannot take this place, or a run has files of its own.
 void check_place(const std::filesystem::path& file);
 
-/// Files that are written beside their final places and take them together: without schema.json,
-/// which comes last, nobody takes them for a data set.
+/// Files that are written beside their final places and take them together, in the order in which
+/// they were added: without schema.json, the last, nobody takes them for a data set.
 class FileSet {
  public:
   /// `inputs` are not to be replaced.
@@ -54,22 +54,18 @@ class FileSet {
   /// Takes the final names, and away what an earlier run left in `stale` and this one did not
   /// write.
   std::vector<std::filesystem::path> commit(const std::vector<std::string>& stale) {
+    internal_check(finals_.back() == folder_ / kSchema, "prepare", "{} is not the last file",
+                   kSchema);
     for (auto& file : files_) file->flush();
-    std::error_code none;
-    std::filesystem::remove(folder_ / kSchema, none);
-    for (size_t i = 0; i < files_.size(); ++i) {
-      if (finals_[i].filename() != kSchema) files_[i]->commit();
-    }
+    std::error_code ignored;
+    std::filesystem::remove(folder_ / kSchema, ignored);
     for (const std::string& name : stale) {
-      std::error_code ignored;
       const auto file = folder_ / name;
       if (std::find(finals_.begin(), finals_.end(), file) != finals_.end()) continue;
       std::filesystem::remove(file, ignored);
       if (file.parent_path() != folder_) std::filesystem::remove(file.parent_path(), ignored);
     }
-    for (size_t i = 0; i < files_.size(); ++i) {
-      if (finals_[i].filename() == kSchema) files_[i]->commit();
-    }
+    for (auto& file : files_) file->commit();
     return finals_;
   }
 

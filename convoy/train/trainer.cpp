@@ -1,7 +1,6 @@
 #include "convoy/train/trainer.h"
 
 #include <ATen/ATen.h>
-#include <c10/core/InferenceMode.h>
 
 #include <cmath>
 
@@ -308,19 +307,6 @@ void Trainer::Impl::check_targets() const {
       "train",
       "no row of the training data has a target; expected rows of at least two positions; where "
       "tokens are hidden, try a larger mlm_probability");
-}
-
-void Trainer::Impl::check_gradients() const {
-  if (!at::GradMode::is_enabled() || c10::InferenceMode::is_enabled()) {
-    fail<UsageError>("train",
-                     "training needs gradients, which are off here; try without NoGradGuard and "
-                     "InferenceMode around train()");
-  }
-  auto& replica = strategy_->replica();
-  if (replica.groups().mesh.degree(schedule::Axis::Pipeline) > 1) return;  // each has some
-  if (replica.flat().num_trainable_parameters() > 0) return;
-  fail<UsageError>("train", "the model has no weights to train; got {} frozen ones",
-                   replica.flat().num_parameters());
 }
 
 Metrics Trainer::Impl::train() {

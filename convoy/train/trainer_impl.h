@@ -35,6 +35,7 @@ struct Trainer::Impl {
        std::shared_ptr<Dataset> train_data, std::shared_ptr<Dataset> eval_data, Job job, Fill fill);
 
   // Before the first step.
+  void check_gradients() const;
   void make_strategy(parallel::ModelFactory factory, Fill fill);
   void prepare();
   void resume();
@@ -69,7 +70,6 @@ struct Trainer::Impl {
   void log();
   void finish_trace();
   void check_targets() const;
-  void check_gradients() const;
   Metrics summary(const comm::Traffic& before);
   schedule::MemoryUse note_memory();
   int64_t peak_device_bytes() const;

@@ -142,7 +142,7 @@ class Repartition {
     if (metadata_->num_row_groups() == 0) return out;
     const auto first = metadata_->RowGroup(0);
     for (int c = 0; c < metadata_->num_columns(); ++c) {
-      out.of_columns[metadata_->schema()->Column(c)->path()->ToDotString()] =
+      out.compression[metadata_->schema()->Column(c)->path()->ToDotString()] =
           first->ColumnChunk(c)->compression();
     }
     return out;

@@ -3,7 +3,9 @@
 #include <cmath>
 #include <limits>
 
+#include "convoy/base/checksum.h"
 #include "convoy/base/error.h"
+#include "convoy/base/files.h"
 #include "convoy/base/text.h"
 #include "convoy/data/parquet_files.h"
 #include "convoy/data/tools/inspect_rows.h"
@@ -301,9 +303,15 @@ train::ModelFiles session_files(const SessionArguments& arguments, const formats
     if (!feature.categorical || feature.name == arguments.model.item_feature) continue;
     files.looked_for.push_back(names_file(feature.name));
   }
+  uint64_t sum = 0;
   for (const auto& name : files.looked_for) {
-    if (auto file = data.beside_schema(name); !file.empty()) files.copies.emplace_back(file);
+    const auto file = data.beside_schema(name);
+    if (file.empty()) continue;
+    files.copies.emplace_back(file);
+    const auto bytes = read_regular_file(file);
+    sum = sum * 31 + checksum(bytes.data(), bytes.size(), 1, 0);
   }
+  if (!files.copies.empty()) files.encoding = fmt::format("item ids {:016x}", sum);
   files.inputs = {data.schema_file(), data.train_file(), data.valid_file()};
   return files;
 }

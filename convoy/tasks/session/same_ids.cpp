@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "convoy/base/checksum.h"
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
 #include "convoy/prepare/items.h"
@@ -17,10 +16,6 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr const char* kItems = "items.parquet";
-
-bool is_category(const models::SessionFeature& feature, const models::SessionConfig& config) {
-  return feature.categorical && feature.name != config.item_feature;
-}
 
 void check_names(const fs::path& before, const fs::path& now, const std::string& what) {
   if (before.empty() || now.empty() || same_file(before, now)) return;
@@ -53,29 +48,12 @@ void check_same_ids(const fs::path& folder, const models::SessionConfig& config,
              before = prepare::Scales::load(kept_file(folder, prepare::kScalesFile));
   for (const auto& feature : config.features) {
     const auto file = names_file(feature.name);
-    if (is_category(feature, config)) {
+    if (feature.categorical && feature.name != config.item_feature) {
       check_names(kept_file(folder, file), data(file), "value of " + feature.name);
     } else if (knows_scales) {
       now.check_alike(feature.name, before, folder.string());
     }
   }
-}
-
-std::string ids_of_data(const models::SessionConfig& config, const BesideData& data) {
-  std::vector<std::string> names{kItems, prepare::kScalesFile};
-  for (const auto& feature : config.features) {
-    if (is_category(feature, config)) names.push_back(names_file(feature.name));
-  }
-  uint64_t sum = 0;
-  bool any = false;
-  for (const auto& name : names) {
-    const auto file = data(name);
-    if (file.empty()) continue;
-    const auto bytes = read_regular_file(file);
-    sum = sum * 31 + checksum(bytes.data(), bytes.size(), 1, 0);
-    any = true;
-  }
-  return any ? fmt::format("item ids {:016x}", sum) : "";
 }
 
 }  // namespace convoy::tasks

@@ -20,8 +20,4 @@ BesideData beside(const std::filesystem::path& data);
 void check_same_ids(const std::filesystem::path& folder, const models::SessionConfig& config,
                     const BesideData& data);
 
-/// What the ids and numbers of data are: a fingerprint of the files beside it; "" where it has
-/// none.
-std::string ids_of_data(const models::SessionConfig& config, const BesideData& data);
-
 }  // namespace convoy::tasks

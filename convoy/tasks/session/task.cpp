@@ -118,7 +118,6 @@ Run SessionTask::prepare(const train::ParallelArguments& parallel) {
   warnings.insert(warnings.end(), schema_.warnings.begin(), schema_.warnings.end());
   auto out = run(open_sessions(train_file, arguments_, schema_, warnings),
                  session_files(arguments_, schema_));
-  out.files.encoding = ids_of_data(arguments_.model, beside_schema(arguments_.data));
   out.valid_data = evaluation_data("").data;
   if (!vectors.empty()) out.fill = fill_with(vectors);
   if (const auto& earlier = arguments_.model_name_or_path; !earlier.empty()) {

@@ -96,13 +96,7 @@ void Checkpoints::remove_old_run() const {
 }
 
 void Checkpoints::lock_output() {
-  lock_ = FolderLock(dir_, folder_patience(job_, arguments_.parallel));
-  if (!lock_.holder().empty()) {
-    fail<UsageError>("train",
-                     "output.dir = {} is in use by {}; try another folder, or wait until that "
-                     "run has ended",
-                     dir_.string(), lock_.holder());
-  }
+  lock_ = lock_output_folder(dir_, job_, arguments_.parallel);
   if (!lock_.held()) {
     callbacks_.warn(
         fmt::format("{} cannot be locked ({}): make sure that no other run writes there",

@@ -41,11 +41,8 @@ std::optional<std::string> TrainingArguments::read_command_line(int argc, char**
     fail<UsageError>("config", "unexpected argument '{}'; --help lists the options", word);
   }
   if (!deepspeed.empty()) {
-    const auto asked = read_deepspeed(deepspeed);
-    asked.apply(table, deepspeed);
-    if (!asked.notes.empty()) {
-      notes.push_back(
-          fmt::format("{}: without effect here: {}", deepspeed, join(asked.notes, "; ")));
+    if (auto note = take_deepspeed(deepspeed, table); !note.empty()) {
+      notes.push_back(std::move(note));
     }
   }
   table.check();

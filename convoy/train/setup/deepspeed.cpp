@@ -398,4 +398,11 @@ DeepSpeedOptions read_deepspeed(const fs::path& file) {
   return Reader(file).read();
 }
 
+std::string take_deepspeed(const std::string& file, OptionTable& table) {
+  const auto asked = read_deepspeed(file);
+  asked.apply(table, file);
+  if (asked.notes.empty()) return "";
+  return fmt::format("{}: without effect here: {}", file, join(asked.notes, "; "));
+}
+
 }  // namespace convoy::train

@@ -29,4 +29,7 @@ struct DeepSpeedOptions {
 /// line and key, and FileError.
 DeepSpeedOptions read_deepspeed(const std::filesystem::path& file);
 
+/// Reads it and sets the options. Returns a sentence with what has no effect here; "" = all has.
+std::string take_deepspeed(const std::string& file, OptionTable& table);
+
 }  // namespace convoy::train

@@ -235,9 +235,16 @@ std::vector<at::Device> visible_devices(const std::string& choice, std::string* 
   return {at::kCPU};
 }
 
-std::chrono::milliseconds folder_patience(const Job& job, const ParallelArguments& arguments) {
-  if (job.environment.restart_count == 0) return std::chrono::milliseconds(0);
-  return std::chrono::seconds(std::min<int64_t>(30, arguments.timeout / 2));
+FolderLock lock_output_folder(const std::filesystem::path& folder, const Job& job,
+                              const ParallelArguments& arguments) {
+  const bool again = job.environment.restart_count > 0;
+  const std::chrono::seconds patience(again ? std::min<int64_t>(30, arguments.timeout / 2) : 0);
+  FolderLock lock(folder, patience);
+  if (lock.holder().empty()) return lock;
+  fail<UsageError>("train",
+                   "output.dir = {} is in use by {}; try another folder, or wait until that run "
+                   "has ended",
+                   folder.string(), lock.holder());
 }
 
 comm::StoreAddress store_address(const Job& job, const ParallelArguments& arguments) {

@@ -1,12 +1,13 @@
 #pragma once
 
-#include <chrono>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "convoy/base/folder_lock.h"
 #include "convoy/comm/groups.h"
 #include "convoy/comm/rendezvous.h"
 #include "convoy/comm/store.h"
@@ -55,9 +56,11 @@ bool stages_are_threads(const ParallelArguments& arguments,
 Job plan_job(const ParallelArguments& arguments, const launch::RankEnvironment& environment,
              const std::vector<at::Device>& visible_devices);
 
-/// How long a job waits for the lock of a folder: when it starts again, a rank that was given up
-/// may still have a moment to live.
-std::chrono::milliseconds folder_patience(const Job& job, const ParallelArguments& arguments);
+/// Takes an output folder for this job alone; not held where there are no locks. Throws UsageError
+/// where another run has it: a job that starts again waits, for a rank that was given up may still
+/// have a moment to live.
+FolderLock lock_output_folder(const std::filesystem::path& folder, const Job& job,
+                              const ParallelArguments& arguments);
 
 /// Where the processes of a planned job meet.
 comm::StoreAddress store_address(const Job& job, const ParallelArguments& arguments);

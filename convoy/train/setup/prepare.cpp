@@ -1,4 +1,5 @@
 #include <ATen/ATen.h>
+#include <c10/core/InferenceMode.h>
 
 #include <algorithm>
 #include <cmath>
@@ -102,6 +103,19 @@ StreamOptions Trainer::Impl::stream_options(bool training) const {
 void Trainer::Impl::check_same_data(const BatchStream& stream, const char* what) const {
   comm::check_agreement(job_.world(), {fmt::format("{} rows", stream.num_rows()), stream.order()},
                         what);
+}
+
+void Trainer::Impl::check_gradients() const {
+  if (!at::GradMode::is_enabled() || c10::InferenceMode::is_enabled()) {
+    fail<UsageError>("train",
+                     "training needs gradients, which are off here; try without NoGradGuard and "
+                     "InferenceMode around train()");
+  }
+  auto& replica = strategy_->replica();
+  if (replica.groups().mesh.degree(schedule::Axis::Pipeline) > 1) return;  // each has some
+  if (replica.flat().num_trainable_parameters() > 0) return;
+  fail<UsageError>("train", "the model has no weights to train; got {} frozen ones",
+                   replica.flat().num_parameters());
 }
 
 void Trainer::Impl::prepare() {
