@@ -26,6 +26,13 @@ namespace {
 /// Bytes of a GPU that come to the host together, through pinned memory.
 constexpr int64_t kBroughtAtOnce = int64_t{64} << 20;
 
+State all_of(std::vector<FilesOfState>& states) {
+  State out;
+  for (auto& [files, state] : states)
+    std::move(state.begin(), state.end(), std::back_inserter(out));
+  return out;
+}
+
 /// What this process writes of it. The state replicas share the writing where all see the
 /// files; else the first has it alone, which may be the only one on rank 0's host.
 void keep_own(State& state, bool all_see) {
@@ -82,18 +89,21 @@ std::vector<formats::TensorInfo> infos_of(const State& state) {
   return out;
 }
 
-Save::Save(fs::path folder, const std::map<std::string, std::vector<formats::TensorInfo>>& files,
-           State state, const comm::Group& group, const ConnectWriters& connect, bool copies)
-    : state_(std::move(state)), group_(group), sums_(state_), home_(state_.size()) {
-  std::map<std::string, size_t> index;
-  for (size_t t = 0; t < state_.size(); ++t) index[state_[t].name] = t;
-  for (const auto& [name, tensors] : files) {
-    const auto& plan = plans_.emplace(name, tensors).first->second;
-    for (const auto& [tensor, begin] : plan.begin) {
-      home_[index.at(tensor)] = {plans_.size() - 1, begin};
+Save::Save(const fs::path& folder, std::vector<FilesOfState> states, const comm::Group& group,
+           const ConnectWriters& connect, bool copies)
+    : state_(all_of(states)), home_(state_.size()), group_(group), sums_(state_) {
+  size_t first = 0;
+  for (const auto& [files, state] : states) {
+    std::map<std::string, size_t> index;
+    for (size_t t = 0; t < state.size(); ++t) index[state_[first + t].name] = first + t;
+    first += state.size();
+    for (const auto& [name, tensors] : files) {
+      const auto& plan = plans_.emplace_back(name, tensors).second;
+      for (const auto& [tensor, begin] : plan.begin) {
+        home_[index.at(tensor)] = {plans_.size() - 1, begin};
+      }
     }
   }
-  // `files` comes in the order of names, as plans_ is.
   const auto places = comm::ask_main(
       group_, "make files",
       [&] {
@@ -120,7 +130,10 @@ Save::Save(fs::path folder, const std::map<std::string, std::vector<formats::Ten
   }
   keep_own(state_, writers.size() == 1);
   if (copies) copy(state_, copies_);
-  if (writers.size() == 1) return;
+  if (writers.size() == 1) {
+    buffering_ = std::make_unique<CollectiveBuffering>(state_, group_);
+    return;
+  }
   if (!connect) {
     bring_pieces(state_, sees, group_,
                  [this](size_t tensor, const parallel::StatePiece& piece) { put(tensor, piece); });
@@ -165,6 +178,19 @@ void Save::note_error() noexcept {
 void Save::write(const std::function<void()>& first) noexcept try {
   if (first) first();
   if (open_.empty()) return;
+  write_pieces();
+  if (!buffering_) return;
+  buffering_->run(
+      [this](size_t tensor, int64_t begin, const at::Tensor& values) {
+        put(tensor, {.begin = begin, .values = values});
+      },
+      [this] { check_stop(); });
+} catch (...) {
+  if (buffering_) buffering_->abandon();
+  note_error();
+}
+
+void Save::write_pieces() {
   std::vector<std::pair<size_t, parallel::StatePiece>> brought;
   std::vector<std::pair<at::Tensor, at::Tensor>> downloads;
   int64_t bytes = 0;
@@ -175,7 +201,10 @@ void Save::write(const std::function<void()>& first) noexcept try {
     downloads.clear();
     bytes = 0;
   };
-  for (size_t t = 0; t < state_.size(); ++t) {
+  // Ranks that write to one file take turns in the system: they begin with different ones.
+  const bool backward = group_.rank() % 2 != 0;
+  for (size_t i = 0; i < state_.size(); ++i) {
+    const size_t t = backward ? state_.size() - 1 - i : i;
     for (const auto& piece : state_[t].pieces) {
       if (piece.values.is_cpu()) {
         put(t, piece);
@@ -193,8 +222,6 @@ void Save::write(const std::function<void()>& first) noexcept try {
     }
   }
   put_brought();
-} catch (...) {
-  note_error();
 }
 
 void Save::complete() noexcept try {
@@ -228,20 +255,17 @@ void Save::finish(Manifest* manifest) {
       group_, "finish files",
       [&] {
         for (auto& file : finals_) file->commit();
-        for (const auto& [name, plan] : plans_) {
-          if (manifest == nullptr) break;
-          manifest->set_bytes(name, plan.bytes);
-          for (const auto& [tensor, begin] : plan.begin) {
-            manifest->set(name, tensor, sums.at(tensor));
-          }
+        if (manifest == nullptr) return Json();
+        for (const auto& [name, plan] : plans_) manifest->set_bytes(name, plan.bytes);
+        for (size_t t = 0; t < state_.size(); ++t) {
+          manifest->set(plans_[home_[t].file].first, state_[t].name, sums[t]);
         }
         return Json();
       },
       comm::Lasts::Long);
 }
 
-WritingThread::WritingThread(std::vector<Save*> saves, const std::function<void()>& work)
-    : saves_(std::move(saves)) {
+WritingThread::WritingThread(Save& save, const std::function<void()>& work) : save_(save) {
   std::packaged_task<void()> task(work);
   done_ = task.get_future();
   thread_ = std::thread(std::move(task));
@@ -249,7 +273,7 @@ WritingThread::WritingThread(std::vector<Save*> saves, const std::function<void(
 
 WritingThread::~WritingThread() {
   if (!thread_.joinable()) return;
-  for (auto* save : saves_) save->stop();
+  save_.stop();
   thread_.join();
 }
 
@@ -267,20 +291,13 @@ BackgroundSave::BackgroundSave(const fs::path& folder, const State& weights,
       weight_files_(infos_of(weights), static_cast<size_t>(max_shard_bytes)),
       moment_files_(infos_of(moments), static_cast<size_t>(max_shard_bytes), optimizer_file),
       group_(group),
-      weights_(folder, weight_files_.files, weights, group, connect, /*copies=*/beside),
-      moments_(folder, moment_files_.files, moments, group, connect, /*copies=*/beside),
-      thread_({&weights_, &moments_}, [this, beside, first] {
+      save_(folder, {{weight_files_.files, weights}, {moment_files_.files, moments}}, group,
+            connect,
+            /*copies=*/beside),
+      thread_(save_, [this, beside, first] {
         if (beside) yield_to_training();
-        // Ranks that write to one file take turns in the system: they begin with different ones.
-        if (group_.rank() % 2 == 0) {
-          weights_.write(first);
-          moments_.write();
-        } else {
-          moments_.write(first);
-          weights_.write();
-        }
-        weights_.complete();
-        moments_.complete();
+        save_.write(first);
+        save_.complete();
       }) {
   auto offloaded = at::full({1}, is_offloaded(weights) || is_offloaded(moments), at::kLong);
   group.all_reduce(offloaded, comm::ReduceOp::Max, "look for offloaded state");
@@ -290,8 +307,7 @@ BackgroundSave::BackgroundSave(const fs::path& folder, const State& weights,
 Manifest BackgroundSave::finish() {
   thread_.wait_for_all(group_);
   Manifest out;
-  weights_.finish(&out);
-  moments_.finish(&out);
+  save_.finish(&out);
   comm::ask_main(group_, "finish moments", [&] {
     if (!moment_files_.index.empty()) {
       write_file(folder_ / moment_files_.index_name, moment_files_.index);

@@ -13,6 +13,7 @@
 
 #include "convoy/base/files.h"
 #include "convoy/base/tensor_memory.h"
+#include "convoy/checkpoint/collective_buffering.h"
 #include "convoy/checkpoint/manifest.h"
 #include "convoy/checkpoint/sums.h"
 #include "convoy/comm/group.h"
@@ -25,16 +26,20 @@ namespace convoy::checkpoint {
 /// Each of them calls it; the same ranks may get the same group again.
 using ConnectWriters = std::function<comm::Group(const std::vector<int>& ranks)>;
 
+/// Tensors, and which of them each file is to hold.
+struct FilesOfState {
+  std::map<std::string, std::vector<formats::TensorInfo>> files;
+  parallel::State state;
+};
+
 /// Files that all processes of a group write together: made by rank 0, of their final size; each
 /// writes what it holds into place. They appear when all have finished.
 class Save {
  public:
-  /// Collective. `files`: which tensors of `state` each file in `folder` holds. What `state` points
-  /// to must not change until complete() has returned, unless it `copies` it. Processes that do not
-  /// see the files send theirs to rank 0: over connections of their own in complete(), or without
-  /// `connect` now.
-  Save(std::filesystem::path folder,
-       const std::map<std::string, std::vector<formats::TensorInfo>>& files, parallel::State state,
+  /// Collective. What the states point to must not change until complete() has returned, unless it
+  /// `copies` it. Processes that do not see the files in `folder` send theirs to rank 0: over
+  /// connections of their own in complete(), or without `connect` now.
+  Save(const std::filesystem::path& folder, std::vector<FilesOfState> states,
        const comm::Group& group, const ConnectWriters& connect = {}, bool copies = false);
 
   // Both may run on a thread of their own. Errors are kept for finish().
@@ -52,27 +57,35 @@ class Save {
   void finish(Manifest* manifest);
 
  private:
+  /// Where a tensor lies.
+  struct Home {
+    size_t file;
+    size_t begin;
+  };
+
   void put(size_t tensor, const parallel::StatePiece& piece);
+  void write_pieces();
   void check_stop() const;
   void note_error() noexcept;
 
-  std::map<std::string, formats::SafetensorsPlan> plans_;
+  std::vector<std::pair<std::string, formats::SafetensorsPlan>> plans_;  // [file]
   PooledBytes copies_;  // they are nothing that a step takes; let go of after the state
   parallel::State state_;
+  std::vector<Home> home_;  // [tensor]
   comm::Group group_;
   comm::Group writers_;  // of rank 0 and those that do not see the files; one rank: none
   Sums sums_;
-  std::vector<std::pair<size_t, size_t>> home_;                    // [tensor] file, place
   std::vector<std::unique_ptr<AtomicFile>> finals_;                // rank 0's
   std::vector<std::unique_ptr<formats::SafetensorsPieces>> open_;  // where this process sees them
+  std::unique_ptr<CollectiveBuffering> buffering_;                 // where all see them
   std::exception_ptr error_;
   std::atomic<bool> stop_{false};
 };
 
-/// A thread that writes saves. One that is given up stops them.
+/// A thread that writes a save. One that is given up stops it.
 class WritingThread {
  public:
-  WritingThread(std::vector<Save*> saves, const std::function<void()>& work);
+  WritingThread(Save& save, const std::function<void()>& work);
   ~WritingThread();
   WritingThread(const WritingThread&) = delete;
   WritingThread& operator=(const WritingThread&) = delete;
@@ -86,7 +99,7 @@ class WritingThread {
     return done_.wait_for(patience) == std::future_status::ready;
   }
 
-  std::vector<Save*> saves_;
+  Save& save_;
   std::future<void> done_;
   std::thread thread_;
 };
@@ -115,7 +128,7 @@ class BackgroundSave {
   std::filesystem::path folder_;
   formats::SafetensorsShards weight_files_, moment_files_;
   comm::Group group_;
-  Save weights_, moments_;
+  Save save_;
   WritingThread thread_;
 };
 

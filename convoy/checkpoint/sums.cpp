@@ -10,9 +10,7 @@
 namespace convoy::checkpoint {
 
 Sums::Sums(const parallel::State& state)
-    : sums_(at::zeros({static_cast<int64_t>(state.size())}, at::kLong)) {
-  for (const auto& tensor : state) names_.push_back(tensor.name);
-}
+    : sums_(at::zeros({static_cast<int64_t>(state.size())}, at::kLong)) {}
 
 void Sums::add(size_t tensor, const parallel::StatePiece& piece, const at::Tensor& values) {
   const auto* from = static_cast<const std::byte*>(values.const_data_ptr());
@@ -25,13 +23,10 @@ void Sums::add(size_t tensor, const parallel::StatePiece& piece, const at::Tenso
   sums_.mutable_data_ptr<int64_t>()[tensor] += static_cast<int64_t>(sum);
 }
 
-std::map<std::string, uint64_t> Sums::together(const comm::Group& group) {
+std::vector<uint64_t> Sums::together(const comm::Group& group) {
   group.all_reduce(sums_, comm::ReduceOp::Sum, "add up checksums");
-  std::map<std::string, uint64_t> out;
-  for (size_t t = 0; t < names_.size(); ++t) {
-    out[names_[t]] = static_cast<uint64_t>(sums_.const_data_ptr<int64_t>()[t]);
-  }
-  return out;
+  const auto* sums = sums_.const_data_ptr<int64_t>();
+  return {sums, sums + sums_.numel()};
 }
 
 std::map<std::string, uint64_t> expected_sums(const formats::SafetensorsFolder& files) {

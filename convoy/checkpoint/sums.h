@@ -2,6 +2,7 @@
 
 #include <map>
 #include <string>
+#include <vector>
 
 #include "convoy/comm/group.h"
 #include "convoy/formats/safetensors_folder.h"
@@ -17,11 +18,10 @@ class Sums {
   /// `values`: a piece's, contiguous and on the host.
   void add(size_t tensor, const parallel::StatePiece& piece, const at::Tensor& values);
 
-  /// Of all ranks, by name.
-  std::map<std::string, uint64_t> together(const comm::Group& group);
+  /// Of all ranks, by number of the tensor.
+  std::vector<uint64_t> together(const comm::Group& group);
 
  private:
-  std::vector<std::string> names_;
   at::Tensor sums_;
 };
 

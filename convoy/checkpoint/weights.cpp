@@ -200,10 +200,11 @@ LoadReport read(const fs::path& path, const State& state, const comm::Group& gro
     refuse(formats::file_or_index(path), "holds numbers that are not finite: ", filling.not_finite);
   });
   std::vector<std::string> spoilt;
-  for (const auto& [name, sum] : filling.sums.together(group)) {
-    if (!sources.contains(name)) continue;
-    const Json& source = sources[name];
-    if (source.contains("sum") && source["sum"] != sum) spoilt.push_back(source["name"]);
+  const auto sums = filling.sums.together(group);
+  for (size_t t = 0; t < state.size(); ++t) {
+    if (!sources.contains(state[t].name)) continue;
+    const Json& source = sources[state[t].name];
+    if (source.contains("sum") && source["sum"] != sums[t]) spoilt.push_back(source["name"]);
   }
   if (!spoilt.empty()) {
     refuse(formats::file_or_index(path),
@@ -252,8 +253,8 @@ size_t first_not_finite(const State& weights) {
 void save_weights(const fs::path& folder, const State& weights, const comm::Group& group,
                   int64_t max_shard_bytes, const ConnectWriters& connect) {
   const formats::SafetensorsShards shards(infos_of(weights), static_cast<size_t>(max_shard_bytes));
-  Save save(folder, shards.files, weights, group, connect);
-  WritingThread thread({&save}, [&save] {
+  Save save(folder, {{shards.files, weights}}, group, connect);
+  WritingThread thread(save, [&save] {
     save.write();
     save.complete();
   });
