@@ -43,29 +43,43 @@ int bench_strategies(StrategiesFlags flags) {
     if (!keep) fs::remove_all(output, ignored);
   });
   make_folder(output);  // where the first run may offload to
-  const auto [rows, table] =
-      bench::compare_strategies(flags, arguments, output, [](const std::string& next) {
+  const auto lines = machine::machine_lines({{"torch", TORCH_VERSION}});
+  const auto write = [&](const bench::StrategiesResult& result, const std::string& baseline) {
+    std::string markdown;
+    for (const auto& text : lines) markdown += text + "  \n";
+    markdown += "\n" + result.table.to_markdown() + "\n" + baseline + "\n";
+    write_file(output / "strategies.md", markdown);
+    write_file(output / "strategies.json", bench::strategies_json(result.rows).dump(2) + "\n");
+    write_file(output / "strategies.svg",
+               bench::strategies_svg(result.rows, "The same training, strategy by strategy",
+                                     lines.empty() ? "" : lines.front()));
+  };
+  const auto result = bench::compare_strategies(
+      flags, arguments, output,
+      [](const std::string& next) {
         fmt::print("\n== {}\n", next);
         std::fflush(stdout);
+      },
+      [&](const bench::StrategiesResult& so_far) {
+        if (keep) write(so_far, "");
       });
-  const auto lines = machine::machine_lines({{"torch", TORCH_VERSION}});
   fmt::print("\n");
   for (const auto& text : lines) fmt::print("{}\n", text);
   configured->task->prepare(arguments.parallel);
   const auto baseline = configured->task->baseline();
-  fmt::print("\n{}\n{}\n", table.to_markdown(), baseline);
-  if (!keep) return 0;
-  std::string markdown;
-  for (const auto& text : lines) markdown += text + "  \n";
-  markdown += "\n" + table.to_markdown() + "\n" + baseline + "\n";
-  write_file(output / "strategies.md", markdown);
-  write_file(output / "strategies.json", bench::strategies_json(rows).dump(2) + "\n");
-  write_file(output / "strategies.svg",
-             bench::strategies_svg(rows, "The same training, strategy by strategy",
-                                   lines.empty() ? "" : lines.front()));
-  fmt::print("\nwrote {0}/strategies.json, {0}/strategies.md and {0}/strategies.svg\n",
-             output.string());
-  return 0;
+  fmt::print("\n{}\n{}\n", result.table.to_markdown(), baseline);
+  const auto failed = std::count_if(result.rows.begin(), result.rows.end(),
+                                    [](const auto& row) { return !row.failure.empty(); });
+  if (failed > 0) {
+    fmt::print("\n{} of {} trainings failed; their messages stand above\n", failed,
+               result.rows.size());
+  }
+  if (keep) {
+    write(result, baseline);
+    fmt::print("\nwrote {0}/strategies.json, {0}/strategies.md and {0}/strategies.svg\n",
+               output.string());
+  }
+  return failed > 0 ? 1 : 0;
 }
 
 void add_strategies(CLI::App& app, Run& run) {

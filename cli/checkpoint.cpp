@@ -5,6 +5,7 @@
 #include <set>
 
 #include "cli/commands.h"
+#include "cli/program.h"
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
 #include "convoy/checkpoint/contents.h"
@@ -71,8 +72,15 @@ std::string tensors_table(const checkpoint::Contents& contents) {
   return table.to_text();
 }
 
+/// What a folder stands for, with a word about what it does not.
+fs::path find_and_tell(const fs::path& typed) {
+  const auto found = checkpoint::find_weights(typed);
+  if (const auto newer = checkpoint::tell_newer(found); !newer.empty()) tell({newer});
+  return found;
+}
+
 int run_inspect(const Flags& flags) {
-  const auto contents = checkpoint::look_at(checkpoint::find_weights(flags.folder));
+  const auto contents = checkpoint::look_at(find_and_tell(flags.folder));
   if (flags.json) {
     fmt::print("{}", json_text(to_json(contents)));
     return 0;
@@ -145,7 +153,7 @@ int run_verify(const Flags& flags) {
 }
 
 int run_export(const Flags& flags) {
-  const auto from = checkpoint::find_weights(flags.folder);
+  const auto from = find_and_tell(flags.folder);
   report::ProgressLine progress("writing " + flags.output);
   const auto written = checkpoint::export_model(
       from, flags.output, {flags.dtype, formats::shard_bytes(flags.max_shard_size)},

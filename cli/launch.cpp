@@ -69,11 +69,19 @@ std::vector<std::string> find_command(CLI::App& app, const CLI::App& command) {
         "convoy launch --help",
         words.front(), did_you_mean(words.front(), known));
   }
-  if (words.front() == command.get_name()) {
-    fail<UsageError>("launch", "launch cannot start launch; expected a command such as train");
-  }
   const auto commands = app.get_subcommands(
       [&](CLI::App* candidate) { return candidate->get_name() == words.front(); });
+  for (const char* alone :
+       {"checkpoint", "completion", "data", "estimate", "launch", "plan", "report", "schedule"}) {
+    if (words.front() != alone || commands.empty()) continue;
+    fail<UsageError>("launch", "{0} is a command of one process; try convoy {0} without launch",
+                     alone);
+  }
+  std::error_code error;
+  if (words.front().ends_with(".py") && command.count("--no-python") == 0 &&
+      std::filesystem::is_regular_file(words.front(), error)) {
+    words.insert(words.begin(), {"python3", "-u"});  // as torchrun does
+  }
   if (!commands.empty()) {
     std::vector<std::string> program = launch::this_program();
     words.insert(words.begin(), program.begin(), program.end());
@@ -106,8 +114,7 @@ int launch_command(CLI::App& app, const CLI::App& command, const Arguments& argu
   options.command = find_command(app, command);
   options.say = [](std::string_view text) { report::print_progress(text, stderr); };
   options.binding = machine::parse_binding(arguments.binding);
-  arguments.output.shows(0, false);  // complains now about what makes no sense
-  arguments.output.shows(0, true);
+  arguments.output.check(options.num_ranks);
   if (arguments.output.given() && arguments.log_dir.empty()) {
     fail<UsageError>("launch",
                      "--redirects, --tee and --local-ranks-filter need a folder for the ranks' "
@@ -159,9 +166,7 @@ void add_launch(CLI::App& app, Run& run) {
   add_option(*command, "--master-port", arguments->options.master_port,
              "Port on which rank 0 listens (a free one)");
   arguments->hosts.add_to(*command);
-  for (const char* flag : {"--no-python", "--no_python"}) {
-    command->add_flag(flag)->group("");  // torchrun's; here it goes without saying
-  }
+  command->add_flag("--no-python,--no_python")->group("");  // torchrun's: a .py file by itself
   command->callback([&app, &run, command, arguments] {
     run = [&app, command, arguments] { return launch_command(app, *command, *arguments); };
   });

@@ -1,12 +1,28 @@
 #include "cli/launch_output.h"
 
+#include <algorithm>
 #include <cstdint>
+#include <string>
+#include <utility>
 
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
 
 namespace convoy::cli {
 namespace {
+
+/// A local rank that `option` names.
+int64_t rank_of(const char* option, const std::string& text, int num_ranks) {
+  int64_t rank = 0;
+  if (!parse_number(text, rank) || rank < 0) {
+    fail<UsageError>("launch", "{} names the rank '{}'; expected ranks such as 0,2", option, text);
+  }
+  if (rank >= num_ranks) {
+    fail<UsageError>("launch", "{} names local rank {}; there are {}: 0 to {}", option, rank,
+                     num_ranks, num_ranks - 1);
+  }
+  return rank;
+}
 
 /// Whether `text` names a stream of a rank.
 bool names(const char* option, const std::string& text, int local_rank, bool is_error) {
@@ -30,18 +46,24 @@ bool names(const char* option, const std::string& text, int local_rank, bool is_
 }
 
 bool holds(const std::string& list, int local_rank) {
-  bool found = false;
-  for (const std::string& part : split(list, ',')) {
-    int64_t rank = 0;
-    if (!parse_number(part, rank) || rank < 0) {
-      fail<UsageError>("launch", "--local-ranks-filter is '{}'; expected ranks such as 0,2", list);
-    }
-    found |= rank == local_rank;
-  }
-  return found;
+  const auto parts = split(list, ',');
+  return std::find(parts.begin(), parts.end(), std::to_string(local_rank)) != parts.end();
 }
 
 }  // namespace
+
+void OutputArguments::check(int num_ranks) const {
+  shows(0, false);
+  if (!filter.empty()) {
+    for (const auto& part : split(filter, ',')) rank_of("--local-ranks-filter", part, num_ranks);
+  }
+  for (const auto& [option, text] : {std::pair("--redirects", redirects), {"--tee", tee}}) {
+    for (const auto& part : split(text, ',')) {
+      const size_t colon = part.find(':');
+      if (colon != std::string::npos) rank_of(option, part.substr(0, colon), num_ranks);
+    }
+  }
+}
 
 bool OutputArguments::shows(int local_rank, bool is_error) const {
   const bool kept_only = names("--redirects", redirects, local_rank, is_error);

@@ -12,7 +12,8 @@ struct OutputArguments {
   std::string filter;     ///< local ranks that are shown: "0,2"
 
   bool given() const { return !redirects.empty() || !tee.empty() || !filter.empty(); }
-  /// Throws UsageError when the texts make no sense.
+  /// Throws UsageError when the texts make no sense for so many local ranks.
+  void check(int num_ranks) const;
   bool shows(int local_rank, bool is_error) const;
 };
 

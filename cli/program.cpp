@@ -9,6 +9,7 @@
 #include "cli/typed.h"
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
+#include "convoy/checkpoint/contents.h"
 #include "convoy/report/progress_output.h"
 #include "convoy/tasks/unread_options.h"
 #include "convoy/train/setup/deepspeed.h"
@@ -98,6 +99,9 @@ Opened::Opened(const std::string& folder) : run(task->open(folder, table)) {
   only("train.bf16", "train.fp16", training.fp16);
   only("train.fp16", "train.bf16", training.bf16);
   if (auto note = tasks::unread_options(table, folder, typed_args()[0]); !note.empty()) {
+    run.notes->push_back(std::move(note));
+  }
+  if (auto note = checkpoint::tell_newer(folder); !note.empty()) {
     run.notes->push_back(std::move(note));
   }
   for (const auto& [key, value] : trained) {

@@ -1,4 +1,7 @@
 #include <CLI/App.hpp>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
 #include <memory>
 #include <set>
 
@@ -28,7 +31,19 @@ void tell_apart(std::vector<report::RunRecord>& runs) {
   for (auto& run : runs) run.name = run.folder;
 }
 
+/// Of a report before, or none: what else is there is nothing that a report may replace.
+void check_output(const std::string& output) {
+  std::error_code error;
+  if (output == "-" || !std::filesystem::exists(output, error)) return;
+  constexpr std::string_view kBegin = "<!doctype html";
+  std::string begin(kBegin.size(), '\0');
+  std::ifstream(output).read(begin.data(), static_cast<std::streamsize>(begin.size()));
+  if (begin == kBegin) return;
+  fail<UsageError>("cli", "--output {} is there and is no report; try another file", output);
+}
+
 int make_report(const ReportOptions& options) {
+  check_output(options.output);
   std::vector<report::RunRecord> runs;
   for (const auto& folder : options.folders) {
     try {
@@ -53,7 +68,12 @@ int make_report(const ReportOptions& options) {
                      "--picture {} is no SVG; try convoy schedule --trace FILE --plot FILE.svg",
                      options.picture);
   }
-  write_file(options.output, report::run_page(runs, extras));
+  const auto page = report::run_page(runs, extras);
+  if (options.output == "-") {
+    std::fwrite(page.data(), 1, page.size(), stdout);
+    return 0;
+  }
+  write_file(options.output, page);
   fmt::print("wrote {} of {}; open it in a browser\n", options.output,
              plural(std::ssize(runs), "run"));
   return 0;
@@ -66,7 +86,8 @@ void add_report(CLI::App& app, Run& run) {
   auto* command = app.add_subcommand("report", "Show runs side by side in an HTML page");
   command->add_option("folders", options->folders, "output folders of runs, finished or not")
       ->required();
-  command->add_option("--output", options->output, "the HTML file to write [report.html]");
+  command->add_option("--output", options->output,
+                      "the HTML file to write [report.html]; - for the standard output");
   command->add_option("--picture", options->picture,
                       "a picture (SVG) to show, such as a step over its simulation");
   command->add_option("--trace", options->trace,

@@ -136,7 +136,7 @@ bool publish_activity_to_file(const std::filesystem::path& path) {
   const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
   if (fd < 0) return false;
   void* page = MAP_FAILED;
-  if (::ftruncate(fd, kActivityBytes) == 0) {
+  if (::posix_fallocate(fd, 0, kActivityBytes) == 0) {  // or a full disk would end the process
     page = ::mmap(nullptr, kActivityBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   }
   ::close(fd);

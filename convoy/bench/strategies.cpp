@@ -124,9 +124,9 @@ std::vector<std::string> command(const Trial& trial, const StrategiesOptions& op
   return argv;
 }
 
-/// `json`: its all_results.json.
-StrategyRow result(const Trial& trial, const StrategiesOptions& options,
-                   const train::TrainingArguments& arguments, const Json& json) {
+/// What is known of a row before it trains.
+StrategyRow row_of(const Trial& trial, const StrategiesOptions& options,
+                   const train::TrainingArguments& arguments) {
   StrategyRow row;
   row.strategy = trial.strategy;
   if (trial.num_stages() > 1) {
@@ -135,6 +135,13 @@ StrategyRow result(const Trial& trial, const StrategiesOptions& options,
   row.ranks = trial.ranks;
   row.threads = static_cast<int>(std::max<int64_t>(1, arguments.parallel.threads));
   if (!trial.learning_rate.empty()) parse_number(trial.learning_rate, row.learning_rate);
+  return row;
+}
+
+/// `json`: its all_results.json.
+StrategyRow result(const Trial& trial, const StrategiesOptions& options,
+                   const train::TrainingArguments& arguments, const Json& json) {
+  auto row = row_of(trial, options, arguments);
   row.seconds = json.at("train_steady_seconds");
   row.eval_seconds = json.value("eval_runtime", row.eval_seconds);
   row.samples_per_second = json.at("train_steady_samples_per_second");
@@ -195,10 +202,12 @@ report::Table per_device_table(const std::vector<std::pair<Trial, Json>>& result
 StrategiesResult compare_strategies(const StrategiesOptions& options,
                                     const train::TrainingArguments& arguments,
                                     const std::filesystem::path& output,
-                                    const std::function<void(const std::string&)>& say) {
+                                    const std::function<void(const std::string&)>& say,
+                                    const std::function<void(const StrategiesResult&)>& keep) {
   const auto all = trials(options);
   std::vector<StrategyRow> rows;
   std::vector<std::pair<Trial, Json>> results;
+  StrategiesResult so_far;
   for (const auto& trial : all) command(trial, options, arguments, output);  // before any runs
   for (const auto& trial : all) {
     const auto folder = output / trial.name();
@@ -211,19 +220,25 @@ StrategiesResult compare_strategies(const StrategiesOptions& options,
     process.capture = false;
     if (trial.slow_link) process.env["NCCL_P2P_DISABLE"] = "1";
     const auto done = launch::run_process(command(trial, options, arguments, folder), process);
-    if (!done.ok()) {
-      fail<Error>("bench",
-                  "training with {} on {} ranks ended with exit code {}; its message stands "
-                  "above",
-                  trial.strategy, trial.ranks, done.exit_code);
+    if (done.ok()) {
+      const auto path = folder / "all_results.json";
+      results.emplace_back(trial, parse_json(read_file(path), path.string()));
+      rows.push_back(result(trial, options, arguments, results.back().second));
+    } else {
+      rows.push_back(row_of(trial, options, arguments));
+      rows.back().failure = fmt::format("exit code {}", done.exit_code);
     }
-    const auto path = folder / "all_results.json";
-    results.emplace_back(trial, parse_json(read_file(path), path.string()));
-    rows.push_back(result(trial, options, arguments, results.back().second));
+    if (results.empty()) continue;
+    so_far.rows = rows;
+    fill_speedups(so_far.rows);
+    so_far.table = options.per_device ? per_device_table(results) : strategies_table(so_far.rows);
+    keep(so_far);
   }
-  fill_speedups(rows);
-  auto table = options.per_device ? per_device_table(results) : strategies_table(rows);
-  return {std::move(rows), std::move(table)};
+  if (results.empty()) {
+    fail<Error>("bench", "no training succeeded: {} on {} ended with {}; the messages stand above",
+                rows.at(0).strategy, plural(rows.at(0).ranks, "rank"), rows.at(0).failure);
+  }
+  return so_far;
 }
 
 }  // namespace convoy::bench

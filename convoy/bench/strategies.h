@@ -36,11 +36,12 @@ struct StrategiesResult {
 
 /// Trains the run of `arguments` with each strategy, the same total batch and steps unless
 /// `per_device`: a fresh process of this program each, in folders below `output`. `say` hears which
-/// one is next. Throws UsageError on strategies that cannot go, before any does, and Error where a
-/// training fails.
+/// one is next, `keep` gets what there is after each. A training that fails has a row that says so.
+/// Throws UsageError on strategies that cannot go, before any does, and Error where all fail.
 StrategiesResult compare_strategies(const StrategiesOptions& options,
                                     const train::TrainingArguments& arguments,
                                     const std::filesystem::path& output,
-                                    const std::function<void(const std::string&)>& say);
+                                    const std::function<void(const std::string&)>& say,
+                                    const std::function<void(const StrategiesResult&)>& keep);
 
 }  // namespace convoy::bench

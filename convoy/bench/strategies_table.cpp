@@ -94,11 +94,12 @@ void fill_speedups(std::vector<StrategyRow>& rows) {
   for (StrategyRow& row : rows) {
     const StrategyRow *first = nullptr, *base = nullptr;
     for (const StrategyRow& other : rows) {
-      if (other.learning_rate != row.learning_rate) continue;
+      if (other.learning_rate != row.learning_rate || !other.failure.empty()) continue;
       if (first == nullptr) first = &other;
       const bool better = base == nullptr || other.ranks < base->ranks;
       if (other.strategy == "single" && better) base = &other;
     }
+    if (!row.failure.empty()) continue;
     const double base_rate = (base == nullptr ? first : base)->samples_per_second;
     row.speedup = base_rate > 0 ? row.samples_per_second / base_rate : kUnknown;
     row.efficiency = row.ranks > 0 ? row.speedup / row.ranks : kUnknown;
@@ -127,17 +128,19 @@ report::Table strategies_table(const std::vector<StrategyRow>& rows) {
     table.column(title);
   }
   for (const StrategyRow& row : rows) {
+    const bool failed = !row.failure.empty();
     std::vector<std::string> cells{
         row.strategy,
         fmt::format("{}", row.ranks),
         fmt::format("{}", row.threads),
-        human_seconds(row.seconds),
-        report::short_number(row.samples_per_second),
+        failed ? "failed" : human_seconds(row.seconds),
+        failed ? "-" : report::short_number(row.samples_per_second),
         decimals(row.speedup, 2, "x"),
         decimals(row.efficiency * 100, 0, "%"),
-        std::isfinite(row.collectives_per_step) ? report::short_number(row.collectives_per_step)
-                                                : "-",
-        std::isfinite(row.bytes_per_step) ? human_bytes(row.bytes_per_step) : "-",
+        std::isfinite(row.collectives_per_step) && !failed
+            ? report::short_number(row.collectives_per_step)
+            : "-",
+        std::isfinite(row.bytes_per_step) && !failed ? human_bytes(row.bytes_per_step) : "-",
         memory_text(row),
         std::isfinite(row.eval_seconds) ? human_seconds(row.eval_seconds) : "-",
         decimals(row.loss, 4),
@@ -174,6 +177,13 @@ Json strategies_json(const std::vector<StrategyRow>& rows) {
                {"eval_seconds", measured(row.eval_seconds)},
                {"loss", measured(row.loss)},
                {"metrics", std::move(metrics)}};
+    if (!row.failure.empty()) {
+      for (const char* key : {"seconds", "samples_per_second", "collectives_per_step",
+                              "bytes_per_step", "peak_memory_bytes_per_rank"}) {
+        entry[key] = nullptr;
+      }
+      entry["failure"] = row.failure;
+    }
     if (row.device_memory_bytes_per_rank > 0) {
       entry["device_memory_bytes_per_rank"] = row.device_memory_bytes_per_rank;
     }
@@ -184,8 +194,11 @@ Json strategies_json(const std::vector<StrategyRow>& rows) {
   return list;
 }
 
-std::string strategies_svg(const std::vector<StrategyRow>& rows, const std::string& title,
+std::string strategies_svg(const std::vector<StrategyRow>& all, const std::string& title,
                            const std::string& subtitle) {
+  std::vector<StrategyRow> rows;
+  std::copy_if(all.begin(), all.end(), std::back_inserter(rows),
+               [](const auto& row) { return row.failure.empty(); });
   constexpr double kWidth = 760;
   constexpr double kTop = 360;
   constexpr double kBelow = 220;

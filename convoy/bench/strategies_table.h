@@ -29,6 +29,7 @@ struct StrategyRow {
   double eval_seconds = std::numeric_limits<double>::quiet_NaN();  ///< of the last evaluation
   double loss = std::numeric_limits<double>::quiet_NaN();          ///< at the end
   std::map<std::string, double> metrics;
+  std::string failure = {};  ///< why there are no numbers; "" where it trained
 
   /// As pictures name it.
   std::string label() const;

@@ -43,7 +43,7 @@ int64_t row_of(const parallel::StateTensor& tensor) {
 }  // namespace
 
 /// A ring of blocks in memory that the processes of one host share. A block is filled by all of
-/// them in any order, and then emptied by one.
+/// them in any order, and then emptied by one of them.
 class SharedBlocks {
  public:
   /// Collective. Null where not all ranks can open it.
@@ -164,8 +164,8 @@ class SharedBlocks {
 };
 
 CollectiveBuffering::CollectiveBuffering(State& state, const comm::Group& group)
-    : rank_(static_cast<size_t>(group.rank())), ranks_(static_cast<size_t>(group.size())) {
-  if (ranks_ == 1) return;
+    : writes_(group.rank() == 0) {
+  if (group.size() == 1) return;
   const auto tensors = static_cast<int64_t>(state.size());
   auto told = at::zeros({2, tensors}, at::kLong);
   auto* elements = told.mutable_data_ptr<int64_t>();
@@ -203,12 +203,6 @@ CollectiveBuffering::CollectiveBuffering(State& state, const comm::Group& group)
 
 CollectiveBuffering::~CollectiveBuffering() = default;
 
-/// From both ends: ranks that write to one file take turns in the system, and the ends are often in
-/// different files.
-const CollectiveBuffering::Block& CollectiveBuffering::block(size_t turn) const {
-  return turn % 2 == 0 ? blocks_[turn / 2] : blocks_[blocks_.size() - 1 - turn / 2];
-}
-
 size_t CollectiveBuffering::fill(const Block& block, char* to) const {
   const auto& tensor = tensors_[block.tensor];
   const auto width = width_of(tensor);
@@ -240,11 +234,11 @@ size_t CollectiveBuffering::fill(const Block& block, char* to) const {
 
 void CollectiveBuffering::run(const Write& write, const std::function<void()>& between) try {
   for (size_t turn = 0; turn < blocks_.size(); ++turn) {
-    const auto& next = block(turn);
+    const auto& next = blocks_[turn];
     char* data = shared_->wait_free(turn, between);
     if (data == nullptr) return;
     shared_->filled(turn, fill(next, data));
-    if (turn % ranks_ != rank_) continue;
+    if (!writes_) continue;
     const auto& tensor = tensors_[next.tensor];
     const auto elements = next.end - next.begin;
     if (!shared_->wait_full(turn, static_cast<size_t>(elements) * width_of(tensor), between))

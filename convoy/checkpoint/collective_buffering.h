@@ -15,8 +15,7 @@ class SharedBlocks;
 
 /// Collective buffering, as MPI-IO calls it, of tensors whose rows are cut between the ranks of a
 /// host. A file takes many small pieces far slower than a few large ones. So the ranks put blocks
-/// of whole rows together in memory that they share, a few megabytes, and take turns in writing
-/// these.
+/// of whole rows together in memory that they share, a few megabytes, and rank 0 writes these.
 class CollectiveBuffering {
  public:
   /// Elements [begin, begin + values.numel()) of a tensor: valid during the call.
@@ -29,8 +28,8 @@ class CollectiveBuffering {
   CollectiveBuffering(const CollectiveBuffering&) = delete;
   CollectiveBuffering& operator=(const CollectiveBuffering&) = delete;
 
-  /// On all ranks: calls `write` for this rank's blocks. Calls `between` while it waits for others,
-  /// which may throw. Returns early where another rank gave up.
+  /// On all ranks: calls `write` on rank 0. Calls `between` while it waits for others, which may
+  /// throw. Returns early where another rank gave up.
   void run(const Write& write, const std::function<void()>& between);
   /// Ends run() of the other ranks.
   void abandon() noexcept;
@@ -41,11 +40,10 @@ class CollectiveBuffering {
     int64_t begin, end;  // elements
   };
 
-  const Block& block(size_t turn) const;
   /// Copies what this rank has of it. Returns the bytes.
   size_t fill(const Block& block, char* to) const;
 
-  size_t rank_, ranks_;
+  bool writes_;
   parallel::State tensors_;  // [tensor] of the state, with pieces where it is buffered
   std::vector<Block> blocks_;
   std::unique_ptr<SharedBlocks> shared_;

@@ -65,6 +65,16 @@ fs::path find_weights(const fs::path& typed) {
                   typed.string(), formats::kWeightsFile, formats::kWeightsIndex);
 }
 
+std::string tell_newer(const fs::path& run) {
+  const auto step = number<int64_t>(small_file(run / kState), "global_step");
+  const auto all = list_checkpoints(run);
+  if (!step || all.empty() || all.back().first <= *step) return "";
+  return fmt::format(
+      "warning: the model of {} is of step {}, and a checkpoint there of step {}; for that one try "
+      "{}",
+      run.string(), *step, all.back().first, all.back().second.string());
+}
+
 std::vector<std::string> tensor_files(const fs::path& folder) {
   std::vector<std::string> out;
   std::error_code error;

@@ -17,6 +17,10 @@ bool holds_weights(const std::filesystem::path& folder);
 /// is neither.
 std::filesystem::path find_weights(const std::filesystem::path& typed);
 
+/// A line for a person where a run's folder has a checkpoint beyond the step of its model, as when
+/// it went on after its end and has not ended again; "" elsewhere.
+std::string tell_newer(const std::filesystem::path& run);
+
 /// A tensor of a file.
 struct TensorFacts {
   std::string name;

@@ -70,13 +70,16 @@ void copy_into(const fs::path& from, const fs::path& to) {
   file.commit();
 }
 
-void rotate_checkpoints(const fs::path& run, int64_t keep, const std::vector<fs::path>& spare) {
+void rotate_checkpoints(const fs::path& run, int64_t keep, int64_t step,
+                        const std::vector<fs::path>& spare) {
   auto all = list_checkpoints(run);
   auto surplus = static_cast<int64_t>(all.size()) - keep;
   if (surplus <= 0) return;
   std::stable_partition(all.begin(), all.end(),
+                        [step](const auto& each) { return each.first > step; });
+  std::stable_partition(all.begin(), all.end(),
                         [](const auto& each) { return !looks_whole(each.second); });
-  for (const auto& [step, path] : all) {
+  for (const auto& [of_step, path] : all) {
     if (surplus <= 0) return;
     const bool spared = std::any_of(spare.begin(), spare.end(), [&path](const fs::path& other) {
       return same_file(path, other);  // however it is spelled

@@ -27,9 +27,10 @@ std::optional<std::filesystem::path> newest_named(const std::filesystem::path& r
 /// Copies a file, which appears whole or not at all. Throws FileError.
 void copy_into(const std::filesystem::path& from, const std::filesystem::path& to);
 
-/// Removes checkpoints until `keep` are left, the oldest first, but before them those whose files
-/// are not as their manifests say; never removes one of `spare`.
-void rotate_checkpoints(const std::filesystem::path& run, int64_t keep,
+/// Removes checkpoints until `keep` are left: first those whose files are not as their manifests
+/// say, then those beyond `step`, which a run left that went on from an earlier one, then the
+/// oldest; never one of `spare`.
+void rotate_checkpoints(const std::filesystem::path& run, int64_t keep, int64_t step,
                         const std::vector<std::filesystem::path>& spare = {});
 
 }  // namespace convoy::checkpoint

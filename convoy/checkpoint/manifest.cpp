@@ -4,6 +4,7 @@
 
 #include <charconv>
 
+#include "convoy/base/checksum.h"
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
 #include "convoy/formats/json_object.h"
@@ -23,6 +24,15 @@ uint64_t parse_sum(const Json& json, const std::string& where) {
     fail<FileError>("checkpoint", "{}: {} is no checksum", where, json.dump());
   }
   return sum;
+}
+
+uint64_t sum_of(const std::filesystem::path& file) {
+  const auto bytes = read_regular_file(file);
+  return checksum(reinterpret_cast<const std::byte*>(bytes.data()), bytes.size(), 1, 0);
+}
+
+Json hex(uint64_t sum) {
+  return fmt::format("{:016x}", sum);
 }
 
 }  // namespace
@@ -57,6 +67,31 @@ Manifest Manifest::parse(std::string_view text, const std::string& where) {
       sums[tensor] = parse_sum(sum, where);
     }
   }
+  if (!json.contains("others")) return out;  // an older one
+  for (const auto& [file, sum] : object(json, "others").items()) {
+    out.others_[file] = parse_sum(sum, where);
+  }
+  return out;
+}
+
+void Manifest::set_others(const std::filesystem::path& folder) {
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    const auto name = entry.path().filename().string();
+    if (sums_.contains(name) || name == kName || !entry.is_regular_file()) continue;
+    others_[name] = sum_of(entry.path());
+  }
+}
+
+std::vector<std::string> Manifest::wrong_others(const std::filesystem::path& folder) const {
+  std::vector<std::string> out;
+  for (const auto& [file, sum] : others_) {
+    std::error_code error;
+    if (!std::filesystem::exists(folder / file, error)) {
+      out.push_back(fmt::format("{} is missing", file));
+    } else if (sum_of(folder / file) != sum) {
+      out.push_back(fmt::format("{} is not as it was written", file));
+    }
+  }
   return out;
 }
 
@@ -75,10 +110,12 @@ std::string Manifest::to_text() const {
   Json files = Json::object();
   for (const auto& [file, sums] : sums_) {
     Json tensors = Json::object();
-    for (const auto& [tensor, sum] : sums) tensors[tensor] = fmt::format("{:016x}", sum);
+    for (const auto& [tensor, sum] : sums) tensors[tensor] = hex(sum);
     files[file] = {{"bytes", bytes_.contains(file) ? bytes_.at(file) : 0}, {"tensors", tensors}};
   }
-  return Json{{"version", kVersion}, {"files", files}}.dump(1) + "\n";
+  Json others = Json::object();
+  for (const auto& [file, sum] : others_) others[file] = hex(sum);
+  return Json{{"version", kVersion}, {"files", files}, {"others", others}}.dump(1) + "\n";
 }
 
 }  // namespace convoy::checkpoint

@@ -5,6 +5,7 @@
 #include <map>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "convoy/base/json.h"
 
@@ -26,6 +27,8 @@ class Manifest {
     sums_[file][tensor] = sum;
   }
   void set_bytes(const std::string& file, uint64_t bytes) { bytes_[file] = bytes; }
+  /// Enters the files of `folder` that hold no tensors, as they are.
+  void set_others(const std::filesystem::path& folder);
   std::string to_text() const;
 
   /// Throws FileError that names a file which is not in `folder`, or not of its size.
@@ -34,10 +37,13 @@ class Manifest {
   bool empty() const { return sums_.empty(); }
   const std::map<std::string, std::map<std::string, uint64_t>>& sums() const { return sums_; }
   const std::map<std::string, uint64_t>& bytes() const { return bytes_; }
+  /// What is wrong with the files that hold no tensors, a line for each.
+  std::vector<std::string> wrong_others(const std::filesystem::path& folder) const;
 
  private:
   std::map<std::string, std::map<std::string, uint64_t>> sums_;  // [file][tensor]
   std::map<std::string, uint64_t> bytes_;                        // [file]
+  std::map<std::string, uint64_t> others_;                       // [file]: of its bytes
 };
 
 }  // namespace convoy::checkpoint

@@ -140,7 +140,8 @@ c10::intrusive_ptr<c10d::Store> open_store(const StoreAddress& point) {
         within(until(end), [host, port = point.port, end] { return reach(host, port, end); });
     if (!why || !why->empty()) in_vain(point, why.value_or("no answer"));
   }
-  std::string why = "who listens there does not answer as the store of ranks";
+  std::string why = address ? "who listens there does not answer as the store of ranks"
+                            : "this host does not know the name";
   try {
     auto store = within(
         until(end), [host, options] { return c10::make_intrusive<c10d::TCPStore>(host, options); });

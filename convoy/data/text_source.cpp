@@ -87,7 +87,12 @@ void read_json_lines(const fs::path& file, const std::string& column, Batcher& b
       line = clean;
     }
     const Json object = parse_json(line, fmt::format("{}:{}", file.string(), number));
-    if (!object.is_object() || !object.contains(column) || !object[column].is_string()) {
+    if (object.is_object() && object.contains(column) && !object[column].is_string()) {
+      fail<FileError>(
+          "data", "{}:{}: '{}' is {}; expected a text", file.string(), number, column,
+          object[column].is_null() ? "null" : "a " + std::string(object[column].type_name()));
+    }
+    if (!object.is_object() || !object.contains(column)) {
       fail<FileError>("data",
                       "{}:{} has no text '{}'; expected an object a line, such as {{\"{}\": "
                       "\"...\"}}; try --column NAME",
@@ -148,7 +153,9 @@ void check_text_file(const fs::path& file, const char* kinds) {
                     "again in each run; try convoy data tokenize {} first",
                     file.string(), file.string());
   }
-  fail<FileError>("data", "there is no file {}; expected {}", file.string(), kinds);
+  fail<FileError>("data", "{} {}; expected {}",
+                  fs::is_directory(file, code) ? "a folder is no file:" : "there is no file",
+                  file.string(), kinds);
 }
 
 void read_texts(const fs::path& file, const std::string& column,

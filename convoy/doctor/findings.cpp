@@ -81,7 +81,7 @@ Finding check_space(const char* about, const machine::Space& space, int64_t want
   Finding out{Verdict::Ok, about, "", ""};
   if (space.total_bytes == 0) {
     return {Verdict::Problem, about, fmt::format("{} cannot be looked at", space.path),
-            "name a folder that exists"};
+            "set TMPDIR, or output.dir, to a folder that exists"};
   }
   out.text = fmt::format("{} free in {}", human_bytes(space.free_bytes), space.path);
   if (!space.writable) {

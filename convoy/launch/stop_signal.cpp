@@ -9,7 +9,7 @@
 namespace convoy::launch {
 namespace {
 
-constexpr int kSignals[] = {SIGINT, SIGTERM, SIGUSR1};
+constexpr int kSignals[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1};
 constexpr int kLeaveNow = 0x1ea7e;
 constexpr int64_t kSameMilliseconds = 500;
 
@@ -33,7 +33,7 @@ void note(int signal, siginfo_t* info, void*) {
   if (noted.load() == 0) {
     noted_at = milliseconds();
     noted = signal;
-  } else if (milliseconds() - noted_at.load() > kSameMilliseconds) {
+  } else if (signal != SIGHUP && milliseconds() - noted_at.load() > kSameMilliseconds) {
     ::signal(signal, SIG_DFL);
     ::raise(signal);
   }

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 
 #include "convoy/machine/system_files.h"
 
@@ -61,7 +62,8 @@ Limits read_limits() {
   limits.shared_memory = space_in("/dev/shm");
   std::error_code failed;
   auto temporary = fs::temp_directory_path(failed);  // fails where TMPDIR names no folder
-  limits.temporary = space_in(failed ? "/tmp" : temporary);
+  const char* named = std::getenv("TMPDIR");
+  limits.temporary = space_in(failed ? fs::path(named ? named : "/tmp") : temporary);
   limits.here = space_in(fs::current_path(failed));
   return limits;
 }

@@ -36,6 +36,32 @@ Json object_of(const std::string& line) try {
   return {};
 }
 
+bool is_of_evaluation(const std::string& key) {
+  return key.starts_with("eval_");
+}
+
+/// Takes back what the log says of steps from that of `line` on: a run that went on from a
+/// checkpoint makes them again. A step may have a line of its training and one of an evaluation.
+void take_back(RunRecord& run, double step, const Json& line) {
+  const auto of_evaluation = [&](size_t at) {
+    return std::any_of(run.columns.begin(), run.columns.end(), [&](const auto& column) {
+      const auto& [key, values] = column;
+      return is_of_evaluation(key) && at < values.size() && !std::isnan(values[at]);
+    });
+  };
+  const bool evaluation =
+      std::any_of(line.items().begin(), line.items().end(),
+                  [](const auto& item) { return is_of_evaluation(item.key()); });
+  size_t kept = run.steps.size();
+  while (kept > 0 && run.steps[kept - 1] > step) --kept;
+  const bool again = kept < run.steps.size();
+  for (size_t at = kept; at-- > 0 && run.steps[at] == step;) {
+    if (again || of_evaluation(at) == evaluation) kept = at;
+  }
+  run.steps.resize(kept);
+  for (auto& [name, values] : run.columns) values.resize(std::min(values.size(), kept));
+}
+
 void add_line(RunRecord& run, const Json& line) {
   if (line.contains("message")) {
     run.messages.push_back(text_of(line, "message"));
@@ -46,8 +72,11 @@ void add_line(RunRecord& run, const Json& line) {
     for (const auto& [key, value] : line.items()) {
       if (value.is_number()) run.results[key] = value.get<double>();
     }
+    run.ended = true;
     return;
   }
+  run.ended = false;
+  take_back(run, step->get<double>(), line);
   run.steps.push_back(step->get<double>());
   for (const auto& [key, value] : line.items()) {
     if (key == "step" || !value.is_number()) continue;
@@ -137,6 +166,8 @@ RunRecord read_run(const fs::path& folder) {
                     folder.string());
   }
   run.options = toml_values(options);
+  // A run that goes on after its end has results of the model before.
+  run.ended = fs::exists(results);
   if (fs::exists(log)) {
     LineReader lines(log, "an object a line");
     int64_t unread = 0;
@@ -150,9 +181,10 @@ RunRecord read_run(const fs::path& folder) {
     }
   }
   thin_out(run, kMostSteps);
-  if (fs::exists(results)) {
-    run.ended = true;
-    const auto found = parse_json(read_file(results), results.string());
+  run.ended = run.ended && fs::exists(results);
+  if (run.ended) {
+    const auto found = object_of(read_file(results));
+    if (found.is_null()) run.messages.push_back("all_results.json made no sense");
     for (const auto& [key, value] : found.items()) {
       if (value.is_number()) run.results[key] = value.get<double>();
     }

@@ -137,4 +137,19 @@ void keep_tokenizer(const std::optional<tokenizers::Tokenizer>& tokenizer,
   files.looked_for = tokenizers::tokenizer_file_names();
 }
 
+void keep_beside(const fs::path& folder, const char* name, train::ModelFiles& files) {
+  std::error_code error;
+  if (fs::is_regular_file(folder / name, error)) files.copies.emplace_back(folder / name);
+}
+
+void note_other_tokenizer(const fs::path& folder, const std::string& named,
+                          const std::optional<tokenizers::Tokenizer>& used, Run& run) {
+  if (named.empty() || !used || !tokenizers::holds_tokenizer(folder)) return;
+  if (tokenizers::Tokenizer::load(folder).fingerprint() == used->fingerprint()) return;
+  run.notes->push_back(
+      fmt::format("warning: the model of {} learned the ids of its own tokenizer, and that of {} "
+                  "gives others: to keep what it knows try without --tokenizer",
+                  folder.string(), named));
+}
+
 }  // namespace convoy::tasks

@@ -45,4 +45,11 @@ std::optional<tokenizers::Tokenizer> find_tokenizer(
 void keep_tokenizer(const std::optional<tokenizers::Tokenizer>& tokenizer,
                     train::ModelFiles& files);
 
+/// Has it keep a file of the model's folder, where there is one.
+void keep_beside(const std::filesystem::path& folder, const char* name, train::ModelFiles& files);
+
+/// Notes that the tokenizer which was `named` is another than that of the model to start from.
+void note_other_tokenizer(const std::filesystem::path& folder, const std::string& named,
+                          const std::optional<tokenizers::Tokenizer>& used, Run& run);
+
 }  // namespace convoy::tasks

@@ -79,6 +79,7 @@ Json TrainerState::to_json() const {
            {"is_world_process_zero", true}};
   visit_fields(*this, [&](const char* key, const auto& value) { out[key] = value; });
   if (earlier_updates > 0) out["earlier_updates"] = earlier_updates;
+  if (steps_beyond != 0) out["steps_beyond"] = steps_beyond;
   return out;
 }
 
@@ -87,6 +88,7 @@ TrainerState TrainerState::from_json(const Json& json, const std::string& where)
   try {
     visit_fields(state, [&](const char* key, auto& value) { json.at(key).get_to(value); });
     state.earlier_updates = json.value("earlier_updates", int64_t{0});
+    state.steps_beyond = json.value("steps_beyond", int64_t{0});
     state.encoding = json.value("encoding", "");
     state.optimizer = json.value("optimizer", optim::kDefaultOptimizer);  // older: there was one
     if (state.best_step >= 0) json.at("best_metric").get_to(state.best_metric);

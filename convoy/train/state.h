@@ -18,6 +18,8 @@ struct TrainerState {
   int64_t epoch_position = 0;  ///< its next sample
   int64_t num_rows = 0;        ///< of the training data
   int64_t step_samples = 0;    ///< of a full step over all ranks
+  /// How many more steps led here than these epochs would have had with `step_samples` throughout.
+  int64_t steps_beyond = 0;
   uint64_t data_seed = 0;
   std::string data_order;  ///< what else the order of an epoch's samples depends on
   std::string encoding;    ///< ModelFiles::encoding; "" = none, or an older state

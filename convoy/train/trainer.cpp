@@ -286,8 +286,9 @@ void Trainer::Impl::stop_early(bool epoch_end) {
     clock_.pause();
     checkpoints_->save(state_, /*wait=*/true);
     clock_.resume();
-    what = fmt::format("saved {}; resume with --resume_from_checkpoint latest",
-                       checkpoints_->path(state_.global_step).string());
+    what = fmt::format("saved {}; resume with --resume_from_checkpoint {}",
+                       checkpoints_->path(state_.global_step).string(),
+                       checkpoints_->name_to_resume(state_.global_step));
   }
   callbacks_.say(fmt::format("stopped by {} after step {}; {}", launch::signal_name(stopped_by_),
                              state_.global_step, what));

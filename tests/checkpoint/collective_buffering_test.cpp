@@ -127,7 +127,7 @@ TEST(CollectiveBuffering, WhereOneFailsOrIsStoppedNobodyWaits) {
       try {
         buffering.run(
             [&](auto, auto, const auto&) {
-              if (rank == 1 && !stopped) fail<FileError>("test", "the disk is full");
+              if (rank == 0 && !stopped) fail<FileError>("test", "the disk is full");
             },
             [&, until = std::chrono::steady_clock::now() + std::chrono::milliseconds(300)] {
               if (stopped && std::chrono::steady_clock::now() > until) {

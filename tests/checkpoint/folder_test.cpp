@@ -35,12 +35,25 @@ TEST(Rotation, KeepsGoodCheckpointsRatherThanBrokenNewerOnes) {
   make_checkpoint(run / "checkpoint-20", "cut");
   make_checkpoint(run / "checkpoint-25", "weights");
   write_file(run / "checkpoint-25" / Manifest::kName, "{");
-  rotate_checkpoints(run, 5);
+  rotate_checkpoints(run, 5, 25);
   EXPECT_EQ(steps_of(run), (std::vector<int64_t>{5, 10, 15, 20, 25}));
-  rotate_checkpoints(run, 2, {run / "checkpoint-15"});
+  rotate_checkpoints(run, 2, 15, {run / "checkpoint-15"});
   EXPECT_EQ(steps_of(run), (std::vector<int64_t>{10, 15}));
-  rotate_checkpoints(run, 1, {run / "checkpoint-10"});
+  rotate_checkpoints(run, 1, 15, {run / "checkpoint-10"});
   EXPECT_EQ(steps_of(run), (std::vector<int64_t>{10})) << "spared";
+  fs::remove_all(run);
+}
+
+// A run that went on from an earlier checkpoint leaves what was saved beyond it behind.
+TEST(Rotation, RemovesWhatTheRunLeftBehindBeforeItsOwn) {
+  const auto run = unique_folder("convoy-rotate");
+  for (const int step : {10, 13, 20, 30, 40}) {
+    make_checkpoint(run / ("checkpoint-" + std::to_string(step)), "weights");
+  }
+  rotate_checkpoints(run, 3, 13, {run / "checkpoint-13"});
+  EXPECT_EQ(steps_of(run), (std::vector<int64_t>{10, 13, 40}));
+  rotate_checkpoints(run, 2, 13, {run / "checkpoint-13"});
+  EXPECT_EQ(steps_of(run), (std::vector<int64_t>{10, 13}));
   fs::remove_all(run);
 }
 

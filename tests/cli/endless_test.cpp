@@ -147,7 +147,8 @@ INSTANTIATE_TEST_SUITE_P(
     Way, Stop,
     ::testing::Values(StopCase{"launch", SIGTERM, true}, StopCase{"launch", SIGINT, false},
                       StopCase{"single", SIGINT, false}, StopCase{"dp", SIGTERM, false},
-                      StopCase{"stages", SIGTERM, false}, StopCase{"single", SIGUSR1, false}));
+                      StopCase{"stages", SIGTERM, false}, StopCase{"single", SIGUSR1, false},
+                      StopCase{"single", SIGHUP, false}, StopCase{"launch", SIGHUP, true}));
 
 TEST_F(Endless, ASignalWaitsForTheCheckpointThatIsBeingWritten) {
   ASSERT_NO_FATAL_FAILURE(start("single", "--d_model 256 --save_strategy steps --save_steps 4", 0));

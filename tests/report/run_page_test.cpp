@@ -62,6 +62,34 @@ TEST_F(RunPage, WhatEndedHasItsResultsAndTheLastPlan) {
   EXPECT_EQ(run.plan.at("split"), "new");
 }
 
+TEST_F(RunPage, StepsThatAreMadeAgainCountOnce) {
+  write(
+      "log.jsonl",
+      "{\"step\": 1, \"loss\": 9}\n{\"step\": 2, \"loss\": 8}\n{\"step\": 2, \"eval_loss\": 7}\n"
+      "{\"step\": 3, \"loss\": 6, \"grad_norm\": 1}\n{\"step\": 2, \"loss\": 5}\n"
+      "{\"step\": 2, \"loss\": 4}\n{\"step\": 2, \"eval_loss\": 3}\n{\"step\": 3, \"loss\": 2}\n");
+  const auto run = read_run(folder_);
+  EXPECT_EQ(run.steps, (std::vector<double>{1, 2, 2, 3}));
+  EXPECT_EQ(run.columns.at("loss").at(1), 4);
+  EXPECT_EQ(run.columns.at("loss").at(3), 2);
+  EXPECT_EQ(run.columns.at("eval_loss").at(2), 3);
+  EXPECT_TRUE(run.columns.at("grad_norm").empty());
+}
+
+TEST_F(RunPage, ARunThatGoesOnAfterItsEndHasNotEnded) {
+  write("all_results.json", "{\"eval_loss\": 3}");
+  const std::string ended = "{\"step\": 1, \"loss\": 2}\n{\"train_loss\": 2}\n";
+  write("log.jsonl", ended + "{\"step\": 2, \"loss\": 1, \"eval_loss\": 1}\n");
+  auto run = read_run(folder_);
+  EXPECT_FALSE(run.ended);
+  EXPECT_EQ(run.results.at("eval_loss"), 1);
+  write("log.jsonl", ended);
+  write("all_results.json", "{\"eval_loss\"");
+  run = read_run(folder_);
+  EXPECT_TRUE(run.ended);
+  EXPECT_EQ(run.messages, std::vector<std::string>{"all_results.json made no sense"});
+}
+
 TEST_F(RunPage, ALongLogIsThinnedOutToMeans) {
   RunRecord run;
   run.steps = {1, 2, 3, 4, 5};

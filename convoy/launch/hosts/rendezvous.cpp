@@ -102,8 +102,8 @@ void Rendezvous::ended(Member& member, const Json& message, double now) {
 void Rendezvous::leave(int id, int signal, double now) {
   Member& member = members_.at(id);
   const auto text = fmt::format("[launch] {} was stopped by {}", who(member), signal_name(signal));
-  say_(text);
   member.leave_signal = signal;
+  if (member.in_round || id != host_member_) say_(text);
   if (member.in_round) {
     if (state_ == State::kRunning) stop(Reason::kLeave, true, now);
   } else if (id == host_member_) {

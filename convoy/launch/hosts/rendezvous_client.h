@@ -40,7 +40,7 @@ class RendezvousClient {
   std::string run_id_, secret_, local_address_;
   std::optional<LineSocket> socket_;
   bool met_a_stranger_ = false;
-  std::string trouble_ = "not tried yet";
+  std::string trouble_ = "it does not answer";
   size_t next_address_ = 0;
   std::chrono::steady_clock::time_point retry_at_, since_;
   Address own_;

@@ -16,6 +16,7 @@
 namespace convoy::launch {
 int run_ranks(const LaunchOptions& options) {
   check(options);
+  remove_old_logs(options);
   OutputQueue output_queue(options);
   const PrivateFolder errors("convoy-launch");
   SignalCatcher signals;

@@ -16,6 +16,7 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr int kMostRanks = 4096;
+constexpr const char* kFailure = "failure.json";
 
 fs::path make_folder(const fs::path& path) {
   std::error_code error;
@@ -25,6 +26,10 @@ fs::path make_folder(const fs::path& path) {
                     error.message());
   }
   return path;
+}
+
+fs::path restart_folder(const LaunchOptions& options, int round) {
+  return options.log_dir / fmt::format("restart-{}", round);
 }
 
 }  // namespace
@@ -62,8 +67,23 @@ fs::path PrivateFolder::make(int round) const {
 
 fs::path log_folder(const LaunchOptions& options, int round) {
   if (options.log_dir.empty()) return {};
-  return make_folder(round == 0 ? options.log_dir
-                                : options.log_dir / fmt::format("restart-{}", round));
+  return make_folder(round == 0 ? options.log_dir : restart_folder(options, round));
+}
+
+void remove_old_logs(const LaunchOptions& options) {
+  if (options.log_dir.empty()) return;
+  std::error_code ignored;
+  fs::remove(options.log_dir / kFailure, ignored);
+  for (int round = 1; fs::exists(restart_folder(options, round), ignored); ++round) {
+    const auto folder = restart_folder(options, round);
+    std::vector<fs::path> own;
+    for (const auto& entry : fs::directory_iterator(folder, ignored)) {
+      const auto name = entry.path().filename().string();
+      if (name == kFailure || name.starts_with("rank-")) own.push_back(entry.path());
+    }
+    for (const auto& file : own) fs::remove(file, ignored);
+    fs::remove(folder, ignored);  // unless somebody else keeps files there
+  }
 }
 
 bool reader_left(const FailureReport& report) {
@@ -79,7 +99,7 @@ void tell_failure(const LaunchOptions& options, OutputQueue& output_queue,
                   const FailureReport& report, const fs::path& logs) {
   if (reader_left(report)) return;
   output_queue.say(printable_lines(report.to_text()));
-  if (!logs.empty()) write_file(logs / "failure.json", json_text(report.to_json()));
+  if (!logs.empty()) write_file(logs / kFailure, json_text(report.to_json()));
   if (options.on_failure) options.on_failure(report);
 }
 

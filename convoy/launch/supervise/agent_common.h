@@ -32,6 +32,9 @@ class PrivateFolder {
 /// Where the logs of a round go, made; empty without a log_dir. Throws FileError.
 std::filesystem::path log_folder(const LaunchOptions& options, int round);
 
+/// Removes what an earlier job in log_dir said of failures and restarts.
+void remove_old_logs(const LaunchOptions& options);
+
 /// Whether a rank was ended because nobody reads what this process prints any more, as in
 /// `convoy launch ... | head`: no failure of which anybody wants to hear.
 bool reader_left(const FailureReport& report);

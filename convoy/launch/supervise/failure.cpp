@@ -85,7 +85,9 @@ std::string advice(const RankReport& rank) {
              "crashes "
              "there too";
     case SIGBUS:
-      return "perhaps shared memory or a disk is full: see `df -h /dev/shm`";
+      return "perhaps shared memory or a disk is full: see `df -h /dev/shm`, and that of TMPDIR "
+             "and of the "
+             "data";
     default:
       break;
   }

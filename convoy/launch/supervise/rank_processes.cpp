@@ -204,6 +204,10 @@ void RankProcesses::end_rank(Rank& rank, int status) {
 }
 
 void RankProcesses::interrupt(int signal) {
+  // What comes twice at once, as from a scheduler or a closed terminal and its shell, is nobody who
+  // has lost patience.
+  constexpr double kSameSeconds = 0.5;
+  if (is_stopping() && (signal == SIGHUP || wall_time() - stop_time_ < kSameSeconds)) return;
   if (is_stopping()) {
     signal_all(SIGKILL);
     enter(Phase::kKilling, kUnkillableSeconds);

@@ -209,7 +209,10 @@ Run ClassificationTask::open(const fs::path& folder, OptionTable& table) {
   config_.read(json, path);
   labels_ = Labels::of_config(json, path);
   if (labels_.size() < 2) {
-    fail<FileError>("tasks", "{} names no labels (id2label); expected those of a classifier", path);
+    fail<FileError>("tasks",
+                    "{} names {} (id2label, num_labels); expected two or more, as of a classifier; "
+                    "one is of a regression, which is not supported",
+                    path, plural(labels_.size(), "label"));
   }
   auto names = labels_.names();
   std::sort(names.begin(), names.end());

@@ -20,6 +20,7 @@ using models::Objective;
 namespace {
 
 constexpr const char* kGenerationConfig = "generation_config.json";
+constexpr const char* kChatTemplate = "chat_template.jinja";
 
 }  // namespace
 
@@ -92,6 +93,13 @@ void LanguageTask::settle(OptionTable& table) {
     }
   } else if (tokenizer_) {
     follow_tokenizer("model.vocab_size", tokenizer_->vocab_size());
+    // Those of the family are of its usual tokenizer.
+    const auto& special = tokenizer_->special_ids();
+    for (const auto& [key, id] :
+         {std::pair("model.bos_token_id", special.bos), {"model.eos_token_id", special.eos}}) {
+      if (has_config || !table.find(key)->source.empty()) continue;
+      table.set(key, id ? std::to_string(*id) : "none", "the tokenizer");
+    }
   } else if (const auto size = data::vocab_size_of_ids(data_.train, data_.column)) {
     if (*size > 0) {
       follow("model.vocab_size", *size, "the token file");
@@ -245,9 +253,19 @@ Run LanguageTask::prepare(const train::ParallelArguments& parallel) {
   out.files.config = config_->to_json();
   out.files.config["architectures"] = {config_->architecture()};  // whatever it started from
   keep_tokenizer(tokenizer_, out.files);
-  out.files.looked_for.emplace_back(kGenerationConfig);
+  out.files.looked_for.insert(out.files.looked_for.end(), {kGenerationConfig, kChatTemplate});
   out.files.inputs = {data_.train, data_.valid, start_, config_name_};
-  if (!start_.empty()) start_from(start_, *config_, config_->layout(), out);
+  if (!start_.empty()) {
+    start_from(start_, *config_, config_->layout(), out);
+    keep_beside(start_, kGenerationConfig, out.files);
+    if (data_.tokenizer.empty()) keep_beside(start_, kChatTemplate, out.files);
+    note_other_tokenizer(start_, data_.tokenizer, tokenizer_, out);
+  }
+  if (!data_.valid.empty() && data_.validation_split_percentage > 0) {
+    out.notes->push_back(
+        fmt::format("warning: validation_split_percentage = {} has no effect beside {}",
+                    data_.validation_split_percentage, data_.valid));
+  }
   if (!config_name_.empty()) note_unknown_keys(config_name_, *config_, out);
   const auto check_evaluates = [&] {
     if (!data_.max_eval_samples || !do_eval_ || out.valid_data) return;

@@ -115,9 +115,11 @@ std::shared_ptr<train::Dataset> LanguageTask::blocks(std::shared_ptr<const data:
                               data_.grouping == "run_clm" ? kTextsAtOnce : 0, row_length());
   if (cut.empty()) {
     fail<UsageError>("data",
-                     "{} gives no block: {} texts from {} on hold fewer than {} tokens; try a "
-                     "smaller --block_size, or --grouping stream",
-                     file, end_text - first_text, first_text, row_length());
+                     "{} gives no block: {}{} hold fewer than {} tokens together; try a smaller "
+                     "--block_size, more text{}",
+                     file, plural(end_text - first_text, "text"),
+                     first_text > 0 ? " beside those held out for evaluation" : "", row_length(),
+                     end_text - first_text > kTextsAtOnce ? ", or --grouping stream" : "");
   }
   if (most && *most < std::ssize(cut)) cut.resize(static_cast<size_t>(*most));
   return make_block_dataset(texts->ids, std::move(cut), row_length());

@@ -52,6 +52,8 @@ class Checkpoints {
 
   /// Not collective.
   std::filesystem::path path(int64_t step) const;
+  /// What resume_from_checkpoint is to say to go on from there: "latest", or its path.
+  std::string name_to_resume(int64_t step) const;
   bool holds_model() const;
 
   void save_model(const TrainerState& state);
@@ -84,6 +86,7 @@ class Checkpoints {
   std::deque<std::filesystem::path> checkpoints_of_this_job() const;
   void find_candidates();
   Json first_that_fits(const TrainerState& fresh);
+  void tell_left_behind(const std::string& newest);
   void tell_other_batch(const TrainerState& saved, const TrainerState& fresh);
   void pass_over(const std::filesystem::path& folder, const FileError& error);
   Json look_at(const std::filesystem::path& checkpoint, const TrainerState& fresh) const;

@@ -69,6 +69,7 @@ std::optional<TrainerState> Checkpoints::resume(const TrainerState& fresh) {
     }
     strategy_.share(/*moments=*/true);
     resumed_from_ = folder.string();
+    tell_left_behind(found.at("left_behind").get<std::string>());
     if (job_.environment.restart_count > 0) {
       callbacks_.say(fmt::format("start {}: going on from {}", job_.environment.restart_count + 1,
                                  resumed_from_));
@@ -77,6 +78,14 @@ std::optional<TrainerState> Checkpoints::resume(const TrainerState& fresh) {
     tell_other_batch(state, fresh);
     return state;
   }
+}
+
+void Checkpoints::tell_left_behind(const std::string& newest) {
+  if (newest.empty()) return;
+  callbacks_.say(fmt::format(
+      "warning: {} goes on from {}, and leaves {} behind: `latest` still means that one, and "
+      "--save_total_limit removes such first",
+      dir_.string(), resumed_from_, newest));
 }
 
 /// Other ranks with the same options make other steps.
@@ -207,8 +216,15 @@ Json Checkpoints::look_at(const fs::path& folder, const TrainerState& fresh) con
         folder.string(), saved.data_order, fresh.data_order);
   }
   saved.best_model_checkpoint = best_seen_from_here(folder / "..", saved.best_model_checkpoint);
+  // Saved by the run that this one leaves there.
+  const auto all = same_file(folder / "..", dir_) ? checkpoint::all_named(dir_)
+                                                  : std::vector<std::pair<int64_t, fs::path>>();
+  const bool beyond = !all.empty() && all.back().first > saved.global_step;
   return {
-      {"folder", folder.string()}, {"state", saved.to_json()}, {"was_named", candidate_was_named_}};
+      {"folder", folder.string()},
+      {"state", saved.to_json()},
+      {"was_named", candidate_was_named_},
+      {"left_behind", candidate_was_named_ && beyond ? all.back().second.filename().string() : ""}};
 }
 
 int64_t Checkpoints::load_moments(const fs::path& folder) {

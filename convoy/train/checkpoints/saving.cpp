@@ -2,6 +2,7 @@
 
 #include "convoy/base/activity.h"
 #include "convoy/base/files.h"
+#include "convoy/checkpoint/folder.h"
 #include "convoy/checkpoint/save.h"
 #include "convoy/checkpoint/weights.h"
 #include "convoy/comm/agree.h"
@@ -21,6 +22,7 @@ constexpr std::chrono::hours kDisk{24};
 /// A checkpoint whose tensors are being written beside the training.
 struct Checkpoints::Saving {
   fs::path final_path, best;
+  int64_t step;
   std::string state;                   // as it was
   std::optional<AtomicFolder> folder;  // rank 0's
   std::optional<checkpoint::BackgroundSave> tensors;
@@ -49,6 +51,10 @@ fs::path Checkpoints::path(int64_t step) const {
   return dir_ / fmt::format("checkpoint-{}", step);
 }
 
+std::string Checkpoints::name_to_resume(int64_t step) const {
+  return checkpoint::latest_checkpoint(dir_) == path(step) ? "latest" : path(step).string();
+}
+
 fs::path Checkpoints::best_path(const TrainerState& state) const {
   return dir_ / state.best_model_checkpoint;
 }
@@ -68,6 +74,7 @@ void Checkpoints::save(TrainerState& state, bool wait) {
   }
   auto saving = std::make_unique<Saving>();
   saving->final_path = final_path;
+  saving->step = state.global_step;
   saving->best = best_path(state);
   saving->state = state.to_json().dump(2) + "\n";
   const fs::path temporary = comm::ask_main(
@@ -114,20 +121,21 @@ void Checkpoints::finish() {
   if (!saving_) return;
   const auto saving = std::move(saving_);
   const Doing doing("save " + saving->final_path.filename().string());
-  const auto manifest = saving->tensors->finish();
+  auto manifest = saving->tensors->finish();
   comm::ask_main(
       strategy_.processes(), "finish a checkpoint",
       [&] {
         const auto& folder = saving->folder->temporary();
         manifest.check_files(folder);
         write_file(folder / kState, saving->state);
+        manifest.set_others(folder);
         write_file(folder / checkpoint::Manifest::kName, manifest.to_text());
         saving->folder->commit();
         remove_old_run();
         if (arguments_.save_total_limit) {
           std::vector<fs::path> spare{saving->final_path};
           if (arguments_.load_best_model_at_end) spare.push_back(saving->best);
-          checkpoint::rotate_checkpoints(dir_, *arguments_.save_total_limit, spare);
+          checkpoint::rotate_checkpoints(dir_, *arguments_.save_total_limit, saving->step, spare);
         }
         return Json();
       },

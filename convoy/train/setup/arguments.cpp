@@ -99,9 +99,11 @@ void TrainingArguments::check(bool trains, bool evaluates) const {
   if (!trains) return;
   if (report_to == "tensorboard") events_folder();
   if (!evaluates && eval_strategy != "no") {
-    fail<UsageError>("train",
-                     "eval_strategy = {} needs evaluation data; got none; try --data.valid FILE",
-                     eval_strategy);
+    fail<UsageError>(
+        "train",
+        "eval_strategy = {} needs evaluation data; got none; try --data.valid FILE, and no "
+        "--do_eval false",
+        eval_strategy);
   }
   if ((load_best_model_at_end || early_stopping_patience > 0) && eval_strategy == "no") {
     fail<UsageError>("train", "{} needs evaluations; try --eval_strategy epoch",
@@ -138,6 +140,15 @@ std::vector<std::string> TrainingArguments::warnings(int64_t max_steps) const {
   }
   if (logging_steps != usual.logging_steps) {
     unused("logging", logging_strategy, fmt::format("{}", logging_steps));
+  }
+  if (save_total_limit && save_strategy == "no") {
+    out.push_back(fmt::format("save_total_limit = {} has no effect with save_strategy = no",
+                              *save_total_limit));
+  }
+  if (early_stopping_threshold != usual.early_stopping_threshold && early_stopping_patience == 0) {
+    out.push_back(
+        fmt::format("early_stopping_threshold = {} has no effect without --early_stopping_patience",
+                    early_stopping_threshold));
   }
   if (warmup_steps >= max_steps && warmup_steps > 0) {
     out.push_back(fmt::format(

@@ -172,6 +172,13 @@ void Trainer::Impl::resume() {
   }
   const auto fresh = std::exchange(state_, *saved);
   state_.max_steps = fresh.max_steps;
+  if (state_.step_samples != fresh.step_samples && state_.step_samples > 0) {
+    const int64_t per_epoch = stream_->steps_per_epoch();
+    const int64_t of_epoch = (state_.epoch_position + fresh.step_samples - 1) / fresh.step_samples;
+    state_.steps_beyond =
+        state_.global_step - state_.epoch_index * per_epoch - std::min(of_epoch, per_epoch);
+  }
+  if (arguments_.max_steps <= 0) state_.max_steps += state_.steps_beyond;
   state_.num_train_epochs = fresh.num_train_epochs;
   state_.step_samples = fresh.step_samples;
   state_.data_order = fresh.data_order;
