@@ -155,7 +155,7 @@ void add_step(CLI::App& app, Run& run) {
   command
       ->add_option("--peak_tflops,--peak-tflops", flags->peak_tflops,
                    "a device's dense peak TFLOPS, for the MFU; default: by the GPU's name")
-      ->check(CLI::PositiveNumber);
+      ->check(above_zero());
   command->add_option("--nproc", flags->nproc, "ranks on this host");
   command->add_flag("--json", flags->json, "print JSON");
   command->footer(

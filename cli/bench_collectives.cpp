@@ -101,7 +101,8 @@ void add_bench_collectives(CLI::App& app, Run& run) {
   command->add_option("--ranks", flags->ranks, "numbers of ranks on this host")->delimiter(',');
   command->add_option("--device", flags->device, "cpu or cuda: device of the tensors")
       ->check(CLI::IsMember({"cpu", "cuda"}));
-  command->add_option("--seconds", flags->seconds_per_cell, "seconds to spend on each measurement");
+  command->add_option("--seconds", flags->seconds_per_cell, "seconds to spend on each measurement")
+      ->check(above_zero());
   command->add_option("--output", flags->output,
                       "folder for collectives.json, collectives_fit.json and collectives.svg");
   command->add_flag("--json", flags->json, "print JSON");

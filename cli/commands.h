@@ -16,6 +16,8 @@ using Run = std::function<int()>;
 
 /// For an option that is a whole number.
 CLI::Validator at_least(int64_t low);
+/// For an option that is a number above 0.
+CLI::Validator above_zero();
 /// For an option that names something.
 CLI::Validator not_empty();
 

@@ -71,11 +71,9 @@ std::vector<std::string> find_command(CLI::App& app, const CLI::App& command) {
   }
   const auto commands = app.get_subcommands(
       [&](CLI::App* candidate) { return candidate->get_name() == words.front(); });
-  for (const char* alone :
-       {"checkpoint", "completion", "data", "estimate", "launch", "plan", "report", "schedule"}) {
-    if (words.front() != alone || commands.empty()) continue;
+  if (!commands.empty() && !cli::find_command(words.front()).computes) {
     fail<UsageError>("launch", "{0} is a command of one process; try convoy {0} without launch",
-                     alone);
+                     words.front());
   }
   std::error_code error;
   if (words.front().ends_with(".py") && command.count("--no-python") == 0 &&

@@ -50,6 +50,15 @@ CLI::Validator at_least(int64_t low) {
           ""};
 }
 
+CLI::Validator above_zero() {
+  return {[](const std::string& text) {
+            double number = 0;
+            const bool fits = parse_number(text, number) && number > 0;
+            return fits ? std::string() : fmt::format("got {}; expected a number above 0", text);
+          },
+          ""};
+}
+
 CLI::Validator not_empty() {
   return {[](const std::string& text) {
             return text.empty() ? "got nothing; try without it" : std::string();

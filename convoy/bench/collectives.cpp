@@ -114,7 +114,14 @@ std::vector<CollectiveTime> measure_threads(const CollectivesOptions& options, i
 
 void CollectivesOptions::check() const {
   for (const auto& dtype : dtypes) dtype_of(dtype);
-  for (const auto& size : sizes) parse_size(size);
+  for (const auto& size : sizes) {
+    for (const auto& dtype : dtypes) {
+      const auto width = static_cast<int64_t>(c10::elementSize(dtype_of(dtype)));
+      if (parse_size(size) % width == 0) continue;
+      fail<UsageError>("bench", "--sizes names {}; expected a multiple of {} bytes for {}", size,
+                       width, dtype);
+    }
+  }
   for (const int count : ranks) {
     if (count < 2) fail<UsageError>("bench", "--ranks names {}; expected at least 2", count);
   }

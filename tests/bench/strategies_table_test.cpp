@@ -61,6 +61,19 @@ TEST(Strategies, TableShowsWhatPeopleCompare) {
   EXPECT_NE(strategies_table({unknown}).to_text().find(" - "), std::string::npos);
 }
 
+TEST(Strategies, WhatFailedSaysSoAndIsNoBase) {
+  auto rows = example_rows();
+  rows[0].failure = "exit code 1";
+  fill_speedups(rows);
+  EXPECT_DOUBLE_EQ(rows[1].speedup, 1) << "of those that trained the first";
+  EXPECT_NE(strategies_table(rows).to_markdown().find("failed"), std::string::npos);
+  const auto json = strategies_json(rows);
+  EXPECT_EQ(json[0]["failure"], "exit code 1");
+  EXPECT_TRUE(json[0]["samples_per_second"].is_null());
+  EXPECT_FALSE(json[1].contains("failure"));
+  EXPECT_EQ(strategies_svg(rows, "title").find("single"), std::string::npos);
+}
+
 TEST(Strategies, PipelinesSayTheirMicroBatches) {
   auto rows = example_rows();
   EXPECT_EQ(strategies_table(rows).to_markdown().find("micro-batches"), std::string::npos);

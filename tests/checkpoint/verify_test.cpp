@@ -106,6 +106,19 @@ TEST_F(Verify, AManifestThatIsSpoiltIsToldBesideTheRest) {
   EXPECT_THAT(verify(folder_).wrong, ElementsAre(HasSubstr("manifest.json")));
 }
 
+TEST_F(Verify, SmallFilesAreComparedWithTheManifest) {
+  auto manifest = Manifest::read(folder_);
+  write_file(folder_ / "run.toml", "[train]\nseed = 1\n");
+  write_file(folder_ / "schema.json", "{}");
+  manifest.set_others(folder_);
+  write_file(folder_ / Manifest::kName, manifest.to_text());
+  EXPECT_THAT(verify(folder_).wrong, IsEmpty());
+  write_file(folder_ / "run.toml", "[train]\nseed = 2\n");
+  fs::remove(folder_ / "schema.json");
+  EXPECT_THAT(verify(folder_).wrong,
+              ElementsAre("run.toml is not as it was written", "schema.json is missing"));
+}
+
 TEST_F(Verify, AFolderThatLostItsWeightsSaysSo) {
   fs::remove(folder_ / "model.safetensors");
   EXPECT_EQ(find_weights(folder_), folder_);

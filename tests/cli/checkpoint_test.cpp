@@ -76,6 +76,26 @@ TEST_F(CheckpointCommand, ARunThatHasNotEndedStandsForItsNewestCheckpoint) {
   expect("words holds no weights and no checkpoint");
 }
 
+// As of a run that went on after its end and was stopped.
+TEST_F(CheckpointCommand, ACheckpointBeyondTheModelIsToldOf) {
+  ASSERT_EQ(run("checkpoint inspect out"), 0);
+  EXPECT_EQ(output_.find("warning"), std::string::npos) << output_;
+  fs::copy(folder_ / "out/checkpoint-4", folder_ / "out/checkpoint-9", fs::copy_options::recursive);
+  for (const char* command : {"checkpoint inspect out", "checkpoint export out model",
+                              "eval out --data text.txt", "generate out --prompt w1"}) {
+    ASSERT_EQ(run(command), 0) << output_;
+    expect("the model of out is of step 4, and a checkpoint there of step 9");
+  }
+  // Who goes on from an earlier one hears what `latest` means from now on.
+  ASSERT_EQ(run("train out/run.toml --resume_from_checkpoint out/checkpoint-2 --output_dir out "
+                "--save_total_limit 2"),
+            0)
+      << output_;
+  expect("goes on from out/checkpoint-2, and leaves checkpoint-9 behind");
+  EXPECT_TRUE(fs::exists(folder_ / "out/checkpoint-2") && fs::exists(folder_ / "out/checkpoint-4"));
+  EXPECT_FALSE(fs::exists(folder_ / "out/checkpoint-9"));
+}
+
 TEST_F(CheckpointCommand, VerifyNamesEachTensorThatIsWrongMissingOrLeftOver) {
   ASSERT_EQ(run("checkpoint verify out"), 0) << output_;
   expect("with the checksums in manifest.json");

@@ -222,6 +222,63 @@ TEST_F(LanguageCommand, ATokenizerOfAnotherNameIsFoundAgain) {
   EXPECT_EQ(run("generate out --prompt 'w1 w4' --max-new-tokens 1"), 0) << output_;
 }
 
+// Those of the family are of its usual tokenizer, and may be any word of this one, or none.
+TEST_F(LanguageCommand, SpecialIdsAreTheTokenizers) {
+  for (const char* family : {kGpt2, kLlama}) {
+    const auto train =
+        std::string("train") + family + kTiny + "--max_steps 1 --overwrite_output_dir ";
+    ASSERT_EQ(run(train + "--output_dir out"), 0) << output_;
+    const auto config = json("out/config.json");
+    EXPECT_TRUE(config.at("bos_token_id").is_null() && config.at("eos_token_id").is_null())
+        << config;
+    ASSERT_EQ(run(train + "--output_dir out --eos_token_id 7"), 0) << output_;
+    EXPECT_EQ(json("out/config.json").at("eos_token_id"), 7) << "what was typed holds";
+  }
+}
+
+TEST_F(LanguageCommand, AFineTunedModelEndsItsTextsAsBefore) {
+  ASSERT_EQ(run(std::string("train") + kGpt2 + kTiny + "--max_steps 60 --output_dir out"), 0);
+  write_file(folder_ / "out/generation_config.json",
+             "{\"eos_token_id\": 8, \"max_new_tokens\": 9}");
+  write_file(folder_ / "out/chat_template.jinja", "{{ messages }}");
+  const std::string more =
+      "train --model_name_or_path out --data.train text.txt --block_size 16 "
+      "--learning_rate 0 --max_steps 1 --save_steps 1 --output_dir more ";
+  ASSERT_EQ(run(more), 0) << output_;
+  for (const char* folder : {"more", "more/checkpoint-1"}) {
+    for (const char* name : {"generation_config.json", "chat_template.jinja"}) {
+      EXPECT_EQ(read_file(folder_ / folder / name), read_file(folder_ / "out" / name)) << folder;
+    }
+  }
+  // Words in another order: ids that mean something else to the model.
+  ASSERT_EQ(shell("mkdir other && (head -5 words/vocab.txt; tail -20 words/vocab.txt | tac) > "
+                  "other/vocab.txt"),
+            0);
+  ASSERT_EQ(run(more + "--overwrite_output_dir --tokenizer_name other"), 0) << output_;
+  expect("learned the ids of its own tokenizer, and that of other");
+  EXPECT_FALSE(fs::exists(folder_ / "more/chat_template.jinja")) << "of that tokenizer";
+}
+
+TEST_F(LanguageCommand, EpochsAreEpochsAfterAnotherBatch) {
+  const auto train = [](int batch, int epochs) {
+    return fmt::format(
+        "train{}{}--output_dir out --per_device_train_batch_size {} "
+        "--num_train_epochs {} --resume_from_checkpoint {}",
+        kGpt2, kTiny, batch, epochs, epochs > 1 ? "latest" : "false");
+  };
+  const auto state = [&](const char* key) { return json("out/trainer_state.json").at(key); };
+  ASSERT_EQ(run(train(8, 1)), 0) << output_;
+  const auto small = state("global_step").get<int64_t>();
+  ASSERT_EQ(run(train(32, 2)), 0) << output_;
+  expect("was trained with 8 rows a step");
+  EXPECT_EQ(state("epoch"), 2);
+  const auto large = state("global_step").get<int64_t>() - small;
+  EXPECT_EQ(large, (small + 3) / 4);
+  ASSERT_EQ(run(train(32, 3)), 0) << output_;  // the same again, which counts from there
+  EXPECT_EQ(state("epoch"), 3);
+  EXPECT_EQ(state("global_step"), small + 2 * large);
+}
+
 TEST_F(LanguageCommand, BytesThatAreNotUtf8AreTold) {
   const std::string train = std::string("train") + kGpt2 + kTiny + "--max_steps 1 ";
   ASSERT_EQ(shell("printf 'w1 \\377 w2\\n\\376 w3\\n' >> text.txt; $convoy " + train +

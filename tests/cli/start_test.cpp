@@ -65,6 +65,18 @@ TEST_F(Start, WithAMasterThatNeverAnswersItObeysSignalsAndTheTimeout) {
   EXPECT_EQ(lines(), 1) << output_;
 }
 
+TEST_F(Start, ALongWaitSaysWhatItIsFor) {
+  ::close(listener_);
+  listener_ = -1;
+  EXPECT_EQ(shell(rank(0, "--ddp_timeout 7")), 3);
+  expect("rank 0 of 2 waits at 127.0.0.1:" + port_ +
+         " for the others, for up to 7 s (ddp_timeout)");
+  auto elsewhere = rank(0, "--ddp_timeout 1");
+  elsewhere.replace(elsewhere.find("127.0.0.1"), 9, "nohost.invalid");
+  EXPECT_EQ(shell(elsewhere), 3);
+  expect("this host does not know the name");
+}
+
 TEST_F(Start, WithoutAPartnerItObeysSignalsAndTheTimeout) {
   ::close(listener_);
   listener_ = -1;

@@ -123,6 +123,22 @@ TEST_F(Using, AnotherOptimizersCheckpointIsRefusedInALine) {
   EXPECT_EQ(resume("adamw_torch_fused"), 0) << output_;
 }
 
+TEST_F(Using, LaunchStartsScriptsAsTorchrunDoesAndNothingTwice) {
+  write_file(folder_ / "who.py", "import os\nprint('rank', os.environ['RANK'])\n");
+  ASSERT_EQ(run("launch -n 2 who.py"), 0) << output_;
+  expect("rank 0\n");
+  expect("rank 1\n");
+  EXPECT_NE(run("launch -n 2 --no-python ./who.py"), 0);
+  expect("Permission denied");
+  EXPECT_EQ(run("launch -n 2 report out"), 2);
+  expect("report is a command of one process; try convoy report without launch");
+  EXPECT_EQ(run("launch -n 2 --log-dir logs --local-ranks-filter 0,2 -- true"), 2);
+  expect("--local-ranks-filter names local rank 2; there are 2: 0 to 1");
+  write_file(folder_ / "notes.txt", "mine");
+  EXPECT_EQ(run("report out --output notes.txt"), 2);
+  expect("--output notes.txt is there and is no report");
+}
+
 TEST_F(Using, TheRanksOfACommandEndWithoutAnEmptyLine) {
   make_sessions();
   EXPECT_NE(shell("CONVOY_FAULT=exit@1:forward:1 $convoy train" + kTiny +

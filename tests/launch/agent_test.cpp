@@ -252,7 +252,12 @@ TEST_F(Agent, PassesSignalsOnAndTheSecondKills) {
   ASSERT_GT(wait_for_pid(folder_ / "rank-0"), 0);
   const pid_t rank = wait_for_pid(folder_ / "rank-1");
   ::kill(launcher, SIGINT);
-  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  ::kill(launcher, SIGTERM);  // the same wish, passed on by another
+  std::this_thread::sleep_for(std::chrono::milliseconds(700));
+  EXPECT_EQ(::waitpid(launcher, &status, WNOHANG), 0);
+  ::kill(launcher, SIGHUP);  // from a terminal, which has no patience to lose
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
   EXPECT_EQ(::waitpid(launcher, &status, WNOHANG), 0);
   ::kill(launcher, SIGINT);
   ::waitpid(launcher, &status, 0);

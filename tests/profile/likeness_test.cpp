@@ -22,9 +22,9 @@ TEST(Likeness, TellsAShortLayerFromAWholeOne) {
   models::BertConfig config;
   config.hidden_size = config.intermediate_size = 16;
   config.num_attention_heads = 2;
-  const nn::BlockList blocks{models::make_bert_layer(config, "bert", 0, false),
-                             models::make_bert_layer(config, "bert", 1, false),
-                             models::make_bert_layer(config, "bert", 2, true)};
+  const nn::BlockList blocks{models::make_bert_layer(config, "bert", 0),
+                             models::make_bert_layer(config, "bert", 1),
+                             models::make_bert_layer(config, "bert", 2, models::Gives::First)};
   const auto counts = trace(blocks, states(16), {});
   EXPECT_LT(counts[2].forward, 0.6 * counts[1].forward);
   EXPECT_LT(counts[2].kept, 0.7 * counts[1].kept);

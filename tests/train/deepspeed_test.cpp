@@ -110,7 +110,7 @@ TEST_F(DeepSpeed, SaysWhatIsWrongWithAValue) {
 TEST_F(DeepSpeed, MustNotSayOtherwiseThanTheCommandLine) {
   table_.take_overrides({"--learning_rate", "1e-3", "--gradient_accumulation_steps", "2"});
   EXPECT_THAT(error_of(R"({"optimizer": {"params": {"lr": 2e-3}}})"),
-              HasSubstr("optimizer.params.lr = 0.002, but --learning_rate is 0.001"));
+              HasSubstr("optimizer.params.lr = 0.002, but learning_rate is 0.001"));
   table_.take_overrides({"--learning_rate", "1e-3"});
   EXPECT_EQ(error_of(R"({"optimizer": {"params": {"lr": "auto"}},
                          "gradient_accumulation_steps": 2})"),

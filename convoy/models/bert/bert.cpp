@@ -3,12 +3,13 @@
 #include <ATen/ATen.h>
 #include <fmt/format.h>
 
+#include <utility>
+
 #include "convoy/models/ranks_of.h"
 #include "convoy/nn/activation.h"
 #include "convoy/nn/attention/attention.h"
-#include "convoy/nn/dropout.h"
 #include "convoy/nn/layers.h"
-#include "convoy/nn/tensor_parallel/tensor_ranks.h"
+#include "convoy/nn/wanted_tokens.h"
 
 // Shapes: B rows, T positions, D = hidden_size, H = num_attention_heads, F = intermediate_size.
 namespace convoy::models {
@@ -51,8 +52,8 @@ Names albert_names(const std::string& prefix, int64_t index) {
 
 class BertLayer : public nn::Block {
  public:
-  BertLayer(const BertConfig& config, const Names& names, bool first_only)
-      : Block(names.block), config_(config), first_only_(first_only) {
+  BertLayer(const BertConfig& config, const Names& names, Gives gives)
+      : Block(names.block), config_(config), gives_(gives) {
     const int64_t D = config.hidden_size, F = config.intermediate_size;
     const int64_t head = D / config.num_attention_heads;
     query_ = dense(names.query, D, D, {0, {}, head});
@@ -66,10 +67,10 @@ class BertLayer : public nn::Block {
   }
 
   /// The same layer once more, by another name.
-  BertLayer(const BertLayer& first, const std::string& block)
+  BertLayer(const BertLayer& first, const std::string& block, Gives gives)
       : Block(block),
         config_(first.config_),
-        first_only_(first.first_only_),
+        gives_(gives),
         query_(tied(first.query_)),
         key_(tied(first.key_)),
         value_(tied(first.value_)),
@@ -82,27 +83,33 @@ class BertLayer : public nn::Block {
   nn::Bundle forward(const nn::Bundle& in, const nn::Context& context) override {
     const auto& all = in.at("hidden");
     const auto ranks_of_all = ranks_of(in, context);
-    const auto ranks = first_only_ ? ranks_of_all.among_first() : ranks_of_all;
-    auto x = first_only_ ? first_states(all, ranks_of_all) : all;
-    const auto attended =
-        nn::linear(attention(x, ranks, all, ranks_of_all, in, context), mixed_, ranks);
-    x = nn::add_dropped(x, attended, config_.hidden_dropout_prob, context, 1, ranks);
+    const bool first = gives_ == Gives::First;
+    const auto wanted = wanted_of(in, all, ranks_of_all);
+    const auto& ranks = wanted.ranks();
+    const auto asks = first ? first_states(all, ranks_of_all) : all;
+    const auto mixed = attention(asks, ranks, all, ranks_of_all, in, context);
+    auto x = wanted.of(asks);
+    const auto attended = nn::linear(wanted.of_whole(mixed), mixed_, ranks);
+    x = wanted.add_dropped(x, attended, config_.hidden_dropout_prob, context, 1);
     x = nn::layer_norm(x, mixed_norm_, config_.layer_norm_eps);
     const auto inner = nn::linear(nn::to_columns(x, inner_.weight, ranks), inner_, ranks);
     const auto fed = nn::linear(nn::activate(config_.hidden_act, inner), out_, ranks);
-    x = nn::add_dropped(x, fed, config_.feed_forward_dropout(), context, 2, ranks);
+    x = wanted.add_dropped(x, fed, config_.feed_forward_dropout(), context, 2);
     auto out = in;
-    out["hidden"] = nn::layer_norm(x, out_norm_, config_.layer_norm_eps);
+    out["hidden"] = wanted.put_back(nn::layer_norm(x, out_norm_, config_.layer_norm_eps), asks);
     return out;
   }
 
   bool takes_tensor_ranks() const override { return true; }
   bool takes_sequence_parallel() const override { return true; }
-  bool takes_context_ranks() const override { return !first_only_; }
+  bool takes_context_ranks() const override { return gives_ == Gives::All; }
   std::string likeness() const override {
     return fmt::format("{} heads {} {} {} {}{}", config_.num_attention_heads, config_.hidden_act,
                        config_.attention_probs_dropout_prob, config_.hidden_dropout_prob,
-                       config_.feed_forward_dropout(), first_only_ ? " first only" : "");
+                       config_.feed_forward_dropout(),
+                       gives_ == Gives::First   ? " first only"
+                       : gives_ == Gives::Asked ? " asked only"
+                                                : "");
   }
 
  private:
@@ -110,6 +117,16 @@ class BertLayer : public nn::Block {
   static at::Tensor first_states(const at::Tensor& all, const nn::TensorRanks& ranks) {
     if (!ranks.shares()) return all.narrow(1, 0, 1).contiguous();
     return ranks.select(all, ranks.first_tokens(all.device()), ranks.among_first());
+  }
+
+  nn::WantedTokens wanted_of(const nn::Bundle& in, const at::Tensor& all,
+                             const nn::TensorRanks& ranks) const {
+    if (gives_ == Gives::First) return nn::WantedTokens(ranks.among_first());
+    const auto asked = in.find("asked");
+    if (gives_ == Gives::All || asked == in.end()) return nn::WantedTokens(ranks);
+    const auto& [rows, length] = ranks.shares() ? std::pair(ranks.rows(), ranks.length())
+                                                : std::pair(all.size(0), all.size(1));
+    return {ranks, asked->second, rows, length};
   }
 
   /// Of the positions of `x` over those of `all`.
@@ -125,7 +142,7 @@ class BertLayer : public nn::Block {
     };
     const auto read = nn::to_columns(all, query_.weight, ranks_of_all);
     std::vector<at::Tensor> qkv;
-    if (first_only_) {
+    if (gives_ == Gives::First) {
       const auto asks = nn::to_columns(x, query_.weight, ranks);
       qkv = heads(read, {key_, value_});
       qkv.insert(qkv.begin(), heads(asks, {query_})[0]);
@@ -150,7 +167,7 @@ class BertLayer : public nn::Block {
   nn::DenseParams tied(const nn::DenseParams& of) { return {tie(of.weight), tie(of.bias)}; }
 
   BertConfig config_;
-  bool first_only_;
+  Gives gives_;
   nn::DenseParams query_, key_, value_, mixed_, inner_, out_;
   nn::NormParams mixed_norm_, out_norm_;
 };
@@ -158,20 +175,21 @@ class BertLayer : public nn::Block {
 }  // namespace
 
 nn::BlockPtr make_bert_layer(const BertConfig& config, const std::string& prefix, int64_t index,
-                             bool first_only) {
-  return std::make_shared<BertLayer>(config, bert_names(prefix, index), first_only);
+                             Gives gives) {
+  return std::make_shared<BertLayer>(config, bert_names(prefix, index), gives);
 }
 
-nn::BlockList make_albert_layers(const BertConfig& config, const std::string& prefix,
-                                 int64_t count) {
+nn::BlockList make_albert_layers(const BertConfig& config, const std::string& prefix, int64_t count,
+                                 Gives last) {
   nn::BlockList out;
   std::shared_ptr<BertLayer> first;
   for (int64_t i = 0; i < count; ++i) {
     const auto names = albert_names(prefix, i);
+    const auto gives = i + 1 == count ? last : Gives::All;
     if (first) {
-      out.push_back(std::make_shared<BertLayer>(*first, names.block));
+      out.push_back(std::make_shared<BertLayer>(*first, names.block, gives));
     } else {
-      out.push_back(first = std::make_shared<BertLayer>(config, names, false));
+      out.push_back(first = std::make_shared<BertLayer>(config, names, gives));
     }
   }
   return out;

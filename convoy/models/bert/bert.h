@@ -22,15 +22,22 @@ struct BertConfig {
   double feed_forward_dropout() const { return drops_fed ? hidden_dropout_prob : 0; }
 };
 
+/// Whose states a layer gives.
+enum class Gives {
+  All,
+  First,  ///< of the first position of each row, [B, 1, hidden_size]
+  Asked,  ///< of the flat positions bundle["asked"] [N], and zeros elsewhere: for a last layer
+};
+
 /// One layer: bundle["hidden"] [B, T, hidden_size] in and out, every other tensor passes through.
 /// It looks at bundle["key_mask"] [B, T] bool where there is one: positions that are real.
-/// `first_only`: the states of the first position alone come out, [B, 1, hidden_size].
 /// Parameters are named as in Hugging Face's files.
 nn::BlockPtr make_bert_layer(const BertConfig& config, const std::string& prefix, int64_t index,
-                             bool first_only = false);
+                             Gives gives = Gives::All);
 
-/// ALBERT's: `count` layers that all read the parameters of the first (Lan et al., 2020).
-nn::BlockList make_albert_layers(const BertConfig& config, const std::string& prefix,
-                                 int64_t count);
+/// ALBERT's: `count` layers that all read the parameters of the first (Lan et al., 2020). `last`:
+/// what the last one gives.
+nn::BlockList make_albert_layers(const BertConfig& config, const std::string& prefix, int64_t count,
+                                 Gives last = Gives::All);
 
 }  // namespace convoy::models

@@ -236,7 +236,7 @@ nn::BlockList BertTextConfig::make_classifier(int64_t num_labels) const {
   for (int64_t i = 0; i < num_hidden_layers; ++i) {
     // The head reads the first position only, which sees all of the layer before.
     const bool last = i + 1 == num_hidden_layers;
-    blocks.push_back(make_bert_layer(*this, "bert", i, /*first_only=*/last));
+    blocks.push_back(make_bert_layer(*this, "bert", i, last ? Gives::First : Gives::All));
   }
   blocks.push_back(std::make_shared<Classifier>(*this, num_labels));
   return blocks;

@@ -68,22 +68,31 @@ SasrecConfig sasrec_body(const SessionConfig& config) {
   return out;
 }
 
+/// Whether of the last layer's states only those at positions that predict are read.
+bool reads_asked_only(const SessionConfig& config) {
+  return config.masks_items() && config.targets.empty();
+}
+
 nn::BlockPtr layer_of(const SessionConfig& config, int64_t index) {
+  const bool asked_only = index + 1 == config.n_layer && reads_asked_only(config);
   const auto& body = config.body;
   const std::string in_rectools = "transformer_layers.transformer_blocks";
   if (body == "gpt2") return make_gpt2_layer(gpt2_body(config), "transformer", index);
-  if (body == "xlnet") return make_xlnet_layer(xlnet_body(config), "transformer", index);
+  if (body == "xlnet") {
+    return make_xlnet_layer(xlnet_body(config), "transformer", index, asked_only);
+  }
   if (body == "sasrec") return make_sasrec_layer(sasrec_body(config), in_rectools, index);
   if (body == "hstu") {
     return make_hstu_layer(sasrec_body(config), "transformer_layers.stu_blocks", index);
   }
   if (body == "ligr") return make_ligr_layer(sasrec_body(config), in_rectools, index);
-  return make_bert_layer(bert_body(config), body, index);
+  return make_bert_layer(bert_body(config), body, index, asked_only ? Gives::Asked : Gives::All);
 }
 
 nn::BlockList layers_of(const SessionConfig& config) {
   if (config.body == "albert") {
-    return make_albert_layers(bert_body(config), "albert", config.n_layer);
+    return make_albert_layers(bert_body(config), "albert", config.n_layer,
+                              reads_asked_only(config) ? Gives::Asked : Gives::All);
   }
   nn::BlockList out;
   for (int64_t i = 0; i < config.n_layer; ++i) out.push_back(layer_of(config, i));

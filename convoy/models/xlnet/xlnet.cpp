@@ -5,8 +5,8 @@
 
 #include "convoy/nn/activation.h"
 #include "convoy/nn/attention/relative_attention.h"
-#include "convoy/nn/dropout.h"
 #include "convoy/nn/layers.h"
+#include "convoy/nn/wanted_tokens.h"
 
 // Shapes: B rows, T positions, D = d_model, H heads, E width of a head.
 namespace convoy::models {
@@ -18,10 +18,11 @@ using nn::ParamPtr;
 
 class XlnetLayer : public nn::Block {
  public:
-  XlnetLayer(const XlnetConfig& config, const std::string& prefix, int64_t index)
+  XlnetLayer(const XlnetConfig& config, const std::string& prefix, int64_t index, bool asked_only)
       : Block(fmt::format("{}.layer.{}", prefix, index)),
         config_(config),
-        last_(index + 1 == config.n_layer) {
+        last_(index + 1 == config.n_layer),
+        asked_only_(asked_only) {
     const int64_t D = config.d_model, H = config.n_head, E = D / H;
     const auto init = Init::normal(config.initializer_range);
     const auto product = [&](const char* leaf) {
@@ -46,17 +47,21 @@ class XlnetLayer : public nn::Block {
     const auto limits = in.find("seen");
     const auto seen = limits == in.end() ? at::Tensor() : limits->second;
     auto out = in;
-    out["hidden"] = stream(content, keys, seen, context, 1);
-    if (auto query = in.find("query"); query != in.end()) {
+    const auto query = in.find("query");
+    const auto wanted = wanted_of(in, content);
+    if (query == in.end() || !asked_only_) {
+      out["hidden"] = stream(content, keys, seen, wanted, context, 1);
+    }
+    if (query != in.end()) {
       const auto& visible = in.at("visible").unsqueeze(1);
-      out["query"] = stream(query->second, keys, visible, context, 1 + kSites);
+      out["query"] = stream(query->second, keys, visible, wanted, context, 1 + kSites);
     }
     return out;
   }
 
   std::string likeness() const override {
-    return fmt::format("{} heads {} {}{}", config_.n_head, config_.ff_activation, config_.dropout,
-                       last_ ? " last" : "");
+    return fmt::format("{} heads {} {}{}{}", config_.n_head, config_.ff_activation, config_.dropout,
+                       last_ ? " last" : "", asked_only_ ? " asked only" : "");
   }
 
  private:
@@ -79,11 +84,18 @@ class XlnetLayer : public nn::Block {
     return {heads(x, key_), heads(x, value_), heads(far.unsqueeze(0), distance_).squeeze(0)};
   }
 
+  nn::WantedTokens wanted_of(const nn::Bundle& in, const at::Tensor& x) const {
+    const auto asked = in.find("asked");
+    if (!asked_only_ || asked == in.end()) return nn::WantedTokens(nn::TensorRanks());
+    return {nn::TensorRanks(), asked->second, x.size(0), x.size(1)};
+  }
+
   /// A layer's way of `x` [B, T, D], content or query.
   at::Tensor stream(const at::Tensor& x, const Keys& keys, const at::Tensor& seen,
-                    const nn::Context& context, int64_t site) const {
+                    const nn::WantedTokens& wanted, const nn::Context& context,
+                    int64_t site) const {
     const auto drop = [&](const at::Tensor& t) {
-      return nn::dropout(t, config_.dropout, context, site++);
+      return wanted.dropout(t, config_.dropout, context, site++);
     };
     const auto asked = nn::linear(x, query_, nullptr, /*in_first=*/true);
     const nn::RelativeQueries queries{in_heads(nn::add_vector(asked, word_bias_)),
@@ -91,12 +103,13 @@ class XlnetLayer : public nn::Block {
     const nn::RelativeOptions options{
         .seen = seen, .dropout = config_.dropout, .max_length = config_.max_length, .site = site++};
     auto mixed = nn::relative_attention(queries, keys.k, keys.v, keys.r, options, context);
-    mixed = mixed.transpose(1, 2).reshape(x.sizes());
-    auto y = nn::layer_norm(x + drop(nn::linear(mixed, out_, nullptr, /*in_first=*/false)),
-                            attention_norm_, config_.layer_norm_eps);
+    mixed = wanted.of(mixed.transpose(1, 2).reshape(x.sizes()));
+    auto y =
+        nn::layer_norm(wanted.of(x) + drop(nn::linear(mixed, out_, nullptr, /*in_first=*/false)),
+                       attention_norm_, config_.layer_norm_eps);
     const auto inner = drop(nn::activate(config_.ff_activation, nn::linear(y, inner_)));
     y = nn::layer_norm(y + drop(nn::linear(inner, outer_)), fed_norm_, config_.layer_norm_eps);
-    return last_ ? drop(y) : y;
+    return wanted.put_back(last_ ? drop(y) : y, x);
   }
 
   nn::ParamSpec without_decay(const char* leaf, std::vector<int64_t> shape, Init init) const {
@@ -105,6 +118,7 @@ class XlnetLayer : public nn::Block {
 
   XlnetConfig config_;
   bool last_;  ///< drops what it returns
+  bool asked_only_;
   ParamPtr query_, key_, value_, out_, distance_, distance_bias_, word_bias_;
   nn::NormParams attention_norm_, fed_norm_;
   nn::DenseParams inner_, outer_;
@@ -127,8 +141,9 @@ void put_xlnet_guides(nn::Bundle& bundle, bool causal) {
   }
 }
 
-nn::BlockPtr make_xlnet_layer(const XlnetConfig& config, const std::string& prefix, int64_t index) {
-  return std::make_shared<XlnetLayer>(config, prefix, index);
+nn::BlockPtr make_xlnet_layer(const XlnetConfig& config, const std::string& prefix, int64_t index,
+                              bool asked_only) {
+  return std::make_shared<XlnetLayer>(config, prefix, index, asked_only);
 }
 
 }  // namespace convoy::models

@@ -28,6 +28,10 @@ void put_xlnet_guides(nn::Bundle& bundle, bool causal);
 /// With bundle["query"] [B, T, d_model] there are two streams: position i of `hidden` and of
 /// `query` sees what position j of `hidden` is where bundle["visible"] [B, T, T] bool says so, and
 /// `hidden` itself, too. What comes of `query` knows where it is, not what is there.
-nn::BlockPtr make_xlnet_layer(const XlnetConfig& config, const std::string& prefix, int64_t index);
+///
+/// With `asked_only` a last layer gives the states of the flat positions bundle["asked"] [N] alone,
+/// and zeros elsewhere; of two streams those of `query`, while `hidden` passes through.
+nn::BlockPtr make_xlnet_layer(const XlnetConfig& config, const std::string& prefix, int64_t index,
+                              bool asked_only = false);
 
 }  // namespace convoy::models

@@ -97,7 +97,8 @@ void LanguageTask::settle(OptionTable& table) {
     const auto& special = tokenizer_->special_ids();
     for (const auto& [key, id] :
          {std::pair("model.bos_token_id", special.bos), {"model.eos_token_id", special.eos}}) {
-      if (has_config || !table.find(key)->source.empty()) continue;
+      const auto* option = table.find(key);  // a family of one's own may have none
+      if (has_config || option == nullptr || !option->source.empty()) continue;
       table.set(key, id ? std::to_string(*id) : "none", "the tokenizer");
     }
   } else if (const auto size = data::vocab_size_of_ids(data_.train, data_.column)) {

@@ -47,6 +47,11 @@ std::optional<TrainerState> Checkpoints::resume(const TrainerState& fresh) {
   comm::ask_main(
       job_.world(), "open output.dir",
       [&] {
+        std::error_code error;
+        const bool named = !resume_from_.empty() && resume_from_ != "latest";
+        if (named && !fs::exists(resume_from_, error)) {  // before output.dir is made
+          fail<UsageError>("train", "there is no checkpoint {}", resume_from_);
+        }
         if (!dir_.empty()) open_output();
         find_candidates();
         return Json();

@@ -388,7 +388,7 @@ void DeepSpeedOptions::apply(OptionTable& table, const std::string& file) const 
     table.set(option, value, file + ": " + key);
     if (said && table.find(option)->plain() != before) {
       fail<UsageError>("deepspeed",
-                       "{}: {} = {}, but --{} is {}; try \"auto\" in the file, or one value", file,
+                       "{}: {} = {}, but {} is {}; try \"auto\" in the file, or one value", file,
                        key, value, known->name, before);
     }
   }

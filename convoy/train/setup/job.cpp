@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <future>
 #include <numeric>
+#include <optional>
 #include <thread>
 
 #include "convoy/base/error.h"
@@ -15,6 +16,7 @@
 #include "convoy/comm/device.h"
 #include "convoy/machine/cores.h"
 #include "convoy/machine/gpus.h"
+#include "convoy/train/setup/late_notice.h"
 #include "convoy/train/setup/placement.h"
 #include "convoy/train/trainer.h"
 
@@ -317,6 +319,14 @@ std::shared_ptr<comm::Connector> connect(const Job& job, const ParallelArguments
   options.push_back(fmt::format("ranks of a state replica = {}",
                                 mesh_of(arguments, env).degree(schedule::kState)));
   options.push_back(purpose);
+  std::optional<LateNotice> notice;
+  if (env.local_rank == 0) {
+    notice.emplace(
+        std::chrono::seconds(5),
+        fmt::format("rank {} of {} waits at {}:{} for the others, for up to {} s "
+                    "(ddp_timeout)",
+                    env.rank, env.world_size, env.master_addr, env.master_port, arguments.timeout));
+  }
   return std::make_shared<comm::Connector>(store_address(job, arguments), arguments.backend,
                                            job.devices[0], options);
 }

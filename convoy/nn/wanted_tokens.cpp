@@ -1,0 +1,53 @@
+#include "convoy/nn/wanted_tokens.h"
+
+#include <ATen/ATen.h>
+
+#include <utility>
+
+#include "convoy/nn/dropout.h"
+
+namespace convoy::nn {
+
+WantedTokens::WantedTokens(TensorRanks all, const at::Tensor& tokens, int64_t rows, int64_t length)
+    : WantedTokens(std::move(all)) {
+  // All of them where there are none: kernels need not know products without rows.
+  if (tokens.numel() == 0 || tokens.numel() == rows * length) return;
+  rows_ = rows, length_ = length;
+  tokens_ = here_ = tokens;
+  if (!all_.shares()) return;
+  ranks_ = all_.among(tokens);
+  here_ = ranks_.own(tokens);
+}
+
+at::Tensor WantedTokens::of(const at::Tensor& states) const {
+  if (!tokens_.defined()) return states;
+  return states.reshape({-1, states.size(-1)}).index_select(0, here_ - all_.begin());
+}
+
+at::Tensor WantedTokens::of_whole(const at::Tensor& states) const {
+  if (!tokens_.defined()) return states;
+  return states.reshape({-1, states.size(-1)}).index_select(0, tokens_);
+}
+
+at::Tensor WantedTokens::put_back(const at::Tensor& states, const at::Tensor& all) const {
+  if (!tokens_.defined()) return states;
+  const auto none = at::zeros({all.numel() / all.size(-1), all.size(-1)}, states.options());
+  return none.index_copy(0, here_ - all_.begin(), states).view(all.sizes());
+}
+
+at::Tensor WantedTokens::dropout(const at::Tensor& x, double rate, const Context& context,
+                                 int64_t site) const {
+  if (!tokens_.defined()) return nn::dropout(x, rate, context, site, all_);
+  if (rate == 0 || context.mode != Mode::Train) return x;
+  const auto mask =
+      dropout_mask({rows_, length_, x.size(-1)}, rate, context, site, {}, {}, x.device());
+  return (x * mask.view({-1, x.size(-1)}).index_select(0, here_)).to(x.scalar_type());
+}
+
+at::Tensor WantedTokens::add_dropped(const at::Tensor& x, const at::Tensor& added, double rate,
+                                     const Context& context, int64_t site) const {
+  if (!tokens_.defined()) return nn::add_dropped(x, added, rate, context, site, all_);
+  return x + dropout(added, rate, context, site);
+}
+
+}  // namespace convoy::nn

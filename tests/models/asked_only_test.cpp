@@ -1,0 +1,134 @@
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <string>
+
+#include "convoy/models/bert/bert.h"
+#include "convoy/models/xlnet/xlnet.h"
+#include "convoy/nn/param.h"
+#include "tests/nn/testing.h"
+
+// A last layer that computes only the states that are asked for gives what a whole one gives there.
+namespace convoy::models {
+namespace {
+
+constexpr int64_t kRows = 3, kLength = 7, kWidth = 8;
+
+/// Some in each row, none in the second.
+at::Tensor asked() {
+  return at::tensor({0, 2, 6, 14, 19}, at::kLong);
+}
+
+nn::Bundle bundle_of(bool two_streams) {
+  at::manual_seed(5);
+  nn::Bundle in{{"hidden", at::randn({kRows, kLength, kWidth})},
+                {"item_ids", at::ones({kRows, kLength}, at::kLong)},
+                {"key_mask", at::ones({kRows, kLength}, at::kBool)},
+                {"asked", asked()}};
+  in["key_mask"][1].slice(0, 4).fill_(false);
+  if (!two_streams) return in;
+  in.erase("key_mask");
+  in["query"] = at::randn({kRows, kLength, kWidth});
+  in["visible"] = at::ones({kRows, kLength, kLength}, at::kBool).tril(-1);
+  return in;
+}
+
+/// What a block gives, and the gradients of its parameters and inputs.
+struct Result {
+  at::Tensor states;
+  std::map<std::string, at::Tensor> grads;
+};
+
+Result run(const nn::BlockPtr& block, nn::Bundle in, const std::string& stream) {
+  for (const auto& param : block->params()) {
+    auto value = at::empty(param->spec().shape);
+    nn::initialize(param->spec(), 1, value);
+    param->bind_value(value);
+    param->bind_grad(at::zeros_like(value));
+  }
+  nn::Context context;
+  context.mode = nn::Mode::Train;
+  context.samples = at::arange(kRows, at::kLong) + 11;
+  Result out;
+  std::map<std::string, at::Tensor> inputs;
+  for (const char* name : {"hidden", "query"}) {
+    if (in.contains(name)) inputs[name] = in[name].requires_grad_(true);
+  }
+  out.states = block->forward(in, context).at(stream);
+  // Of what is read alone: gradients of the others' states are zero.
+  const auto read = out.states.reshape({-1, kWidth}).index_select(0, asked());
+  nn::backward((read * at::arange(read.numel()).view(read.sizes()).sin()).sum());
+  for (const auto& param : block->params()) out.grads[param->spec().name] = param->grad();
+  for (const auto& [name, tensor] : inputs) {
+    out.grads[name] = tensor.grad().defined() ? tensor.grad() : at::zeros_like(tensor);
+  }
+  out.states = out.states.detach();
+  return out;
+}
+
+void expect_same(const Result& some, const Result& whole) {
+  const auto at = [](const Result& result) {
+    return result.states.reshape({-1, kWidth}).index_select(0, asked());
+  };
+  nn::expect_close(at(some), at(whole));
+  auto others = some.states.clone().view({-1, kWidth});
+  others.index_fill_(0, asked(), 0);
+  EXPECT_EQ(others.abs().max().item<float>(), 0);
+  ASSERT_EQ(some.grads.size(), whole.grads.size());
+  for (const auto& [name, grad] : whole.grads) {
+    SCOPED_TRACE(name);
+    nn::expect_close(some.grads.at(name), grad);
+    EXPECT_GT(grad.abs().max().item<float>(), 0);
+  }
+}
+
+BertConfig bert() {
+  BertConfig config;
+  config.hidden_size = kWidth;
+  config.intermediate_size = 3 * kWidth;
+  config.num_attention_heads = 2;
+  config.attention_probs_dropout_prob = 0.2;
+  config.hidden_dropout_prob = 0.3;
+  config.max_position_embeddings = 16;
+  return config;
+}
+
+TEST(AskedOnly, OfBertIsWhatAWholeLayerGivesThere) {
+  const auto whole = run(make_bert_layer(bert(), "bert", 1), bundle_of(false), "hidden");
+  const auto some = make_bert_layer(bert(), "bert", 1, Gives::Asked);
+  expect_same(run(some, bundle_of(false), "hidden"), whole);
+  EXPECT_NE(some->likeness(), make_bert_layer(bert(), "bert", 1)->likeness());
+  // Where none or all are asked for, or nobody says which, it is a whole layer.
+  auto none = bundle_of(false);
+  none.erase("asked");
+  EXPECT_TRUE(at::equal(run(some, none, "hidden").states, whole.states));
+}
+
+TEST(AskedOnly, OfAlbertTheLastLayerAlone) {
+  const auto layers = make_albert_layers(bert(), "albert", 2, Gives::Asked);
+  EXPECT_GT(run(layers[0], bundle_of(false), "hidden").states.abs().amin().item<float>(), 0);
+  EXPECT_EQ(layers[1]->likeness(), make_bert_layer(bert(), "bert", 1, Gives::Asked)->likeness());
+}
+
+TEST(AskedOnly, OfXlnetIsWhatAWholeLayerGivesThere) {
+  XlnetConfig config;
+  config.d_model = kWidth;
+  config.n_layer = config.n_head = 2;
+  config.d_inner = 3 * kWidth;
+  config.dropout = 0.2;
+  config.max_length = 16;
+  for (const bool two_streams : {false, true}) {
+    const char* stream = two_streams ? "query" : "hidden";
+    const auto in = [&] {
+      auto out = bundle_of(two_streams);
+      put_xlnet_guides(out, false);
+      return out;
+    };
+    const auto whole = run(make_xlnet_layer(config, "x", 1), in(), stream);
+    expect_same(run(make_xlnet_layer(config, "x", 1, /*asked_only=*/true), in(), stream), whole);
+  }
+}
+
+}  // namespace
+}  // namespace convoy::models
