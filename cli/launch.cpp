@@ -1,3 +1,5 @@
+#include <unistd.h>
+
 #include <cstdio>
 #include <filesystem>
 #include <memory>
@@ -71,12 +73,16 @@ std::vector<std::string> find_command(CLI::App& app, const CLI::App& command) {
   }
   const auto commands = app.get_subcommands(
       [&](CLI::App* candidate) { return candidate->get_name() == words.front(); });
+  if (words.front() == command.get_name()) {
+    fail<UsageError>("launch", "launch cannot start launch; expected a command such as train");
+  }
   if (!commands.empty() && !cli::find_command(words.front()).computes) {
     fail<UsageError>("launch", "{0} is a command of one process; try convoy {0} without launch",
                      words.front());
   }
   std::error_code error;
-  if (words.front().ends_with(".py") && command.count("--no-python") == 0 &&
+  const bool script = words.front().ends_with(".py") && ::access(words.front().c_str(), X_OK) != 0;
+  if (script && command.count("--no-python") == 0 &&
       std::filesystem::is_regular_file(words.front(), error)) {
     words.insert(words.begin(), {"python3", "-u"});  // as torchrun does
   }

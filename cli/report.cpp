@@ -34,7 +34,8 @@ void tell_apart(std::vector<report::RunRecord>& runs) {
 /// Of a report before, or none: what else is there is nothing that a report may replace.
 void check_output(const std::string& output) {
   std::error_code error;
-  if (output == "-" || !std::filesystem::exists(output, error)) return;
+  const bool is_file = output != "-" && std::filesystem::is_regular_file(output, error);
+  if (!is_file || std::filesystem::file_size(output, error) == 0) return;
   constexpr std::string_view kBegin = "<!doctype html";
   std::string begin(kBegin.size(), '\0');
   std::ifstream(output).read(begin.data(), static_cast<std::streamsize>(begin.size()));

@@ -220,14 +220,18 @@ StrategiesResult compare_strategies(const StrategiesOptions& options,
     process.capture = false;
     if (trial.slow_link) process.env["NCCL_P2P_DISABLE"] = "1";
     const auto done = launch::run_process(command(trial, options, arguments, folder), process);
+    std::string failure = done.ok() ? "" : fmt::format("exit code {}", done.exit_code);
     if (done.ok()) {
-      const auto path = folder / "all_results.json";
-      results.emplace_back(trial, parse_json(read_file(path), path.string()));
-      rows.push_back(result(trial, options, arguments, results.back().second));
-    } else {
-      rows.push_back(row_of(trial, options, arguments));
-      rows.back().failure = fmt::format("exit code {}", done.exit_code);
+      try {
+        const auto path = folder / "all_results.json";
+        results.emplace_back(trial, parse_json(read_file(path), path.string()));
+      } catch (const FileError& error) {
+        failure = error.what();
+      }
     }
+    rows.push_back(failure.empty() ? result(trial, options, arguments, results.back().second)
+                                   : row_of(trial, options, arguments));
+    rows.back().failure = std::move(failure);
     if (results.empty()) continue;
     so_far.rows = rows;
     fill_speedups(so_far.rows);

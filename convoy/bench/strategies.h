@@ -36,7 +36,8 @@ struct StrategiesResult {
 
 /// Trains the run of `arguments` with each strategy, the same total batch and steps unless
 /// `per_device`: a fresh process of this program each, in folders below `output`. `say` hears which
-/// one is next, `keep` gets what there is after each. A training that fails has a row that says so.
+/// one is next, `keep` gets what there is after each. A training that fails has a row
+/// that says so, but where the table is the guide's (`per_device`).
 /// Throws UsageError on strategies that cannot go, before any does, and Error where all fail.
 StrategiesResult compare_strategies(const StrategiesOptions& options,
                                     const train::TrainingArguments& arguments,

@@ -36,7 +36,7 @@ struct StrategyRow {
 };
 
 /// Fills speedup and efficiency from samples per second, against the row "single" with the fewest
-/// ranks, else the first row; of the same learning rate each.
+/// ranks, else the first row; of the same learning rate each, and of those that did not fail.
 void fill_speedups(std::vector<StrategyRow>& rows);
 
 /// The rows as people read them.

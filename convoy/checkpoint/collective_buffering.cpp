@@ -26,6 +26,7 @@ namespace {
 
 constexpr size_t kBlockBytes = size_t{1} << 20;  // stays in a core's cache
 constexpr size_t kMostSlots = 64;
+constexpr size_t kLongRow = size_t{256} << 10;  // bytes that a file takes as fast by themselves
 
 size_t width_of(const parallel::StateTensor& tensor) {
   return c10::elementSize(tensor.dtype);
@@ -122,7 +123,7 @@ class SharedBlocks {
   }
 
   static std::unique_ptr<SharedBlocks> open(const std::string& path, uint64_t key, size_t ranks) {
-    const int fd = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
+    const int fd = ::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
     if (fd < 0) return nullptr;
     std::unique_ptr<SharedBlocks> opened(new SharedBlocks(fd, ranks));
     struct stat file{};
@@ -172,9 +173,10 @@ CollectiveBuffering::CollectiveBuffering(State& state, const comm::Group& group)
   auto* cut = elements + tensors;
   for (size_t t = 0; t < state.size(); ++t) {
     for (const auto& piece : state[t].pieces) {
-      if (piece.held) continue;  // so that the sum below is not all
+      if (piece.held || !piece.values.is_cpu()) continue;  // so that the sum below is not all
       elements[t] += piece.rows() * piece.length();
-      if (piece.rows() > 1 && piece.stride != piece.length()) cut[t] = 1;
+      const auto row = static_cast<size_t>(piece.length()) * width_of(state[t]);
+      if (piece.rows() > 1 && piece.stride != piece.length() && row < kLongRow) cut[t] = 1;
     }
   }
   group.all_reduce(told, comm::ReduceOp::Sum, "look for rows that are cut");

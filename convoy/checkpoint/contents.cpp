@@ -65,14 +65,17 @@ fs::path find_weights(const fs::path& typed) {
                   typed.string(), formats::kWeightsFile, formats::kWeightsIndex);
 }
 
-std::string tell_newer(const fs::path& run) {
-  const auto step = number<int64_t>(small_file(run / kState), "global_step");
+std::string tell_newer(const fs::path& run) try {
   const auto all = list_checkpoints(run);
-  if (!step || all.empty() || all.back().first <= *step) return "";
+  if (all.empty()) return "";
+  const auto step = number<int64_t>(small_file(run / kState), "global_step");
+  if (!step || all.back().first <= *step) return "";
   return fmt::format(
       "warning: the model of {} is of step {}, and a checkpoint there of step {}; for that one try "
       "{}",
       run.string(), *step, all.back().first, all.back().second.string());
+} catch (const FileError&) {  // who needs that file tells of it
+  return "";
 }
 
 std::vector<std::string> tensor_files(const fs::path& folder) {

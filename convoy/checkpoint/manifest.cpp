@@ -88,8 +88,13 @@ std::vector<std::string> Manifest::wrong_others(const std::filesystem::path& fol
     std::error_code error;
     if (!std::filesystem::exists(folder / file, error)) {
       out.push_back(fmt::format("{} is missing", file));
-    } else if (sum_of(folder / file) != sum) {
+      continue;
+    }
+    try {
+      if (sum_of(folder / file) == sum) continue;
       out.push_back(fmt::format("{} is not as it was written", file));
+    } catch (const FileError& failed) {
+      out.emplace_back(failed.what());
     }
   }
   return out;

@@ -128,11 +128,9 @@ class Verifier {
       }
       attempt([&] { parse_json(read_regular_file(file.path()), file.path().string()); });
     }
-    attempt([&] {
-      for (auto& wrong : manifest_.wrong_others(found_.folder)) {
-        found_.wrong.push_back(std::move(wrong));
-      }
-    });
+    for (auto& wrong : manifest_.wrong_others(found_.folder)) {
+      found_.wrong.push_back(std::move(wrong));
+    }
     const bool is_checkpoint = found_.folder.filename().string().starts_with("checkpoint-");
     if (is_checkpoint && !fs::exists(found_.folder / kState, error)) {
       found_.wrong.push_back(fmt::format("there is no {}: no run can go on from here", kState));

@@ -130,6 +130,24 @@ at::Tensor dropout_mask(at::IntArrayRef sizes, double rate, const Context& conte
   return mask;
 }
 
+at::Tensor mask_of_tokens(const at::Tensor& tokens, int64_t length, int64_t D, double rate,
+                          const Context& context, int64_t site) {
+  const auto samples = context.samples.to(at::kCPU, at::kLong).contiguous();
+  const auto places = tokens.contiguous();
+  const auto stream = mask_stream(rate, context, site);
+  auto mask = at::empty({places.numel(), D}, at::kFloat);
+  const auto* sample = samples.const_data_ptr<int64_t>();
+  const auto* place = places.const_data_ptr<int64_t>();
+  auto* out = mask.mutable_data_ptr<float>();
+  at::parallel_for(0, places.numel(), 1 + 32768 / (D + 1), [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      RowStream values(stream, static_cast<uint64_t>(sample[place[i] / length]));
+      values.read(place[i] % length * D, D, out + i * D);
+    }
+  });
+  return mask;
+}
+
 at::Tensor dropout(const at::Tensor& x, double rate, const Context& context, int64_t site,
                    at::IntArrayRef extents, at::IntArrayRef origin) {
   if (rate == 0 || context.mode != Mode::Train) return x;

@@ -19,6 +19,11 @@ at::Tensor dropout(const at::Tensor& x, double rate, const Context& context, int
 at::Tensor dropout(const at::Tensor& x, double rate, const Context& context, int64_t site,
                    const TensorRanks& ranks);
 
+/// The mask that some of the tokens of rows of `length` have, as of x [B, length, D]: [A, D] on the
+/// host. `tokens` [A] int64 on the host: of all flattened.
+at::Tensor mask_of_tokens(const at::Tensor& tokens, int64_t length, int64_t D, double rate,
+                          const Context& context, int64_t site);
+
 /// x plus dropout() of `added`: on a GPU in one pass, the mask being drawn again in backward
 /// instead of kept.
 at::Tensor add_dropped(const at::Tensor& x, const at::Tensor& added, double rate,

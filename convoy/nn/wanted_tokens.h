@@ -31,8 +31,10 @@ class WantedTokens {
 
  private:
   TensorRanks ranks_, all_;
-  at::Tensor tokens_, here_;       // wanted, and those of this rank; undefined: all
-  int64_t rows_ = 0, length_ = 0;  // of all
+  at::Tensor tokens_;   // that are wanted; undefined: all
+  at::Tensor here_;     // those of this rank
+  at::Tensor places_;   // of these among the states that it has
+  int64_t length_ = 0;  // of a row
 };
 
 }  // namespace convoy::nn

@@ -56,7 +56,8 @@ void take_back(RunRecord& run, double step, const Json& line) {
   while (kept > 0 && run.steps[kept - 1] > step) --kept;
   const bool again = kept < run.steps.size();
   for (size_t at = kept; at-- > 0 && run.steps[at] == step;) {
-    if (again || of_evaluation(at) == evaluation) kept = at;
+    // An evaluation that a stopped run owed comes after steps that were lost, and its step stays.
+    if ((again && !evaluation) || of_evaluation(at) == evaluation) kept = at;
   }
   run.steps.resize(kept);
   for (auto& [name, values] : run.columns) values.resize(std::min(values.size(), kept));

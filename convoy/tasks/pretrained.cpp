@@ -142,14 +142,19 @@ void keep_beside(const fs::path& folder, const char* name, train::ModelFiles& fi
   if (fs::is_regular_file(folder / name, error)) files.copies.emplace_back(folder / name);
 }
 
-void note_other_tokenizer(const fs::path& folder, const std::string& named,
+bool note_other_tokenizer(const fs::path& folder, const std::string& named,
                           const std::optional<tokenizers::Tokenizer>& used, Run& run) {
-  if (named.empty() || !used || !tokenizers::holds_tokenizer(folder)) return;
-  if (tokenizers::Tokenizer::load(folder).fingerprint() == used->fingerprint()) return;
+  if (named.empty() || !used || !tokenizers::holds_tokenizer(folder)) return false;
+  try {
+    if (tokenizers::Tokenizer::load(folder).fingerprint() == used->fingerprint()) return false;
+  } catch (const Error&) {  // it cannot be read here: perhaps why another was named
+    return true;
+  }
   run.notes->push_back(
       fmt::format("warning: the model of {} learned the ids of its own tokenizer, and that of {} "
                   "gives others: to keep what it knows try without --tokenizer",
                   folder.string(), named));
+  return true;
 }
 
 }  // namespace convoy::tasks

@@ -48,8 +48,9 @@ void keep_tokenizer(const std::optional<tokenizers::Tokenizer>& tokenizer,
 /// Has it keep a file of the model's folder, where there is one.
 void keep_beside(const std::filesystem::path& folder, const char* name, train::ModelFiles& files);
 
-/// Notes that the tokenizer which was `named` is another than that of the model to start from.
-void note_other_tokenizer(const std::filesystem::path& folder, const std::string& named,
+/// Whether the tokenizer that was `named` is another than that of the model to start from: a note
+/// tells so.
+bool note_other_tokenizer(const std::filesystem::path& folder, const std::string& named,
                           const std::optional<tokenizers::Tokenizer>& used, Run& run);
 
 }  // namespace convoy::tasks

@@ -277,6 +277,15 @@ TEST_F(LanguageCommand, EpochsAreEpochsAfterAnotherBatch) {
   ASSERT_EQ(run(train(32, 3)), 0) << output_;  // the same again, which counts from there
   EXPECT_EQ(state("epoch"), 3);
   EXPECT_EQ(state("global_step"), small + 2 * large);
+  // From the middle of an epoch, whose rest has its own number of steps.
+  for (const int stop : {1, 3}) {
+    const auto first = train(8, 1) + " --overwrite_output_dir --save_steps 1 --save_total_limit 1 ";
+    ASSERT_EQ(run(first + fmt::format("--max_steps {}", stop)), 0) << output_;
+    ASSERT_EQ(run(train(32, 2)), 0) << output_;
+    EXPECT_EQ(state("epoch"), 2) << stop;
+    const auto rows = state("num_rows").get<int64_t>();
+    EXPECT_EQ(state("global_step"), stop + (rows - 8 * stop + 31) / 32 + large) << stop;
+  }
 }
 
 TEST_F(LanguageCommand, BytesThatAreNotUtf8AreTold) {

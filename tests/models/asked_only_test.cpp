@@ -100,9 +100,13 @@ TEST(AskedOnly, OfBertIsWhatAWholeLayerGivesThere) {
   expect_same(run(some, bundle_of(false), "hidden"), whole);
   EXPECT_NE(some->likeness(), make_bert_layer(bert(), "bert", 1)->likeness());
   // Where none or all are asked for, or nobody says which, it is a whole layer.
-  auto none = bundle_of(false);
-  none.erase("asked");
-  EXPECT_TRUE(at::equal(run(some, none, "hidden").states, whole.states));
+  auto in = bundle_of(false);
+  in.erase("asked");
+  EXPECT_TRUE(at::equal(run(some, in, "hidden").states, whole.states));
+  for (const int64_t count : {int64_t{0}, kRows * kLength}) {
+    in["asked"] = at::arange(count, at::kLong);
+    EXPECT_TRUE(at::equal(run(some, in, "hidden").states, whole.states)) << count;
+  }
 }
 
 TEST(AskedOnly, OfAlbertTheLastLayerAlone) {

@@ -270,8 +270,10 @@ class HostAgent {
     while (const auto signal = signals_.next()) {
       if (interrupted_by_ == 0) {
         interrupted_by_ = *signal;
+        interrupted_at_ = std::chrono::steady_clock::now();
         channel_->send({{"type", "leave"}, {"signal", *signal}});
-      } else if (!ranks_) {
+      } else if (!ranks_ && *signal != SIGHUP &&
+                 std::chrono::steady_clock::now() - interrupted_at_ > kSameSignal) {
         code_ = 128 + interrupted_by_;
       }
       if (ranks_) ranks_->interrupt(*signal);
@@ -317,7 +319,9 @@ class HostAgent {
   NodeInfo node_;
   std::filesystem::path logs_;
   Told told_ = Told::kNothing;
+  static constexpr std::chrono::milliseconds kSameSignal{500};  // that comes twice at once
   int interrupted_by_ = 0;
+  std::chrono::steady_clock::time_point interrupted_at_;
   std::optional<int> code_;
 };
 

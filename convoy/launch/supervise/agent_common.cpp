@@ -74,16 +74,16 @@ void remove_old_logs(const LaunchOptions& options) {
   if (options.log_dir.empty()) return;
   std::error_code ignored;
   fs::remove(options.log_dir / kFailure, ignored);
-  for (int round = 1; fs::exists(restart_folder(options, round), ignored); ++round) {
-    const auto folder = restart_folder(options, round);
-    std::vector<fs::path> own;
-    for (const auto& entry : fs::directory_iterator(folder, ignored)) {
+  std::vector<fs::path> own;
+  for (const auto& restart : fs::directory_iterator(options.log_dir, ignored)) {
+    if (!restart.path().filename().string().starts_with("restart-")) continue;
+    for (const auto& entry : fs::directory_iterator(restart.path(), ignored)) {
       const auto name = entry.path().filename().string();
       if (name == kFailure || name.starts_with("rank-")) own.push_back(entry.path());
     }
-    for (const auto& file : own) fs::remove(file, ignored);
-    fs::remove(folder, ignored);  // unless somebody else keeps files there
+    if (restart.is_directory(ignored)) own.push_back(restart.path());
   }
+  for (const auto& path : own) fs::remove(path, ignored);  // no folder where others keep files
 }
 
 bool reader_left(const FailureReport& report) {

@@ -32,7 +32,8 @@ class PrivateFolder {
 /// Where the logs of a round go, made; empty without a log_dir. Throws FileError.
 std::filesystem::path log_folder(const LaunchOptions& options, int round);
 
-/// Removes what an earlier job in log_dir said of failures and restarts.
+/// Removes what an earlier job in log_dir said of failures and restarts. For a job of one host:
+/// several may share the folder.
 void remove_old_logs(const LaunchOptions& options);
 
 /// Whether a rank was ended because nobody reads what this process prints any more, as in

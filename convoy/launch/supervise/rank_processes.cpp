@@ -206,8 +206,8 @@ void RankProcesses::end_rank(Rank& rank, int status) {
 void RankProcesses::interrupt(int signal) {
   // What comes twice at once, as from a scheduler or a closed terminal and its shell, is nobody who
   // has lost patience.
-  constexpr double kSameSeconds = 0.5;
-  if (is_stopping() && (signal == SIGHUP || wall_time() - stop_time_ < kSameSeconds)) return;
+  constexpr auto kSame = std::chrono::milliseconds(500);
+  if (is_stopping() && (signal == SIGHUP || Clock::now() - stopping_since_ < kSame)) return;
   if (is_stopping()) {
     signal_all(SIGKILL);
     enter(Phase::kKilling, kUnkillableSeconds);
@@ -254,7 +254,10 @@ void RankProcesses::stop_after_failure() {
 
 void RankProcesses::enter(Phase phase, double seconds) {
   phase_ = phase;
-  if (phase == Phase::kStopping) stop_time_ = wall_time();
+  if (phase == Phase::kStopping) {
+    stop_time_ = wall_time();
+    stopping_since_ = Clock::now();
+  }
   deadline_ = Clock::now() +
               std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
 }

@@ -85,7 +85,7 @@ class RankProcesses {
   Exits exits_;
   std::vector<Rank> ranks_;
   Phase phase_ = Phase::kRunning;
-  Clock::time_point deadline_;
+  Clock::time_point deadline_, stopping_since_;
   bool failed_ = false;
   double stop_time_ = 0;
   double last_end_time_ = 0;

@@ -26,7 +26,7 @@ struct BertConfig {
 enum class Gives {
   All,
   First,  ///< of the first position of each row, [B, 1, hidden_size]
-  Asked,  ///< of the flat positions bundle["asked"] [N], and zeros elsewhere: for a last layer
+  Asked,  ///< of the flat positions bundle["asked"] [N], and anything elsewhere: for a last layer
 };
 
 /// One layer: bundle["hidden"] [B, T, hidden_size] in and out, every other tensor passes through.

@@ -30,7 +30,7 @@ void put_xlnet_guides(nn::Bundle& bundle, bool causal);
 /// `hidden` itself, too. What comes of `query` knows where it is, not what is there.
 ///
 /// With `asked_only` a last layer gives the states of the flat positions bundle["asked"] [N] alone,
-/// and zeros elsewhere; of two streams those of `query`, while `hidden` passes through.
+/// and anything elsewhere; of two streams those of `query`, while `hidden` passes through.
 nn::BlockPtr make_xlnet_layer(const XlnetConfig& config, const std::string& prefix, int64_t index,
                               bool asked_only = false);
 

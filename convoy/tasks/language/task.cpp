@@ -253,14 +253,16 @@ Run LanguageTask::prepare(const train::ParallelArguments& parallel) {
   out.flops_per_sample = flops_per_row();
   out.files.config = config_->to_json();
   out.files.config["architectures"] = {config_->architecture()};  // whatever it started from
+  if (learns(Objective::NextToken)) out.files.unread_keys = {"bos_token_id", "eos_token_id"};
   keep_tokenizer(tokenizer_, out.files);
   out.files.looked_for.insert(out.files.looked_for.end(), {kGenerationConfig, kChatTemplate});
   out.files.inputs = {data_.train, data_.valid, start_, config_name_};
   if (!start_.empty()) {
     start_from(start_, *config_, config_->layout(), out);
-    keep_beside(start_, kGenerationConfig, out.files);
-    if (data_.tokenizer.empty()) keep_beside(start_, kChatTemplate, out.files);
-    note_other_tokenizer(start_, data_.tokenizer, tokenizer_, out);
+    if (!note_other_tokenizer(start_, data_.tokenizer, tokenizer_, out)) {
+      keep_beside(start_, kGenerationConfig, out.files);
+      keep_beside(start_, kChatTemplate, out.files);
+    }
   }
   if (!data_.valid.empty() && data_.validation_split_percentage > 0) {
     out.notes->push_back(

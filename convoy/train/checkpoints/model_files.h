@@ -23,7 +23,9 @@ struct KeptFile {
 struct ModelFiles {
   Json config;                               ///< `config.json`
   std::map<std::string, std::string> texts;  ///< small files: name -> content
-  std::vector<KeptFile> copies;              ///< larger ones, copied
+  /// Keys of it that no model reads: those of a checkpoint to go on from may differ.
+  std::vector<std::string> unread_keys;
+  std::vector<KeptFile> copies;  ///< larger ones, copied
   std::string encoding;  ///< what made the ids of the data, with its fingerprint; "" = nothing did
   /// Names that a reader of the folder looks for, whether this run writes them or not: such a file
   /// of another run would pass for this one's.

@@ -49,7 +49,9 @@ std::optional<TrainerState> Checkpoints::resume(const TrainerState& fresh) {
       [&] {
         std::error_code error;
         const bool named = !resume_from_.empty() && resume_from_ != "latest";
-        if (named && !fs::exists(resume_from_, error)) {  // before output.dir is made
+        const bool first_start = job_.environment.restart_count == 0;  // else it may be rotated
+        if (named && first_start &&
+            !fs::exists(resume_from_, error)) {  // before output.dir is made
           fail<UsageError>("train", "there is no checkpoint {}", resume_from_);
         }
         if (!dir_.empty()) open_output();
@@ -262,7 +264,9 @@ void Checkpoints::check_same_model(const fs::path& checkpoint) const {
   if (files_.config.is_null() || !fs::exists(path)) return;
   const auto saved = parse_json(read_file(path), path.string());
   std::vector<std::string> different;
+  const auto& unread = files_.unread_keys;
   for (const auto& [key, value] : files_.config.items()) {
+    if (std::find(unread.begin(), unread.end(), key) != unread.end()) continue;
     if (!saved.contains(key)) {
       different.push_back(fmt::format("{} = {}, which it does not name", key, value.dump()));
     } else if (saved.at(key) != value) {

@@ -173,10 +173,11 @@ void Trainer::Impl::resume() {
   const auto fresh = std::exchange(state_, *saved);
   state_.max_steps = fresh.max_steps;
   if (state_.step_samples != fresh.step_samples && state_.step_samples > 0) {
-    const int64_t per_epoch = stream_->steps_per_epoch();
-    const int64_t of_epoch = (state_.epoch_position + fresh.step_samples - 1) / fresh.step_samples;
+    const int64_t rows = std::max<int64_t>(0, state_.num_rows - state_.epoch_position);
+    const int64_t rest = arguments_.dataloader_drop_last ? 0 : fresh.step_samples - 1;
+    const int64_t left = (rows + rest) / fresh.step_samples;  // steps of this epoch
     state_.steps_beyond =
-        state_.global_step - state_.epoch_index * per_epoch - std::min(of_epoch, per_epoch);
+        state_.global_step + left - (state_.epoch_index + 1) * stream_->steps_per_epoch();
   }
   if (arguments_.max_steps <= 0) state_.max_steps += state_.steps_beyond;
   state_.num_train_epochs = fresh.num_train_epochs;
