@@ -1,10 +1,14 @@
 #include "convoy/checkpoint/collective_buffering.h"
 
 #include <ATen/ATen.h>
+#include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
+#include <cstdlib>
+#include <future>
 #include <mutex>
 #include <numeric>
 #include <thread>
@@ -102,6 +106,46 @@ TEST(CollectiveBuffering, BlocksOfWholeRowsArriveOnceWhateverTheCut) {
       EXPECT_EQ(left[static_cast<size_t>(r)].size(), 1U);
     }
   }
+}
+
+/// What a rank of two does in a process of its own: 0 where it wrote what all have.
+int rank_of_two(int rank, int port) {
+  const comm::StoreAddress point{
+      .rank = rank, .size = 2, .port = port, .timeout = std::chrono::seconds(20)};
+  const auto group = comm::make_gloo_group(point, comm::open_store(point));
+  const auto whole = at::arange(40 * 6, at::kFloat).view({40, 6});
+  parallel::State state{tensor_of("w", whole)};
+  state[0].pieces = {cut(whole, 1, {0, 2, 6}, static_cast<size_t>(rank))};
+  CollectiveBuffering buffering(state, group);
+  Written written({whole});
+  buffering.run([&](size_t tensor, int64_t begin,
+                    const at::Tensor& values) { written.add(tensor, begin, values); },
+                [] {});
+  const bool all = rank != 0 || at::equal(written.values[0], whole.view({-1}));
+  return state[0].pieces.empty() && all ? 0 : 1;
+}
+
+TEST(CollectiveBuffering, ProcessesOpenEachOthersMemory) {
+  const int port = unused_port();
+  const auto begin = [&](int rank) {
+    return std::async(std::launch::async, [=] {
+      return std::system(fmt::format("CONVOY_TEST_RANK={} CONVOY_TEST_PORT={} /proc/{}/exe "
+                                     "--gtest_also_run_disabled_tests "
+                                     "--gtest_filter='*.DISABLED_ARank' > /dev/null",
+                                     rank, port, ::getpid())
+                             .c_str());
+    });
+  };
+  auto first = begin(0), second = begin(1);
+  EXPECT_EQ(first.get(), 0);
+  EXPECT_EQ(second.get(), 0);
+}
+
+// Of the test before.
+TEST(CollectiveBuffering, DISABLED_ARank) {
+  const char *rank = std::getenv("CONVOY_TEST_RANK"), *port = std::getenv("CONVOY_TEST_PORT");
+  if (rank == nullptr || port == nullptr) GTEST_SKIP() << "a process of another test";
+  EXPECT_EQ(rank_of_two(std::atoi(rank), std::atoi(port)), 0);
 }
 
 TEST(CollectiveBuffering, ElementsThatNobodyOwnsAreNotWaitedFor) {
