@@ -205,9 +205,9 @@ StrategiesResult compare_strategies(const StrategiesOptions& options,
                                     const std::function<void(const std::string&)>& say,
                                     const std::function<void(const StrategiesResult&)>& keep) {
   const auto all = trials(options);
-  std::vector<StrategyRow> rows;
   std::vector<std::pair<Trial, Json>> results;
   StrategiesResult so_far;
+  auto& rows = so_far.rows;
   for (const auto& trial : all) command(trial, options, arguments, output);  // before any runs
   for (const auto& trial : all) {
     const auto folder = output / trial.name();
@@ -233,9 +233,8 @@ StrategiesResult compare_strategies(const StrategiesOptions& options,
                                    : row_of(trial, options, arguments));
     rows.back().failure = std::move(failure);
     if (results.empty()) continue;
-    so_far.rows = rows;
-    fill_speedups(so_far.rows);
-    so_far.table = options.per_device ? per_device_table(results) : strategies_table(so_far.rows);
+    fill_speedups(rows);
+    so_far.table = options.per_device ? per_device_table(results) : strategies_table(rows);
     keep(so_far);
   }
   if (results.empty()) {

@@ -20,7 +20,6 @@
 namespace convoy::checkpoint {
 
 using parallel::State;
-using parallel::StatePiece;
 
 namespace {
 

@@ -11,7 +11,6 @@ namespace {
 
 constexpr int kSignals[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1};
 constexpr int kLeaveNow = 0x1ea7e;
-constexpr int64_t kSameMilliseconds = 500;
 
 std::atomic<int> noted{0};
 std::atomic<int64_t> noted_at{0};
@@ -33,7 +32,7 @@ void note(int signal, siginfo_t* info, void*) {
   if (noted.load() == 0) {
     noted_at = milliseconds();
     noted = signal;
-  } else if (signal != SIGHUP && milliseconds() - noted_at.load() > kSameMilliseconds) {
+  } else if (hurries(signal, std::chrono::milliseconds(milliseconds() - noted_at.load()))) {
     ::signal(signal, SIG_DFL);
     ::raise(signal);
   }

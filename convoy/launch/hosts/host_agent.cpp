@@ -14,6 +14,7 @@
 #include "convoy/launch/hosts/rendezvous_server.h"
 #include "convoy/launch/hosts/secret.h"
 #include "convoy/launch/signals.h"
+#include "convoy/launch/stop_signal.h"
 #include "convoy/launch/supervise/agent_common.h"
 #include "convoy/launch/supervise/rank_processes.h"
 #include "convoy/launch/supervise/shown_command.h"
@@ -272,8 +273,7 @@ class HostAgent {
         interrupted_by_ = *signal;
         interrupted_at_ = std::chrono::steady_clock::now();
         channel_->send({{"type", "leave"}, {"signal", *signal}});
-      } else if (!ranks_ && *signal != SIGHUP &&
-                 std::chrono::steady_clock::now() - interrupted_at_ > kSameSignal) {
+      } else if (!ranks_ && hurries(*signal, std::chrono::steady_clock::now() - interrupted_at_)) {
         code_ = 128 + interrupted_by_;
       }
       if (ranks_) ranks_->interrupt(*signal);
@@ -319,7 +319,6 @@ class HostAgent {
   NodeInfo node_;
   std::filesystem::path logs_;
   Told told_ = Told::kNothing;
-  static constexpr std::chrono::milliseconds kSameSignal{500};  // that comes twice at once
   int interrupted_by_ = 0;
   std::chrono::steady_clock::time_point interrupted_at_;
   std::optional<int> code_;

@@ -204,10 +204,7 @@ void RankProcesses::end_rank(Rank& rank, int status) {
 }
 
 void RankProcesses::interrupt(int signal) {
-  // What comes twice at once, as from a scheduler or a closed terminal and its shell, is nobody who
-  // has lost patience.
-  constexpr auto kSame = std::chrono::milliseconds(500);
-  if (is_stopping() && (signal == SIGHUP || Clock::now() - stopping_since_ < kSame)) return;
+  if (is_stopping() && !hurries(signal, Clock::now() - stopping_since_)) return;
   if (is_stopping()) {
     signal_all(SIGKILL);
     enter(Phase::kKilling, kUnkillableSeconds);
