@@ -134,5 +134,23 @@ TEST(AskedOnly, OfXlnetIsWhatAWholeLayerGivesThere) {
   }
 }
 
+TEST(AskedOnly, OfXlnetsEarlierLayersTheQueriesAlone) {
+  XlnetConfig config;
+  config.d_model = kWidth;
+  config.n_layer = config.n_head = 2;
+  config.d_inner = 3 * kWidth;
+  config.dropout = 0.2;
+  config.max_length = 16;
+  const auto in = [] {
+    auto out = bundle_of(true);
+    put_xlnet_guides(out, false);
+    return out;
+  };
+  const auto whole = make_xlnet_layer(config, "x", 0);
+  const auto some = make_xlnet_layer(config, "x", 0, /*asked_only=*/true);
+  expect_same(run(some, in(), "query"), run(whole, in(), "query"));
+  EXPECT_TRUE(at::equal(run(some, in(), "hidden").states, run(whole, in(), "hidden").states));
+}
+
 }  // namespace
 }  // namespace convoy::models

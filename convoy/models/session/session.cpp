@@ -74,18 +74,18 @@ bool reads_asked_only(const SessionConfig& config) {
 }
 
 nn::BlockPtr layer_of(const SessionConfig& config, int64_t index) {
-  const bool asked_only = index + 1 == config.n_layer && reads_asked_only(config);
   const auto& body = config.body;
   const std::string in_rectools = "transformer_layers.transformer_blocks";
   if (body == "gpt2") return make_gpt2_layer(gpt2_body(config), "transformer", index);
   if (body == "xlnet") {
-    return make_xlnet_layer(xlnet_body(config), "transformer", index, asked_only);
+    return make_xlnet_layer(xlnet_body(config), "transformer", index, reads_asked_only(config));
   }
   if (body == "sasrec") return make_sasrec_layer(sasrec_body(config), in_rectools, index);
   if (body == "hstu") {
     return make_hstu_layer(sasrec_body(config), "transformer_layers.stu_blocks", index);
   }
   if (body == "ligr") return make_ligr_layer(sasrec_body(config), in_rectools, index);
+  const bool asked_only = index + 1 == config.n_layer && reads_asked_only(config);
   return make_bert_layer(bert_body(config), body, index, asked_only ? Gives::Asked : Gives::All);
 }
 

@@ -48,13 +48,15 @@ class XlnetLayer : public nn::Block {
     const auto seen = limits == in.end() ? at::Tensor() : limits->second;
     auto out = in;
     const auto query = in.find("query");
-    const auto wanted = wanted_of(in, content);
-    if (query == in.end() || !asked_only_) {
+    const auto asked = wanted_of(in, content);
+    const bool read_by_keys = !last_ || !asked_only_;
+    if (query == in.end() || read_by_keys) {
+      const auto& wanted = read_by_keys ? nn::WantedTokens(nn::TensorRanks()) : asked;
       out["hidden"] = stream(content, keys, seen, wanted, context, 1);
     }
     if (query != in.end()) {
       const auto& visible = in.at("visible").unsqueeze(1);
-      out["query"] = stream(query->second, keys, visible, wanted, context, 1 + kSites);
+      out["query"] = stream(query->second, keys, visible, asked, context, 1 + kSites);
     }
     return out;
   }
@@ -97,9 +99,9 @@ class XlnetLayer : public nn::Block {
     const auto drop = [&](const at::Tensor& t) {
       return wanted.dropout(t, config_.dropout, context, site++);
     };
-    const auto asked = nn::linear(x, query_, nullptr, /*in_first=*/true);
-    const nn::RelativeQueries queries{in_heads(nn::add_vector(asked, word_bias_)),
-                                      in_heads(nn::add_vector(asked, distance_bias_))};
+    const auto sought = nn::linear(wanted.of(x), query_, nullptr, /*in_first=*/true);
+    const nn::RelativeQueries queries{in_heads(wanted.put_back(sought, x)), word_bias_,
+                                      distance_bias_};
     const nn::RelativeOptions options{
         .seen = seen, .dropout = config_.dropout, .max_length = config_.max_length, .site = site++};
     auto mixed = nn::relative_attention(queries, keys.k, keys.v, keys.r, options, context);

@@ -3,21 +3,111 @@
 #include <ATen/ATen.h>
 
 #include <cmath>
+#include <memory>
 
 #include "convoy/nn/dropout.h"
+#include "convoy/nn/node.h"
 
 namespace convoy::nn {
 
 namespace {
 
-/// [B, H, T, T], of [B, H, T, 2 T] by distance: row i begins T - i further right.
-at::Tensor by_key(const at::Tensor& by_distance) {
-  const int64_t B = by_distance.size(0), H = by_distance.size(1), T = by_distance.size(2);
-  return by_distance.reshape({B, H, 2 * T, T})
-      .narrow(2, 1, 2 * T - 1)
-      .reshape({B, H, T, 2 * T - 1})
-      .narrow(3, 0, T);
-}
+/// Keeps what its backward cannot compute again: queries, keys, values and probabilities.
+class RelativeAttention {
+ public:
+  RelativeAttention(const RelativeQueries& queries, const at::Tensor& k, const at::Tensor& v,
+                    const at::Tensor& r, const RelativeOptions& options, const Context& context)
+      : B_(k.size(0)),
+        H_(k.size(1)),
+        T_(k.size(2)),
+        E_(k.size(3)),
+        queries_(queries),
+        q_(queries.states.detach()),
+        k_(k.detach()),
+        v_(v.detach()),
+        r_(r.detach()),
+        scale_(1 / std::sqrt(static_cast<double>(E_))) {
+    const auto& seen = options.seen;
+    if (seen.defined()) {
+      hidden_ = at::where(seen, 0.0, kNever).to(at::kFloat);
+      blind_ = seen.any(-1, true).logical_not();
+      // Where the host knows that there are none. A GPU would be waited for.
+      if (blind_.is_cpu() && !blind_.any().item<bool>()) blind_ = at::Tensor();
+    }
+    if (context.mode == Mode::Train && options.dropout > 0) {
+      const int64_t longest = options.max_length;
+      mask_ = dropout_mask({B_, H_, T_, T_}, options.dropout, context, options.site,
+                           {H_, longest, longest}, {}, k.device());
+    }
+  }
+
+  at::Tensor forward() {
+    auto scores = at::matmul(for_words(), k_.transpose(2, 3));
+    const auto by_distance = at::bmm(for_distances(), r_.transpose(1, 2));
+    scores = scores.add_(by_key(by_distance)).to(at::kFloat).mul_(scale_);
+    if (hidden_.defined()) scores.add_(hidden_);
+    probabilities_ = at::softmax(scores, -1);
+    return without_blind(at::matmul(dropped(probabilities_), v_));
+  }
+
+  std::vector<at::Tensor> backward(const at::Tensor& upstream) const {
+    const auto grad = without_blind(upstream);
+    const auto grad_v = at::matmul(dropped(probabilities_).transpose(2, 3), grad);
+    auto slopes = at::matmul(grad, v_.transpose(2, 3)).to(at::kFloat);
+    if (mask_.defined()) slopes.mul_(mask_);
+    slopes = at::_softmax_backward_data(slopes, probabilities_, -1, at::kFloat)
+                 .mul_(scale_)
+                 .to(q_.scalar_type());
+    const auto of_words = at::matmul(slopes, k_);
+    const auto grad_k = at::matmul(slopes.transpose(2, 3), for_words());
+    const auto by_distance = at::zeros({H_, B_ * T_, 2 * T_}, slopes.options());
+    by_key(by_distance).copy_(slopes);
+    const auto of_distances = at::bmm(by_distance, r_);  // [H, B x T, E]
+    const auto grad_r = at::bmm(by_distance.transpose(1, 2), for_distances());
+    queries_.word_bias->add_grad(of_words.sum({0, 2}, false, at::kFloat));
+    queries_.distance_bias->add_grad(of_distances.sum(1, false, at::kFloat));
+    const auto grad_q = of_words + of_distances.view({H_, B_, T_, E_}).transpose(0, 1);
+    return {grad_q, grad_k, grad_v, grad_r};
+  }
+
+ private:
+  static constexpr double kNever = -1e30;  // finite, so that seeing nothing is no NaN
+
+  static at::Tensor bias(const ParamPtr& param, const at::Tensor& of) {
+    return param->value().to(of.scalar_type()).unsqueeze(1);  // [H, 1, E]
+  }
+
+  /// [B, H, T, E]
+  at::Tensor for_words() const {
+    auto out = at::empty({B_, H_, T_, E_}, q_.options());
+    return at::add_out(out, q_, bias(queries_.word_bias, q_));
+  }
+  /// [H, B x T, E]: all rows of a head meet the same distances.
+  at::Tensor for_distances() const {
+    auto out = at::empty({H_, B_, T_, E_}, q_.options());
+    at::add_out(out, q_.transpose(0, 1), bias(queries_.distance_bias, q_).unsqueeze(1));
+    return out.view({H_, B_ * T_, E_});
+  }
+  /// [B, H, T, T] within [H, B x T, 2 T] by distance: row i begins T - i further right.
+  at::Tensor by_key(const at::Tensor& by_distance) const {
+    return by_distance.as_strided({B_, H_, T_, T_}, {2 * T_ * T_, 2 * B_ * T_ * T_, 2 * T_ - 1, 1},
+                                  T_);
+  }
+  at::Tensor dropped(const at::Tensor& probabilities) const {
+    return (mask_.defined() ? probabilities * mask_ : probabilities).to(v_.scalar_type());
+  }
+  at::Tensor without_blind(const at::Tensor& x) const {
+    return blind_.defined() ? x.masked_fill(blind_, 0) : x;
+  }
+
+  int64_t B_, H_, T_, E_;
+  RelativeQueries queries_;
+  at::Tensor q_, k_, v_, r_;
+  double scale_;
+  at::Tensor hidden_;  // [B or 1, 1, T, T] fp32, added to scores
+  at::Tensor blind_;   // [B or 1, 1, T, 1] bool: queries that see nothing
+  at::Tensor mask_, probabilities_;
+};
 
 }  // namespace
 
@@ -32,17 +122,12 @@ at::Tensor distance_sinusoids(int64_t length, int64_t width, at::Device device) 
 at::Tensor relative_attention(const RelativeQueries& queries, const at::Tensor& k,
                               const at::Tensor& v, const at::Tensor& r,
                               const RelativeOptions& options, const Context& context) {
-  constexpr double kNever = -1e30;  // finite, so that seeing nothing is no NaN
-  const int64_t H = k.size(1), longest = options.max_length;
-  auto scores = at::matmul(queries.words, k.transpose(2, 3)) +
-                by_key(at::matmul(queries.distances, r.transpose(1, 2)));
-  scores = scores.to(at::kFloat) / std::sqrt(static_cast<double>(k.size(3)));
-  const auto& seen = options.seen;
-  if (seen.defined()) scores = scores.masked_fill(seen.logical_not(), kNever);
-  auto weights = at::softmax(scores, -1);
-  if (seen.defined()) weights = weights.masked_fill(seen.any(-1, true).logical_not(), 0);
-  weights = dropout(weights, options.dropout, context, options.site, {H, longest, longest});
-  return at::matmul(weights.to(v.scalar_type()), v);
+  const auto [out, state] = without_grad([&] {
+    auto made = std::make_shared<RelativeAttention>(queries, k, v, r, options, context);
+    return std::pair(made->forward(), made);
+  });
+  return with_backward(out, {queries.states, k, v, r},
+                       [state = state](const at::Tensor& grad) { return state->backward(grad); });
 }
 
 }  // namespace convoy::nn
