@@ -146,8 +146,13 @@ Computing computing_of(const Numbers& numbers, const Cluster& cluster,
   const auto updating = static_cast<double>(split.pipeline * (split.zero > 0 ? shard : 1));
   const auto of_blocks = elements_of(numbers, split.tensor);
   Computing out;
-  out.elements = std::accumulate(of_blocks.begin(), of_blocks.end(), 0.0) / updating;
+  const double elements = std::accumulate(of_blocks.begin(), of_blocks.end(), 0.0);
+  out.elements = elements / updating;
   out.updates = out.elements * numbers.update_seconds;
+  double adding = 0;  // micro-batches' gradients
+  if (split.zero < 2 || !base.reduce_each) {
+    adding = elements / split.pipeline * (micro_batches - 1) * numbers.accumulate_seconds;
+  }
   if (!cluster.each.empty()) {
     const auto speeds = speeds_of(cluster, mesh, base.low_precision);
     double fastest = 1;
@@ -155,10 +160,10 @@ Computing computing_of(const Numbers& numbers, const Cluster& cluster,
       fastest = std::max(fastest, *std::max_element(each.begin(), each.end()));
     }
     out.updates /= fastest;
-    out.seconds = least_of_unequal(work, micro_batches, speeds) + out.updates;
+    out.seconds = least_of_unequal(work, micro_batches, speeds) + adding / fastest + out.updates;
     return out;
   }
-  out.seconds = least_of_equal(work, micro_batches, split) + out.updates;
+  out.seconds = least_of_equal(work, micro_batches, split) + adding + out.updates;
   if (split.pipeline == 1) return out;
   double of_cuts = std::numeric_limits<double>::infinity();
   const auto cuts = cuts_of(numbers, base, split);

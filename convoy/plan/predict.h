@@ -31,6 +31,8 @@ struct Numbers {
   /// By block, for a rank's share of a micro-batch: memory, and seconds of computing alone.
   std::function<std::vector<BlockCost>(const BlockShare& share)> blocks;
   double update_seconds = 0;  ///< of the optimizer, for an element
+  /// Of adding a micro-batch's gradient to those before it, for an element.
+  double accumulate_seconds = 0;
   /// How far predictions may be off, as parts of them: what was seen of measured or analytic costs.
   double memory_spread = 0.05, time_spread = 0.3;
   std::shared_ptr<Known> known = {};  ///< of a search; null: nothing is kept

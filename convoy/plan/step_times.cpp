@@ -39,6 +39,10 @@ schedule::StepTimes times_of(const schedule::Layout& layout, const Numbers& numb
     }
     out.reduce_tensor.push_back(
         elements == 0 ? 0 : groups.tensor.all_reduce(4 * static_cast<double>(elements)));
+    // Where each micro-batch is reduced, its sum adds it.
+    const bool adds = !options.reduce_each || !layout.is_sharded(schedule::Kind::Gradients);
+    const auto length = static_cast<double>(layout.units()[unit].all.length());
+    out.accumulate.push_back(adds ? length * numbers.accumulate_seconds : 0);
   }
   out.offload = transfer_times(layout, cluster, options, groups.world.size());
   out.totals = groups.world.all_reduce(64);

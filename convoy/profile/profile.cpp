@@ -7,6 +7,7 @@
 #include <chrono>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -112,6 +113,15 @@ class OtherBlocks {
   std::vector<float> memory_;
 };
 
+/// Parameters of blocks behind block `b`, whose backward has written their gradients before its.
+std::set<const nn::Param*> read_behind(const nn::BlockList& blocks, size_t b) {
+  std::set<const nn::Param*> out;
+  for (size_t behind = b + 1; behind < blocks.size(); ++behind) {
+    for (const auto& param : blocks[behind]->params()) out.insert(param.get());
+  }
+  return out;
+}
+
 /// Other threads of the process may give small tensors back meanwhile.
 int64_t grown(int64_t before, int64_t after) {
   return std::max<int64_t>(0, after - before);
@@ -128,10 +138,12 @@ class Run {
         others_(others),
         mode_(mode) {}
 
-  /// What the block returns, without its graph.
-  nn::Bundle run(const nn::Bundle& given) {
+  /// What the block returns, without its graph. Its gradients are added to those that are
+  /// `written`.
+  nn::Bundle run(const nn::Bundle& given, const std::set<const nn::Param*>& written) {
     for (const auto& param : block_.params()) {
-      if (param->spec().trainable) param->bind_grad(param->grad());
+      if (!param->spec().trainable) continue;
+      param->bind_grad(param->grad(), written.contains(param.get()));
     }
     auto in = parallel::detached(given);
     tensor_memory.take_peak();
@@ -282,20 +294,22 @@ class Setting {
 
 /// The first run of a block: it makes what is kept for the others. Where time does not count it
 /// leaves its products out.
-nn::Bundle run_first(Run& run, const nn::Bundle& in, bool is_timed) {
+nn::Bundle run_first(Run& run, const nn::Bundle& in, const std::set<const nn::Param*>& written,
+                     bool is_timed) {
   std::optional<SkippedProducts> skipped;
   if (!is_timed) skipped.emplace();
-  return run.run(in);
+  return run.run(in, written);
 }
 
 /// Runs a block twice, and more often where that is soon done: the median of its times counts.
-nn::Bundle run_some(Run& run, const nn::Bundle& in, bool is_timed) {
-  auto result = run_first(run, in, is_timed);
+nn::Bundle run_some(Run& run, const nn::Bundle& in, const std::set<const nn::Param*>& written,
+                    bool is_timed) {
+  auto result = run_first(run, in, written, is_timed);
   const auto& first = run.alone_or(run.cost);
   const int runs = is_timed ? runs_for(first.forward_seconds + first.backward_seconds) : kRuns;
   std::vector<double> forward, backward;
   for (int i = 1; i < runs; ++i) {
-    result = run.run(in);
+    result = run.run(in, written);
     forward.push_back(run.cost.forward_seconds);
     backward.push_back(run.cost.backward_seconds);
   }
@@ -327,8 +341,9 @@ std::vector<BlockCost> profile(const nn::BlockList& blocks, const parallel::Micr
       const bool is_timed = options.is_timed && !setting.skips_products();
       Run run(block, batch, options, static_cast<int64_t>(b), is_timed ? &others : nullptr);
       bind_params(block, options, batch.inputs, run.context());
-      auto result = run_some(run, in, is_timed);
-      if (options.again) options.again(b, b, [&] { Run(run).run(in); });
+      const auto written = read_behind(blocks, b);
+      auto result = run_some(run, in, written, is_timed);
+      if (options.again) options.again(b, b, [&] { Run(run).run(in, written); });
       run.run_halves(in, shared);
       release(block);
       found = known.emplace(kind, Known{run.cost, std::move(result), b}).first;

@@ -16,6 +16,13 @@ namespace {
 /// What stages send each other at a time of the gradient of a unit that several hold.
 constexpr int64_t kTiedElements = 512 << 10;
 
+/// Fills stretches of the flat order in a buffer that begins at `begin`.
+void zero(const at::Tensor& buffer, int64_t begin, const std::vector<schedule::Extent>& extents) {
+  for (const auto& extent : extents) {
+    buffer.narrow(0, extent.begin - begin, extent.length()).zero_();
+  }
+}
+
 }  // namespace
 
 Gradients::Gradients(FlatBuffers& flat, comm::Groups groups, bool reduce_each)
@@ -45,9 +52,7 @@ at::Tensor Gradients::whole(int64_t bucket) {
   auto& memory = buckets_[static_cast<size_t>(bucket)];
   if (!memory.defined()) {
     memory = pool_.take(all.length());
-    for (const auto& gap : flat_.layout().gaps(bucket)) {
-      memory.narrow(0, gap.begin - all.begin, gap.length()).zero_();
-    }
+    zero(memory, all.begin, flat_.layout().gaps(bucket));
   }
   return memory;
 }
@@ -100,7 +105,8 @@ void Gradients::bind(int64_t unit, int64_t micro_batch) {
     adds = true;
     written.assign(slots.size(), true);
   } else if (fresh && !in_place) {
-    scratch = scratch_pool_.take(all.length()).zero_();
+    scratch = scratch_pool_.take(all.length());
+    zero(scratch, all.begin, flat_.layout().gaps_of_unit(unit));
   }
   if (in_place) filling_[static_cast<size_t>(flat_.layout().bucket_of(unit))] = micro_batch;
   flat_.bind_grads(unit, scratch.defined() ? scratch : place_of(unit), all.begin, written, adds);

@@ -286,6 +286,11 @@ std::vector<Extent> Layout::gaps(int64_t bucket) const {
   return without(place.all, std::move(params));
 }
 
+std::vector<Extent> Layout::gaps_of_unit(int64_t unit) const {
+  const auto& place = units_[static_cast<size_t>(unit)];
+  return without(place.all, place.params);
+}
+
 std::vector<Piece> Layout::pieces(int rank) const {
   std::vector<Piece> out;
   for (int64_t bucket = 0; bucket < num_buckets(); ++bucket) {

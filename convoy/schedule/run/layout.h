@@ -256,8 +256,9 @@ class Layout {
   }
   /// Where a place in the flat order lies in the rank's buffer of a kind.
   int64_t place_in(Kind kind, int64_t bucket, int rank, int64_t place) const;
-  /// Stretches of a bucket that belong to no parameter.
+  /// Stretches of a bucket, or of a unit, that belong to no parameter.
   std::vector<Extent> gaps(int64_t bucket) const;
+  std::vector<Extent> gaps_of_unit(int64_t unit) const;
   /// The parameters' elements in a rank's own parts: of a matrix that is cut along its inner
   /// dimension, a piece of many rows. Every element of a model has one owner among the parts of all
   /// stages and tensor-parallel ranks.

@@ -109,6 +109,8 @@ class Simulation {
       if (!meet(r)) return false;
     } else if (i.op == Op::Update) {
       update(r, i);
+    } else if (i.op == Op::Accumulate) {
+      accumulate(r, i);
     } else if (i.block >= 0) {
       wait(r, reads(i, ranks_[r].layout));
       compute(r, i);
@@ -135,6 +137,13 @@ class Simulation {
     hold_up(r, beside_[r].ready_to_update(i.bucket));
     const double takes = at_or_none(times_[r].update, i.bucket);
     if (is_told()) timeline_.updates[r] += takes;
+    states_[r].time += takes;
+  }
+
+  void accumulate(size_t r, const Instruction& i) {
+    if (times_.empty() || i.micro_batch == 0) return;
+    const double takes = at_or_none(times_[r].accumulate, i.unit) / times_[r].speed;
+    if (is_told()) timeline_.computing[r] += takes;
     states_[r].time += takes;
   }
 

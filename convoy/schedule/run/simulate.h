@@ -70,6 +70,8 @@ struct StepTimes {
   std::vector<double> reduce_tensor = {};
   std::map<Kind, TransferTimes> offload = {};
   std::vector<double> update = {};
+  /// By unit: adding the gradient of a micro-batch to those of the ones before it.
+  std::vector<double> accumulate = {};
   /// The sums of its parts of buckets over the other state replicas, behind all others.
   double replicas = 0;
   double totals = 0;  ///< the sums of losses and norms

@@ -211,6 +211,8 @@ void set_measured(PlanReport& report, const Subject& subject, const PlanRequest&
   numbers.memory_spread = kMemorySpread;
   numbers.update_seconds =
       profile ? profile->update_seconds : seconds_of_update(subject.arguments, neighbours);
+  numbers.accumulate_seconds =
+      profile ? profile->accumulate_seconds : seconds_of_accumulate(neighbours);
   numbers.blocks = [costs = report.costs](const auto& share) { return costs->of(share); };
 }
 

@@ -156,6 +156,7 @@ Profile measure_profile(const parallel::ModelFactory& factory, TrainingArguments
   out.blocks = costs.known();
   out.spread = costs.spread();
   out.update_seconds = seconds_of_update(arguments, ranks_here);
+  out.accumulate_seconds = seconds_of_accumulate(ranks_here);
   step();
   out.sums = sums ? *sums : time_sums_of_threads(ranks_here);
   step();
@@ -197,6 +198,7 @@ Json to_json(const Profile& profile) {
           {"names", profile.names},
           {"spread", profile.spread},
           {"update_seconds", profile.update_seconds},
+          {"accumulate_seconds", profile.accumulate_seconds},
           {"hosts", profile.sums.num_hosts},
           {"sums_inside", to_json(profile.sums.inside)},
           {"sums", to_json(profile.sums.all)},
@@ -221,6 +223,7 @@ Profile profile_from_json(const Json& json, const std::string& file) try {
   out.names = json.at("names").get<std::vector<std::string>>();
   out.spread = json.value("spread", 0.0);
   out.update_seconds = json.at("update_seconds");
+  out.accumulate_seconds = json.at("accumulate_seconds");
   out.sums = {json.at("hosts").get<int>(), sums_from_json(json.at("sums_inside")),
               sums_from_json(json.at("sums"))};
   const int64_t hosts = out.sums.num_hosts;
@@ -235,6 +238,7 @@ Profile profile_from_json(const Json& json, const std::string& file) try {
   out.disk_rate = json.value("disk_bytes_per_second", 0.0);
   for (const auto& [number, what] : {std::pair{out.spread, "spread"},
                                      {out.update_seconds, "update_seconds"},
+                                     {out.accumulate_seconds, "accumulate_seconds"},
                                      {out.disk_rate, "disk_bytes_per_second"},
                                      {out.sums.inside.seconds, "sums_inside.seconds"},
                                      {out.sums.all.seconds, "sums.seconds"}}) {

@@ -32,6 +32,7 @@ struct Profile {
   MeasuredBlocks blocks = {};
   std::vector<std::string> names = {};  ///< of the blocks
   double update_seconds = 0;            ///< of the optimizer, for an element
+  double accumulate_seconds = 0;        ///< of adding a gradient's element to those before it
   SumsOfHosts sums = {};
   double spread = 0;     ///< of the times (see BlockCosts::spread)
   double disk_rate = 0;  ///< of offload_dir (see disk_bytes_per_second); 0: none was given

@@ -165,4 +165,25 @@ double seconds_of_update(const TrainingArguments& arguments, int num_ranks) {
   return *std::max_element(seconds.begin(), seconds.end());
 }
 
+double seconds_of_accumulate(int num_ranks) {
+  // What is added was just computed, and what it is added to has left the caches.
+  constexpr int64_t kElements = 1 << 20, kUnits = 16;
+  constexpr int kRuns = 3;
+  const int num_threads = at::get_num_threads();
+  std::vector<double> seconds(static_cast<size_t>(num_ranks));
+  at_once(num_ranks, [&](int rank) {
+    at::set_num_threads(num_threads);
+    const auto one = at::ones({kElements}, at::kFloat);
+    auto sums = at::zeros({kUnits, kElements}, at::kFloat);
+    std::vector<double> runs;
+    for (int run = 0; run < kRuns; ++run) {
+      const auto began = std::chrono::steady_clock::now();
+      for (int64_t unit = 0; unit < kUnits; ++unit) sums[unit].add_(one);
+      runs.push_back(seconds_since(began));
+    }
+    seconds[static_cast<size_t>(rank)] = median(runs) / (kUnits * kElements);
+  });
+  return *std::max_element(seconds.begin(), seconds.end());
+}
+
 }  // namespace convoy::train

@@ -46,4 +46,8 @@ double disk_bytes_per_second(const std::filesystem::path& folder, int num_ranks)
 /// What the optimizer and the norm take for an element, where so many ranks work at once.
 double seconds_of_update(const TrainingArguments& arguments, int num_ranks);
 
+/// What it takes to add an element of a micro-batch's gradient to those of the ones before, where
+/// so many ranks do it at once.
+double seconds_of_accumulate(int num_ranks);
+
 }  // namespace convoy::train
