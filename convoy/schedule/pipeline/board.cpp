@@ -15,6 +15,7 @@ Board::Board(const Pipe& pipe)
     : rank_of_(pipe.rank_of), num_micro_batches_(pipe.num_micro_batches), costs_(pipe.all_costs()) {
   const auto ranks = static_cast<size_t>(pipe.num_ranks());
   for (auto* all : {&time_, &kept_, &peak_, &busy_}) all->assign(ranks, 0);
+  wires_.resize(ranks * ranks);
   const auto actions = rank_of_.size() * static_cast<size_t>(num_micro_batches_);
   for (auto* all : {&input_, &gradient_, &forward_, &half_}) all->assign(actions, kNever);
   for (int64_t m = 0; m < num_micro_batches_; ++m) {
@@ -77,7 +78,9 @@ double Board::run(const Action& action) {
 /// Of what virtual stage `to` gets from `from`.
 double Board::arrival(int64_t from, int64_t to, double now, double message) {
   if (rank_of(from) == rank_of(to)) return now;
-  return wires_[{rank_of(from), rank_of(to)}].send(now, message);
+  const auto wire =
+      static_cast<size_t>(rank_of(from)) * time_.size() + static_cast<size_t>(rank_of(to));
+  return wires_[wire].send(now, message);
 }
 
 void Board::keep(int rank, double more) {

@@ -1,7 +1,5 @@
 #pragma once
 
-#include <map>
-#include <utility>
 #include <vector>
 
 #include "convoy/schedule/pipeline/actions.h"
@@ -46,7 +44,7 @@ class Board {
   // [virtual stage and micro-batch] When its input, its gradient are there; when its forward, the
   // input half of its backward have ended.
   std::vector<double> input_, gradient_, forward_, half_;
-  std::map<std::pair<int, int>, Wire> wires_;  // [from, to]
+  std::vector<Wire> wires_;  // [from x ranks + to]
 };
 
 }  // namespace convoy::schedule

@@ -17,8 +17,8 @@ void add_once(std::vector<int64_t>& to, int64_t value) {
   if (std::find(to.begin(), to.end(), value) == to.end()) to.push_back(value);
 }
 
-int64_t local_elements(const ParamShape& param, const TensorPlace& tensor) {
-  return num_elements(local_shape(param.shape, param.cut, tensor));
+int64_t elements_of(const ParamShape& param, const TensorPlace& tensor) {
+  return local_elements(param.shape, param.cut, tensor);
 }
 
 /// Places the parameters that decay, or the others, from `offset` on; returns where they end.
@@ -26,7 +26,7 @@ int64_t place(UnitPlace& unit, const std::vector<ParamShape>& params, const Tens
               bool decays, int64_t offset) {
   for (size_t p = 0; p < params.size(); ++p) {
     if (params[p].decays != decays) continue;
-    unit.params[p] = {offset, offset + local_elements(params[p], tensor)};
+    unit.params[p] = {offset, offset + elements_of(params[p], tensor)};
     offset = rounded_up(unit.params[p].end, kAlignment);
   }
   return offset;
@@ -139,7 +139,7 @@ Layout::Layout(ModelTable table, std::shared_ptr<const Shapes> shapes, const Lay
   table_.unit_bytes.assign(params.size(), 0);
   for (size_t unit = 0; unit < params.size(); ++unit) {
     for (const auto& param : params[unit]) {
-      table_.unit_bytes[unit] += rounded_up(local_elements(param, options.tensor), kAlignment) *
+      table_.unit_bytes[unit] += rounded_up(elements_of(param, options.tensor), kAlignment) *
                                  static_cast<int64_t>(sizeof(float));
     }
   }

@@ -1,7 +1,6 @@
 #include "convoy/schedule/run/program.h"
 
 #include <algorithm>
-#include <tuple>
 #include <utility>
 
 namespace convoy::schedule {
@@ -17,6 +16,7 @@ class Maker {
         each_(layout.is_sharded(Kind::Gradients) && options.reduce_each),
         finished_(layout.table().units_finished_by_block()),
         loaded_(static_cast<size_t>(options.num_micro_batches)),
+        received_(2 * static_cast<size_t>(layout.table().num_blocks() * options.num_micro_batches)),
         waiting_(static_cast<size_t>(layout.num_buckets() * options.num_micro_batches), -1) {}
 
   /// Room for what most steps have.
@@ -97,7 +97,7 @@ class Maker {
   void receive(Op op, int64_t block, int64_t other, int64_t m) {
     if (!is_elsewhere(other)) return;
     const auto wanted = crossing(op, block, other, m);
-    if (!received_.insert({op, block, m}).second) return;
+    if (!is_first(wanted)) return;
     auto& [sent, at] = from_[wanted.peer];
     if (const auto all = incoming_.find(wanted.peer); sent == nullptr && all != incoming_.end()) {
       sent = &all->second;
@@ -105,12 +105,22 @@ class Maker {
     // Messages come in the order sent: what is not needed yet is received now, and kept.
     while (sent != nullptr && at < sent->size() && !((*sent)[at] == wanted)) {
       const auto& early = (*sent)[at++];
-      if (!received_.insert({early.op, early.block, early.micro_batch}).second) continue;
+      if (!is_first(early)) continue;
       load(early.micro_batch);
       add(early);
     }
     ++at;
     add(wanted);
+  }
+
+  /// Whether a message is received the first time.
+  bool is_first(const Instruction& i) {
+    const bool back = i.op == Op::ReceiveGrad;
+    const int64_t number = back * layout_.table().num_blocks() + i.block;
+    const auto at = static_cast<size_t>(number * options_.num_micro_batches + i.micro_batch);
+    if (received_[at]) return false;
+    received_[at] = true;
+    return true;
   }
 
   void backward(int64_t block, int64_t m, bool whole) {
@@ -148,8 +158,8 @@ class Maker {
   Incoming incoming_;
   bool each_;
   std::vector<std::vector<int64_t>> finished_;
-  std::vector<bool> loaded_;                             // [micro-batch]
-  std::set<std::tuple<Op, int64_t, int64_t>> received_;  // block, micro-batch
+  std::vector<bool> loaded_;    // [micro-batch]
+  std::vector<bool> received_;  // see is_first()
   // [peer] What it sends, and how much of that was received.
   std::map<int, std::pair<const std::vector<Instruction>*, size_t>> from_;
   // [bucket and micro-batch] Units whose gradient is not complete yet; -1: all of them.

@@ -35,6 +35,18 @@ bool is_cut(const TensorCut& cut, const TensorPlace& place) {
   return cut.dim >= 0 && place.num_ranks > 1;
 }
 
+/// What a rank has of the dimension that is cut.
+int64_t local_size(const Shape& shape, const TensorCut& cut, const TensorPlace& place) {
+  const auto of = [&](int64_t part) {
+    return end_in(part, cut, place.rank, place.num_ranks) -
+           begin_in(part, cut, place.rank, place.num_ranks);
+  };
+  if (cut.parts.empty()) return of(shape.at(dim_of(cut)));
+  int64_t out = 0;
+  for (const int64_t part : cut.parts) out += of(part);
+  return out;
+}
+
 /// What follows what is there becomes a part of it.
 void append(std::vector<Run>& runs, const Run& run) {
   if (run.length <= 0) return;
@@ -117,11 +129,15 @@ std::vector<Box> boxes(const Shape& shape, const TensorCut& cut, const TensorPla
 }
 
 Shape local_shape(const Shape& shape, const TensorCut& cut, const TensorPlace& place) {
-  if (!is_cut(cut, place)) return shape;
   auto out = shape;
-  const auto last = boxes(shape, cut, place).back();
-  out[dim_of(cut)] = last.local_begin[dim_of(cut)] + last.size[dim_of(cut)];
+  if (is_cut(cut, place)) out[dim_of(cut)] = local_size(shape, cut, place);
   return out;
+}
+
+int64_t local_elements(const Shape& shape, const TensorCut& cut, const TensorPlace& place) {
+  const int64_t all = num_elements(shape);
+  if (all == 0 || !is_cut(cut, place)) return all;
+  return all / shape[dim_of(cut)] * local_size(shape, cut, place);
 }
 
 std::vector<Run> runs(const Shape& shape, const TensorCut& cut, const TensorPlace& place,

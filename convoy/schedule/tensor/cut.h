@@ -58,6 +58,7 @@ int64_t num_elements(const Shape& shape);
 
 /// The shape of what a rank has of a parameter.
 Shape local_shape(const Shape& shape, const TensorCut& cut, const TensorPlace& place);
+int64_t local_elements(const Shape& shape, const TensorCut& cut, const TensorPlace& place);
 
 /// Whether several of `num_ranks` have some of the same elements of a parameter that is cut.
 bool overlaps(const Shape& shape, const TensorCut& cut, int num_ranks);
