@@ -53,6 +53,7 @@ TEST_F(PlanCommand, PlansWithWhatWasMeasuredBefore) {
   garbled([](Json& json) { json["names"] = Json::array(); }, 1, "has no costs of any block");
   garbled([](Json& json) { json["names"].erase(0); }, 2, "is a profile of another model");
   garbled([](Json& json) { json["update_seconds"] = -1; }, 1, "update_seconds is -1");
+  garbled([](Json& json) { json["accumulate_seconds"] = -1; }, 1, "accumulate_seconds is -1");
   garbled([](Json& json) { json["micro_batches"][0]["rows"] = 0; }, 1, "costs of 0 rows");
   change("machine");
   refused("--ranks 2", "was measured on another, and this is ");

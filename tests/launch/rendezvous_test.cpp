@@ -278,6 +278,21 @@ TEST_F(Rules, WhoIsStoppedLeavesAndTheRestGoesOnIfItIsEnough) {
   for (int id : {0, 1}) EXPECT_EQ(last(id)["code"], 130);
 }
 
+TEST_F(Rules, RefusesAHostThatWaitsForAnotherNumberOfHosts) {
+  begin(2, 2);
+  come(0);
+  rules_->join(1, "10.0.0.1", now_);
+  rules_->receive(
+      1, {{"type", "ready"}, {"host", "h1"}, {"nodes", "3"}, {"num_ranks", 2}, {"port", 1001}},
+      now_);
+  EXPECT_EQ(type(1), "refuse");
+  EXPECT_EQ(last(1)["why"],
+            "it waits for 2 hosts, and this one for 3; expected the same --nnodes on all hosts");
+  come(2);
+  wait(0);
+  EXPECT_EQ(type(0), "start");
+}
+
 TEST_F(Rules, SurvivesNonsense) {
   begin(2, 2);
   come(0, 0);

@@ -54,6 +54,24 @@ TEST(Layout, EveryElementHasOneOwnerAndAPlaceOfItsOwn) {
   }
 }
 
+TEST(Layout, GapsOfAUnitAreWhatItsParametersLeave) {
+  const auto layout = tied_layout({.num_parts = 3, .bucket_bytes = 0});
+  int64_t gaps = 0;
+  for (int64_t unit = 0; unit < layout.table().num_units(); ++unit) {
+    const auto& place = layout.units()[static_cast<size_t>(unit)];
+    int64_t left = place.all.length();
+    for (const auto& param : place.params) left -= param.length();
+    for (const auto& gap : layout.gaps_of_unit(unit)) {
+      EXPECT_GE(gap.begin, place.all.begin);
+      EXPECT_LE(gap.end, place.all.end);
+      left -= gap.length();
+      gaps += gap.length();
+    }
+    EXPECT_EQ(left, 0) << unit;
+  }
+  EXPECT_GT(gaps, 0);
+}
+
 TEST(Layout, DecayedParametersComeFirstAndBothBeginAtWholeLines) {
   const auto layout = tied_layout({.num_parts = 3, .bucket_bytes = 0});
   for (const auto& unit : layout.units()) {

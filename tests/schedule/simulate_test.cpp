@@ -53,6 +53,12 @@ TEST(Simulate, SumsGoOnBesideTheBackward) {
   EXPECT_DOUBLE_EQ(ddp.length({.update = each(0.5), .totals = 0.25}), 12 + 4 * 0.5 + 0.25);
 }
 
+TEST(Simulate, LaterMicroBatchesAddTheirGradients) {
+  const OneStage one(0, 1), three(0, 1, 3);
+  EXPECT_DOUBLE_EQ(one.length({.accumulate = each(0.25)}), 12);
+  EXPECT_DOUBLE_EQ(three.length({.accumulate = each(0.25)}), 3 * 12 + 2 * 4 * 0.25);
+}
+
 TEST(Simulate, SumsEndWhenOneIsToldSo) {
   const OneStage ddp;
   const std::vector<RankProgram> ranks{{ddp.program, ddp.layout}};

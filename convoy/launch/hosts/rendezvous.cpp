@@ -60,14 +60,21 @@ void Rendezvous::ready(int id, Member& member, const Json& message, double now) 
   if (const auto address = message.value("address", ""); !address.empty()) member.address = address;
   if (message.value("serves", false)) host_member_ = id;
   if (command_.empty()) command_ = message.value("command", "");
+  const auto refuse = [&](const std::string& why) {
+    send_(id, {{"type", "refuse"}, {"why", why}});
+    members_.erase(id);
+  };
+  const auto own = wanted(options_);
+  if (const auto asked = message.value("nodes", own); asked != own) {
+    return refuse(fmt::format(
+        "it waits for {} hosts, and this one for {}; expected the same --nnodes on all hosts", own,
+        asked));
+  }
   for (const auto& [other_id, other] : members_) {
     if (other_id == id || member.wanted_rank < 0 || other.wanted_rank != member.wanted_rank)
       continue;
-    send_(id, {{"type", "refuse"},
-               {"why", fmt::format("--node-rank {} is taken by {}; expected another number",
-                                   member.wanted_rank, who(other))}});
-    members_.erase(id);
-    return;
+    return refuse(fmt::format("--node-rank {} is taken by {}; expected another number",
+                              member.wanted_rank, who(other)));
   }
   member.phase = Phase::kReady;
   const bool is_new = member.node_rank < 0;
