@@ -5,7 +5,7 @@
 namespace convoy::nn {
 
 /// The tokens whose states a layer has to give, all or some. Of the others nobody reads what comes
-/// after the attention: a last layer computes none of it.
+/// after the attention, and the layer computes none of it.
 class WantedTokens {
  public:
   /// All.

@@ -11,14 +11,17 @@ using schedule::Cut;
 
 namespace {
 
-/// Elements of a parameter on the tensor rank that has most.
-double count_elements(const schedule::ParamDecl& param, int tensor) {
+/// Elements of a parameter on the tensor rank that has most; none of a table that is kept by rows.
+double count_elements(const schedule::ParamDecl& param, const schedule::RunOptions& base,
+                      int tensor) {
+  if (base.keeps_rows() && param.row_reads) return 0;
   return static_cast<double>(
-      schedule::num_elements(schedule::local_shape(param.shape, param.cut, {tensor - 1, tensor})));
+      schedule::local_elements(param.shape, param.cut, {tensor - 1, tensor}));
 }
 
 /// Elements of each block on the tensor rank that has most; what several read is the first one's.
-std::vector<double> count_elements(const schedule::ModelDecl& model, int tensor) {
+std::vector<double> count_elements(const schedule::ModelDecl& model,
+                                   const schedule::RunOptions& base, int tensor) {
   std::vector<double> out;
   std::vector<bool> counted(model.params.size());
   for (const auto& block : model.blocks) {
@@ -28,16 +31,17 @@ std::vector<double> count_elements(const schedule::ModelDecl& model, int tensor)
       const auto& param = model.params[at];
       if (!param.trained || counted[at]) continue;
       counted[at] = true;
-      elements += count_elements(param, tensor);
+      elements += count_elements(param, base, tensor);
     }
   }
   return out;
 }
 
-double count_read_in_backward(const schedule::ModelDecl& model, int tensor) {
+double count_read_in_backward(const schedule::ModelDecl& model, const schedule::RunOptions& base,
+                              int tensor) {
   double out = 0;
   for (const auto& param : model.params) {
-    if (param.trained && param.read_in_backward) out += count_elements(param, tensor);
+    if (param.trained && param.read_in_backward) out += count_elements(param, base, tensor);
   }
   return out;
 }
@@ -56,17 +60,19 @@ Cut cut_by_cost(const Numbers& numbers, const schedule::RunOptions& base, const 
 
 }  // namespace
 
-std::vector<double> elements_of(const Numbers& numbers, int tensor) {
-  if (!numbers.known) return count_elements(numbers.model, tensor);
+std::vector<double> elements_of(const Numbers& numbers, const schedule::RunOptions& base,
+                                int tensor) {
+  if (!numbers.known) return count_elements(numbers.model, base, tensor);
   auto [found, fresh] = numbers.known->elements.try_emplace(tensor);
-  if (fresh) found->second = count_elements(numbers.model, tensor);
+  if (fresh) found->second = count_elements(numbers.model, base, tensor);
   return found->second;
 }
 
-double elements_read_in_backward(const Numbers& numbers, int tensor) {
-  if (!numbers.known) return count_read_in_backward(numbers.model, tensor);
+double elements_read_in_backward(const Numbers& numbers, const schedule::RunOptions& base,
+                                 int tensor) {
+  if (!numbers.known) return count_read_in_backward(numbers.model, base, tensor);
   auto [found, fresh] = numbers.known->read_in_backward.try_emplace(tensor);
-  if (fresh) found->second = count_read_in_backward(numbers.model, tensor);
+  if (fresh) found->second = count_read_in_backward(numbers.model, base, tensor);
   return found->second;
 }
 

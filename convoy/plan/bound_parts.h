@@ -6,11 +6,14 @@
 
 namespace convoy::plan {
 
-/// Elements of each block on the tensor rank that has most; what several read is the first one's.
-std::vector<double> elements_of(const Numbers& numbers, int tensor);
+/// Elements of each block on the tensor rank that has most, without tables that are kept by rows;
+/// what several read is the first one's.
+std::vector<double> elements_of(const Numbers& numbers, const schedule::RunOptions& base,
+                                int tensor);
 
 /// Those of all blocks that backward reads, too.
-double elements_read_in_backward(const Numbers& numbers, int tensor);
+double elements_read_in_backward(const Numbers& numbers, const schedule::RunOptions& base,
+                                 int tensor);
 
 bool is_recomputed(const Numbers& numbers, const Split& split, size_t block);
 /// Whether a block may be one of those that are recomputed, where not all are.

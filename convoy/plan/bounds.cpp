@@ -78,7 +78,7 @@ double least_of_links(const Numbers& numbers, const Cluster& cluster, const sche
                          static_cast<double>(options.bucket_bytes) / sizeof(float);
   const double kept = static_cast<double>(options.gathers.prefetch + 1) * largest;
   const double turns = options.gathers.times();
-  const double again = turns > 1 ? elements_read_in_backward(numbers, split.tensor) : 0;
+  const double again = turns > 1 ? elements_read_in_backward(numbers, options, split.tensor) : 0;
   const double gathered = elements + again - turns * kept;
   const double width = options.low_precision ? 2 : 4;
   return gathered > 0 ? out + micro_batches * state.least(Collective::AllGather, width * gathered)
@@ -144,12 +144,12 @@ Computing computing_of(const Numbers& numbers, const Cluster& cluster,
   const auto micro_batches = static_cast<double>(split.micro_batches);
   const int64_t shard = split.shard > 0 ? split.shard : split.state_ranks();
   const auto updating = static_cast<double>(split.pipeline * (split.zero > 0 ? shard : 1));
-  const auto of_blocks = elements_of(numbers, split.tensor);
+  const auto of_blocks = elements_of(numbers, base, split.tensor);
   Computing out;
   const double elements = std::accumulate(of_blocks.begin(), of_blocks.end(), 0.0);
   out.elements = elements / updating;
   out.updates = out.elements * numbers.update_seconds;
-  double adding = 0;  // micro-batches' gradients
+  double adding = 0;  // micro-batches' gradients, on average of the stages
   if (split.zero < 2 || !base.reduce_each) {
     adding = elements / split.pipeline * (micro_batches - 1) * numbers.accumulate_seconds;
   }
@@ -163,7 +163,9 @@ Computing computing_of(const Numbers& numbers, const Cluster& cluster,
     out.seconds = least_of_unequal(work, micro_batches, speeds) + adding / fastest + out.updates;
     return out;
   }
-  out.seconds = least_of_equal(work, micro_batches, split) + adding + out.updates;
+  out.seconds = std::max(least_of_equal(work, micro_batches, split),
+                         work.seconds * micro_batches / split.pipeline + adding) +
+                out.updates;
   if (split.pipeline == 1) return out;
   double of_cuts = std::numeric_limits<double>::infinity();
   const auto cuts = cuts_of(numbers, base, split);
@@ -186,7 +188,7 @@ double least_seconds(const Numbers& numbers, const Cluster& cluster,
   const auto computing = computing_of(numbers, cluster, base, split);
   const auto options = split.options(base);
   const double links = least_of_links(numbers, cluster, split.mesh(), options, split,
-                                      elements_of(numbers, split.tensor));
+                                      elements_of(numbers, base, split.tensor));
   const double least = std::max(computing.seconds, links + computing.updates);
   if (!split.offloads()) return least;
   const double transfers =

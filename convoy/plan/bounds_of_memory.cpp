@@ -58,7 +58,7 @@ int64_t least_bytes_of_cut(const Cut& cut, const Numbers& numbers,
 int64_t least_bytes(const Numbers& numbers, const Cluster& cluster,
                     const schedule::RunOptions& base, const Split& split) {
   const double state = schedule::state_bytes_of_parameter(split.mesh(), split.options(base));
-  const auto elements = elements_of(numbers, split.tensor);
+  const auto elements = elements_of(numbers, base, split.tensor);
   const auto blocks = numbers.blocks(split.share());
   double out = std::accumulate(elements.begin(), elements.end(), 0.0) / split.pipeline * state;
   std::vector<double> saved;

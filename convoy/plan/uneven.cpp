@@ -37,8 +37,7 @@ double state_of_block(const schedule::ModelDecl& model, const std::vector<int64_
   double out = 0;
   for (const int64_t p : params) {
     const auto& param = model.params[static_cast<size_t>(p)];
-    out += static_cast<double>(
-               schedule::num_elements(schedule::local_shape(param.shape, param.cut, place))) *
+    out += static_cast<double>(schedule::local_elements(param.shape, param.cut, place)) *
            (param.trained ? bytes_each : sizeof(float));
   }
   return out;

@@ -341,7 +341,10 @@ std::vector<BlockCost> profile(const nn::BlockList& blocks, const parallel::Micr
       const bool is_timed = options.is_timed && !setting.skips_products();
       Run run(block, batch, options, static_cast<int64_t>(b), is_timed ? &others : nullptr);
       bind_params(block, options, batch.inputs, run.context());
-      const auto written = read_behind(blocks, b);
+      // A GPU adds in place. A stage that has a tied table for itself also fills its gradient with
+      // zeros first, which no plan counts.
+      const bool adds = options.gpu_rows == 0;
+      const auto written = adds ? read_behind(blocks, b) : std::set<const nn::Param*>();
       auto result = run_some(run, in, written, is_timed);
       if (options.again) options.again(b, b, [&] { Run(run).run(in, written); });
       run.run_halves(in, shared);

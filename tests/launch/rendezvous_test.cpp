@@ -283,11 +283,13 @@ TEST_F(Rules, RefusesAHostThatWaitsForAnotherNumberOfHosts) {
   come(0);
   rules_->join(1, "10.0.0.1", now_);
   rules_->receive(
-      1, {{"type", "ready"}, {"host", "h1"}, {"nodes", "3"}, {"num_ranks", 2}, {"port", 1001}},
+      1, {{"type", "ready"}, {"host", "h1"}, {"max_nodes", 3}, {"num_ranks", 2}, {"port", 1001}},
       now_);
   EXPECT_EQ(type(1), "refuse");
   EXPECT_EQ(last(1)["why"],
-            "it waits for 2 hosts, and this one for 3; expected the same --nnodes on all hosts");
+            "it waits for 3 hosts at most, the rendezvous for 2; expected the same --nnodes on all "
+            "hosts");
+  EXPECT_NE(said_.find("host h1 (10.0.0.1) is refused"), std::string::npos) << said_;
   come(2);
   wait(0);
   EXPECT_EQ(type(0), "start");

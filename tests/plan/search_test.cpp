@@ -194,7 +194,7 @@ TEST(Search, OfEquallyFastSplitsTheSimplerOneWins) {
   // Nothing is to be sent or updated: ddp and every stage of ZeRO take the same.
   PaperModel model;
   auto numbers = model.numbers();
-  numbers.update_seconds = 0;
+  numbers.update_seconds = numbers.accumulate_seconds = 0;
   const auto cluster = paper_cluster(1, 2, 100 * kGiga, 1e30, 0);
   const auto found = search(numbers, cluster, {.num_ranks = 2, .global_batch = 8, .all = true});
   ASSERT_NE(found.best(), nullptr);

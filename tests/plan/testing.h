@@ -88,7 +88,8 @@ struct PaperModel {
   Numbers numbers() const {
     return {.model = decl(),
             .blocks = [*this](const BlockShare& share) { return costs(share); },
-            .update_seconds = 3e-11};
+            .update_seconds = 3e-11,
+            .accumulate_seconds = 1e-11};
   }
 
   double weights() const {

@@ -155,7 +155,7 @@ class HostAgent {
                     {"address", host_.local_address},
                     {"serves", server_ != nullptr},
                     {"node_rank", host_.node_rank},
-                    {"nodes", wanted(host_.rendezvous)},
+                    {"max_nodes", host_.rendezvous.max_nodes},
                     {"num_ranks", options_.num_ranks},
                     {"port", options_.master_port > 0 ? options_.master_port : free_port(own)},
                     {"command", shown_command(options_.command)}});

@@ -58,18 +58,20 @@ void Rendezvous::ready(int id, Member& member, const Json& message, double now) 
   member.num_ranks = message.at("num_ranks").get<int>();
   member.port = message.at("port").get<int>();
   if (const auto address = message.value("address", ""); !address.empty()) member.address = address;
-  if (message.value("serves", false)) host_member_ = id;
-  if (command_.empty()) command_ = message.value("command", "");
   const auto refuse = [&](const std::string& why) {
+    say_(fmt::format("[launch] {} is refused: {}", who(member), why));
     send_(id, {{"type", "refuse"}, {"why", why}});
     members_.erase(id);
   };
-  const auto own = wanted(options_);
-  if (const auto asked = message.value("nodes", own); asked != own) {
-    return refuse(fmt::format(
-        "it waits for {} hosts, and this one for {}; expected the same --nnodes on all hosts", own,
-        asked));
+  if (const int asked = message.value("max_nodes", options_.max_nodes);
+      asked != options_.max_nodes) {
+    return refuse(
+        fmt::format("it waits for {} hosts at most, the rendezvous for {}; expected the "
+                    "same --nnodes on all hosts",
+                    asked, options_.max_nodes));
   }
+  if (message.value("serves", false)) host_member_ = id;
+  if (command_.empty()) command_ = message.value("command", "");
   for (const auto& [other_id, other] : members_) {
     if (other_id == id || member.wanted_rank < 0 || other.wanted_rank != member.wanted_rank)
       continue;

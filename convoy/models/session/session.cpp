@@ -68,7 +68,7 @@ SasrecConfig sasrec_body(const SessionConfig& config) {
   return out;
 }
 
-/// Whether of the last layer's states only those at positions that predict are read.
+/// Whether of what the layers give, and of XLNet's queries, only positions that predict are read.
 bool reads_asked_only(const SessionConfig& config) {
   return config.masks_items() && config.targets.empty();
 }

@@ -29,9 +29,9 @@ void put_xlnet_guides(nn::Bundle& bundle, bool causal);
 /// `query` sees what position j of `hidden` is where bundle["visible"] [B, T, T] bool says so, and
 /// `hidden` itself, too. What comes of `query` knows where it is, not what is there.
 ///
-/// With `asked_only` `query`, which nothing else reads, has the states of the flat positions
-/// bundle["asked"] [N] alone, and anything elsewhere. So has `hidden` behind the last layer; of two
-/// streams it passes that one through.
+/// With `asked_only` the states of `query`, which no other position sees, are computed at the flat
+/// positions bundle["asked"] [N] alone, and are unspecified elsewhere. So are those of `hidden` in
+/// the last layer; where there are two streams it passes through there.
 nn::BlockPtr make_xlnet_layer(const XlnetConfig& config, const std::string& prefix, int64_t index,
                               bool asked_only = false);
 

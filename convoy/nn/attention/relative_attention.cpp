@@ -12,7 +12,7 @@ namespace convoy::nn {
 
 namespace {
 
-/// Keeps what its backward cannot compute again: queries, keys, values and probabilities.
+/// Keeps queries, keys, values and probabilities for its backward, which computes the rest again.
 class RelativeAttention {
  public:
   RelativeAttention(const RelativeQueries& queries, const at::Tensor& k, const at::Tensor& v,
@@ -21,19 +21,14 @@ class RelativeAttention {
         H_(k.size(1)),
         T_(k.size(2)),
         E_(k.size(3)),
-        queries_(queries),
+        word_bias_(queries.word_bias),
+        distance_bias_(queries.distance_bias),
         q_(queries.states.detach()),
         k_(k.detach()),
         v_(v.detach()),
         r_(r.detach()),
         scale_(1 / std::sqrt(static_cast<double>(E_))) {
-    const auto& seen = options.seen;
-    if (seen.defined()) {
-      hidden_ = at::where(seen, 0.0, kNever).to(at::kFloat);
-      blind_ = seen.any(-1, true).logical_not();
-      // Where the host knows that there are none. A GPU would be waited for.
-      if (blind_.is_cpu() && !blind_.any().item<bool>()) blind_ = at::Tensor();
-    }
+    if (options.seen.defined()) blind_ = options.seen.any(-1, true).logical_not();
     if (context.mode == Mode::Train && options.dropout > 0) {
       const int64_t longest = options.max_length;
       mask_ = dropout_mask({B_, H_, T_, T_}, options.dropout, context, options.site,
@@ -41,11 +36,11 @@ class RelativeAttention {
     }
   }
 
-  at::Tensor forward() {
+  at::Tensor forward(const at::Tensor& seen) {
     auto scores = at::matmul(for_words(), k_.transpose(2, 3));
     const auto by_distance = at::bmm(for_distances(), r_.transpose(1, 2));
     scores = scores.add_(by_key(by_distance)).to(at::kFloat).mul_(scale_);
-    if (hidden_.defined()) scores.add_(hidden_);
+    if (seen.defined()) scores.add_(at::where(seen, 0.0, kNever).to(at::kFloat));
     probabilities_ = at::softmax(scores, -1);
     return without_blind(at::matmul(dropped(probabilities_), v_));
   }
@@ -64,8 +59,8 @@ class RelativeAttention {
     by_key(by_distance).copy_(slopes);
     const auto of_distances = at::bmm(by_distance, r_);  // [H, B x T, E]
     const auto grad_r = at::bmm(by_distance.transpose(1, 2), for_distances());
-    queries_.word_bias->add_grad(of_words.sum({0, 2}, false, at::kFloat));
-    queries_.distance_bias->add_grad(of_distances.sum(1, false, at::kFloat));
+    word_bias_->add_grad(of_words.sum({0, 2}, false, at::kFloat));
+    distance_bias_->add_grad(of_distances.sum(1, false, at::kFloat));
     const auto grad_q = of_words + of_distances.view({H_, B_, T_, E_}).transpose(0, 1);
     return {grad_q, grad_k, grad_v, grad_r};
   }
@@ -80,12 +75,12 @@ class RelativeAttention {
   /// [B, H, T, E]
   at::Tensor for_words() const {
     auto out = at::empty({B_, H_, T_, E_}, q_.options());
-    return at::add_out(out, q_, bias(queries_.word_bias, q_));
+    return at::add_out(out, q_, bias(word_bias_, q_));
   }
   /// [H, B x T, E]: all rows of a head meet the same distances.
   at::Tensor for_distances() const {
     auto out = at::empty({H_, B_, T_, E_}, q_.options());
-    at::add_out(out, q_.transpose(0, 1), bias(queries_.distance_bias, q_).unsqueeze(1));
+    at::add_out(out, q_.transpose(0, 1), bias(distance_bias_, q_).unsqueeze(1));
     return out.view({H_, B_ * T_, E_});
   }
   /// [B, H, T, T] within [H, B x T, 2 T] by distance: row i begins T - i further right.
@@ -101,11 +96,10 @@ class RelativeAttention {
   }
 
   int64_t B_, H_, T_, E_;
-  RelativeQueries queries_;
+  ParamPtr word_bias_, distance_bias_;
   at::Tensor q_, k_, v_, r_;
   double scale_;
-  at::Tensor hidden_;  // [B or 1, 1, T, T] fp32, added to scores
-  at::Tensor blind_;   // [B or 1, 1, T, 1] bool: queries that see nothing
+  at::Tensor blind_;  // [B or 1, 1, T, 1] bool: queries that see nothing
   at::Tensor mask_, probabilities_;
 };
 
@@ -124,7 +118,7 @@ at::Tensor relative_attention(const RelativeQueries& queries, const at::Tensor& 
                               const RelativeOptions& options, const Context& context) {
   const auto [out, state] = without_grad([&] {
     auto made = std::make_shared<RelativeAttention>(queries, k, v, r, options, context);
-    return std::pair(made->forward(), made);
+    return std::pair(made->forward(options.seen), made);
   });
   return with_backward(out, {queries.states, k, v, r},
                        [state = state](const at::Tensor& grad) { return state->backward(grad); });

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "convoy/nn/param.h"
+#include "convoy/nn/block.h"
 
 // Shapes: B rows, T positions, H heads, E width of a head.
 namespace convoy::nn {

@@ -106,7 +106,9 @@ void Gradients::bind(int64_t unit, int64_t micro_batch) {
     written.assign(slots.size(), true);
   } else if (fresh && !in_place) {
     scratch = scratch_pool_.take(all.length());
-    zero(scratch, all.begin, flat_.layout().gaps_of_unit(unit));
+    const auto gaps = flat_.layout().gaps_of_unit(unit);
+    const bool at_once = scratch.is_cuda() && gaps.size() > 1;  // rather than many launches
+    zero(scratch, all.begin, at_once ? std::vector{all} : gaps);
   }
   if (in_place) filling_[static_cast<size_t>(flat_.layout().bucket_of(unit))] = micro_batch;
   flat_.bind_grads(unit, scratch.defined() ? scratch : place_of(unit), all.begin, written, adds);

@@ -198,8 +198,9 @@ Job plan_job(const ParallelArguments& arguments, const launch::RankEnvironment& 
   Job job;
   job.environment = environment;
   check_shared_tokens(arguments);
-  const bool several = environment.world_size > 1;
-  return (several ? job_of_rank : job_of_process)(std::move(job), arguments, visible);
+  internal_check(!visible.empty(), "parallel", "there is no device");
+  if (environment.world_size > 1) return job_of_rank(std::move(job), arguments, visible);
+  return job_of_process(std::move(job), arguments, visible);
 }
 
 std::vector<at::Device> visible_devices(const std::string& choice, std::string* why_no_gpu) {
