@@ -138,12 +138,14 @@ class Run {
         others_(others),
         mode_(mode) {}
 
-  /// What the block returns, without its graph. Its gradients are added to those that are
-  /// `written`.
-  nn::Bundle run(const nn::Bundle& given, const std::set<const nn::Param*>& written) {
+  /// Parameters whose gradients other blocks have written before: a backward adds to them.
+  void set_written(std::set<const nn::Param*> written) { written_ = std::move(written); }
+
+  /// What the block returns, without its graph.
+  nn::Bundle run(const nn::Bundle& given) {
     for (const auto& param : block_.params()) {
       if (!param->spec().trainable) continue;
-      param->bind_grad(param->grad(), written.contains(param.get()));
+      param->bind_grad(param->grad(), written_.contains(param.get()));
     }
     auto in = parallel::detached(given);
     tensor_memory.take_peak();
@@ -264,6 +266,7 @@ class Run {
   int64_t number_;
   OtherBlocks* others_;  // null: time does not count
   nn::Mode mode_;
+  std::set<const nn::Param*> written_;
 };
 
 /// How blocks run while it lives: as the options say, on their rank's share of the parameters.
@@ -294,22 +297,20 @@ class Setting {
 
 /// The first run of a block: it makes what is kept for the others. Where time does not count it
 /// leaves its products out.
-nn::Bundle run_first(Run& run, const nn::Bundle& in, const std::set<const nn::Param*>& written,
-                     bool is_timed) {
+nn::Bundle run_first(Run& run, const nn::Bundle& in, bool is_timed) {
   std::optional<SkippedProducts> skipped;
   if (!is_timed) skipped.emplace();
-  return run.run(in, written);
+  return run.run(in);
 }
 
 /// Runs a block twice, and more often where that is soon done: the median of its times counts.
-nn::Bundle run_some(Run& run, const nn::Bundle& in, const std::set<const nn::Param*>& written,
-                    bool is_timed) {
-  auto result = run_first(run, in, written, is_timed);
+nn::Bundle run_some(Run& run, const nn::Bundle& in, bool is_timed) {
+  auto result = run_first(run, in, is_timed);
   const auto& first = run.alone_or(run.cost);
   const int runs = is_timed ? runs_for(first.forward_seconds + first.backward_seconds) : kRuns;
   std::vector<double> forward, backward;
   for (int i = 1; i < runs; ++i) {
-    result = run.run(in, written);
+    result = run.run(in);
     forward.push_back(run.cost.forward_seconds);
     backward.push_back(run.cost.backward_seconds);
   }
@@ -343,10 +344,9 @@ std::vector<BlockCost> profile(const nn::BlockList& blocks, const parallel::Micr
       bind_params(block, options, batch.inputs, run.context());
       // A GPU adds in place. A stage that has a tied table for itself also fills its gradient with
       // zeros first, which no plan counts.
-      const bool adds = options.gpu_rows == 0;
-      const auto written = adds ? read_behind(blocks, b) : std::set<const nn::Param*>();
-      auto result = run_some(run, in, written, is_timed);
-      if (options.again) options.again(b, b, [&] { Run(run).run(in, written); });
+      if (options.gpu_rows == 0) run.set_written(read_behind(blocks, b));
+      auto result = run_some(run, in, is_timed);
+      if (options.again) options.again(b, b, [&] { Run(run).run(in); });
       run.run_halves(in, shared);
       release(block);
       found = known.emplace(kind, Known{run.cost, std::move(result), b}).first;

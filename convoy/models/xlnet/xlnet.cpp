@@ -49,10 +49,10 @@ class XlnetLayer : public nn::Block {
     auto out = in;
     const auto query = in.find("query");
     const auto asked = wanted_of(in, content);
-    const bool read_by_keys = !last_ || !asked_only_;
-    if (query == in.end() || read_by_keys) {
-      const auto& wanted = read_by_keys ? nn::WantedTokens(nn::TensorRanks()) : asked;
-      out["hidden"] = stream(content, keys, seen, wanted, context, 1);
+    const nn::WantedTokens all{nn::TensorRanks()};
+    const bool is_read_everywhere = !last_ || !asked_only_;
+    if (query == in.end() || is_read_everywhere) {
+      out["hidden"] = stream(content, keys, seen, is_read_everywhere ? all : asked, context, 1);
     }
     if (query != in.end()) {
       const auto& visible = in.at("visible").unsqueeze(1);
@@ -99,16 +99,16 @@ class XlnetLayer : public nn::Block {
     const auto drop = [&](const at::Tensor& t) {
       return wanted.dropout(t, config_.dropout, context, site++);
     };
-    const auto sought = nn::linear(wanted.of(x), query_, nullptr, /*in_first=*/true);
+    const auto own = wanted.of(x);
+    const auto sought = nn::linear(own, query_, nullptr, /*in_first=*/true);
     const nn::RelativeQueries queries{in_heads(wanted.put_back(sought, x)), word_bias_,
                                       distance_bias_};
     const nn::RelativeOptions options{
         .seen = seen, .dropout = config_.dropout, .max_length = config_.max_length, .site = site++};
     auto mixed = nn::relative_attention(queries, keys.k, keys.v, keys.r, options, context);
     mixed = wanted.of(mixed.transpose(1, 2).reshape(x.sizes()));
-    auto y =
-        nn::layer_norm(wanted.of(x) + drop(nn::linear(mixed, out_, nullptr, /*in_first=*/false)),
-                       attention_norm_, config_.layer_norm_eps);
+    auto y = nn::layer_norm(own + drop(nn::linear(mixed, out_, nullptr, /*in_first=*/false)),
+                            attention_norm_, config_.layer_norm_eps);
     const auto inner = drop(nn::activate(config_.ff_activation, nn::linear(y, inner_)));
     y = nn::layer_norm(y + drop(nn::linear(inner, outer_)), fed_norm_, config_.layer_norm_eps);
     return wanted.put_back(last_ ? drop(y) : y, x);
