@@ -15,9 +15,9 @@
 #include "convoy/base/timing.h"
 #include "convoy/nn/losses/cross_entropy.h"
 #include "convoy/nn/shapes_only.h"
+#include "convoy/profile/bind_params.h"
 #include "convoy/profile/likeness.h"
 #include "convoy/profile/skipped_products.h"
-#include "convoy/profile/zero_pages.h"
 
 namespace convoy::profile {
 
@@ -31,56 +31,6 @@ constexpr double kShort = 0.1;
 int runs_for(double seconds_of_one) {
   const double more = std::min<double>(kMostRuns, kShort / std::max(seconds_of_one, 1e-9));
   return std::clamp(1 + static_cast<int>(more), kRuns, kMostRuns);
-}
-
-/// Gives a table that is kept by rows those which the block reads.
-void bind_rows(nn::Block& block, const nn::ParamPtr& table, const nn::Bundle& batch,
-               const nn::Context& context) {
-  const auto ids = std::get<0>(at::_unique2(block.rows_read(*table, batch, context)));
-  auto values = at::empty({ids.size(0), table->shape().back()});
-  nn::initialize(table->spec(), context.seed, values.view({-1}));
-  table->bind_rows(values.to(context.compute_dtype), ids, at::arange(ids.size(0), at::kLong));
-  table->bind_grad(at::zeros_like(values));
-}
-
-/// Gives a parameter of a user's module the fp32 values that it was made with; zeros where another
-/// block has run with it before.
-void bind_leaf(nn::Param& param) {
-  const auto given = param.leaf().detach();
-  const bool has_all = given.sizes() == at::IntArrayRef(param.shape());
-  param.bind_value(has_all ? given.clone() : at::zeros(param.shape(), at::kFloat));
-}
-
-void bind_params(nn::Block& block, const ProfileOptions& options, const nn::Bundle& batch,
-                 const nn::Context& context) {
-  at::NoGradGuard no_grad;
-  for (const auto& param : block.params()) {
-    const auto& spec = param->spec();
-    if (options.by_rows && spec.row_reads) {
-      bind_rows(block, param, batch, context);
-      continue;
-    }
-    const bool counts = options.gpu_rows > 0;
-    if (param->leaf().defined()) {
-      bind_leaf(*param);
-    } else if (counts) {
-      param->bind_value(zero_pages(param->shape(), options.compute_dtype));
-    } else {
-      auto values = at::empty(param->shape(), at::kFloat);
-      nn::initialize(spec, options.seed, values.view({-1}));
-      param->bind_value(values.to(options.compute_dtype));
-    }
-    if (!spec.trainable) continue;
-    param->bind_grad(counts ? zero_pages(param->shape(), at::kFloat)
-                            : at::zeros(param->shape(), at::kFloat));
-  }
-}
-
-void release(const nn::Block& block) {
-  for (const auto& param : block.params()) {
-    param->bind_rows(at::empty({0}), {}, {});
-    if (param->spec().trainable) param->bind_grad(at::empty({0}));
-  }
 }
 
 /// Between two runs of a block a training computes with all the others: what the block reads has
@@ -348,7 +298,7 @@ std::vector<BlockCost> profile(const nn::BlockList& blocks, const parallel::Micr
       auto result = run_some(run, in, is_timed);
       if (options.again) options.again(b, b, [&] { Run(run).run(in); });
       run.run_halves(in, shared);
-      release(block);
+      release_params(block);
       found = known.emplace(kind, Known{run.cost, std::move(result), b}).first;
     } else if (options.again) {
       options.again(b, found->second.block, {});
@@ -389,7 +339,7 @@ std::vector<int64_t> evaluation_bytes(const nn::BlockList& blocks,
       for (const auto& [name, tensor] : in) {
         if (!holds(batch.inputs, name, tensor)) one.bytes += static_cast<int64_t>(tensor.nbytes());
       }
-      release(block);
+      release_params(block);
       found = known.emplace(kind, std::move(one)).first;
     }
     out.push_back(found->second.bytes);

@@ -94,6 +94,16 @@ BertConfig bert() {
   return config;
 }
 
+XlnetConfig xlnet() {
+  XlnetConfig config;
+  config.d_model = kWidth;
+  config.n_layer = config.n_head = 2;
+  config.d_inner = 3 * kWidth;
+  config.dropout = 0.2;
+  config.max_length = 16;
+  return config;
+}
+
 TEST(AskedOnly, OfBertIsWhatAWholeLayerGivesThere) {
   const auto whole = run(make_bert_layer(bert(), "bert", 1), bundle_of(false), "hidden");
   const auto some = make_bert_layer(bert(), "bert", 1, Gives::Asked);
@@ -116,12 +126,7 @@ TEST(AskedOnly, OfAlbertTheLastLayerAlone) {
 }
 
 TEST(AskedOnly, OfXlnetIsWhatAWholeLayerGivesThere) {
-  XlnetConfig config;
-  config.d_model = kWidth;
-  config.n_layer = config.n_head = 2;
-  config.d_inner = 3 * kWidth;
-  config.dropout = 0.2;
-  config.max_length = 16;
+  const auto config = xlnet();
   for (const bool two_streams : {false, true}) {
     const char* stream = two_streams ? "query" : "hidden";
     const auto in = [&] {
@@ -135,12 +140,7 @@ TEST(AskedOnly, OfXlnetIsWhatAWholeLayerGivesThere) {
 }
 
 TEST(AskedOnly, OfXlnetsEarlierLayersTheQueriesAlone) {
-  XlnetConfig config;
-  config.d_model = kWidth;
-  config.n_layer = config.n_head = 2;
-  config.d_inner = 3 * kWidth;
-  config.dropout = 0.2;
-  config.max_length = 16;
+  const auto config = xlnet();
   const auto in = [] {
     auto out = bundle_of(true);
     put_xlnet_guides(out, false);

@@ -224,7 +224,7 @@ class Simulation {
     if (channel.taken == channel.sent.size()) return false;
     const auto& [op, block, micro_batch, arrives] = channel.sent[channel.taken];
     const bool comes_next = op == i.op && block == i.block && micro_batch == i.micro_batch;
-    if (!comes_next) {
+    if (!comes_next) {  // the text of each message would take longer than the rest
       internal_check(false, "schedule", "rank {} receives '{}', which is not what comes next", r,
                      to_text(i));
     }

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <functional>
 #include <memory>
 
 #include "convoy/base/at_once.h"
@@ -135,15 +136,27 @@ double disk_bytes_per_second(const std::filesystem::path& folder, int num_ranks)
   return 2.0 * static_cast<double>(num_ranks * kPieces * kPiece) / pass(/*reads=*/true);
 }
 
+namespace {
+
+/// What `measure` says on the slowest of so many ranks that run it at once.
+double on_slowest(int num_ranks, const std::function<double()>& measure) {
+  const int num_threads = at::get_num_threads();
+  std::vector<double> seconds(static_cast<size_t>(num_ranks));
+  at_once(num_ranks, [&](int rank) {
+    at::set_num_threads(num_threads);
+    seconds[static_cast<size_t>(rank)] = measure();
+  });
+  return *std::max_element(seconds.begin(), seconds.end());
+}
+
+}  // namespace
+
 double seconds_of_update(const TrainingArguments& arguments, int num_ranks) {
   constexpr int64_t kElements = 8 << 20;
   constexpr int kRuns = 3;
   const auto optimizer = optim::make_optimizer(
       arguments.optim, {arguments.adam_beta1, arguments.adam_beta2, arguments.adam_epsilon});
-  const int num_threads = at::get_num_threads();
-  std::vector<double> seconds(static_cast<size_t>(num_ranks));
-  at_once(num_ranks, [&](int rank) {
-    at::set_num_threads(num_threads);
+  return on_slowest(num_ranks, [&] {
     optim::Stretch stretch;
     stretch.weights = at::zeros({kElements}, at::kFloat);
     stretch.grads = at::ones({kElements}, at::kFloat);
@@ -160,19 +173,15 @@ double seconds_of_update(const TrainingArguments& arguments, int num_ranks) {
       optimizer->update(stretch, {.learning_rate = 1e-3, .step = run + 1});
       best = std::min(best, seconds_since(began));
     }
-    seconds[static_cast<size_t>(rank)] = best / kElements;
+    return best / kElements;
   });
-  return *std::max_element(seconds.begin(), seconds.end());
 }
 
 double seconds_of_accumulate(int num_ranks) {
   // What is added was just computed, and what it is added to has left the caches.
   constexpr int64_t kElements = 1 << 20, kUnits = 16;
   constexpr int kRuns = 3;
-  const int num_threads = at::get_num_threads();
-  std::vector<double> seconds(static_cast<size_t>(num_ranks));
-  at_once(num_ranks, [&](int rank) {
-    at::set_num_threads(num_threads);
+  return on_slowest(num_ranks, [] {
     const auto one = at::ones({kElements}, at::kFloat);
     auto sums = at::zeros({kUnits, kElements}, at::kFloat);
     std::vector<double> runs;
@@ -181,9 +190,8 @@ double seconds_of_accumulate(int num_ranks) {
       for (int64_t unit = 0; unit < kUnits; ++unit) sums[unit].add_(one);
       runs.push_back(seconds_since(began));
     }
-    seconds[static_cast<size_t>(rank)] = median(runs) / (kUnits * kElements);
+    return median(runs) / (kUnits * kElements);
   });
-  return *std::max_element(seconds.begin(), seconds.end());
 }
 
 }  // namespace convoy::train

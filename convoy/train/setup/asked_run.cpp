@@ -52,7 +52,7 @@ schedule::Mesh of_largest_share(const schedule::ModelDecl& model, const schedule
                                       other.degree(schedule::Axis::Tensor)};
     int64_t elements = 0;
     for (const auto& param : model.params) {
-      elements += schedule::num_elements(schedule::local_shape(param.shape, param.cut, place));
+      elements += schedule::local_elements(param.shape, param.cut, place);
     }
     if (elements >= most) most = elements, largest = rank;
   }
