@@ -46,15 +46,75 @@ PreTokenizer scan(Scanner scanner) {
   };
 }
 
-PreTokenizer cut_by_pattern(const JsonField& part) {
-  if (const Scanner scanner = Split::scanner_for(part)) return scan(scanner);
-  return [split = Split(part)](Pieces& pieces) {
+PreTokenizer cut_by(Split split) {
+  return [split = std::move(split)](Pieces& pieces) {
     cut_pieces(pieces, [&](const Pieces::Piece& piece, const auto& add) {
       for (const auto& cut : split.cut(pieces.of(piece))) {
         add(piece.begin + cut.begin, piece.begin + cut.end);
       }
     });
   };
+}
+
+PreTokenizer cut_by_pattern(const JsonField& part) {
+  if (const Scanner scanner = Split::scanner_for(part)) return scan(scanner);
+  return cut_by(Split(part));
+}
+
+/// Numbers as Rust's char::is_numeric knows them, which has digits of Unicode 17.
+bool is_numeric(char32_t c) {
+  const bool is_newer = (c >= 0x11DE0 && c <= 0x11DE9) || (c >= 0x16FF4 && c <= 0x16FF6);
+  return is_newer || Characters::get().is_number(c);
+}
+
+bool is_punctuation(char32_t c) {
+  return Characters::get().is_bert_punctuation(c);
+}
+
+PreTokenizer cut_digits(const JsonField& part) {
+  part.expect_keys({"type", "individual_digits"});
+  const bool each = part.flag("individual_digits", false);
+  return cut_by(Split(characters_that(is_numeric),
+                      each ? Split::Behavior::Isolated : Split::Behavior::Contiguous));
+}
+
+PreTokenizer cut_punctuation(const JsonField& part) {
+  part.expect_keys({"type", "behavior"});
+  const auto behavior =
+      part.has("behavior") ? Split::behavior_of(part["behavior"]) : Split::Behavior::Isolated;
+  return cut_by(Split(characters_that(is_punctuation), behavior));
+}
+
+/// Class of a character to the regular expression \w+|[^\w\s]+ of Rust.
+enum class WordClass { Space, Word, Other };
+
+WordClass word_class(char32_t c) {
+  const Characters& characters = Characters::get();
+  if (characters.is_space(c)) return WordClass::Space;
+  const Category category = characters.category(c);
+  // Letters and marks; also signs that Unicode calls alphabetic, and joiners.
+  const bool is_circled = (c >= 0x24B6 && c <= 0x24E9) || (c >= 0x1F130 && c <= 0x1F149) ||
+                          (c >= 0x1F150 && c <= 0x1F169) || (c >= 0x1F170 && c <= 0x1F189);
+  const bool is_joiner = c == 0x200C || c == 0x200D;
+  const bool is_word = category <= Nl || category == Pc || is_circled || is_joiner;
+  return is_word ? WordClass::Word : WordClass::Other;
+}
+
+/// Stretches of word characters, and of others that are no white space.
+void cut_words(Pieces& pieces) {
+  cut_pieces(pieces, [&](const Pieces::Piece& piece, const auto& add) {
+    size_t begin = piece.begin;
+    auto before = WordClass::Space;
+    for (size_t at = piece.begin; at < piece.end;) {
+      const size_t here = at;
+      const auto now = word_class(next_character(pieces.text, at));
+      if (now == before) continue;
+      if (before != WordClass::Space) add(begin, here);
+      begin = here;
+      before = now;
+    }
+    if (before != WordClass::Space) add(begin, piece.end);
+  });
 }
 
 /// A space before each piece that has none: the first word like the others.
@@ -146,9 +206,17 @@ void add_steps(const JsonField& part, PreTokenizers& made) {
   } else if (type == "BertPreTokenizer" || type == "WhitespaceSplit") {
     part.expect_keys({"type"});
     steps.push_back(words(type == "BertPreTokenizer"));
+  } else if (type == "Whitespace") {
+    part.expect_keys({"type"});
+    steps.emplace_back(cut_words);
+  } else if (type == "Digits") {
+    steps.push_back(cut_digits(part));
+  } else if (type == "Punctuation") {
+    steps.push_back(cut_punctuation(part));
   } else {
     part["type"].refuse(
-        "Sequence, ByteLevel, Split, Metaspace, BertPreTokenizer or WhitespaceSplit");
+        "Sequence, ByteLevel, Split, Metaspace, BertPreTokenizer, Whitespace, WhitespaceSplit, "
+        "Digits or Punctuation");
   }
 }
 

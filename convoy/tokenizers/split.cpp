@@ -24,20 +24,39 @@ bool Pattern::search(std::string_view text, size_t from, Regex::Match& match) co
   return true;
 }
 
-Split::Split(const JsonField& part) : pattern_(part["pattern"]) {
+Search characters_that(bool (*belongs)(char32_t c)) {
+  return [belongs](std::string_view text, size_t from, Regex::Match& match) {
+    while (from < text.size()) {
+      const size_t begin = from;
+      if (!belongs(next_character(text, from))) continue;
+      match = {begin, from};
+      return true;
+    }
+    return false;
+  };
+}
+
+Split::Split(const JsonField& part)
+    : search_([pattern = Pattern(part["pattern"])](auto text, size_t from, Regex::Match& match) {
+        return pattern.search(text, from, match);
+      }),
+      behavior_(behavior_of(part["behavior"])),
+      invert_(part.flag("invert", false)) {
   part.expect_keys({"type", "pattern", "behavior", "invert"});
+}
+
+Split::Behavior Split::behavior_of(const JsonField& part) {
   static const std::map<std::string, Behavior> kBehaviors{
       {"Removed", Behavior::Removed},
       {"Isolated", Behavior::Isolated},
       {"MergedWithPrevious", Behavior::MergedWithPrevious},
       {"MergedWithNext", Behavior::MergedWithNext},
       {"Contiguous", Behavior::Contiguous}};
-  const auto found = kBehaviors.find(part["behavior"].text());
+  const auto found = kBehaviors.find(part.text());
   if (found == kBehaviors.end()) {
-    part["behavior"].refuse("Removed, Isolated, MergedWithPrevious, MergedWithNext or Contiguous");
+    part.refuse("Removed, Isolated, MergedWithPrevious, MergedWithNext or Contiguous");
   }
-  behavior_ = found->second;
-  invert_ = part.flag("invert", false);
+  return found->second;
 }
 
 Scanner Split::scanner_for(const JsonField& part) {
@@ -54,7 +73,7 @@ std::vector<Regex::Match> Split::cut(std::string_view text) const {
   std::vector<Stretch> stretches;
   size_t done = 0;
   Regex::Match match;
-  for (size_t from = 0; from <= text.size() && pattern_.search(text, from, match);) {
+  for (size_t from = 0; from <= text.size() && search_(text, from, match);) {
     if (match.begin > done) stretches.push_back({{done, match.begin}, invert_});
     stretches.push_back({match, !invert_});
     done = match.end;

@@ -1,8 +1,10 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "convoy/tokenizers/load/json_field.h"
@@ -22,21 +24,30 @@ class Pattern {
   std::shared_ptr<const Regex> regex_;
 };
 
-/// "Split" of tokenizer.json.
+/// Finds the next match at or behind a place of a text; false: there is none.
+using Search = std::function<bool(std::string_view text, size_t from, Regex::Match& match)>;
+
+/// Finds single characters of a class.
+Search characters_that(bool (*belongs)(char32_t c));
+
+/// Cuts texts at matches, as "Split" of tokenizer.json does.
 class Split {
  public:
-  explicit Split(const JsonField& part);
+  enum class Behavior { Removed, Isolated, MergedWithPrevious, MergedWithNext, Contiguous };
 
-  /// Where the text is cut, in order; what is left out is removed. Pieces may be empty.
+  explicit Split(const JsonField& part);
+  Split(Search search, Behavior behavior) : search_(std::move(search)), behavior_(behavior) {}
+
+  /// Pieces of the text, in order; what is left out is removed. Pieces may be empty.
   std::vector<Regex::Match> cut(std::string_view text) const;
 
   /// The scanner that does what this "Split" asks, or null.
   static Scanner scanner_for(const JsonField& part);
+  /// Reads the name of a behavior. Throws FileError for another.
+  static Behavior behavior_of(const JsonField& part);
 
  private:
-  enum class Behavior { Removed, Isolated, MergedWithPrevious, MergedWithNext, Contiguous };
-
-  Pattern pattern_;
+  Search search_;
   Behavior behavior_ = Behavior::Isolated;
   bool invert_ = false;
 };

@@ -219,9 +219,15 @@ TEST(Load, RefusesByName) {
     json[Json::json_pointer(place)] = value;
     return message_of(json);
   };
-  EXPECT_THAT(with("/model/type", "WordLevel"),
-              HasSubstr("tokenizer.json: model.type is \"WordLevel\"; expected BPE, WordPiece or "
-                        "Unigram"));
+  EXPECT_THAT(with("/model/type", "CharLevel"),
+              HasSubstr("tokenizer.json: model.type is \"CharLevel\"; expected BPE, WordPiece, "
+                        "WordLevel or Unigram"));
+  EXPECT_THAT(with("/model", {{"type", "WordLevel"}, {"vocab", {{"a", 0}}}, {"unk_token", "?"}}),
+              HasSubstr("unk_token '?' is not in the vocabulary"));
+  EXPECT_THAT(with("/pre_tokenizer", {{"type", "Punctuation"}, {"behavior", "Swallowed"}}),
+              HasSubstr("behavior is \"Swallowed\"; expected Removed, Isolated"));
+  EXPECT_THAT(with("/pre_tokenizer", {{"type", "Digits"}, {"individual_digits", 1}}),
+              HasSubstr("individual_digits is 1"));
   const auto unigram = [&](const char* vocabulary, const Json& unk_id) {
     Json json = tiny();
     json["model"] = {{"type", "Unigram"}, {"vocab", Json::parse(vocabulary)}, {"unk_id", unk_id}};

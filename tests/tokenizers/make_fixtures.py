@@ -78,14 +78,17 @@ def scalars():
             # Between marks, which must change places with marks of another class.
             text = "\n".join(f"a{chr(c)}\u0334\u0301{chr(c)}" for c in SCALARS[begin:begin + 0x4000])
             hashes[name].append(f"{hash_of(step.normalize_str(text).encode()):016x}")
-    words = pre_tokenizers.BertPreTokenizer()
-    punctuation = []
-    for begin in range(0, len(SCALARS), 0x4000):
-        text = "".join(f"a{chr(c)}b" for c in SCALARS[begin:begin + 0x4000])
-        ends = [i for _, pair in words.pre_tokenize_str(text) for i in pair]
-        punctuation.append(f"{hash_of(ends):016x}")
+    cutters = {"BertPreTokenizer": pre_tokenizers.BertPreTokenizer(), "Whitespace": pre_tokenizers.Whitespace(),
+               "Digits": pre_tokenizers.Digits(), "Punctuation": pre_tokenizers.Punctuation()}
+    cuts = {}
+    for name, cutter in cutters.items():
+        cuts[name] = []
+        for begin in range(0, len(SCALARS), 0x4000):
+            text = "".join(f"a{chr(c)}b" for c in SCALARS[begin:begin + 0x4000])
+            ends = [i for _, pair in cutter.pre_tokenize_str(text) for i in pair]
+            cuts[name].append(f"{hash_of(ends):016x}")
     return {"letters": ranges_of(r"\p{L}"), "numbers": ranges_of(r"\p{N}"),
-            "spaces": ranges_of(r"\s"), "hashes": hashes, "words": punctuation}
+            "spaces": ranges_of(r"\s"), "hashes": hashes, "cuts": cuts}
 
 
 # --- Small tokenizers --------------------------------------------------------------------------
@@ -254,6 +257,17 @@ def small_tokenizers():
                              normalizers.Lowercase(), normalizers.Replace(Regex(r"\s{2,}"), " ")]))
     made["prefix"] = bpe(150, unk="<unk>", prefix="##",
                          pre_tokenizer=pre_tokenizers.BertPreTokenizer())
+    granite = pre_tokenizers.Sequence([pre_tokenizers.Digits(individual_digits=True),
+                                       pre_tokenizers.ByteLevel(add_prefix_space=False)])
+    made["granite"] = bpe(pre_tokenizer=granite, **byte_level)
+    made["digits"] = bpe(120, unk="<unk>", fuse=True, pre_tokenizer=pre_tokenizers.Digits())
+    made["words"] = trained(
+        models.WordLevel(unk_token="[UNK]"),
+        trainers.WordLevelTrainer(special_tokens=["[UNK]", "[PAD]"], show_progress=False),
+        normalizer=normalizers.Lowercase(), pre_tokenizer=pre_tokenizers.Whitespace())
+    for behavior in ("removed", "merged_with_previous", "contiguous"):
+        made[f"punctuation_{behavior}"] = bpe(120, unk="<unk>", fuse=True,
+                                              pre_tokenizer=pre_tokenizers.Punctuation(behavior))
     made["no_unk"] = bpe(100, pre_tokenizer=pre_tokenizers.WhitespaceSplit())
     rules = [("a\u0301", "\u00e1"), ("e\u0301", "\u00e9"), ("A", "a"), ("\u3000", " "), ("\t", " "),
              ("\n", " "), ("\r", " "), ("\r\n", " "), ("\u200d", ""), ("\ufb01", "fi"),

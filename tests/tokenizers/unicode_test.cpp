@@ -99,9 +99,12 @@ TEST_F(EveryScalar, IsNormalizedAsTokenizersDoes) {
   }
 }
 
-TEST_F(EveryScalar, IsPunctuationToBertWhereTokenizersSaysSo) {
+class EveryScalarBetweenLetters : public EveryScalar,
+                                  public ::testing::WithParamInterface<const char*> {};
+
+TEST_P(EveryScalarBetweenLetters, IsCutAsTokenizersDoes) {
   const std::vector<char32_t> all = scalars();
-  const Json description{{"type", "BertPreTokenizer"}};
+  const Json description{{"type", GetParam()}};
   const PreTokenizers words = make_pre_tokenizers(JsonField(description, "test"));
   size_t block = 0;
   for (size_t begin = 0; begin < all.size(); begin += kBlock, ++block) {
@@ -124,9 +127,14 @@ TEST_F(EveryScalar, IsPunctuationToBertWhereTokenizersSaysSo) {
       hash = hash_with(hash, count_to(from));
       hash = hash_with(hash, count_to(to));
     }
-    EXPECT_EQ(hex(hash), expected()["words"][block]) << "from U+" << std::hex << all[begin] + 0u;
+    EXPECT_EQ(hex(hash), expected()["cuts"][GetParam()][block])
+        << "from U+" << std::hex << all[begin] + 0u;
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(PreTokenizers, EveryScalarBetweenLetters,
+                         ::testing::Values("BertPreTokenizer", "Whitespace", "Digits",
+                                           "Punctuation"));
 
 TEST(Unicode, ReplacesWhatIsNotUtf8AsPythonDoes) {
   const std::tuple<std::string, std::string, size_t> cases[] = {

@@ -4,6 +4,7 @@
 #include "convoy/tokenizers/load/tokenizer_parts.h"
 #include "convoy/tokenizers/models/bpe.h"
 #include "convoy/tokenizers/models/unigram.h"
+#include "convoy/tokenizers/models/word_level.h"
 #include "convoy/tokenizers/models/word_piece.h"
 
 namespace convoy::tokenizers {
@@ -125,12 +126,17 @@ void make_model(const JsonField& model, TokenizerParts& parts) {
       options.max_input_chars_per_word = model["max_input_chars_per_word"].number(0, INT32_MAX);
     }
     parts.model = std::make_unique<WordPiece>(parts.vocabulary, options, model.where());
+  } else if (type == "WordLevel") {
+    model.expect_keys({"type", "unk_token", "vocab"});
+    read_vocabulary(model["vocab"], parts.vocabulary);
+    parts.model = std::make_unique<WordLevel>(parts.vocabulary, model.text("unk_token", "<unk>"),
+                                              model.where());
   } else if (type == "Unigram") {
     parts.model = make_unigram(model, parts.vocabulary);
     fingerprint = hash_combine(fingerprint, hash_of(model["vocab"].json()));
     parts.special_ids.unk = static_cast<int32_t>(model["unk_id"].number(0, INT32_MAX));
   } else {
-    model["type"].refuse("BPE, WordPiece or Unigram");
+    model["type"].refuse("BPE, WordPiece, WordLevel or Unigram");
   }
   const Vocabulary& vocabulary = parts.vocabulary;
   for (int32_t id = 0; id < vocabulary.size(); ++id) {
