@@ -1,9 +1,13 @@
 #include <fmt/format.h>
 #include <torch/version.h>
 
+#include <unistd.h>
+
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <memory>
+#include <optional>
 
 #include "cli/commands.h"
 #include "cli/program.h"
@@ -15,6 +19,8 @@
 #include "convoy/bench/save.h"
 #include "convoy/bench/step.h"
 #include "convoy/bench/strategies.h"
+#include "convoy/launch/stop_signal.h"
+#include "convoy/launch/supervise/temporary_folder.h"
 #include "convoy/machine/host.h"
 #include "convoy/report/progress_line.h"
 #include "convoy/schedule/pipeline/pipeline.h"
@@ -37,11 +43,9 @@ int bench_strategies(StrategiesFlags flags) {
   train::hold_batch(arguments, 1);
   flags.overrides = typed_overrides();
   const bool keep = !flags.output.empty();
-  const fs::path output = keep ? fs::path(flags.output) : unique_folder("convoy-bench");
-  const std::shared_ptr<void> clean_up(nullptr, [&](void*) {
-    std::error_code ignored;
-    if (!keep) fs::remove_all(output, ignored);
-  });
+  std::optional<launch::TemporaryFolder> temporary;
+  if (!keep) temporary.emplace(unique_folder("convoy-bench"));
+  const fs::path output = keep ? fs::path(flags.output) : temporary->path();
   make_folder(output);  // where the first run may offload to
   const auto lines = machine::machine_lines({{"torch", TORCH_VERSION}});
   const auto write = [&](const bench::StrategiesResult& result, const std::string& baseline) {
@@ -170,9 +174,20 @@ struct SaveFlags : bench::SaveOptions {
   bool json = false;
 };
 
-int bench_save(const SaveFlags& flags) {
+/// For ranks that this process starts: it outlives them, and can clear away what they leave.
+constexpr const char* kSaveFolder = "CONVOY_BENCH_SAVE_FOLDER";
+
+int bench_save(SaveFlags flags) {
   const auto configured = read_config(flags.config);
+  std::optional<launch::TemporaryFolder> made;
+  if (flags.nproc.value_or(1) > 1) {
+    const auto folder = fs::absolute(bench::new_save_folder(flags.folder));
+    made.emplace(folder);
+    ::setenv(kSaveFolder, folder.c_str(), 1);
+  }
   if (auto code = launch_ranks(flags.nproc)) return *code;
+  launch::leave_on_stop_signals();
+  if (const char* given = std::getenv(kSaveFolder)) flags.within = given;
   const auto times = bench::time_saves(*configured->task, configured->training, flags);
   if (!times) return 0;
   if (flags.json) {

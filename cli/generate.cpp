@@ -9,7 +9,8 @@ void add_generate(CLI::App& app, Run& run) {
     const Opened opened(folder);
     use(*opened.task, opened.run, opened.training);
   };
-  tasks::add_generate(app, run, {launch_ranks, open, tell});
+  tasks::add_generate(app, run,
+                      {[](const auto& nproc) { return launch_ranks(nproc); }, open, tell});
 }
 
 }  // namespace convoy::cli

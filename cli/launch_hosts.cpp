@@ -1,5 +1,6 @@
 #include "cli/launch_hosts.h"
 
+#include <algorithm>
 #include <map>
 
 #include "convoy/base/error.h"
@@ -136,7 +137,7 @@ std::optional<launch::HostOptions> HostArguments::read(const launch::LaunchOptio
   out.local_address = local_address;
   options.run_id = run_id;
   options.max_restarts = launch.max_restarts;
-  options.answer_timeout = 2 * launch.interrupt_grace_seconds;
+  options.answer_timeout = 2 * std::max(launch.interrupt_grace_seconds, launch::kInterruptGrace);
   return out;
 }
 

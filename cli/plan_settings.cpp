@@ -95,12 +95,7 @@ void drop_prediction_of_others(Configured& configured) {
                   join(typed), typed.size() == 1 ? "changes" : "change"));
 }
 
-TrialFolder::TrialFolder() : folder_(unique_folder("convoy-plan")), cleanup_(folder_) {}
-
-TrialFolder::~TrialFolder() {
-  std::error_code ignored;
-  std::filesystem::remove_all(folder_, ignored);
-}
+TrialFolder::TrialFolder() : folder_(unique_folder("convoy-plan")) {}
 
 std::string TrialFolder::write(Configured& configured, const plan::Split& split) const {
   auto& table = configured.table;
@@ -119,7 +114,7 @@ std::string TrialFolder::write(Configured& configured, const plan::Split& split)
 }
 
 std::string TrialFolder::write(const Configured& configured) const {
-  const auto file = folder_ / "run.toml";
+  const auto file = folder_.path() / "run.toml";
   write_file(file, configured.table.to_toml());
   return file.string();
 }

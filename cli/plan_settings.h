@@ -7,7 +7,7 @@
 
 #include "cli/program.h"
 #include "convoy/base/options.h"
-#include "convoy/launch/supervise/cleanup_process.h"
+#include "convoy/launch/supervise/temporary_folder.h"
 #include "convoy/plan/search.h"
 
 namespace convoy::cli {
@@ -41,9 +41,6 @@ void drop_prediction_of_others(Configured& configured);
 class TrialFolder {
  public:
   TrialFolder();
-  ~TrialFolder();
-  TrialFolder(const TrialFolder&) = delete;
-  TrialFolder& operator=(const TrialFolder&) = delete;
 
   /// Writes the run of a split; gives the file's name. `configured` is afterwards as it was.
   std::string write(Configured& configured, const plan::Split& split) const;
@@ -51,8 +48,7 @@ class TrialFolder {
   std::string write(const Configured& configured) const;
 
  private:
-  std::filesystem::path folder_;
-  launch::CleanupProcess cleanup_;
+  launch::TemporaryFolder folder_;
 };
 
 }  // namespace convoy::cli

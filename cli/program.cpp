@@ -134,6 +134,24 @@ std::vector<std::string> typed_overrides() {
 }
 
 std::string of_other_families(const std::string& name) {
+  std::vector<std::string> without_task;
+  std::string typed_task;
+  const auto& typed = typed_args();
+  for (size_t i = 0; i < typed.size(); ++i) {
+    if (typed[i] == "--task" && i + 1 < typed.size()) {
+      typed_task = typed[++i];
+    } else if (typed[i].starts_with("--task=")) {
+      typed_task = typed[i].substr(std::string_view("--task=").size());
+    } else {
+      without_task.push_back(typed[i]);
+    }
+  }
+  if (!typed_task.empty()) {
+    OptionTable table;
+    const auto task = tasks::find_task(without_task, opens_model(without_task));
+    task->declare(table);
+    if (table.find(name) != nullptr) return fmt::format(", which is not of task = {}", typed_task);
+  }
   std::vector<std::string> families;
   for (const auto& family : tasks::families()) {
     OptionTable table;

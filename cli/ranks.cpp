@@ -14,15 +14,18 @@ namespace convoy::cli {
 
 namespace {
 
-/// What was typed, less `--nproc N`: the ranks must not start ranks.
+/// What was typed, less what is for the launcher: the ranks must not start ranks.
 std::vector<std::string> typed_for_ranks() {
   std::vector<std::string> out;
   const auto& typed = typed_args();
   for (size_t i = 0; i < typed.size(); ++i) {
-    if (typed[i] == "--nproc") {
-      ++i;
-    } else if (typed[i].rfind("--nproc=", 0) != 0) {
+    const auto name = typed[i].substr(0, typed[i].find('='));
+    const bool is_launchers =
+        name == "--nproc" || name == "--interrupt-grace" || name == "--interrupt_grace";
+    if (!is_launchers) {
       out.push_back(typed[i]);
+    } else if (name == typed[i]) {
+      ++i;
     }
   }
   return out;
@@ -30,7 +33,7 @@ std::vector<std::string> typed_for_ranks() {
 
 }  // namespace
 
-std::optional<int> launch_ranks(std::optional<int64_t> nproc) {
+std::optional<int> launch_ranks(std::optional<int64_t> nproc, double interrupt_grace) {
   if (!nproc) return std::nullopt;
   if (*nproc < 1) fail<UsageError>("cli", "--nproc = {}; expected at least 1", *nproc);
   const auto environment = launch::detect_environment();
@@ -46,11 +49,12 @@ std::optional<int> launch_ranks(std::optional<int64_t> nproc) {
                      by_hand ? ", or `unset RANK WORLD_SIZE`" : "");
   }
   if (*nproc == 1) return std::nullopt;
-  return launch_again(static_cast<int>(*nproc));
+  return launch_again(static_cast<int>(*nproc), {}, interrupt_grace);
 }
 
-int launch_again(int num_ranks, const std::vector<std::string>& more) {
+int launch_again(int num_ranks, const std::vector<std::string>& more, double interrupt_grace) {
   launch::LaunchOptions options;
+  options.interrupt_grace_seconds = interrupt_grace;
   options.num_ranks = num_ranks;
   options.command = launch::this_program();
   const auto typed = typed_for_ranks();

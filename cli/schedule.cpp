@@ -10,9 +10,11 @@
 #include "cli/schedule_trace.h"
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
+#include "convoy/base/named_file.h"
 #include "convoy/base/text.h"
 #include "convoy/nn/declare.h"
 #include "convoy/report/table.h"
+#include "convoy/schedule/pipeline/compare.h"
 #include "convoy/schedule/pipeline/csv.h"
 #include "convoy/train/setup/batch.h"
 #include "convoy/train/setup/from_arguments.h"
@@ -140,6 +142,7 @@ void check(const ScheduleOptions& options) {
 int show_schedules(const ScheduleOptions& options) {
   check(options);
   const auto& save = options.stages.save;
+  for (const auto& file : {save, options.plot}) check_named_file(file);
   if (options.stages.num_stages > 0) return show_stages(options.stages, options.plot);
   const auto configured = read_config(options.config);
   auto& arguments = configured->training;
@@ -155,6 +158,8 @@ int show_schedules(const ScheduleOptions& options) {
   if (num_stages < 2) {
     fail<UsageError>("cli", "one stage has no schedule; try --pipeline_parallel_size 4");
   }
+  schedule::check_size(num_stages, arguments.parallel.pipeline.virtual_stages,
+                       arguments.gradient_accumulation_steps);
   const auto prepared = configured->task->prepare(arguments.parallel);
   const auto inputs =
       train::pipeline_inputs(prepared.factory, arguments, prepared.train_data.get());

@@ -75,6 +75,8 @@ void draw(const std::string& plot, const Pictures& pictures, int num_stages,
 }
 
 int show_stages(const StagesAsked& asked, const std::string& plot) {
+  schedule::check_size(asked.num_stages, asked.virtual_stages, asked.num_micro_batches);
+  const auto costs = asked.numbers.costs(asked.num_stages);
   schedule::PlanOptions options{.num_stages = asked.num_stages,
                                 .num_micro_batches = asked.num_micro_batches,
                                 .virtual_stages = asked.virtual_stages};
@@ -87,8 +89,7 @@ int show_stages(const StagesAsked& asked, const std::string& plot) {
   table.column("peak of each stage", report::Align::kLeft);
   std::string texts, csv;
   Pictures pictures;
-  for (const auto& [schedule, plan, refusal] :
-       schedule::compare_schedules(asked.numbers.costs(asked.num_stages), options)) {
+  for (const auto& [schedule, plan, refusal] : schedule::compare_schedules(costs, options)) {
     const auto* name = schedule::name_of(schedule);
     if (!plan) {
       if (schedule == saved && !asked.save.empty()) throw UsageError(refusal);

@@ -22,6 +22,7 @@ struct TrainOptions {
   std::string config;
   bool print_config = false;
   std::optional<int64_t> nproc;
+  std::optional<double> interrupt_grace;  // seconds
 };
 
 /// Throws UsageError where the run was planned for others, unless these are what a restart has
@@ -44,7 +45,16 @@ int run_train(const TrainOptions& options) {
   }
   check_plans(*configured);
   drop_prediction_of_others(*configured);
-  if (auto code = launch_ranks(options.nproc)) return *code;
+  if (options.interrupt_grace && !options.nproc) {
+    fail<UsageError>("cli",
+                     "--interrupt-grace is for ranks that this command starts; try --nproc 2, or "
+                     "convoy launch --interrupt-grace {:g}",
+                     *options.interrupt_grace);
+  }
+  if (auto code =
+          launch_ranks(options.nproc, options.interrupt_grace.value_or(launch::kInterruptGrace))) {
+    return *code;
+  }
   launch::leave_on_stop_signals();
   std::signal(SIGPIPE, SIG_IGN);  // who watches may leave; progress is no result
   const auto windows = configured->task->windows();
@@ -68,6 +78,8 @@ void add_train(CLI::App& app, Run& run) {
   command->add_flag("--print-config", options->print_config,
                     "print the whole configuration as TOML, with help, and exit");
   command->add_option("--nproc", options->nproc, "start this many ranks on this host");
+  command->add_option("--interrupt-grace,--interrupt_grace", options->interrupt_grace,
+                      "with --nproc: seconds that ranks have to save after a signal (30)");
   command->footer([] {
     Configured configured;
     return "Every option can be set in the TOML file under its [section], or on the command line "

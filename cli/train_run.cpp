@@ -13,6 +13,18 @@
 
 namespace convoy::cli {
 
+namespace {
+
+Trained stopped(const train::Trainer& trainer) {
+  const int signal = trainer.stopped_by();
+  launch::write_error_file(trainer.job().environment, "Stopped",
+                           fmt::format("stopped by {} after step {}", launch::signal_name(signal),
+                                       trainer.state().global_step));
+  return {128 + signal, {}};
+}
+
+}  // namespace
+
 Trained train_run(Configured& configured, const train::Job& job, const Start& start,
                   const std::string& plan) {
   const auto& arguments = configured.training;
@@ -31,16 +43,18 @@ Trained train_run(Configured& configured, const train::Job& job, const Start& st
   trainer.set_pace(bench::step_pace(run.flops_per_sample, trainer, arguments));
   trainer.stop_on(launch::note_stop_signals);
   trainer.train();
-  if (trainer.stopped_by() != 0) {
-    launch::write_error_file(
-        job.environment, "Stopped",
-        fmt::format("stopped by {} after step {}", launch::signal_name(trainer.stopped_by()),
-                    trainer.state().global_step));
-    return {128 + trainer.stopped_by(), {}};
-  }
+  if (trainer.stopped_by() != 0) return stopped(trainer);
   if (!run.valid_data) return {};
   const bool is_new = !trainer.evaluated_last_step();
   Trained out{.evaluated = trainer.evaluate_end()};
+  if (trainer.stopped_by() != 0) {
+    if (tells) {
+      report::show_progress(fmt::format(
+          "stopped by {} in the evaluation of the trained model, which is saved; try convoy eval\n",
+          launch::signal_name(trainer.stopped_by())));
+    }
+    return stopped(trainer);
+  }
   if (tells && is_new) {
     report::show_progress(wrap("evaluated: " + train::metrics_text(out.evaluated), 2) + "\n");
   }

@@ -146,12 +146,14 @@ void ScratchFile::carry_out(const Piece& piece) {
   std::string error;
   for (size_t at = 0; at < piece.bytes && error.empty();) {
     const auto place = static_cast<off_t>(piece.place + at);
+    const bool direct = direct_;  // another thread may give it up meanwhile
     const ssize_t moved = piece.writes ? ::pwrite(fd_, piece.memory + at, piece.bytes - at, place)
                                        : ::pread(fd_, piece.memory + at, piece.bytes - at, place);
     if (moved > 0) {
       at += static_cast<size_t>(moved);
-    } else if (moved < 0 && errno == EINVAL && direct_.exchange(false)) {
+    } else if (moved < 0 && errno == EINVAL && direct) {
       ::fcntl(fd_, F_SETFL, ::fcntl(fd_, F_GETFL) & ~O_DIRECT);  // wants another alignment
+      direct_ = false;  // only now: who reads it may take EINVAL for something else
     } else if (moved == 0 || errno != EINTR) {
       error = trouble(piece.writes ? "write" : "read", moved == 0 ? EIO : errno);
     }

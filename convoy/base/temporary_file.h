@@ -5,7 +5,8 @@
 
 namespace convoy {
 
-/// A name that is not to stay: while this lives, remove_temporary_files() removes the file.
+/// A name that is not to stay: while this lives, remove_temporary_files() removes the file, or the
+/// folder with all in it.
 class TemporaryFile {
  public:
   explicit TemporaryFile(const std::filesystem::path& path);
@@ -16,6 +17,10 @@ class TemporaryFile {
  private:
   std::atomic<char*>* place_ = nullptr;  // null: there were too many
 };
+
+/// Removes a folder with all in it, while others may still write there: tries for up to 2 s. A
+/// signal's handler may call it.
+void remove_folder(const char* folder);
 
 /// For a process that is about to end: removes the files of this process's TemporaryFiles. A
 /// signal's handler may call it.

@@ -15,6 +15,7 @@
 #include "convoy/comm/rendezvous.h"
 #include "convoy/comm/thread/thread_engine.h"
 #include "convoy/launch/environment.h"
+#include "convoy/launch/supervise/temporary_folder.h"
 #include "convoy/train/setup/job.h"
 
 namespace convoy::bench {
@@ -157,14 +158,14 @@ std::vector<CollectiveTime> time_host(const CollectivesOptions& options, const S
     times.push_back(
         {"memcpy", "copy", "bytes", bytes, 1, comm::measure_copy(bytes, options.seconds_per_cell)});
   }
-  const auto folder = unique_folder("convoy-bench");
+  const launch::TemporaryFolder folder(unique_folder("convoy-bench"));
   const bool threads =
       std::find(options.engines.begin(), options.engines.end(), "threads") != options.engines.end();
   // Without an engine of theirs ranks would leave before all have met.
   const bool processes = options.engines.size() > (threads ? 1 : 0);
   for (const int ranks : options.ranks) {
     if (processes) {
-      const auto file = folder / fmt::format("ranks-{}.json", ranks);
+      const auto file = folder.path() / fmt::format("ranks-{}.json", ranks);
       if (const int code = start(ranks, file); code != 0) {
         fail<Error>("bench",
                     "measuring with {} ranks ended with exit code {}; its message stands above",
@@ -176,7 +177,6 @@ std::vector<CollectiveTime> time_host(const CollectivesOptions& options, const S
     add(times, measure_threads(options, ranks, say));
     say("");
   }
-  fs::remove_all(folder);
   return times;
 }
 

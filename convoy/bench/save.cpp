@@ -19,6 +19,7 @@
 #include "convoy/checkpoint/weights.h"
 #include "convoy/comm/agree.h"
 #include "convoy/formats/shard_size.h"
+#include "convoy/launch/supervise/temporary_folder.h"
 
 namespace convoy::bench {
 
@@ -200,13 +201,21 @@ SaveTimes measure_saves(parallel::Strategy& strategy, const fs::path& folder, in
 
 }  // namespace
 
+fs::path new_save_folder(const fs::path& folder) {
+  auto out = folder / fmt::format("bench-save-{}", ::getpid());
+  make_folder(out);
+  return out;
+}
+
 std::optional<SaveTimes> time_saves(tasks::Task& task, train::TrainingArguments arguments,
                                     const SaveOptions& options) {
   auto job = train::join_job(arguments.parallel);
-  const fs::path folder =
-      comm::ask_main(job.world(), "name a folder", [&] {
-        return Json((options.folder / fmt::format("bench-save-{}", ::getpid())).string());
-      }).get<std::string>();
+  std::optional<launch::TemporaryFolder> made;
+  const fs::path folder = comm::ask_main(job.world(), "make a folder", [&] {
+                            if (!options.within.empty()) return Json(options.within.string());
+                            made.emplace(new_save_folder(options.folder));
+                            return Json(made->path().string());
+                          }).get<std::string>();
   arguments.max_steps = (options.saves + 1) * options.save_steps - 1;
   arguments.eval_strategy = arguments.logging_strategy = "no";
   arguments.save_strategy = "steps";
@@ -222,7 +231,6 @@ std::optional<SaveTimes> time_saves(tasks::Task& task, train::TrainingArguments 
   trainer.train();
   auto out = measure_saves(trainer.strategy(), folder, options.rounds);
   if (!job.is_main()) return std::nullopt;
-  fs::remove_all(folder);
   out.held_up = median(timer->held_up);
   out.step_during = mean(timer->during);
   out.step_without = median(timer->without);

@@ -11,10 +11,14 @@ namespace convoy::bench {
 
 struct SaveOptions {
   std::filesystem::path folder = ".";  ///< where a folder for the files is made, and removed
+  std::filesystem::path within;        ///< a folder for the files that is there, and stays
   int64_t rounds = 3;                  ///< times to write and read
   int64_t saves = 2;                   ///< checkpoints beside the training
   int64_t save_steps = 12;             ///< from one to the next
 };
+
+/// Makes a folder in `folder` for the files of this process. Throws FileError.
+std::filesystem::path new_save_folder(const std::filesystem::path& folder);
 
 /// What checkpoints took. Seconds are medians but for `step_during`, a mean.
 struct SaveTimes {

@@ -81,6 +81,7 @@ void Connector::meet(const std::vector<std::string>& options) {
   const auto nccl = own_nccl_support(device_);
   const std::vector<std::string> own{own_host(), nccl.missing, nccl.gpu, join(options, "\n")};
   const auto said = by(end_, point_, [point = point_, store = store_, own, end = end_] {
+    take_place(point, *store);
     return roll_call(point, store, own, until(end));
   });
   try {

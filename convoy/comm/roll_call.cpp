@@ -1,19 +1,22 @@
 #include "convoy/comm/roll_call.h"
 
 #include <fmt/ranges.h>
+#include <signal.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 
 #include "convoy/base/error.h"
 #include "convoy/base/json.h"
 #include "convoy/base/text.h"
+#include "convoy/comm/hosts.h"
 #include "convoy/comm/within.h"
 
 namespace convoy::comm {
 
 namespace {
 
-using Bytes = std::vector<uint8_t>;
 using Said = std::vector<std::vector<std::string>>;
 using Clock = std::chrono::steady_clock;
 
@@ -94,7 +97,64 @@ Json ask(const StoreAddress& point, c10d::Store& store, Clock::time_point end) {
   return {{"missing", late}};
 }
 
+/// Of the ranks of a job, as rank 0 tells it.
+std::string size_and_job(const StoreAddress& point) {
+  return fmt::format("{} {}", point.size, point.job);
+}
+
+/// Throws UsageError unless rank 0 is of this job, as far as anybody knows.
+void check_job(const StoreAddress& point, const std::string& told) {
+  const auto space = told.find(' ');
+  const std::string size = told.substr(0, space), job = told.substr(space + 1);
+  const bool same_job = job.empty() || point.job.empty() || job == point.job;
+  if (same_job && size == std::to_string(point.size)) return;
+  const auto named = [](const std::string& name) {
+    return name.empty() ? std::string() : fmt::format(" '{}'", name);
+  };
+  fail<UsageError>("comm",
+                   "start: at {}:{} the {} ranks of another job{} meet; expected the {} of job{}; "
+                   "try another MASTER_PORT",
+                   point.host, point.port, size, named(job), point.size, named(point.job));
+}
+
+/// Whether a process that took a place is gone; false where it cannot be known.
+bool has_gone(const std::string& holder) {
+  const auto bar = holder.rfind('|');
+  int64_t pid = 0;
+  if (bar == std::string::npos || holder.substr(0, bar) != own_host() ||
+      !parse_number(holder.substr(bar + 1), pid)) {
+    return false;
+  }
+  return ::kill(static_cast<pid_t>(pid), 0) != 0 && errno == ESRCH;
+}
+
 }  // namespace
+
+void take_place(const StoreAddress& point, c10d::Store& store) {
+  const std::string job = "job", place = fmt::format("place/{}", point.rank);
+  try {
+    if (point.rank == 0) {
+      store.set(job, size_and_job(point));
+    } else {
+      check_job(point, store.get_to_str(job));
+    }
+    const auto own = fmt::format("{}|{}", own_host(), ::getpid());
+    const std::string holder = store.compareSet(place, "", own);
+    if (holder == own) return;
+    if (has_gone(holder)) {
+      store.set(place, own);
+      return;
+    }
+    fail<UsageError>("comm",
+                     "start: process {} of {} is rank {} at {}:{} already; expected one process "
+                     "for each rank; try another MASTER_PORT where that one is of another job",
+                     holder.substr(holder.rfind('|') + 1),
+                     holder.starts_with(own_host() + "|") ? "this host" : "another host",
+                     point.rank, point.host, point.port);
+  } catch (const c10::Error&) {
+    // The roll call tells that rank 0 did not come, or the store has gone.
+  }
+}
 
 Said roll_call(const StoreAddress& point, const c10::intrusive_ptr<c10d::Store>& store,
                const std::vector<std::string>& own, std::chrono::milliseconds patience) {

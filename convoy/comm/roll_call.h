@@ -11,6 +11,10 @@
 
 namespace convoy::comm {
 
+/// Takes this rank's place at a job's store. Throws UsageError where the store is another job's, or
+/// where a process that still runs has taken the place.
+void take_place(const StoreAddress& point, c10d::Store& store);
+
 /// What each rank says, by rank; each says as many things. Waits for all. Rank 0 collects and
 /// publishes, so that a rank asks the store a few times, however many ranks there are.
 /// Throws CommunicationError naming those that did not come within `patience`.

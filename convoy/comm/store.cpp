@@ -1,6 +1,7 @@
 #include "convoy/comm/store.h"
 
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <netdb.h>
 #include <poll.h>
 #include <sys/socket.h>
@@ -9,6 +10,7 @@
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <optional>
@@ -115,9 +117,27 @@ std::string reach(const std::string& host, int port, Clock::time_point end) {
       point.rank == 0 ? std::vector<int>{} : std::vector<int>{point.name(0)});
 }
 
+/// What lacks descriptors ends in waits for who cannot answer.
+void check_descriptors() {
+  constexpr size_t kNeeded = 12;  // of a store and its connections
+  std::array<int, kNeeded> opened{};
+  size_t count = 0;
+  while (count < kNeeded && (opened[count] = ::open("/dev/null", O_RDONLY | O_CLOEXEC)) >= 0) {
+    ++count;
+  }
+  const int error = errno;
+  for (size_t i = 0; i < count; ++i) ::close(opened[i]);
+  if (count == kNeeded) return;
+  fail<UsageError>("comm",
+                   "start: this process can open {} more files, too few for the connections of "
+                   "its ranks: {}; try ulimit -n 1024",
+                   count, std::strerror(error));
+}
+
 }  // namespace
 
 c10::intrusive_ptr<c10d::Store> open_store(const StoreAddress& point) {
+  check_descriptors();
   const auto end = Clock::now() + point.timeout;
   const QuietC10d quiet;
   const auto named = within(until(end), [host = point.host] { return resolve(host); });

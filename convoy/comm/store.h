@@ -16,6 +16,7 @@ struct StoreAddress {
   std::string host = "127.0.0.1";
   int port = 29500;
   bool agent_hosts_store = false;  ///< torchrun's agent serves the store already
+  std::string job;                 ///< name of the job; "": nobody told
   int attempt = 0;  ///< starts of the ranks before this one, whose keys such a store still holds
   std::chrono::milliseconds timeout{100000};  ///< for all to come, and for a collective later
   std::chrono::milliseconds patience{0};      ///< for a collective, over Gloo; 0: the timeout

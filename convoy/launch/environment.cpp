@@ -154,17 +154,45 @@ bool inside_slurm_step(const Reader& env) {
 /// From the port of the ranks' store to that where hosts meet.
 constexpr int kBesideMaster = 10000;
 
-/// A port that all ranks of one job know and other jobs on the host probably do not use.
-std::optional<int> port_from_job(const Reader& env) {
-  for (const char* name : {"SLURM_JOB_ID", "SLURM_JOBID", "PMI_JOBID", "PMIX_NAMESPACE"}) {
-    const std::string value = env.text(name);
-    std::string digits;
-    std::copy_if(value.begin(), value.end(), std::back_inserter(digits),
-                 [](char c) { return c >= '0' && c <= '9'; });
-    if (digits.empty()) continue;
-    return 15000 + std::stoi(digits.substr(digits.size() - std::min<size_t>(4, digits.size())));
+constexpr int kJobPorts = 10000;
+/// From the ports of one step of a job to those of the next: no divisor of kJobPorts, and far from
+/// the jobs that come next.
+constexpr int64_t kStepStride = 613;
+
+/// A number that all ranks of one job, or of one step of a SLURM job, have in common.
+std::optional<int64_t> last_digits(const std::string& name) {
+  std::string digits;
+  std::copy_if(name.begin(), name.end(), std::back_inserter(digits),
+               [](char c) { return c >= '0' && c <= '9'; });
+  if (digits.empty()) return std::nullopt;
+  return std::stoi(digits.substr(digits.size() - std::min<size_t>(4, digits.size())));
+}
+
+/// Number of the SLURM step in which all of these processes are; "" where they are none: mpirun
+/// starts some of its ranks outside of the step that has the others.
+std::string step_of(const Reader& env, const std::string& source) {
+  return source == kSlurm.source ? env.text("SLURM_STEP_ID") : "";
+}
+
+/// A port that all ranks of one job know and others on the host probably do not use.
+std::optional<int> port_from_job(const Reader& env, const std::string& source) {
+  std::vector<const char*> names{"PMIX_NAMESPACE", "PMI_JOBID", "SLURM_JOB_ID", "SLURM_JOBID"};
+  if (source == kSlurm.source) std::rotate(names.begin(), names.begin() + 2, names.end());
+  for (const char* name : names) {
+    const auto job = last_digits(env.text(name));
+    if (!job) continue;
+    const int64_t step = last_digits(step_of(env, source)).value_or(0);
+    return 15000 + static_cast<int>((*job + kStepStride * step) % kJobPorts);
   }
   return std::nullopt;
+}
+
+std::string name_of_job(const Reader& env, const RankEnvironment& ranks) {
+  if (ranks.source == kSlurm.source) {
+    return fmt::format("SLURM {}.{}", env.text("SLURM_JOB_ID"), step_of(env, ranks.source));
+  }
+  if (ranks.source == "torchrun" || ranks.source == "convoy launch") return ranks.job_id;
+  return ranks.source == "environment" ? "" : env.text("PMIX_NAMESPACE");
 }
 
 std::optional<std::string> first_slurm_host(const Reader& env) {
@@ -180,7 +208,7 @@ void find_master(const Reader& env, RankEnvironment& out) {
   if (const auto port = env.number("MASTER_PORT", 1, 65535)) {
     out.master_port = *port;
   } else {
-    out.master_port = port_from_job(env).value_or(out.master_port);
+    out.master_port = port_from_job(env, out.source).value_or(out.master_port);
   }
   const std::string given = env.text("MASTER_ADDR");
   if (!given.empty()) {
@@ -217,6 +245,7 @@ RankEnvironment detect_environment(const GetEnv& get) {
     read_numbers(env, kTorch, out);
     if (env.text("CONVOY_LAUNCHER") == "convoy") {
       out.source = "convoy launch";
+      parse_number(env.text("CONVOY_INTERRUPT_GRACE"), out.interrupt_grace);
     } else if (env.has("TORCHELASTIC_RUN_ID")) {
       out.source = "torchrun";
       out.uses_agent_store = env.text("TORCHELASTIC_USE_AGENT_STORE") == "True";
@@ -234,14 +263,17 @@ RankEnvironment detect_environment(const GetEnv& get) {
     // Taking it for a lone process would silently train WORLD_SIZE separate models.
     env.needed("RANK", 0, "WORLD_SIZE");
   }
-  if (out.launched()) find_master(env, out);
+  if (out.launched()) {
+    find_master(env, out);
+    out.job_name = name_of_job(env, out);
+  }
   return out;
 }
 
 std::optional<std::string> slurm_endpoint(const GetEnv& get) {
   const Reader env(get);
   const auto host = first_slurm_host(env);
-  const auto port = port_from_job(env);
+  const auto port = port_from_job(env, kSlurm.source);
   if (!host || !port) return std::nullopt;
   return fmt::format("{}:{}", *host, *port + kBesideMaster);
 }

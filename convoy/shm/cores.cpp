@@ -5,10 +5,17 @@
 
 #include <thread>
 
+#include "convoy/machine/cgroup.h"
+
 namespace convoy::shm {
 
+bool have_cores(int num_threads, int num_cores, double quota) {
+  return num_threads <= num_cores && (quota == 0 || num_threads <= quota);
+}
+
 bool have_cores(int num_threads) {
-  return num_threads <= static_cast<int>(std::thread::hardware_concurrency());
+  static const double quota = machine::read_cgroup().cpus;
+  return have_cores(num_threads, static_cast<int>(std::thread::hardware_concurrency()), quota);
 }
 
 int current_core() {

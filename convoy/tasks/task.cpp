@@ -14,6 +14,7 @@
 #include "convoy/tasks/language/task.h"
 #include "convoy/tasks/pretrained.h"
 #include "convoy/tasks/session/task.h"
+#include "convoy/tasks/unread_options.h"
 
 namespace convoy::tasks {
 namespace fs = std::filesystem;
@@ -186,6 +187,32 @@ std::string what_is_there(const fs::path& folder) {
   return "";
 }
 
+/// Whether an option only matters to who trains.
+bool is_of_training(const std::string& key, const OptionTable& table) {
+  const auto* option = table.find(key);
+  if (option == nullptr) return false;
+  return option->section == "parallel" ||
+         (option->section == "train" && !read_without_training(*option));
+}
+
+/// Reads a run's options. One that was trained with an optimizer or a schedule that this program
+/// does not have can be evaluated all the same.
+void read_run(const fs::path& file, OptionTable& table) {
+  try {
+    return table.read_toml(file);
+  } catch (const UsageError& error) {
+    const auto values = toml_values(file);
+    if (values.empty()) throw;
+    for (const auto& [key, value] : values) {
+      try {
+        table.set(key, value, file.string());
+      } catch (const UsageError&) {
+        if (!is_of_training(key, table)) throw UsageError(error);  // it knows the line
+      }
+    }
+  }
+}
+
 }  // namespace
 
 Json open_trained(const fs::path& folder, OptionTable& table) {
@@ -197,7 +224,7 @@ Json open_trained(const fs::path& folder, OptionTable& table) {
         "output.dir of convoy train{}",
         folder.string(), what_is_there(folder));
   }
-  if (fs::exists(folder / "run.toml")) table.read_toml(folder / "run.toml");
+  if (fs::exists(folder / "run.toml")) read_run(folder / "run.toml", table);
   return parse_json(read_file(config), config.string());
 }
 

@@ -8,6 +8,7 @@
 #include "convoy/base/error.h"
 #include "convoy/base/timing.h"
 #include "convoy/comm/device.h"
+#include "convoy/train/stop_poll.h"
 #include "convoy/train/trainer_impl.h"
 
 namespace convoy::train {
@@ -19,17 +20,17 @@ Metrics Trainer::evaluate() {
 }
 
 Metrics Trainer::evaluate(const Dataset& data, const std::string& prefix) {
-  return impl_->evaluate(data, prefix);
+  return impl_->evaluate(data, prefix).value_or(Metrics());
 }
 
 Metrics Trainer::evaluate_end() {
   if (evaluated_last_step()) return impl_->eval_metrics_;
   auto metrics = evaluate();
-  save_metrics("eval", metrics);
+  if (!metrics.empty()) save_metrics("eval", metrics);
   return metrics;
 }
 
-Metrics Trainer::Impl::evaluate(const Dataset& data, const std::string& prefix) {
+std::optional<Metrics> Trainer::Impl::evaluate(const Dataset& data, const std::string& prefix) {
   const auto began = std::chrono::steady_clock::now();
   const Doing doing("evaluation");
   auto stream = data.open(stream_options(false));
@@ -42,6 +43,7 @@ Metrics Trainer::Impl::evaluate(const Dataset& data, const std::string& prefix) 
   auto* sums = totals.data_ptr<double>();
   inject_fault("evaluation");
   int64_t steps = 0;
+  StopPoll poll(may_be_stopped_ ? &group : nullptr, stop_signal_);
   while (auto step = stream->next()) {
     auto outputs = strategy_->forward(step->micro_batches, nn::Mode::Evaluate);
     for (const auto& out : outputs) {
@@ -53,6 +55,11 @@ Metrics Trainer::Impl::evaluate(const Dataset& data, const std::string& prefix) 
     ++steps;
     callbacks_.notify(
         [&](Callback& callback) { callback.on_evaluate_step(step->end, stream->num_rows()); });
+    const bool is_last = step->end >= stream->num_rows();
+    if (const int signal = is_last ? 0 : poll.after_step()) {
+      stopped_by_ = signal;
+      return std::nullopt;
+    }
   }
   sums[2 + group.rank()] = std::isfinite(sums[0]) ? 0 : 1;
   group.all_reduce(totals, comm::ReduceOp::Sum, "reduce evaluation loss");
@@ -84,7 +91,10 @@ Metrics Trainer::Impl::evaluate(const Dataset& data, const std::string& prefix) 
 
 /// Evaluates during training; true when it is the best so far.
 bool Trainer::Impl::evaluate_now() {
-  eval_metrics_ = evaluate(*eval_data_, "eval_");
+  auto metrics = evaluate(*eval_data_, "eval_");
+  state_.evaluation_owed = !metrics.has_value();
+  if (!metrics) return false;
+  eval_metrics_ = std::move(*metrics);
   evaluated_step_ = state_.global_step;
   callbacks_.notify(
       [&](Callback& callback) { callback.on_evaluate(eval_metrics_, state_.global_step); });

@@ -15,6 +15,7 @@
 #include "convoy/train/logging/console.h"
 #include "convoy/train/logging/event_stream.h"
 #include "convoy/train/logging/log_files.h"
+#include "convoy/train/setup/memory_check.h"
 #include "convoy/train/setup/memory_use.h"
 #include "convoy/train/setup/numerics.h"
 #include "convoy/train/trainer_impl.h"
@@ -152,6 +153,7 @@ Trainer::Impl::Impl(parallel::ModelFactory factory, TrainingArguments arguments,
   if (train_data_) {
     hold_batch(arguments_, job_.num_ranks(), per_device(arguments_.per_device_train_batch_size));
   }
+  if (train_data_) set_memory_advice(memory_advice());
   make_strategy(std::move(factory), std::move(fill));
   checkpoints_.emplace(arguments_, job_, *strategy_, callbacks_);
 }
@@ -266,29 +268,50 @@ void Trainer::Impl::after_step(bool epoch_end) {
   tell_failed_kernels();
   clock_.pause();
   const bool better = evaluation_is_due(epoch_end) && evaluate_now();
-  if (ended()) check_skipped();
+  const bool end = stopped_early_ || state_.global_step >= state_.max_steps;
+  if (end) check_skipped();
   // A run that saves also saves its end, so that more steps can follow.
-  const bool end = ended() && arguments_.save_strategy != "no";
-  if (end || is_due(arguments_.save_strategy, arguments_.save_steps, epoch_end) ||
-      (better && arguments_.load_best_model_at_end)) {
-    checkpoints_->save(state_, /*wait=*/ended());
+  const bool saves = (end && arguments_.save_strategy != "no") ||
+                     is_due(arguments_.save_strategy, arguments_.save_steps, epoch_end) ||
+                     (better && arguments_.load_best_model_at_end);
+  if (saves && !ended()) stopped_by_ = signal_of_any_rank();
+  if (stopped_by_ != 0) {
+    leave(/*is_saved=*/false);
+  } else if (saves) {
+    checkpoints_->save(state_, /*wait=*/end);
+    // Another step would have to be saved anew.
+    if (!end && !arguments_.save_async) stopped_by_ = signal_of_any_rank();
+    if (stopped_by_ != 0) leave(/*is_saved=*/true);
   }
   clock_.resume();
 }
 
-/// Leaves with what a later run needs to go on. An evaluation that is due would take too long: that
-/// run makes it up.
+/// An evaluation that is due would take too long: the run that goes on makes it up.
 void Trainer::Impl::stop_early(bool epoch_end) {
   stopped_by_ = last_.stop_signal;
   state_.evaluation_owed = evaluation_is_due(epoch_end);
+  clock_.pause();
+  leave(/*is_saved=*/false);
+  clock_.resume();
+}
+
+/// The stop signal that came to one of the ranks, 0 for none. Collective.
+int Trainer::Impl::signal_of_any_rank() const {
+  auto signal = at::full({1}, stop_signal_ != nullptr ? stop_signal_->load() : 0, at::kLong);
+  strategy_->processes().all_reduce(signal, comm::ReduceOp::Max, "look for a stop signal");
+  return static_cast<int>(signal.item<int64_t>());
+}
+
+/// Ends a stopped run with what a later one needs to go on.
+void Trainer::Impl::leave(bool is_saved) {
   std::string what = "nothing was saved";
-  if (arguments_.save_strategy != "no" && !arguments_.output.dir.empty()) {
-    clock_.pause();
-    checkpoints_->save(state_, /*wait=*/true);
-    clock_.resume();
+  if (leaves_checkpoints()) {
+    if (!is_saved) checkpoints_->save(state_, /*wait=*/true);
     what = fmt::format("saved {}; resume with --resume_from_checkpoint {}",
                        checkpoints_->path(state_.global_step).string(),
                        checkpoints_->name_to_resume(state_.global_step));
+  } else if (keeps_stopped_model()) {
+    what = "it was the last one, so the model is saved, but was not evaluated";
   }
   callbacks_.say(fmt::format("stopped by {} after step {}; {}", launch::signal_name(stopped_by_),
                              state_.global_step, what));
@@ -315,6 +338,8 @@ Metrics Trainer::Impl::train() {
   check_gradients();
   tell_operation("start");
   stopped_by_ = 0;
+  stop_signal_ = nullptr;
+  may_be_stopped_ = true;
   prepare();
   inject_fault("start");
   const bool nothing_left = ended();
@@ -325,14 +350,13 @@ Metrics Trainer::Impl::train() {
   clock_ = Clock(state_);
   const auto traffic_before = strategy_->traffic();
   if (arguments_.eval_on_start && eval_data_ && state_.global_step == 0) {
-    eval_metrics_ = evaluate(*eval_data_, "eval_");
+    eval_metrics_ = evaluate(*eval_data_, "eval_").value();  // no signal is noted yet
     callbacks_.notify([&](Callback& callback) { callback.on_evaluate(eval_metrics_, 0); });
   }
   make_up_evaluation();
   trace_ = Trace(arguments_.output.trace, job_.environment.rank, job_.environment.world_size,
                  state_.max_steps - state_.global_step > kTraceWarmup ? kTraceWarmup : 0,
                  arguments_.output.trace_steps);
-  stop_signal_ = nullptr;
   take_memory_use(*strategy_);  // without what the start took
   most_memory_.clear();
   clock_.start();
@@ -380,7 +404,7 @@ Metrics Trainer::Impl::train() {
         "warning: {} of {} steps {} skipped, since their gradients overflowed fp16",
         state_.skipped_steps, state_.global_step, state_.skipped_steps == 1 ? "was" : "were"));
   }
-  if (stopped_by_ != 0) return metrics;
+  if (stopped_by_ != 0 && !keeps_stopped_model()) return metrics;
   load_best_model();
   checkpoints_->save_model(state_);
   checkpoints_->save_metrics("train", metrics);

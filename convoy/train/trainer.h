@@ -58,14 +58,15 @@ class Trainer {
   Metrics train();
 
   /// When what `listen` returns becomes other than 0 on any rank, all end train() after the same
-  /// step, with a checkpoint unless save_strategy is "no". `listen` (launch::note_stop_signals) is
-  /// called right after the first step: until then there is nothing to save or to wait for.
+  /// step, with a checkpoint unless save_strategy is "no". An evaluation ends early; a run that
+  /// resumes makes it up. `listen` (launch::note_stop_signals) is called right after the first
+  /// step: until then there is nothing to save or to wait for.
   void stop_on(std::function<const std::atomic<int>&()> listen);
-  /// The signal that ended train() early, or 0.
+  /// The signal that ended train(), or the evaluation after it, early; 0 for none.
   int stopped_by() const;
 
   /// eval_loss, what the scorer adds, eval_runtime and rates.
-  /// Throws UsageError without evaluation data.
+  /// Empty where a signal ended it early. Throws UsageError without evaluation data.
   Metrics evaluate();
   Metrics evaluate(const Dataset& data, const std::string& prefix);
 

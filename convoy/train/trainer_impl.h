@@ -46,6 +46,7 @@ struct Trainer::Impl {
   int64_t per_device(int64_t configured) const;
   void find_batch(const parallel::ModelFactory& factory);
   int ranks_here() const;
+  std::string memory_advice() const;
   bool ran_out(const std::exception& error) const;
   std::string beyond_device_memory();
   void inject_fault(const char* phase) { train::inject_fault(phase, *strategy_, job_.world()); }
@@ -67,6 +68,16 @@ struct Trainer::Impl {
   void log_if_due(bool epoch_end);
   void after_step(bool epoch_end);
   void stop_early(bool epoch_end);
+  void leave(bool is_saved);
+  bool leaves_checkpoints() const {
+    return arguments_.save_strategy != "no" && !arguments_.output.dir.empty();
+  }
+  /// Whether a run that was stopped after its last step leaves no checkpoint that holds it.
+  bool keeps_stopped_model() const {
+    return state_.global_step >= state_.max_steps && !leaves_checkpoints() &&
+           !arguments_.output.dir.empty();
+  }
+  int signal_of_any_rank() const;
   void log();
   void finish_trace();
   void check_targets() const;
@@ -83,7 +94,8 @@ struct Trainer::Impl {
   }
 
   // Evaluation.
-  Metrics evaluate(const Dataset& data, const std::string& prefix);
+  /// Nothing where a stop signal ended it, which stopped_by_ then is.
+  std::optional<Metrics> evaluate(const Dataset& data, const std::string& prefix);
   bool evaluate_now();
   bool evaluation_is_due(bool epoch_end) const;
   void make_up_evaluation();
@@ -115,6 +127,7 @@ struct Trainer::Impl {
   bool stopped_early_ = false;
   std::function<const std::atomic<int>&()> listen_;
   const std::atomic<int>* stop_signal_ = nullptr;
+  bool may_be_stopped_ = false;  // train() was called, on all ranks
   int stopped_by_ = 0;
   double num_targets_ = 0;  // of all steps of this call
 };

@@ -29,8 +29,8 @@ std::vector<std::string> own_arguments() {
 }  // namespace
 
 const comm::Group& world() {
-  static const comm::Group group = train::join_job({}).world();
-  return group;
+  static const train::Job job = train::join_job({});  // with its threads
+  return job.world();
 }
 
 void spawn(int num_ranks, const std::function<void()>& function) {

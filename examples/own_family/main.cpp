@@ -74,7 +74,7 @@ class Layer : public nn::Block {
     out_ = declare_dense(name() + ".out", 4 * D, D, config.initializer_range);
   }
 
-  nn::Bundle forward(const nn::Bundle& in, const nn::Context& context) override {
+  nn::Bundle forward(const nn::Bundle& in, const nn::Context& /*context*/) override {
     const auto& x = in.at("hidden");  // [B, T, D]
     auto normed = nn::layer_norm(x, norm_, 1e-5);
     auto before = at::constant_pad_nd(normed, {0, 0, 1, 0}).narrow(1, 0, x.size(1));

@@ -19,7 +19,7 @@ def _value(value):
         return "true" if value else "false"
     if isinstance(value, (list, tuple)):
         return ",".join(map(_value, value))
-    return os.fspath(value) if isinstance(value, os.PathLike) else str(value)
+    return os.fsdecode(value) if isinstance(value, (bytes, os.PathLike)) else str(value)
 
 
 def flags(options):
@@ -35,7 +35,7 @@ def flags(options):
 
 def place(path):
     """A file or folder as an argument that cannot be taken for an option."""
-    text = os.fspath(path)
+    text = os.fsdecode(path)
     return os.path.join(".", text) if text.startswith("-") else text
 
 

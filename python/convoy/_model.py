@@ -1,6 +1,7 @@
 """A trained model that stays loaded in a process of the program and answers requests."""
 
 import contextlib
+import ctypes
 import json
 import os
 import signal
@@ -11,6 +12,19 @@ from collections.abc import Sequence
 from typing import Any, Self
 
 from convoy import _command, _errors
+
+
+def _abandon(*streams: Any) -> None:
+    """Lets go of pipes that a parent process has, too.
+
+    A thread of the parent may have been using them during the fork: it has their locks, for which close() would wait for ever, also
+    when they are freed. So their descriptors lead nowhere from now on, and the objects stay.
+    """
+    nowhere = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+    for stream in streams:
+        os.dup2(nowhere, stream.fileno(), inheritable=False)
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(stream))
+    os.close(nowhere)
 
 
 class Model:
@@ -138,8 +152,7 @@ class Model:
         worker, self._worker = self._worker, None
         self._process, self._reason = os.getpid(), ""
         if worker is not None:
-            for stream in (worker.stdin, worker.stdout, worker.stderr):
-                stream.close()  # of this process alone
+            _abandon(worker.stdin, worker.stdout, worker.stderr)
             worker.returncode = 0  # nothing of this process to wait for
 
     def _end(self, at_once: bool = False) -> None:

@@ -49,6 +49,22 @@ TEST_F(DeviceMemory, EndsATrainingThatTakesMoreBesideItsEstimate) {
   expect("but device_memory = 976.6 KiB");
 }
 
+TEST_F(DeviceMemory, CountsTheWeightsOfARunInBf16) {
+  // 4 bytes of a parameter's master, 2 of its weight, 4 of its gradient, 8 of its moments.
+  const auto bytes = estimate("--bf16 --n_embd 256 --per_device_train_batch_size 1")["stages"][0];
+  const auto state = bytes["parameters"].get<int64_t>() + bytes["gradients"].get<int64_t>() +
+                     bytes["optimizer"].get<int64_t>();
+  const auto train = "train" + options("--bf16 --n_embd 256 --per_device_train_batch_size 1 ");
+  ASSERT_EQ(run(train + fmt::format("--device_memory {}", state * 95 / 100)), 2) << output_;
+  expect("the whole model with gradient and the optimizer's states");
+  const auto offloaded =
+      "--n_embd 256 --per_device_train_batch_size 1 --bucket_cap_mb 0 --bf16 "
+      "--offload_optimizer disk --offload_dir . ";
+  const auto less = estimate(offloaded)["stages"][0]["sum"].get<int64_t>() * 103 / 100;
+  ASSERT_EQ(run("train" + options(offloaded + fmt::format("--device_memory {} ", less))), 0)
+      << output_;
+}
+
 TEST_F(DeviceMemory, SaysWhatFits) {
   EXPECT_EQ(estimate("--per_device_train_batch_size 4 --device_memory 1MB")["fits"], "no");
   const auto four = estimate("--per_device_train_batch_size 4");

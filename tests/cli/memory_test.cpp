@@ -72,7 +72,7 @@ TEST_F(Memory, LittleIsToldBeforeTheKernelEndsARankAndItsReportSaysSo) {
   expect("warning: [memory] rank ");
   expect("are left on this host: the kernel");
   expect("was ended by SIGKILL while the kernel had no memory left and ended processes; it held ");
-  expect("try     a smaller batch, shorter rows, bf16, or fewer ranks");
+  expect("try     fewer ranks here, or options with which each takes less: `convoy estimate`");
 }
 
 TEST_F(Memory, TheReportOfAnyProgramKnowsOfTheKernelsKiller) {

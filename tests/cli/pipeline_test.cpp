@@ -285,6 +285,7 @@ TEST_F(PipelineCommand, StagesThatAreNumbersAreComparedDrawnAndSaved) {
   for (const auto& [options, told] :
        {std::pair{"--forward 1,2", "--forward has 2 numbers; expected one, or one for each of 4"},
         {"--weight -1", "--weight -1 is no cost; expected a number from 0 on"},
+        {"--forward 1e308 --backward 1e308", "--forward 1e+308 is no cost; expected a number"},
         {"--schedule zb --save x", "pipeline_schedule = zb; expected one of naive, gpipe, 1f1b"},
         {"--placement w", "pipeline_placement = w; expected one of loop, v"},
         {"--micro_batches 0", "--micro_batches: got 0; expected a whole number of at least 1"},
@@ -294,6 +295,24 @@ TEST_F(PipelineCommand, StagesThatAreNumbersAreComparedDrawnAndSaved) {
          "pipeline_placement = v takes two virtual stages a rank; got 1"}}) {
     EXPECT_EQ(run(four + options), 2) << output_;
     expect(told);
+  }
+}
+
+TEST_F(PipelineCommand, WhatIsTooLargeToCompareIsRefused) {
+  EXPECT_EQ(run("schedule --stages 100000 --micro_batches 1"), 2) << output_;
+  expect("a pipeline of 100000 stages is too long to be compared; expected at most 1024");
+  EXPECT_EQ(run("schedule --stages 2 --micro_batches 10000000"), 2) << output_;
+  expect("10000000 micro-batches on 2 stages make more than 2000000 actions");
+  EXPECT_EQ(run("schedule" + llama("--pipeline_parallel_size 2 --gradient_accumulation_steps "
+                                   "10000000")
+                                 .substr(std::string("train").size())),
+            2)
+      << output_;
+  expect("make more than 2000000 actions");
+  for (const char* option : {"--save nodir/s.csv", "--plot nodir/s.svg"}) {
+    EXPECT_EQ(run(std::string("schedule --stages 2 --micro_batches 2 ") + option), 1) << output_;
+    expect("there is no folder nodir");
+    EXPECT_FALSE(fs::exists(folder_ / "nodir"));
   }
 }
 

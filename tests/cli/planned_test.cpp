@@ -89,6 +89,21 @@ TEST_F(PlannedRun, SaysWhatDoesNotGo) {
   expect("strategy = plan is for convoy train");
 }
 
+TEST_F(PlannedRun, RanksNeedNotBeNumberedHostByHost) {
+  const auto rank = [&](int number) {
+    return fmt::format(
+        "RANK={0} WORLD_SIZE=4 LOCAL_RANK={1} LOCAL_WORLD_SIZE=2 GROUP_RANK={2} "
+        "MASTER_ADDR=127.0.0.1 MASTER_PORT=$port OMP_NUM_THREADS=1 $convoy {3} & p{0}=$!; ",
+        number, number / 2, number % 2,
+        train("--max_steps 1 --save_strategy no --ddp_timeout 60 --output_dir out"));
+  };
+  ASSERT_EQ(shell(kChoosePort + rank(0) + rank(1) + rank(2) + rank(3) +
+                  "code=0; for p in $p1 $p2 $p3 $p0; do wait $p || code=$?; done; exit $code"),
+            0)
+      << output_;
+  EXPECT_EQ(json("out/plan.json")["for"]["hosts"], 2);
+}
+
 TEST_F(PlannedRun, HostsPlanTogether) {
   const auto steps = train("--max_steps 3 --logging_steps 1 --save_strategy no --output_dir ");
   const auto host = "$convoy launch --nnodes 2 --rdzv_endpoint 127.0.0.1:$port -n 1 " + steps;

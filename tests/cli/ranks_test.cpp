@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <chrono>
 #include <map>
 #include <thread>
 
@@ -34,6 +35,30 @@ TEST_F(Ranks, EveryWayToStartThemGivesTheSameBits) {
   for (const char* run : {"dp", "launch", "nproc", "torchrun", "hosts"}) {
     EXPECT_TRUE(model(run) == expected) << run;
   }
+}
+
+TEST_F(Ranks, HaveATimeOfOnesOwnToSaveAfterASignal) {
+  const auto began = std::chrono::steady_clock::now();
+  EXPECT_NE(shell("timeout -s TERM 1 $convoy launch -n 1 --interrupt-grace 0.5 -- sh -c "
+                  "'trap \"\" TERM; while :; do sleep 0.1; done'"),
+            0);
+  expect("stopped by SIGTERM; all ranks have ended");
+  EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(15));
+  const auto train = "train" + kTiny + "--max_steps 4 --save_steps 2 --output_dir out ";
+  ASSERT_EQ(run(train + "--nproc 2 --interrupt-grace 0.0001"), 0) << output_;
+  expect("ranks are killed 0.0001 s after a signal that stops the job, and it would be lost; try");
+  EXPECT_EQ(run(train + "--interrupt_grace 60"), 2) << output_;
+  expect("--interrupt-grace is for ranks that this command starts; try --nproc 2");
+  for (const char* wrong : {"-1", "nan", "1e300"}) {
+    EXPECT_EQ(run(fmt::format("launch -n 2 --interrupt-grace {} {}", wrong, train)), 2) << output_;
+  }
+}
+
+TEST_F(Ranks, ThatMayOpenFewFilesSaySo) {
+  EXPECT_EQ(shell("ulimit -n 10; RANK=1 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=" +
+                  std::to_string(unused_port()) + " timeout 60 $convoy train" + kTiny),
+            2);
+  expect("more files, too few for the connections of its ranks: Too many open files; try ulimit");
 }
 
 // They would wait for each other in collectives of other sizes, or in other groups.

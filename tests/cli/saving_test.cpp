@@ -151,5 +151,38 @@ TEST_F(Saving, AFolderThatVanishesEndsTheRunWithOneReport) {
   }
 }
 
+class StoppedBenchSave : public CommandTest, public ::testing::WithParamInterface<const char*> {};
+
+TEST_P(StoppedBenchSave, LeavesNothingWhereItIsStopped) {
+  make_sessions(300);
+  write_file(folder_ / "run.toml", "");
+  for (const char* signal : {"TERM", "KILL"}) {
+    if (signal == std::string("KILL") && GetParam() == std::string("launch")) continue;
+    const std::string start = GetParam() == std::string("launch")
+                                  ? "$convoy launch -n 2 bench save "
+                                  : "$convoy bench save ";
+    const std::string more = GetParam() == std::string("nproc") ? "--nproc 2 " : "";
+    EXPECT_EQ(shell(start + "run.toml" + kTiny + more +
+                    "--folder runs --saves 1000 --save-steps 4 > log 2>&1 & p=$!; "
+                    "for i in $(seq 300); do ls -d runs/bench-save-*/run/checkpoint-* >/dev/null "
+                    "2>&1 && break; sleep 0.1; done; ls -d runs/bench-save-* || exit 9; kill -s " +
+                    signal +
+                    " $p; wait $p; for i in $(seq 80); do ls -d runs/bench-save-* > /dev/null 2>&1 "
+                    "|| exit 0; sleep 0.1; done; exit 8"),
+              0)
+        << signal << output_;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Started, StoppedBenchSave, ::testing::Values("single", "nproc", "launch"));
+
+TEST_F(Saving, ABenchLeavesNothingAfterAnError) {
+  make_sessions(300);
+  write_file(folder_ / "run.toml", "");
+  EXPECT_NE(run("bench save run.toml" + kTiny + "--folder runs --learning_rate 1e30"), 0)
+      << output_;
+  EXPECT_TRUE(fs::is_empty(folder_ / "runs")) << output_;
+}
+
 }  // namespace
 }  // namespace convoy

@@ -33,6 +33,14 @@ TEST_F(TrainCommand, TrainThenEvaluateThenPredict) {
 
   // The same numbers from the files, whatever the batch size.
   ASSERT_EQ(run("eval out --json --per_device_eval_batch_size 3"), 0) << output_;
+  // Of a program with an optimizer and a schedule of its own.
+  ASSERT_EQ(shell("mkdir own && cp -r out/. own && sed -i 's/^optim = .*/optim = \"momentum\"/; "
+                  "s/^pipeline_schedule = .*/pipeline_schedule = \"one_by_one\"/' own/run.toml && "
+                  "grep momentum own/run.toml"),
+            0)
+      << output_;
+  EXPECT_EQ(run("eval own --json"), 0) << output_;
+  ASSERT_EQ(run("eval out --json --per_device_eval_batch_size 3"), 0) << output_;
   const auto metrics = parse_json(output_, "output");
   for (const char* key : {"eval_recall_at_10", "eval_ndcg_at_10"}) {
     EXPECT_DOUBLE_EQ(metrics[key], results[key]) << key;

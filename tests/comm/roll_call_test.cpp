@@ -1,6 +1,8 @@
 #include "convoy/comm/roll_call.h"
 
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <numeric>
@@ -39,6 +41,11 @@ class CountingStore : public c10d::Store {
   int64_t add(const std::string& key, int64_t value) override {
     ++count_;
     return store_->add(key, value);
+  }
+  std::vector<uint8_t> compareSet(const std::string& key, const std::vector<uint8_t>& expected,
+                                  const std::vector<uint8_t>& desired) override {
+    ++count_;
+    return store_->compareSet(key, expected, desired);
   }
   bool deleteKey(const std::string& key) override {
     ++count_;
@@ -190,6 +197,67 @@ TEST(RollCall, NamesOnAllRanksThoseThatDoNotCome) {
       }
     });
   }
+}
+
+/// Message of a rank that comes to a store where others meet; they must not notice.
+std::string message_of_intruder(StoreAddress intruder) {
+  const auto shared = c10::make_intrusive<c10d::HashStore>();
+  std::string message = "no error";
+  run_threads(2, [&](int rank) {
+    const StoreAddress point{
+        .rank = rank, .size = 2, .job = "SLURM 7.0", .timeout = std::chrono::seconds(20)};
+    if (rank == 1) {
+      while (!shared->check({"job"})) std::this_thread::yield();
+      try {
+        take_place(intruder, *shared);
+      } catch (const UsageError& error) {
+        message = error.what();
+      }
+    }
+    const Connector connector(point, shared, "gloo", at::kCPU, {});
+    auto sum = at::ones({1});
+    connector.connect({0, 1}, "world").all_reduce(sum, ReduceOp::Sum, "sum");
+    EXPECT_EQ(sum.item<float>(), 2);
+  });
+  return message;
+}
+
+TEST(RollCall, RefusesARankOfAnotherJob) {
+  StoreAddress other{.rank = 1, .size = 2, .job = "SLURM 7.1", .timeout = std::chrono::seconds(20)};
+  EXPECT_EQ(message_of_intruder(other),
+            "[comm] start: at 127.0.0.1:29500 the 2 ranks of another job 'SLURM 7.0' meet; "
+            "expected the 2 of job 'SLURM 7.1'; try another MASTER_PORT");
+  other.job = "";
+  EXPECT_EQ(message_of_intruder(other), "no error") << "nobody can tell";
+  other.size = 3;
+  EXPECT_NE(message_of_intruder(other).find("expected the 3 of job"), std::string::npos);
+}
+
+TEST(RollCall, RefusesASecondProcessWithTheNumberOfOneThatLives) {
+  const auto point = [](int rank) {
+    return StoreAddress{.rank = rank, .size = 3, .timeout = std::chrono::seconds(20)};
+  };
+  c10d::HashStore store;
+  take_place(point(0), store);
+  const auto taken_by = [&](const std::string& holder) -> std::string {
+    store.set("place/1", std::vector<uint8_t>(holder.begin(), holder.end()));
+    try {
+      take_place(point(1), store);
+    } catch (const UsageError& error) {
+      return error.what();
+    }
+    return "no error";
+  };
+  EXPECT_EQ(taken_by(own_host() + "|1"),
+            "[comm] start: process 1 of this host is rank 1 at 127.0.0.1:29500 already; expected "
+            "one process for each rank; try another MASTER_PORT where that one is of another job");
+  EXPECT_NE(taken_by("elsewhere|12").find("process 12 of another host"), std::string::npos);
+  const pid_t gone = ::fork();
+  if (gone == 0) ::_exit(0);
+  ::waitpid(gone, nullptr, 0);
+  EXPECT_EQ(taken_by(fmt::format("{}|{}", own_host(), gone)), "no error")
+      << "started again by hand";
+  EXPECT_EQ(taken_by(fmt::format("{}|{}", own_host(), ::getpid())), "no error");
 }
 
 TEST(RollCall, NamesTheOptionInWhichARankDiffers) {

@@ -24,9 +24,14 @@ sed 's/custom_model/headers/' "$SOURCE/examples/custom_model/CMakeLists.txt" >"$
   printf '%s\n' '#include <convoy/schedule/pipeline/pipeline.h>' \
     'int main() { return convoy::schedule::pipeline_schedules().empty() || &convoy::estimate == nullptr; }'
 } >"$WORK/sources/headers/main.cpp"
-for example in readme custom_model own_loop own_family own_task recommend train_and_serve headers; do
+# What can be added outside of the tree, as CONTRIBUTING.md says, is added by one of these programs.
+cp -r "$SOURCE/tests/install/own_parts" "$WORK/sources"
+for function in $(grep -ohE '`add_[a-z_]+`' "$SOURCE/CONTRIBUTING.md" | tr -d '`' | sort -u); do
+  grep -rqE "\b$function\(" "$WORK/sources" || { printf 'nothing here calls %s\n' "$function"; exit 1; }
+done
+for example in readme custom_model own_loop own_family own_task own_parts recommend train_and_serve headers; do
   "$CMAKE" -S "$WORK/sources/$example" -B "$WORK/$example" -G Ninja \
-    -DCMAKE_PREFIX_PATH="$WORK/convoy" -DCMAKE_BUILD_TYPE=Release \
+    -DCMAKE_PREFIX_PATH="$WORK/convoy" -DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_FLAGS="-Wall -Wextra -Werror=unused-parameter" \
     -DCMAKE_CXX_COMPILER_LAUNCHER="$(command -v ccache || true)" >"$WORK/$example.log"
   "$CMAKE" --build "$WORK/$example" >>"$WORK/$example.log" || { cat "$WORK/$example.log"; exit 1; }
 done
@@ -86,6 +91,10 @@ expect "the README's program" "steps          1,536" "$("$WORK/readme/circle" --
 expect "the README's program on two ranks" "strategy       ddp" \
   "$("$convoy" launch -n 2 -- "$WORK/readme/circle" --max_steps 20)"
 
+expect "OpenMP's short spins in a program that links convoy::tuning" "GOMP_SPINCOUNT = '1000'" \
+  "$(env -u GOMP_SPINCOUNT -u OMP_WAIT_POLICY OMP_DISPLAY_ENV=verbose "$WORK/readme/circle" --help 2>&1)"
+expect "its own word for them" "GOMP_SPINCOUNT = '77'" \
+  "$(GOMP_SPINCOUNT=77 OMP_DISPLAY_ENV=verbose "$WORK/readme/circle" --help 2>&1)"
 if ldd "$convoy" | grep -q jemalloc; then # convoy::tuning works where it is linked
   expect "jemalloc in a program that links convoy::tuning" "binding file /" "$(LD_BIND_NOW=1 LD_DEBUG=bindings \
     "$WORK/readme/circle" --help 2>&1 | grep 'libjemalloc.*readme/circle.*malloc_conf')"
@@ -114,6 +123,14 @@ printf 'ok: the same bits on two ranks\n'
 "$family" train --family pairs --start one "${tiny[@]:0:6}" --max_steps 1 --output_dir on >on.log
 expect "a key that the family does not have" "unknown option --n_embd" "$("$family" train --family pairs --n_embd 4 2>&1 || true)"
 expect "the program's own families" ", pairs" "$("$family" train --family x 2>&1 || true)"
+
+# An engine, an optimizer and a pipeline schedule of one's own.
+parts=$("$WORK/own_parts/own_parts" train "${tiny[@]:0:6}" --family gpt2 --n_embd 16 --n_layer 2 --n_head 2 --n_positions 16 \
+  --threads 1 --max_steps 2 --nproc 2 --backend plain --optim momentum --pipeline_parallel_size 2 --pipeline_schedule one_by_one \
+  --gradient_accumulation_steps 2 --output_dir parts 2>&1)
+expect "parts of one's own" "step 2/2" "$parts"
+expect "their help" "momentum (SGD with momentum)" "$("$WORK/own_parts/own_parts" train --help all)"
+expect "the engine among the backends" "plain" "$("$WORK/own_parts/own_parts" train --help all | grep -A3 -e --backend)"
 
 # A task of one's own: trained, saved, and evaluated as it was trained, by the same commands.
 task=$WORK/own_task/own_task

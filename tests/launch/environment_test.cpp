@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <set>
 #include <string>
 
 #include "convoy/base/error.h"
@@ -147,6 +148,40 @@ TEST(Environment, ReadsSlurmWithUnevenNodes) {
   const auto last =
       detect(with(kSlurm, {{"SLURM_PROCID", "4"}, {"SLURM_LOCALID", "0"}, {"SLURM_NODEID", "2"}}));
   expect_place(last, {4, 5, 0, 1, 2, 3});
+}
+
+TEST(Environment, EachStepOfASlurmJobHasAPortAndAName) {
+  std::set<int> ports;
+  std::set<std::string> names, endpoints;
+  const auto add = [&](const std::string& job, const std::string& step) {
+    const auto variables = with(kSlurm, {{"SLURM_JOB_ID", job}, {"SLURM_STEP_ID", step}});
+    const auto env = detect(variables);
+    ports.insert(env.master_port);
+    names.insert(env.job_name);
+    endpoints.insert(slurm_endpoint(getter(variables)).value());
+    EXPECT_GE(env.master_port, 15000);
+    EXPECT_LT(env.master_port, 25000);
+  };
+  for (int step = 0; step < 40; ++step) add("123456", std::to_string(step));
+  for (int job = 123457; job < 123487; ++job) add(std::to_string(job), "0");
+  add("123456", "4294967290");  // an interactive step
+  EXPECT_EQ(ports.size(), 71);
+  EXPECT_EQ(names.size(), 71);
+  EXPECT_EQ(endpoints.size(), 71);
+}
+
+TEST(Environment, RanksOfMpirunInsideASlurmJobAgreeOnThePort) {
+  // Those beside mpirun are outside of the step that has the others.
+  const Variables mpi{{"OMPI_COMM_WORLD_RANK", "0"},
+                      {"OMPI_COMM_WORLD_SIZE", "2"},
+                      {"OMPI_COMM_WORLD_LOCAL_RANK", "0"},
+                      {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"},
+                      {"SLURM_JOB_ID", "77"}};
+  EXPECT_EQ(detect(mpi).master_port, detect(with(mpi, {{"SLURM_STEP_ID", "3"}})).master_port);
+  const auto one = detect(with(mpi, {{"PMIX_NAMESPACE", "prterun-n07-41@1"}}));
+  const auto other = detect(with(mpi, {{"PMIX_NAMESPACE", "prterun-n07-52@1"}}));
+  EXPECT_NE(one.master_port, other.master_port);
+  EXPECT_EQ(one.job_name, "prterun-n07-41@1");
 }
 
 TEST(Environment, SlurmOnOneHostStaysOnLoopback) {

@@ -39,6 +39,36 @@ TEST_F(Agents, FormOneJob) {
   EXPECT_EQ(both.find("127.0.0.1) rank 0"), both.rfind("127.0.0.1) rank 0")) << "one table";
 }
 
+TEST_F(Agents, LogsOfEarlierJobsGo) {
+  const auto logs = [this](const std::string& name) { return folder_ / ("logs-" + name); };
+  for (const std::string name : {"a", "b"}) {
+    for (const char* file : {"failure.json", "rank-9.err", "rank-9.out", "restart-1/rank-0.out",
+                             "restart-1/failure.json", "restart-2/mine.txt", "rank-x.out"}) {
+      std::filesystem::create_directories((logs(name) / file).parent_path());
+      std::ofstream(logs(name) / file) << "old";
+    }
+  }
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));  // a file's clock is coarse
+  for (const std::string name : {"a", "b"}) {
+    start(name, "echo $RANK", [&, name](LaunchOptions& options, HostOptions& host) {
+      options.log_dir = logs(name);
+      host.node_rank = name == "a" ? 0 : 1;
+    });
+  }
+  EXPECT_EQ(end("a"), 0) << said("a");
+  EXPECT_EQ(end("b"), 0) << said("b");
+  for (const std::string name : {"a", "b"}) {
+    EXPECT_FALSE(std::filesystem::exists(logs(name) / "failure.json")) << name;
+    EXPECT_FALSE(std::filesystem::exists(logs(name) / "rank-9.err")) << name;
+    EXPECT_FALSE(std::filesystem::exists(logs(name) / "rank-9.out")) << name;
+    EXPECT_FALSE(std::filesystem::exists(logs(name) / "restart-1")) << name;
+    EXPECT_TRUE(std::filesystem::exists(logs(name) / "restart-2/mine.txt")) << name;
+    EXPECT_TRUE(std::filesystem::exists(logs(name) / "rank-x.out")) << name;
+  }
+  EXPECT_TRUE(std::filesystem::exists(logs("a") / "rank-0.out"));
+  EXPECT_TRUE(std::filesystem::exists(logs("b") / "rank-2.out"));
+}
+
 TEST_F(Agents, ReportTheFirstFailureOfTheWholeJobOnce) {
   const auto logs = [this](LaunchOptions& options, HostOptions& host) {
     options.log_dir = folder_ / fmt::format("logs-{}", host.node_rank);

@@ -15,7 +15,7 @@ namespace {
 class Stranger {
  public:
   explicit Stranger(int port)
-      : socket_(start_connect(Address::resolve("127.0.0.1", port).at(0), "")) {
+      : socket_(start_connect({Address::resolve("127.0.0.1", port).at(0), {}})) {
     pollfd watched{socket_.get(), POLLOUT, 0};
     ::poll(&watched, 1, 1000);
   }
@@ -115,7 +115,7 @@ TEST_F(Agents, ACrowdAtTheDoorKeepsNobodyOut) {
     std::vector<Descriptor> sockets(400);
     for (size_t i = 0;; ++i) {
       Descriptor& socket = sockets[i % sockets.size()];
-      socket = start_connect(address, "");
+      socket = start_connect({address, {}});
       ::setsockopt(socket.get(), SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
     }
   }
@@ -141,10 +141,10 @@ TEST_F(Agents, ACrowdDrivesOutItsOwn) {
     pollfd entry{socket.get(), POLLIN, 0};
     return ::poll(&entry, 1, 0) == 1;
   };
-  const Descriptor slow = start_connect(address, "127.0.0.2");
+  const Descriptor slow = start_connect(routes({address}, "127.0.0.2").at(0));
   std::this_thread::sleep_for(std::chrono::milliseconds(200));
   std::vector<Descriptor> crowd;
-  for (int i = 0; i < 400; ++i) crowd.push_back(start_connect(address, ""));
+  for (int i = 0; i < 400; ++i) crowd.push_back(start_connect({address, {}}));
   int64_t away = 0;
   for (int i = 0; i < 800 && away < 145; ++i) {  // of 401 there is room for 256
     std::this_thread::sleep_for(std::chrono::milliseconds(10));

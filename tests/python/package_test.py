@@ -343,6 +343,32 @@ class Models(InFolder):
             self.assertTrue(right)
             self.assertEqual(os.waitpid(child, 0)[1], 0)
 
+    def test_a_fork_while_another_thread_asks_hangs_nobody(self):
+        with convoy.Model(self.sessions) as model:
+            wanted = model.recommend(["item-1"])["items"]
+            done = threading.Event()
+
+            def ask():
+                while not done.is_set():
+                    model.recommend(["item-2"])
+
+            thread = threading.Thread(target=ask)
+            thread.start()
+            try:
+                for _ in range(5):
+                    time.sleep(0.01)
+                    child = os.fork()
+                    if child == 0:
+                        signal.alarm(30)  # ends one that hangs
+                        right = model.recommend(["item-1"])["items"] == wanted
+                        model.close()
+                        os._exit(0 if right else 1)
+                    self.assertEqual(os.waitpid(child, 0)[1], 0)
+            finally:
+                done.set()
+                thread.join()
+            self.assertEqual(model.recommend(["item-1"])["items"], wanted)
+
     def test_close_ends_a_worker_that_hangs(self):
         model = convoy.Model(self.sessions)
         model.recommend(["item-3"])

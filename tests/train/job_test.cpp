@@ -52,6 +52,12 @@ TEST(Job, AutoFollowsLauncherAndDevices) {
   EXPECT_EQ(dp.devices.size(), 4u);
   EXPECT_NE(dp.reason.find("4 GPUs are visible and no launcher set ranks"), std::string::npos);
   EXPECT_NE(dp.faster.find("convoy launch -n 4"), std::string::npos);
+  auto one = ranks(1);
+  one.source = "convoy launch";
+  EXPECT_EQ(plan_job(automatic, one, kCpu).reason,
+            "one device is visible and convoy launch started one rank");
+  EXPECT_EQ(plan_job(automatic, one, gpus(4)).reason,
+            "4 GPUs are visible and convoy launch started one rank");
   automatic.replicas = 2;
   EXPECT_EQ(plan_job(automatic, {}, kCpu).devices.size(), 2u);
 }

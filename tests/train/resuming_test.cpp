@@ -102,6 +102,131 @@ TEST_F(TrainerTest, AnEvaluationThatASignalPreventedIsMadeUp) {
   EXPECT_EQ(whole.first, evaluations("elsewhere", 3).first);
 }
 
+/// Asks the run to stop in the middle of its evaluation after `step`.
+struct EvaluationStopper : Callback {
+  explicit EvaluationStopper(int64_t step) : step(step) {}
+  void on_step(const StepTiming& timing) override { at = timing.step; }
+  void on_evaluate_step(int64_t done, int64_t /*samples*/) override {
+    if (at != step) return;
+    signal = SIGTERM;
+    seen = done;
+  }
+  void on_evaluate(const Metrics& /*values*/, int64_t step) override { evaluated = step; }
+  int64_t step, at = 0, seen = 0, evaluated = 0;
+  std::atomic<int> signal = 0;
+};
+
+TEST_F(TrainerTest, ASignalEndsAnEvaluationWhichIsMadeUp) {
+  const auto eval_data = random_sessions(40, 50, 8);
+  const auto train = [&](const std::string& name, int ranks, int64_t stop_at) {
+    Json found = Json::array();
+    at::Tensor weights;
+    const auto run = [&](const Job& job) {
+      auto args = arguments(name);
+      args.per_device_train_batch_size /= ranks;
+      args.per_device_eval_batch_size = 4;
+      args.eval_strategy = args.save_strategy = "epoch";
+      if (stop_at > 0) {
+        auto stopper = std::make_shared<EvaluationStopper>(stop_at);
+        Trainer first(tiny_model(), args, data_, eval_data, job);
+        first.add_callback(stopper);
+        first.stop_on([&]() -> const std::atomic<int>& { return stopper->signal; });
+        first.train();
+        EXPECT_EQ(first.stopped_by(), SIGTERM);
+        EXPECT_EQ(first.state().global_step, stop_at);
+        EXPECT_TRUE(first.state().evaluation_owed);
+        EXPECT_FALSE(fs::exists(folder_ / name / "model.safetensors"));
+        if (job.is_main()) {
+          EXPECT_EQ(stopper->seen, 4 * ranks) << "the evaluation went on";
+          EXPECT_LT(stopper->evaluated, stop_at);
+        }
+        args.resume_from_checkpoint = "latest";
+      }
+      Trainer trainer(tiny_model(), args, data_, eval_data, job);
+      trainer.train();
+      EXPECT_EQ(trainer.stopped_by(), 0);
+      const auto all = all_weights(trainer);
+      if (!job.is_main()) return;
+      weights = all;
+      for (const auto& entry : trainer.state().log_history) {
+        if (entry.contains("eval_loss")) found.push_back({entry["step"], entry["eval_loss"]});
+      }
+    };
+    if (ranks == 1) {
+      run(job_);
+    } else {
+      run_ranks(ranks, run);
+    }
+    EXPECT_TRUE(fs::exists(folder_ / name / "model.safetensors"));
+    return std::pair(found, weights);
+  };
+  for (const int ranks : {1, 2}) {
+    const auto whole = train(fmt::format("whole-{}", ranks), ranks, 0);
+    ASSERT_EQ(whole.first.size(), 2) << whole.first;
+    for (const int64_t stop_at : {6, 12}) {
+      const auto again = train(fmt::format("stopped-{}-{}", ranks, stop_at), ranks, stop_at);
+      EXPECT_EQ(whole.first, again.first) << ranks << " ranks, step " << stop_at;
+      EXPECT_TRUE(at::equal(whole.second, again.second)) << ranks << " ranks, step " << stop_at;
+    }
+  }
+}
+
+TEST_F(TrainerTest, ARunWithoutCheckpointsKeepsItsModelWhereItsLastEvaluationIsStopped) {
+  auto args = arguments("out");
+  args.eval_strategy = "epoch";
+  args.save_strategy = "no";
+  args.per_device_eval_batch_size = 4;
+  auto stopper = std::make_shared<EvaluationStopper>(12);
+  Trainer trainer(tiny_model(), args, data_, random_sessions(40, 50, 8), job_);
+  trainer.add_callback(stopper);
+  trainer.stop_on([&]() -> const std::atomic<int>& { return stopper->signal; });
+  trainer.train();
+  EXPECT_EQ(trainer.stopped_by(), SIGTERM);
+  EXPECT_TRUE(fs::exists(folder_ / "out/model.safetensors"));
+}
+
+TEST_F(TrainerTest, TheEvaluationAfterTheTrainingEndsAtASignal) {
+  auto args = arguments("out");
+  args.save_strategy = "no";
+  args.per_device_eval_batch_size = 4;
+  auto stopper = std::make_shared<EvaluationStopper>(12);
+  Trainer trainer(tiny_model(), args, data_, random_sessions(40, 50, 8), job_);
+  trainer.add_callback(stopper);
+  trainer.stop_on([&]() -> const std::atomic<int>& { return stopper->signal; });
+  trainer.train();
+  EXPECT_EQ(trainer.stopped_by(), 0);
+  EXPECT_TRUE(trainer.evaluate_end().empty());
+  EXPECT_EQ(trainer.stopped_by(), SIGTERM);
+  EXPECT_EQ(stopper->seen, 4);
+  EXPECT_FALSE(fs::exists(folder_ / "out/eval_results.json"));
+}
+
+/// Asks the run to stop while it saves.
+struct SaveStopper : Callback {
+  void on_save(const fs::path& /*folder*/) override { signal = SIGTERM; }
+  void on_message(const std::string& text) override { messages += text + "\n"; }
+  std::string messages;
+  std::atomic<int> signal = 0;
+};
+
+TEST_F(TrainerTest, ASignalDuringASaveNeedsNoOtherOne) {
+  auto args = arguments("out");
+  args.save_strategy = "steps";
+  args.save_steps = 4;
+  args.save_async = false;
+  auto stopper = std::make_shared<SaveStopper>();
+  auto job = job_;
+  job.environment.interrupt_grace = 1e-9;
+  Trainer trainer(tiny_model(), args, data_, nullptr, job);
+  trainer.add_callback(stopper);
+  trainer.stop_on([&]() -> const std::atomic<int>& { return stopper->signal; });
+  trainer.train();
+  EXPECT_EQ(trainer.stopped_by(), SIGTERM);
+  EXPECT_EQ(trainer.state().global_step, 4);
+  EXPECT_THAT(stopper->messages, ::testing::HasSubstr("after step 4; saved"));
+  EXPECT_THAT(stopper->messages, ::testing::HasSubstr("it would be lost; try --interrupt-grace"));
+}
+
 TEST_F(TrainerTest, ResumingOnReplicasContinuesTheSameEpoch) {
   auto args = arguments("one");
   args.save_strategy = "steps";

@@ -30,37 +30,53 @@ bool means_loopback(const std::string& host) {
 
 /// Where a rendezvous listens, if it does so on this host.
 struct Listening {
-  Descriptor socket;     ///< not open where another serves
-  Endpoint endpoint;     ///< the address that it has, or else the one that was given
+  std::vector<Descriptor> sockets;  ///< none where another serves
+  Endpoint endpoint;     ///< the address where this host meets it, or else the one that was given
   bool guessed = false;  ///< the name does not say at which address
   bool taken = false;    ///< somebody listens at an address of this host
 };
 
-/// Listens at the endpoint if that is on this host; `local_address` is how others reach it, "" for
-/// whichever the way outward has.
+/// Listens at all addresses of the endpoint that are on this host: others may have one version of
+/// the protocol only. `local_address` is how others reach it, "" for whichever the way outward has.
 Listening listen_at(const Endpoint& endpoint, std::optional<bool> serves,
                     const std::string& local_address) {
   Listening out{.endpoint = endpoint};
   int reason = EADDRNOTAVAIL;
-  for (Address address : Address::resolve(endpoint.host, endpoint.port)) {
+  const auto own = local_address.empty() ? std::vector<Address>()
+                                         : Address::resolve(local_address, endpoint.port);
+  std::vector<Address> open;
+  const auto listen = [&](Address address) {
+    address.set_port(endpoint.port);
+    auto socket = listen_on(address);
+    if (socket.get() < 0) {
+      reason = errno;
+      return;
+    }
+    out.sockets.push_back(std::move(socket));
+    open.push_back(address);
+  };
+  for (const Address& address : Address::resolve(endpoint.host, endpoint.port)) {
     if (serves == false || (!address.is_own() && serves != true)) continue;
     // A Kubernetes service has an address of its own, and Debian gives a host's own name one that
     // only the host itself can reach.
     const bool unclear =
         !address.is_own() || (address.is_loopback() && !means_loopback(endpoint.host));
-    const auto own = local_address.empty() ? std::vector<Address>()
-                                           : Address::resolve(local_address, endpoint.port);
-    out.guessed = unclear && own.empty();
-    if (unclear) address = own.empty() ? outward_address() : own[0];
-    address.set_port(endpoint.port);
-    out.socket = listen_on(address);
-    if (out.socket.get() >= 0) {
-      out.endpoint = {address.host(), endpoint.port};
-      out.taken = false;
-      return out;
+    if (unclear && own.empty()) {
+      out.guessed = true;
+      listen(outward_address());
+    } else if (unclear) {
+      for (const Address& each : own) listen(each);
+    } else {
+      listen(address);
     }
-    reason = errno;
-    out.taken |= reason == EADDRINUSE;
+    // Another agent of this host has all of them, or this one has.
+    out.taken = open.empty() && reason == EADDRINUSE;
+    if (out.taken) break;
+  }
+  if (!open.empty()) {
+    const auto ways = routes(open, local_address);
+    out.endpoint = {ways.front().to.host(), endpoint.port};
+    return out;
   }
   if (serves == true) {
     fail<UsageError>("launch", "cannot serve the rendezvous at {}: {}; try another port or address",
@@ -77,12 +93,12 @@ class HostAgent {
     auto listening = listen_at(host.endpoint, host.serves, host.local_address);
     endpoint_ = listening.endpoint;
     taken_ = listening.taken;
-    if (listening.socket.get() >= 0) {
+    if (!listening.sockets.empty()) {
       output_queue_.say(fmt::format(
           "[launch] serving the rendezvous of {} hosts at {}{}\n", wanted(host.rendezvous),
           endpoint_.to_text(), listening.guessed ? "; --local-addr ADDRESS chooses another" : ""));
       server_ = std::make_unique<RendezvousServer>(
-          std::move(listening.socket), host.rendezvous, secret,
+          std::move(listening.sockets), host.rendezvous, secret,
           [this](const std::string& text) { output_queue_.say(text + "\n"); });
     }
     client_ = std::make_unique<RendezvousClient>(endpoint_, host.rendezvous.run_id, secret,
@@ -212,6 +228,7 @@ class HostAgent {
     told_ = Told::kNothing;
     node_ = node;
     try {
+      if (node.round == 0) remove_old_logs(options_, node.world_size, node.job_start);
       logs_ = log_folder(options_, node.round);
       ranks_ = std::make_unique<RankProcesses>(options_, output_queue_, node,
                                                errors_.make(node.round), logs_);

@@ -174,15 +174,49 @@ Descriptor listen_on(const Address& address) {
   return socket;
 }
 
-Descriptor start_connect(const Address& to, const std::string& from) {
+std::vector<Route> routes(const std::vector<Address>& to, const std::string& from) {
+  std::vector<Route> out;
+  if (from.empty()) {
+    for (const Address& address : to) out.push_back({address, std::nullopt});
+    return out;
+  }
+  std::vector<Address> own;
+  std::string why = "nobody knows it";
+  for (const Address& address : Address::resolve(from, 0)) {
+    const Descriptor socket = new_socket(address, SOCK_STREAM);
+    if (socket.get() >= 0 && ::bind(socket.get(), address.get(), address.size()) == 0) {
+      own.push_back(address);
+    } else {
+      why = std::strerror(errno);
+    }
+  }
+  if (own.empty()) {
+    fail<UsageError>("launch", "cannot use the local address {}: {}; expected one of this host",
+                     from, why);
+  }
+  for (const Address& address : to) {
+    const auto same = std::find_if(own.begin(), own.end(),
+                                   [&](const Address& each) { return each.same_version(address); });
+    if (same != own.end()) out.push_back({address, *same});
+  }
+  if (out.empty() && !to.empty()) {
+    fail<UsageError>("launch",
+                     "the local address {} is of another version of the internet protocol than {}; "
+                     "expected both of one; try another --local-addr, or --rdzv-endpoint",
+                     from, to.front().host());
+  }
+  return out;
+}
+
+Descriptor start_connect(const Route& route) {
+  const Address& to = route.to;
   Descriptor socket = new_socket(to, SOCK_STREAM | SOCK_NONBLOCK);
   const int on = 1;
   ::setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-  if (!from.empty()) {
-    const auto own = Address::resolve(from, 0);
-    if (own.empty() || ::bind(socket.get(), own[0].get(), own[0].size()) != 0) {
-      fail<UsageError>("launch", "cannot use the local address {}: {}; expected one of this host",
-                       from, own.empty() ? "nobody knows it" : std::strerror(errno));
+  if (const auto& from = route.from) {
+    if (::bind(socket.get(), from->get(), from->size()) != 0) {
+      socket.reset();
+      return socket;
     }
   }
   if (::connect(socket.get(), to.get(), to.size()) != 0 && errno != EINPROGRESS) socket.reset();

@@ -2,6 +2,7 @@
 
 #include <sys/socket.h>
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -36,6 +37,9 @@ class Address {
   /// The network interface that has this address, "" when none of this host has it.
   std::string interface() const;
   bool is_own() const { return is_loopback() || !interface().empty(); }
+  bool same_version(const Address& other) const {
+    return get()->sa_family == other.get()->sa_family;
+  }
 
   const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&storage_); }
   socklen_t size() const { return size_; }
@@ -54,8 +58,19 @@ Address outward_address();
 /// or not ours, with errno set.
 Descriptor listen_on(const Address& address);
 
-/// Starts to connect, from the address `from` unless that is "". Not open when it failed at once.
-Descriptor start_connect(const Address& to, const std::string& from);
+/// An address, and the own one from which to reach it; none: whichever the system chooses.
+struct Route {
+  Address to;
+  std::optional<Address> from;
+};
+
+/// The ways to one host that has all of these addresses, from the own address `from`, a name or
+/// digits, unless that is "": between addresses of one version of the protocol, in the order of
+/// `to`. Throws UsageError where none of `from` is of this host, or goes with one of `to`.
+std::vector<Route> routes(const std::vector<Address>& to, const std::string& from);
+
+/// Starts to connect. Not open when it failed at once.
+Descriptor start_connect(const Route& route);
 
 /// Port that nobody uses now. Throws CommunicationError when there is none.
 int free_port(const std::string& host);

@@ -43,9 +43,10 @@ std::unique_ptr<Channel> RendezvousClient::step() {
 void RendezvousClient::connect() {
   const auto addresses = Address::resolve(endpoint_.host, endpoint_.port);
   if (addresses.empty()) return give_up("nobody knows the name");
+  const auto ways = routes(addresses, local_address_);
   since_ = Clock::now();
-  socket_.emplace(start_connect(addresses[next_address_++ % addresses.size()], local_address_),
-                  kLongestGreeting, Tls(secret_, /*is_host=*/false));
+  socket_.emplace(start_connect(ways[next_address_++ % ways.size()]), kLongestGreeting,
+                  Tls(secret_, /*is_host=*/false));
   socket_->send(json_line({{"run_id", run_id_}}));
 }
 

@@ -26,15 +26,16 @@ constexpr double kClosingSeconds = 2;
 /// What the thread works on.
 class RendezvousServer::EventLoop {
  public:
-  EventLoop(Descriptor listener, RendezvousOptions options, std::string secret, Rendezvous::Say say)
-      : listener_(std::move(listener)),
+  EventLoop(std::vector<Descriptor> listeners, RendezvousOptions options, std::string secret,
+            Rendezvous::Say say)
+      : listeners_(std::move(listeners)),
         heartbeat_timeout_(options.heartbeat_timeout),
         run_id_(options.run_id),
         secret_(std::move(secret)),
         say_(std::move(say)),
         rendezvous_(
             std::move(options), [this](int id, const Json& message) { tell(id, message); }, say_) {
-    set_nonblocking(listener_.get());
+    for (const Descriptor& listener : listeners_) set_nonblocking(listener.get());
   }
 
   void turn() {
@@ -55,15 +56,20 @@ class RendezvousServer::EventLoop {
   };
 
   void wait() {
-    std::vector<pollfd> watched = {{listener_.get(), POLLIN, 0}};
+    std::vector<pollfd> watched;
+    for (const auto& listener : listeners_) watched.push_back({listener.get(), POLLIN, 0});
     for (const auto& [id, visitor] : visitors_) watched.push_back({visitor.socket.fd(), POLLIN, 0});
     for (const auto& [id, channel] : members_) watched.push_back({channel.fd(), POLLIN, 0});
     ::poll(watched.data(), watched.size(), 50);
   }
 
   void accept() {
+    for (const auto& listener : listeners_) accept(listener.get());
+  }
+
+  void accept(int listener) {
     for (int i = 0; i < kMostAtOnce; ++i) {
-      Descriptor socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+      Descriptor socket(::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC));
       if (socket.get() < 0) return;
       if (visitors_.size() >= kMostVisitors) make_room();
       visitors_.emplace(next_id_++, Visitor{LineSocket(std::move(socket), kLongestGreeting,
@@ -146,7 +152,7 @@ class RendezvousServer::EventLoop {
     if (const auto found = members_.find(id); found != members_.end()) found->second.send(message);
   }
 
-  Descriptor listener_;
+  std::vector<Descriptor> listeners_;
   double heartbeat_timeout_;
   std::string run_id_, secret_;
   Rendezvous::Say say_;
@@ -159,9 +165,9 @@ class RendezvousServer::EventLoop {
   Rendezvous rendezvous_;
 };
 
-RendezvousServer::RendezvousServer(Descriptor listener, RendezvousOptions options,
+RendezvousServer::RendezvousServer(std::vector<Descriptor> listeners, RendezvousOptions options,
                                    std::string secret, std::function<void(const std::string&)> say)
-    : loop_(std::make_unique<EventLoop>(std::move(listener), std::move(options), std::move(secret),
+    : loop_(std::make_unique<EventLoop>(std::move(listeners), std::move(options), std::move(secret),
                                         std::move(say))) {
   thread_ = std::thread([this] {
     const auto until = [&](const auto& done) {

@@ -11,11 +11,11 @@
 
 namespace convoy::launch {
 
-/// Serves a rendezvous on a listening socket, in a thread of its own. Who does not prove to know
+/// Serves a rendezvous on listening sockets, in a thread of its own. Who does not prove to know
 /// the secret within some seconds is turned away and told of once; nobody keeps the others waiting.
 class RendezvousServer {
  public:
-  RendezvousServer(Descriptor listener, RendezvousOptions options, std::string secret,
+  RendezvousServer(std::vector<Descriptor> listeners, RendezvousOptions options, std::string secret,
                    std::function<void(const std::string&)> say);
   ~RendezvousServer();  ///< lets the last messages out for a moment
   RendezvousServer(const RendezvousServer&) = delete;

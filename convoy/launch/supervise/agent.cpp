@@ -16,7 +16,7 @@
 namespace convoy::launch {
 int run_ranks(const LaunchOptions& options) {
   check(options);
-  remove_old_logs(options);
+  remove_old_logs(options, options.num_ranks, wall_time());
   OutputQueue output_queue(options);
   const PrivateFolder errors("convoy-launch");
   SignalCatcher signals;

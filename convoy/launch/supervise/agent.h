@@ -11,6 +11,8 @@
 
 namespace convoy::launch {
 
+constexpr double kInterruptGrace = 30;  // seconds
+
 /// What to start on this host and how to look after it.
 struct LaunchOptions {
   int num_ranks = 1;
@@ -18,9 +20,10 @@ struct LaunchOptions {
   /// Where each rank's output is kept (rank-0.out, rank-0.err), besides being passed on; empty: the
   /// ranks write straight to this process's output.
   std::filesystem::path log_dir;
-  double grace_seconds = 5;             ///< from SIGTERM to SIGKILL after a rank failed
-  double interrupt_grace_seconds = 30;  ///< the same after this process was told to stop
-  int max_restarts = 0;                 ///< of all ranks, after a failure
+  double grace_seconds = 5;  ///< from SIGTERM to SIGKILL after a rank failed
+  double interrupt_grace_seconds =
+      kInterruptGrace;   ///< from a signal that stops the job to SIGKILL: time to save
+  int max_restarts = 0;  ///< of all ranks, after a failure
   int threads_per_rank =
       0;                ///< OMP_NUM_THREADS unless set; 0: one thread when there are many ranks
   int master_port = 0;  ///< where rank 0 listens; 0: a free port

@@ -1,10 +1,12 @@
 #include "convoy/launch/supervise/agent_common.h"
 
 #include <poll.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <array>
 #include <csignal>
+#include <optional>
 
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
@@ -16,6 +18,7 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr int kMostRanks = 4096;
+constexpr double kLongestGrace = 1e7;  // seconds; a clock can add it
 constexpr const char* kFailure = "failure.json";
 
 fs::path make_folder(const fs::path& path) {
@@ -26,6 +29,18 @@ fs::path make_folder(const fs::path& path) {
                     error.message());
   }
   return path;
+}
+
+/// The rank whose log has this name: "rank-3.out".
+std::optional<int64_t> rank_of_log(const std::string& name) {
+  constexpr std::string_view kPrefix = "rank-";
+  const auto dot = name.find('.');
+  int64_t rank = 0;
+  if (!name.starts_with(kPrefix) || (!name.ends_with(".out") && !name.ends_with(".err")) ||
+      !parse_number(std::string_view(name).substr(kPrefix.size(), dot - kPrefix.size()), rank)) {
+    return std::nullopt;
+  }
+  return rank;
 }
 
 fs::path restart_folder(const LaunchOptions& options, int round) {
@@ -42,11 +57,16 @@ void check(const LaunchOptions& options) {
   if (options.command.empty()) {
     fail<UsageError>("launch", "no command to start; try convoy launch -n 2 train run.toml");
   }
-  if (options.max_restarts < 0 || !(options.grace_seconds >= 0) ||
-      !(options.interrupt_grace_seconds >= 0) || options.threads_per_rank < 0) {
+  if (options.max_restarts < 0 || options.threads_per_rank < 0) {
+    fail<UsageError>("launch", "restarts and threads are {} and {}; expected no negative number",
+                     options.max_restarts, options.threads_per_rank);
+  }
+  for (const double seconds : {options.grace_seconds, options.interrupt_grace_seconds}) {
+    if (seconds >= 0 && seconds <= kLongestGrace) continue;
     fail<UsageError>("launch",
-                     "restarts, grace and threads are {}, {} s and {}; expected no negative number",
-                     options.max_restarts, options.grace_seconds, options.threads_per_rank);
+                     "the grace is {:g} s after a failure, {:g} s after a signal; expected from 0 "
+                     "to {:g} s",
+                     options.grace_seconds, options.interrupt_grace_seconds, kLongestGrace);
   }
   if (options.master_port < 0 || options.master_port > 65535) {
     fail<UsageError>("launch", "the master port is {}; expected a number from 1 to 65535, or 0",
@@ -70,20 +90,28 @@ fs::path log_folder(const LaunchOptions& options, int round) {
   return make_folder(round == 0 ? options.log_dir : restart_folder(options, round));
 }
 
-void remove_old_logs(const LaunchOptions& options) {
+void remove_old_logs(const LaunchOptions& options, int world_size, double job_start) {
   if (options.log_dir.empty()) return;
   std::error_code ignored;
-  fs::remove(options.log_dir / kFailure, ignored);
-  std::vector<fs::path> own;
-  for (const auto& restart : fs::directory_iterator(options.log_dir, ignored)) {
-    if (!restart.path().filename().string().starts_with("restart-")) continue;
-    for (const auto& entry : fs::directory_iterator(restart.path(), ignored)) {
-      const auto name = entry.path().filename().string();
-      if (name == kFailure || name.starts_with("rank-")) own.push_back(entry.path());
+  std::vector<fs::path> old;
+  const auto note = [&](const fs::path& path) {
+    struct stat status{};
+    if (::stat(path.c_str(), &status) != 0) return;
+    const auto& time = status.st_mtim;
+    const double changed = static_cast<double>(time.tv_sec) + 1e-9 * time.tv_nsec;
+    if (changed < job_start) old.push_back(path);
+  };
+  for (const auto& entry : fs::directory_iterator(options.log_dir, ignored)) {
+    const auto name = entry.path().filename().string();
+    if (name == kFailure || rank_of_log(name).value_or(0) >= world_size) note(entry.path());
+    if (!name.starts_with("restart-") || !entry.is_directory(ignored)) continue;
+    for (const auto& inner : fs::directory_iterator(entry.path(), ignored)) {
+      const auto log = inner.path().filename().string();
+      if (log == kFailure || rank_of_log(log)) note(inner.path());
     }
-    if (restart.is_directory(ignored)) own.push_back(restart.path());
+    note(entry.path());
   }
-  for (const auto& path : own) fs::remove(path, ignored);  // no folder where others keep files
+  for (const auto& path : old) fs::remove(path, ignored);  // no folder where others keep files
 }
 
 bool reader_left(const FailureReport& report) {

@@ -32,9 +32,10 @@ class PrivateFolder {
 /// Where the logs of a round go, made; empty without a log_dir. Throws FileError.
 std::filesystem::path log_folder(const LaunchOptions& options, int round);
 
-/// Removes what an earlier job in log_dir said of failures and restarts. For a job of one host:
-/// several may share the folder.
-void remove_old_logs(const LaunchOptions& options);
+/// Removes what an earlier job left in log_dir: of failures, of restarts, and of ranks that this
+/// one, of `world_size`, does not have. Several hosts may share the folder: what is no older than
+/// `job_start` (seconds since 1970), when the first ranks were started, stays.
+void remove_old_logs(const LaunchOptions& options, int world_size, double job_start);
 
 /// Whether a rank was ended because nobody reads what this process prints any more, as in
 /// `convoy launch ... | head`: no failure of which anybody wants to hear.

@@ -7,6 +7,8 @@
 #include <cerrno>
 #include <csignal>
 
+#include "convoy/base/temporary_file.h"
+
 namespace convoy::launch {
 namespace {
 
@@ -22,7 +24,7 @@ namespace {
   do {
     got = ::read(0, &ended_well, 1);
   } while (got < 0 && errno == EINTR);
-  if (got != 1) ::execl("/bin/rm", "rm", "-rf", "--", folder, static_cast<char*>(nullptr));
+  if (got != 1) remove_folder(folder);
   ::_exit(0);
 }
 

@@ -73,10 +73,12 @@ std::string consequence(const RankReport& rank, const RankReport& culprit) {
 std::string advice(const RankReport& rank) {
   switch (rank.end == RankEnd::kFailed ? rank.signal : 0) {
     case SIGKILL:
-      if (rank.out_of_memory) return "a smaller batch, shorter rows, bf16, or fewer ranks";
-      return "perhaps the machine ran out of memory (see `dmesg`): a smaller batch or fewer ranks; "
-             "or "
-             "somebody killed it";
+      if (rank.out_of_memory) {
+        return "fewer ranks here, or options with which each takes less: `convoy estimate` with "
+               "the same options tells which";
+      }
+      return "perhaps the machine ran out of memory (see `dmesg`): fewer ranks, or what `convoy "
+             "estimate` finds; or somebody killed it";
     case SIGSEGV:
     case SIGABRT:
     case SIGILL:

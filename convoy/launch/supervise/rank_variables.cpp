@@ -37,6 +37,7 @@ Variables rank_variables(const NodeInfo& node, const LaunchOptions& options, int
       {"CONVOY_ROUND", number(node.round)},
       {"CONVOY_JOB_START", fmt::format("{:.3f}", node.job_start)},
       {"CONVOY_LAUNCHER", "convoy"},
+      {"CONVOY_INTERRUPT_GRACE", fmt::format("{:g}", options.interrupt_grace_seconds)},
   };
   // Nothing needs to be reachable from elsewhere.
   if (!node.interface.empty()) {

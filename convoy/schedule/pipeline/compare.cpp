@@ -1,9 +1,10 @@
 #include "convoy/schedule/pipeline/compare.h"
 
-#include <cmath>
+#include <algorithm>
 
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
+#include "convoy/schedule/run/most_cost.h"
 
 namespace convoy::schedule {
 
@@ -12,8 +13,9 @@ namespace {
 std::vector<double> of_each(const char* name, std::vector<double> numbers, int num_stages) {
   const auto n = static_cast<size_t>(num_stages);
   for (const double number : numbers) {
-    if (std::isfinite(number) && number >= 0) continue;
-    fail<UsageError>("schedule", "--{} {} is no cost; expected a number from 0 on", name, number);
+    if (number >= 0 && number <= kMostCost) continue;
+    fail<UsageError>("schedule", "--{} {} is no cost; expected a number from 0 on, at most {:g}",
+                     name, number, kMostCost);
   }
   if (numbers.size() == 1) numbers.resize(n, numbers.front());
   if (numbers.size() == n) return numbers;
@@ -35,7 +37,24 @@ Costs StageNumbers::costs(int num_stages) const {
   return out;
 }
 
+void check_size(int64_t num_stages, int64_t virtual_stages, int64_t num_micro_batches) {
+  // Times and bars of each action take some hundred bytes, and there are several schedules.
+  constexpr int64_t kMostStages = 1024, kMostActions = 2'000'000;
+  constexpr double kEach = 3;  // a forward and both halves of a backward
+  if (num_stages > kMostStages) {
+    fail<UsageError>("schedule", "a pipeline of {} is too long to be compared; expected at most {}",
+                     plural(num_stages, "stage"), kMostStages);
+  }
+  const auto each = static_cast<double>(num_stages * std::min(virtual_stages, kMostActions));
+  if (kEach * each * static_cast<double>(num_micro_batches) <= kMostActions) return;
+  fail<UsageError>("schedule",
+                   "{} micro-batches on {} make more than {} actions, too many to be compared; try "
+                   "fewer micro-batches: with more the bubble's share only shrinks",
+                   num_micro_batches, plural(num_stages, "stage"), kMostActions);
+}
+
 std::vector<ComparedSchedule> compare_schedules(const Costs& by_stage, const PlanOptions& options) {
+  check_size(options.num_stages, options.virtual_stages, options.num_micro_batches);
   std::vector<ComparedSchedule> out;
   for (const auto& entry : pipeline_schedules()) {
     auto one = options;

@@ -29,6 +29,9 @@ struct StageNumbers {
   Costs costs(int num_stages) const;
 };
 
+/// Throws UsageError where schedules have more actions than can be compared side by side.
+void check_size(int64_t num_stages, int64_t virtual_stages, int64_t num_micro_batches);
+
 /// All schedules, each as `options` have it but for the schedule.
 std::vector<ComparedSchedule> compare_schedules(const Costs& by_stage, const PlanOptions& options);
 

@@ -1,11 +1,11 @@
 #include "convoy/schedule/run/counts.h"
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
+#include "convoy/schedule/run/most_cost.h"
 
 namespace convoy::schedule {
 
@@ -47,8 +47,9 @@ BlockCounts block_from_file(const Json& block, const std::string& name, const st
     if (found == block.end() && i >= kRequired) continue;
     if (found == block.end()) refuse(fmt::format("has no '{}'", key));
     const double number = found->is_number() ? found->get<double>() : -1;
-    if (!std::isfinite(number) || number < 0) {
-      refuse(fmt::format("has {} = {}; expected a number from 0 on", key, found->dump()));
+    if (!(number >= 0 && number <= kMostCost)) {
+      refuse(fmt::format("has {} = {}; expected a number from 0 on, at most {:g}", key,
+                         found->dump(), kMostCost));
     }
     out.*field = number;
   }

@@ -95,6 +95,7 @@ class Checkpoints {
   std::filesystem::path best_path(const TrainerState& state) const;
   void save_small_files(const std::filesystem::path& folder) const;
   checkpoint::ConnectWriters connect_writers();
+  void tell_slow_save(const std::filesystem::path& path, double seconds);
 
   const TrainingArguments& arguments_;
   const Job& job_;
@@ -110,6 +111,7 @@ class Checkpoints {
   std::string resumed_from_;
   std::map<std::vector<int>, comm::Group> writers_;  // with connections of their own
   std::unique_ptr<Saving> saving_;                   // under way
+  double slowest_save_ = 0;                          // seconds, that was told
 };
 
 /// What arguments ask to go on from: a folder, "latest", or "" for a new run.

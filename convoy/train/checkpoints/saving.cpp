@@ -1,7 +1,11 @@
 #include <fmt/ranges.h>
 
+#include <chrono>
+#include <cmath>
+
 #include "convoy/base/activity.h"
 #include "convoy/base/files.h"
+#include "convoy/base/timing.h"
 #include "convoy/checkpoint/folder.h"
 #include "convoy/checkpoint/save.h"
 #include "convoy/checkpoint/weights.h"
@@ -23,7 +27,8 @@ constexpr std::chrono::hours kDisk{24};
 struct Checkpoints::Saving {
   fs::path final_path, best;
   int64_t step;
-  std::string state;                   // as it was
+  std::string state;  // as it was
+  std::chrono::steady_clock::time_point began = std::chrono::steady_clock::now();
   std::optional<AtomicFolder> folder;  // rank 0's
   std::optional<checkpoint::BackgroundSave> tensors;
 };
@@ -141,6 +146,19 @@ void Checkpoints::finish() {
       },
       comm::Lasts::Long);
   callbacks_.notify([&](Callback& callback) { callback.on_save(saving->final_path); });
+  tell_slow_save(saving->final_path, seconds_since(saving->began));
+}
+
+/// Once, and again when it has grown by half.
+void Checkpoints::tell_slow_save(const fs::path& path, double seconds) {
+  const double grace = job_.environment.interrupt_grace;
+  if (grace <= 0 || seconds <= grace || seconds < 1.5 * slowest_save_) return;
+  slowest_save_ = seconds;
+  callbacks_.say(fmt::format(
+      "warning: saving {} took {:.1f} s, but ranks are killed {:g} s after a signal that stops "
+      "the job, and it would be lost; try --interrupt-grace {:.0f}, beside --nproc or of convoy "
+      "launch",
+      path.string(), seconds, grace, std::ceil(2 * seconds)));
 }
 
 bool Checkpoints::writing() const {

@@ -83,6 +83,11 @@ void ParallelArguments::share(const OptionTable& table) {
   if (const auto* chosen = table.find("train.optim"); chosen != nullptr) {
     state_bytes = optim::make_optimizer(chosen->plain())->state_bytes();
   }
+  low_precision = false;
+  for (const char* name : {"train.bf16", "train.fp16"}) {
+    const auto* chosen = table.find(name);
+    low_precision |= chosen != nullptr && chosen->plain() == "true";
+  }
   task_options.clear();
   with_table(TrainingArguments(), [&](const OptionTable& own) {
     for (const auto& option : table.options()) {

@@ -66,10 +66,12 @@ void Trainer::Impl::find_batch(const parallel::ModelFactory& factory) {
         auto one = estimator.asked();
         one.rows = 1;
         one.micro_batches = batch / shares;
-        fail<UsageError>("train",
-                         "not even one row at a time fits: it is estimated to take {} of {}; try "
-                         "--gradient_checkpointing, --zero 3, or more ranks",
-                         human_bytes(estimator.memory(one).sum()), room.text);
+        auto of_one = arguments_;
+        of_one.per_device_train_batch_size = 1;
+        fail<UsageError>(
+            "train", "not even one row at a time fits: it is estimated to take {} of {}; try {}",
+            human_bytes(estimator.memory(one).sum()), room.text,
+            to_take_less(of_one, job_.num_devices()));
       },
       comm::Lasts::Long);
   arguments_.per_device_train_batch_size = rows.get<int64_t>();
@@ -95,6 +97,7 @@ void Trainer::Impl::step_down() {
   arguments_.gradient_accumulation_steps /= fewer;
   arguments_.per_device_train_batch_size = fewer;
   strategy_->set_micro_batches(arguments_.gradient_accumulation_steps, fewer);
+  set_memory_advice(memory_advice());
   earlier_data_wait_ = data_wait();
   stream_ = train_data_->open(stream_options(true));
   stream_->start(state_.epoch_index, state_.epoch_position);
@@ -108,6 +111,10 @@ void Trainer::Impl::step_down() {
 /// Ranks that share this host's memory.
 int Trainer::Impl::ranks_here() const {
   return std::max(job_.environment.local_world_size, static_cast<int>(job_.devices.size()));
+}
+
+std::string Trainer::Impl::memory_advice() const {
+  return to_take_less(arguments_, job_.num_devices(), ranks_here());
 }
 
 /// Whether the step was ended by device_memory.
@@ -137,18 +144,17 @@ std::string Trainer::Impl::beyond_device_memory() {
     return fmt::format(
         "{}: it held {} when it asked for more, and is estimated to take {} in all; {}", head,
         join(parts), human_bytes(estimated.sum()),
-        !way            ? "nothing on these ranks would fit; try more of them, or a smaller model"
-        : flags.empty() ? "the estimate is too low; try a smaller per_device_train_batch_size"
+        !way            ? std::string("nothing on these ranks would fit; try more of them, or a "
+                                                 "smaller model")
+        : flags.empty() ? "the estimate is too low; try " + memory_advice()
                         : "try " + flags);
   } catch (const UsageError&) {  // DataParallel
     std::vector<std::string> parts;
     for (const auto& [kind, bytes] : kinds_of(fact)) {
       if (bytes > 0) parts.push_back(fmt::format("{} {}", kind, human_bytes(bytes)));
     }
-    return fmt::format(
-        "{}: it held {} when it asked for more; try a smaller "
-        "per_device_train_batch_size with more gradient_accumulation_steps",
-        head, join(parts));
+    return fmt::format("{}: it held {} when it asked for more; try {}", head, join(parts),
+                       memory_advice());
   }
 }
 

@@ -162,13 +162,14 @@ Job job_of_process(Job job, const ParallelArguments& arguments,
   const size_t asked = static_cast<size_t>(arguments.replicas);
   const size_t replicas = asked > 0 || !cuda ? asked : visible.size();
   const bool several = replicas > 1;
+  const auto who = environment.launched() ? fmt::format("{} started one rank", environment.source)
+                                          : "no launcher set ranks";
   if (wanted == "dp" || (wanted == "auto" && several)) {
     const size_t count = asked > 0 ? asked : cuda ? visible.size() : 2;
     job.strategy = "dp";
     job.reason = wanted == "dp" ? "strategy = dp was asked for"
-                 : asked == 0
-                     ? fmt::format("{} GPUs are visible and no launcher set ranks", visible.size())
-                     : fmt::format("replicas = {} was asked for", count);
+                 : asked == 0   ? fmt::format("{} GPUs are visible and {}", visible.size(), who)
+                                : fmt::format("replicas = {} was asked for", count);
     job.faster = launch_hint(count);
     for (size_t r = 0; r < count; ++r) job.devices.push_back(visible[r % visible.size()]);
     if (cuda && count > visible.size()) {
@@ -176,7 +177,7 @@ Job job_of_process(Job job, const ParallelArguments& arguments,
     }
   } else {
     job.strategy = wanted == "ddp" ? "ddp" : "single";
-    job.reason = wanted == "auto" ? "one device is visible and no launcher set ranks"
+    job.reason = wanted == "auto" ? "one device is visible and " + who
                                   : fmt::format("strategy = {} was asked for", wanted);
     job.devices = {visible[0]};
     if (several) job.faster = launch_hint(replicas);

@@ -15,6 +15,7 @@
 #include "convoy/comm/cuda.h"
 #include "convoy/comm/device.h"
 #include "convoy/machine/gpus.h"
+#include "convoy/train/setup/hosts_of_ranks.h"
 #include "convoy/train/setup/late_notice.h"
 #include "convoy/train/setup/placement.h"
 #include "convoy/train/trainer.h"
@@ -43,6 +44,7 @@ comm::StoreAddress store_address(const Job& job, const ParallelArguments& argume
   point.host = env.master_addr;
   point.port = env.master_port;
   point.agent_hosts_store = env.uses_agent_store;
+  point.job = env.job_name;
   point.attempt = env.restart_count;
   point.timeout = std::chrono::seconds(arguments.timeout);
   return point;
@@ -85,16 +87,18 @@ void check_plans(const Decide& decide) {
 }
 
 MetRanks connect_all(const comm::Connector& connector, const launch::RankEnvironment& env) {
-  const auto group = [&](int first, int size, const char* name) {
-    std::vector<int> ranks(static_cast<size_t>(size));
-    std::iota(ranks.begin(), ranks.end(), first);
-    return size > 1 ? connector.connect(ranks, name) : comm::Group();
-  };
+  std::vector<int> all(static_cast<size_t>(env.world_size));
+  std::iota(all.begin(), all.end(), 0);
   MetRanks out;
-  out.all = out.host = group(0, env.world_size, "plan");
-  if (env.num_nodes == 1) return out;
-  const int first = env.rank - env.local_rank;
-  out.host = group(first, env.local_world_size, fmt::format("plan-host-{}", first).c_str());
+  out.all = connector.connect(all, "plan");
+  // Ranks need not be numbered host by host.
+  const auto hosts = hosts_of_ranks(out.all, env.local_rank);
+  const auto own = hosts.at(static_cast<size_t>(env.rank));
+  std::vector<int> here;
+  for (const int rank : all) {
+    if (hosts[static_cast<size_t>(rank)] == own) here.push_back(rank);
+  }
+  out.host = here == all ? out.all : connector.connect(here, fmt::format("plan-host-{}", own));
   return out;
 }
 

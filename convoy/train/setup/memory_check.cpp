@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <mutex>
 
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
@@ -18,9 +19,14 @@ namespace {
 constexpr double kInstructionBytes = 120;
 constexpr double kMicroBatchBytes = 1e3;
 
-constexpr const char* kTry =
-    "try a smaller per_device_train_batch_size with more gradient_accumulation_steps, a shorter "
-    "max_length, fewer ranks, bf16, or offload_optimizer = disk";
+std::mutex advice_mutex;
+std::string advice_of_run;  // of the training under way
+
+std::string advice() {
+  const std::lock_guard lock(advice_mutex);
+  return "try " +
+         (advice_of_run.empty() ? "a smaller batch, shorter rows, or fewer ranks" : advice_of_run);
+}
 
 std::string for_each_of(int ranks) {
   return ranks > 1 ? fmt::format(" for each of {} ranks", ranks) : "";
@@ -43,19 +49,34 @@ double kept_by_rows(const ParallelArguments& parallel, const launch::RankEnviron
          mesh_here(parallel, environment).degree(schedule::kState);
 }
 
+/// Whether a rank keeps everything of a parameter.
+bool keeps_all(const ParallelArguments& parallel, const launch::RankEnvironment& environment) {
+  schedule::RunOptions whole;
+  whole.low_precision = parallel.low_precision;
+  whole.state_bytes = parallel.state_bytes;
+  return kept_bytes(parallel, environment) ==
+         schedule::state_bytes_of_parameter(schedule::Mesh(), whole);
+}
+
 }  // namespace
+
+double state_bytes(const std::vector<MemoryPart>& parts, const ParallelArguments& parallel,
+                   const launch::RankEnvironment& environment) {
+  const double kept = kept_bytes(parallel, environment);
+  double out = 0;
+  for (const auto& part : parts) {
+    const bool by_rows = parallel.keeps_rows() && part.by_rows;
+    out += part.parameters * (by_rows ? kept_by_rows(parallel, environment) : kept);
+  }
+  return out;
+}
 
 void check_memory(const std::vector<MemoryPart>& parts, const ParallelArguments& parallel) {
   if (parallel.only_asks) return;
   const auto limit = machine::memory_limit();
   const auto environment = launch::detect_environment();
-  const double kept = kept_bytes(parallel, environment);
-  const bool all = kept == 2 * sizeof(float) + static_cast<double>(parallel.state_bytes);
-  const bool rows = parallel.keeps_rows();
-  double needed = 0;
-  for (const auto& part : parts) {
-    needed += part.parameters * (rows && part.by_rows ? kept_by_rows(parallel, environment) : kept);
-  }
+  const bool all = keeps_all(parallel, environment), rows = parallel.keeps_rows();
+  const double needed = state_bytes(parts, parallel, environment);
   const auto ranks = stages_are_threads(parallel, environment) ? parallel.num_stages()
                                                                : environment.local_world_size;
   const auto device = static_cast<double>(parallel.device_memory);
@@ -103,6 +124,29 @@ parallel::ModelFactory check_memory(parallel::ModelFactory factory,
   };
 }
 
+std::string to_take_less(const TrainingArguments& arguments, int num_ranks, int ranks_here) {
+  const auto& parallel = arguments.parallel;
+  std::vector<std::string> out;
+  if (arguments.per_device_train_batch_size > 1) {
+    out.push_back("a smaller per_device_train_batch_size with more gradient_accumulation_steps");
+  }
+  if (!parallel.recompute) out.push_back("gradient_checkpointing");
+  if (!arguments.bf16 && !arguments.fp16) out.push_back("bf16");
+  if (parallel.offload.optimizer == schedule::Place::Device) {
+    out.push_back("offload_optimizer = disk");
+  }
+  if (num_ranks > 1 && parallel.zero < 3 && parallel.num_stages() == 1) out.push_back("zero = 3");
+  if (ranks_here > 1) out.push_back("fewer ranks on a host");
+  out.push_back("shorter rows");
+  out.back() = (out.size() > 1 ? "or " : "") + out.back();
+  return join(out);
+}
+
+void set_memory_advice(const std::string& advice) {
+  const std::lock_guard lock(advice_mutex);
+  advice_of_run = advice;
+}
+
 std::string little_memory(int64_t needed, int64_t available) {
   const auto environment = launch::detect_environment();
   return fmt::format(
@@ -111,14 +155,15 @@ std::string little_memory(int64_t needed, int64_t available) {
       environment.world_size > 1
           ? fmt::format("rank {} of {}", environment.rank, environment.world_size)
           : "this process",
-      human_bytes(resident_bytes()), human_bytes(needed), human_bytes(available), kTry);
+      human_bytes(resident_bytes()), human_bytes(needed), human_bytes(available), advice());
 }
 
 std::string out_of_memory(const std::string& details) {
   constexpr std::string_view kAsked = "tried to allocate ";  // of the host's allocator
   const auto at = details.find(kAsked);
   if (at == std::string::npos && !details.empty()) {
-    return fmt::format("[memory] the device has no memory left; {}; torch says: {}", kTry, details);
+    return fmt::format("[memory] the device has no memory left; {}; torch says: {}", advice(),
+                       details);
   }
   const int64_t asked =
       at == std::string::npos ? 0 : std::atoll(details.c_str() + at + kAsked.size());
@@ -127,7 +172,7 @@ std::string out_of_memory(const std::string& details) {
       "host; {}",
       asked > 0 ? fmt::format(" for {} more", human_bytes(asked)) : "",
       human_bytes(resident_bytes()), machine::memory_limit().text,
-      human_bytes(machine::available_memory()), kTry);
+      human_bytes(machine::available_memory()), advice());
 }
 
 }  // namespace convoy::train

@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "convoy/launch/environment.h"
 #include "convoy/parallel/run/replica.h"
 #include "convoy/train/setup/arguments.h"
 
@@ -18,6 +19,11 @@ struct MemoryPart {
   bool by_rows = false;  ///< a table that row_tables keeps by rows
 };
 
+/// Bytes that each rank keeps of a model's weights with gradient and the optimizer's states, as
+/// `parallel` says.
+double state_bytes(const std::vector<MemoryPart>& parts, const ParallelArguments& parallel,
+                   const launch::RankEnvironment& environment);
+
 /// Throws UsageError, naming the largest part, when what a rank keeps of a model's weights with
 /// gradient and the optimizer's states, as `parallel` says, does not fit into this host's memory
 /// for each of the ranks that a launcher started here.
@@ -27,6 +33,13 @@ void check_memory(const std::vector<MemoryPart>& parts, const ParallelArguments&
 /// fit for each of `ranks` on this host.
 parallel::ModelFactory check_memory(parallel::ModelFactory factory,
                                     const TrainingArguments& arguments, int ranks);
+
+/// What to try where a training by these arguments takes too much of a device's memory; of
+/// `num_ranks` ranks, of which `ranks_here` share a host. Nothing that it does already.
+std::string to_take_less(const TrainingArguments& arguments, int num_ranks, int ranks_here = 1);
+
+/// From now on little_memory() and out_of_memory() of this process give this advice.
+void set_memory_advice(const std::string& advice);
 
 /// What to tell before more memory is taken than is left.
 std::string little_memory(int64_t needed, int64_t available);
