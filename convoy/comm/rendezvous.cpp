@@ -80,9 +80,12 @@ Connector::Connector(const StoreAddress& point, c10::intrusive_ptr<c10d::Store> 
 void Connector::meet(const std::vector<std::string>& options) {
   const auto nccl = own_nccl_support(device_);
   const std::vector<std::string> own{own_host(), nccl.missing, nccl.gpu, join(options, "\n")};
-  const auto said = by(end_, point_, [point = point_, store = store_, own, end = end_] {
-    take_place(point, *store);
-    return roll_call(point, store, own, until(end));
+  // Ranks of other jobs that come here by mistake talk past these, until they look.
+  const auto met = store_;
+  store_ = c10::make_intrusive<c10d::PrefixStore>(size_and_job(point_), met);
+  const auto said = by(end_, point_, [point = point_, met, store = store_, own, end = end_] {
+    if (point.rank == 0) met->set(kJob, size_and_job(point));
+    return roll_call(point, store, own, until(end), [&] { check_job(point, *met); });
   });
   try {
     for (int rank = 0; rank < point_.size; ++rank) {

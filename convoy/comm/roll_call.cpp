@@ -24,6 +24,7 @@ constexpr const char* kAll = "all";
 constexpr std::chrono::milliseconds kAtLeast{1};
 constexpr std::chrono::seconds kForRank0{1};  // to tell who is missing
 constexpr std::chrono::seconds kToHear{2};
+constexpr std::chrono::milliseconds kLate{3000};
 
 std::string key(int rank) {
   return fmt::format("said/{}", rank);
@@ -85,36 +86,22 @@ Json collect(const StoreAddress& point, c10d::Store& store, Clock::time_point en
   if (!wait_for(store, all, until(end))) return {{"missing", missing(store, point.size)}};
   Said said;
   for (const auto& bytes : store.multiGet(all)) {
-    said.push_back(Json::parse(bytes).get<std::vector<std::string>>());
+    auto& words = said.emplace_back(Json::parse(bytes).get<std::vector<std::string>>());
+    words.pop_back();  // who said it
   }
   return {{"said", packed(said)}};
 }
 
-Json ask(const StoreAddress& point, c10d::Store& store, Clock::time_point end) {
+Json ask(const StoreAddress& point, c10d::Store& store, Clock::time_point end,
+         const std::function<void()>& when_late) {
+  if (when_late) {
+    if (wait_for(store, {kAll}, std::min(until(end), kLate))) return Json::parse(store.get(kAll));
+    when_late();
+  }
   if (wait_for(store, {kAll}, until(end) + kForRank0)) return Json::parse(store.get(kAll));
   auto late = missing(store, point.size);
   if (late.empty()) late.push_back(0);
   return {{"missing", late}};
-}
-
-/// Of the ranks of a job, as rank 0 tells it.
-std::string size_and_job(const StoreAddress& point) {
-  return fmt::format("{} {}", point.size, point.job);
-}
-
-/// Throws UsageError unless rank 0 is of this job, as far as anybody knows.
-void check_job(const StoreAddress& point, const std::string& told) {
-  const auto space = told.find(' ');
-  const std::string size = told.substr(0, space), job = told.substr(space + 1);
-  const bool same_job = job.empty() || point.job.empty() || job == point.job;
-  if (same_job && size == std::to_string(point.size)) return;
-  const auto named = [](const std::string& name) {
-    return name.empty() ? std::string() : fmt::format(" '{}'", name);
-  };
-  fail<UsageError>("comm",
-                   "start: at {}:{} the {} ranks of another job{} meet; expected the {} of job{}; "
-                   "try another MASTER_PORT",
-                   point.host, point.port, size, named(job), point.size, named(point.job));
 }
 
 /// Whether a process that took a place is gone; false where it cannot be known.
@@ -128,45 +115,56 @@ bool has_gone(const std::string& holder) {
   return ::kill(static_cast<pid_t>(pid), 0) != 0 && errno == ESRCH;
 }
 
+/// Says `words` as this rank, with who says it behind them. Throws UsageError where a process that
+/// still runs has said something as the same rank.
+void say(const StoreAddress& point, c10d::Store& store, std::vector<std::string> words) {
+  const auto own = fmt::format("{}|{}", own_host(), ::getpid());
+  words.push_back(own);
+  const auto text = json_line(words), said = store.compareSet(key(point.rank), "", text);
+  if (said == text) return;
+  const auto holder = Json::parse(said).get<std::vector<std::string>>().back();
+  if (holder == own || has_gone(holder)) return store.set(key(point.rank), text);
+  fail<UsageError>("comm",
+                   "start: process {} of {} is rank {} at {}:{} already; expected one process for "
+                   "each rank; try another MASTER_PORT where that one is of another job",
+                   holder.substr(holder.rfind('|') + 1),
+                   holder.starts_with(own_host() + "|") ? "this host" : "another host",
+                   point.name(point.rank), point.host, point.port);
+}
+
 }  // namespace
 
-void take_place(const StoreAddress& point, c10d::Store& store) {
-  const std::string job = "job", place = fmt::format("place/{}", point.rank);
-  try {
-    if (point.rank == 0) {
-      store.set(job, size_and_job(point));
-    } else {
-      check_job(point, store.get_to_str(job));
-    }
-    const auto own = fmt::format("{}|{}", own_host(), ::getpid());
-    const std::string holder = store.compareSet(place, "", own);
-    if (holder == own) return;
-    if (has_gone(holder)) {
-      store.set(place, own);
-      return;
-    }
-    fail<UsageError>("comm",
-                     "start: process {} of {} is rank {} at {}:{} already; expected one process "
-                     "for each rank; try another MASTER_PORT where that one is of another job",
-                     holder.substr(holder.rfind('|') + 1),
-                     holder.starts_with(own_host() + "|") ? "this host" : "another host",
-                     point.rank, point.host, point.port);
-  } catch (const c10::Error&) {
-    // The roll call tells that rank 0 did not come, or the store has gone.
-  }
+std::string size_and_job(const StoreAddress& point) {
+  return fmt::format("{} {}", point.size, point.job);
+}
+
+void check_job(const StoreAddress& point, c10d::Store& store) {
+  if (!store.check({kJob})) return;
+  const auto told = store.get_to_str(kJob);
+  if (told == size_and_job(point)) return;
+  const auto space = told.find(' ');
+  const auto named = [](const std::string& name) {
+    return name.empty() ? std::string() : fmt::format(" '{}'", name);
+  };
+  fail<UsageError>("comm",
+                   "start: at {}:{} the {} ranks of another job{} meet; expected the {} of job{}; "
+                   "try another MASTER_PORT",
+                   point.host, point.port, told.substr(0, space), named(told.substr(space + 1)),
+                   point.size, named(point.job));
 }
 
 Said roll_call(const StoreAddress& point, const c10::intrusive_ptr<c10d::Store>& store,
-               const std::vector<std::string>& own, std::chrono::milliseconds patience) {
+               const std::vector<std::string>& own, std::chrono::milliseconds patience,
+               const std::function<void()>& when_late) {
   const auto end = Clock::now() + patience;
   Json told;
   try {
-    store->set(key(point.rank), json_line(own));
+    say(point, *store, own);
     if (point.rank == 0) {
       told = collect(point, *store, end);
       store->set(kAll, json_line(told));
     } else {
-      told = ask(point, *store, end);
+      told = ask(point, *store, end, when_late);
     }
   } catch (const c10::Error&) {  // the store does not answer any more
     throw CommunicationError(

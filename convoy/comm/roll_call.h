@@ -4,6 +4,7 @@
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include <chrono>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -11,17 +12,24 @@
 
 namespace convoy::comm {
 
-/// Takes this rank's place at a job's store. Throws UsageError where the store is another job's, or
-/// where a process that still runs has taken the place.
-void take_place(const StoreAddress& point, c10d::Store& store);
+/// Key under which rank 0 tells size_and_job() to ranks of other jobs.
+constexpr const char* kJob = "job";
+
+/// What sets a job apart from others at the same store.
+std::string size_and_job(const StoreAddress& point);
+
+/// Throws UsageError where rank 0 at this store is of another job.
+void check_job(const StoreAddress& point, c10d::Store& store);
 
 /// What each rank says, by rank; each says as many things. Waits for all. Rank 0 collects and
 /// publishes, so that a rank asks the store a few times, however many ranks there are.
-/// Throws CommunicationError naming those that did not come within `patience`.
+/// Throws CommunicationError naming those that did not come within `patience`, and UsageError where
+/// a process that still runs is the same rank. Calls `when_late` where others let a rank wait.
 std::vector<std::vector<std::string>> roll_call(const StoreAddress& point,
                                                 const c10::intrusive_ptr<c10d::Store>& store,
                                                 const std::vector<std::string>& own,
-                                                std::chrono::milliseconds patience);
+                                                std::chrono::milliseconds patience,
+                                                const std::function<void()>& when_late = {});
 
 /// Before all leave because of what a roll call told them: rank 0, with whom the store goes, waits
 /// for a moment until the others have heard it too, but for those who did not come.

@@ -369,6 +369,10 @@ class Models(InFolder):
                 thread.join()
             self.assertEqual(model.recommend(["item-1"])["items"], wanted)
 
+    def test_paths_may_be_bytes(self):
+        self.assertEqual(_command.flags({"output_dir": b"x", "data": {"path": Path("y")}}), ["--output_dir=x", "--data.path=y"])
+        self.assertEqual(_command.place(b"-x"), "./-x")
+
     def test_close_ends_a_worker_that_hangs(self):
         model = convoy.Model(self.sessions)
         model.recommend(["item-3"])
