@@ -1,9 +1,11 @@
 #include "convoy/checkpoint/contents.h"
 
 #include <algorithm>
+#include <type_traits>
 
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
+#include "convoy/base/json_number.h"
 #include "convoy/checkpoint/dtypes.h"
 #include "convoy/checkpoint/folder.h"
 #include "convoy/checkpoint/manifest.h"
@@ -22,8 +24,12 @@ Json small_file(const fs::path& path) {
 
 template <class Value>
 std::optional<Value> number(const Json& json, const char* key) {
-  if (!json.is_object() || !json.contains(key) || !json[key].is_number()) return std::nullopt;
-  return json[key].get<Value>();
+  if (!json.is_object() || !json.contains(key)) return std::nullopt;
+  if constexpr (std::is_integral_v<Value>) {
+    return whole_number<Value>(json[key]);
+  } else {
+    return finite_number(json[key]);
+  }
 }
 
 void add_tensors(const formats::SafetensorsFile& file, Contents& out) {

@@ -7,6 +7,7 @@
 #include "convoy/base/checksum.h"
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
+#include "convoy/base/json_number.h"
 #include "convoy/formats/json_object.h"
 
 namespace convoy::checkpoint {
@@ -58,10 +59,12 @@ Manifest Manifest::parse(std::string_view text, const std::string& where) {
   }
   Manifest out;
   for (const auto& [file, entry] : object(json, "files").items()) {
-    if (!entry.is_object() || !entry.contains("bytes") || !entry["bytes"].is_number_unsigned()) {
+    const auto bytes =
+        whole_number<uint64_t>(entry.is_object() ? entry.value("bytes", Json()) : Json());
+    if (!bytes) {
       fail<FileError>("checkpoint", "{}: {} has no number of bytes", where, file);
     }
-    out.bytes_[file] = entry["bytes"].get<uint64_t>();
+    out.bytes_[file] = *bytes;
     auto& sums = out.sums_[file];
     for (const auto& [tensor, sum] : object(entry, "tensors").items()) {
       sums[tensor] = parse_sum(sum, where);

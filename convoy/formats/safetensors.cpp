@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "convoy/base/error.h"
+#include "convoy/base/json_number.h"
 #include "convoy/base/text.h"
 #include "convoy/formats/json_object.h"
 
@@ -40,10 +41,11 @@ SafetensorsEntry parse_entry(const std::string& name, const Json& json, const st
       wrong(fmt::format("'{}' is missing or not a list", key));
     }
     for (const Json& item : *list) {
-      if (!item.is_number_unsigned() || item.get<uint64_t>() > uint64_t{INT64_MAX}) {
+      const auto number = whole_number<int64_t>(item);
+      if (!number || *number < 0) {
         wrong(fmt::format("'{}' holds {}; expected whole numbers from 0", key, item.dump()));
       }
-      out.push_back(item.get<int64_t>());
+      out.push_back(*number);
     }
     return out;
   };

@@ -1,12 +1,14 @@
 #include "convoy/formats/schema.h"
 
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <set>
 
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
 #include "convoy/base/json.h"
+#include "convoy/base/json_number.h"
 #include "convoy/base/text.h"
 #include "convoy/formats/pbtxt.h"
 
@@ -50,10 +52,7 @@ struct Node {
     const Json* value = get(key);
     int64_t number = 0;
     if (!value) return number;
-    if (value->is_number_integer() &&
-        !(value->is_number_unsigned() && value->get<uint64_t>() > uint64_t{INT64_MAX})) {
-      return value->get<int64_t>();
-    }
+    if (const auto whole = whole_number<int64_t>(*value)) return *whole;
     if (value->is_string() && parse_number(value->get<std::string>(), number)) return number;
     wrong(fmt::format("'{}' is {}; expected a whole number, plain or quoted", key, value->dump()));
   }
@@ -62,8 +61,9 @@ struct Node {
     const Json* value = get(key);
     double number = 0;
     if (!value) return number;
-    if (value->is_number()) return value->get<double>();
-    if (value->is_string() && parse_number(value->get<std::string>(), number)) return number;
+    if (const auto real = finite_number(*value)) return *real;
+    const bool quoted = value->is_string() && parse_number(value->get<std::string>(), number);
+    if (quoted && std::isfinite(number)) return number;
     wrong(fmt::format("'{}' is {}; expected a number", key, value->dump()));
   }
 

@@ -4,13 +4,32 @@
 
 #include <algorithm>
 #include <fstream>
+#include <optional>
+#include <type_traits>
 #include <utility>
 
 #include "convoy/base/error.h"
-#include "convoy/base/json.h"
+#include "convoy/base/json_number.h"
 
 namespace convoy::formats {
 namespace fs = std::filesystem;
+
+namespace {
+
+template <class T>
+T number(const Json& object, const char* key) {
+  const Json& value = object.at(key);
+  std::optional<T> out;
+  if constexpr (std::is_integral_v<T>) {
+    out = whole_number<T>(value);
+  } else {
+    out = finite_number(value);
+  }
+  if (!out) throw Json::type_error::create(302, fmt::format("{} is no number", key), &value);
+  return *out;
+}
+
+}  // namespace
 
 TraceFile read_trace(const fs::path& path) {
   std::ifstream in(path, std::ios::binary);
@@ -23,12 +42,12 @@ TraceFile read_trace(const fs::path& path) {
   TraceFile out{.path = path};
   try {
     const Json trace = Json::parse(in, is_kept);
-    out.num_ranks = trace.at("distributedInfo").at("world_size").get<int>();
+    out.num_ranks = number<int>(trace.at("distributedInfo"), "world_size");
     for (const auto& event : trace.at("traceEvents")) {
       if (text_of(event, "ph") != "X") continue;
-      const double begin = event.at("ts").get<double>() / 1e6;
-      out.threads[event.at("tid").get<int64_t>()].push_back(
-          {text_of(event, "name"), begin, begin + event.at("dur").get<double>() / 1e6});
+      const double begin = number<double>(event, "ts") / 1e6;
+      out.threads[number<int64_t>(event, "tid")].push_back(
+          {text_of(event, "name"), begin, begin + number<double>(event, "dur") / 1e6});
     }
   } catch (const Json::exception& error) {
     fail<FileError>("formats", "{} is no trace of convoy train: {}", path.string(),

@@ -71,7 +71,8 @@ TEST(Load, ReadsATokenizerJson) {
   folder.write("tokenizer.json", kTiny);
   folder.write("tokenizer_config.json", R"({"eos_token": {"content": "<end>"}, "pad_token": "c"})");
   const Tokenizer tokenizer = Tokenizer::load(folder.path());
-  EXPECT_THAT(ids_of(tokenizer, "abc ab<end>ba"), ElementsAre(4, 5, 3, 6, 1, 0));
+  EXPECT_THAT(ids_of(tokenizer, "abb ab<end>ba"), ElementsAre(3, 1, 5, 3, 6, 1, 0));
+  EXPECT_THAT(ids_of(tokenizer, "abc"), ElementsAre(3, 2)) << "the settings make c a special token";
   EXPECT_EQ(tokenizer.vocab_size(), 7);
   EXPECT_EQ(tokenizer.id_of("abc"), 4);
   EXPECT_EQ(tokenizer.id_of("abcd"), std::nullopt);

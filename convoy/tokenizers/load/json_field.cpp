@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "convoy/base/base64.h"
+#include "convoy/base/json_number.h"
 
 namespace convoy::tokenizers {
 namespace {
@@ -71,16 +72,17 @@ bool JsonField::flag() const {
 }
 
 int64_t JsonField::number(int64_t min, int64_t max) const {
-  const bool fits = json_->is_number_integer() &&
-                    (!json_->is_number_unsigned() || json_->get<uint64_t>() <= INT64_MAX);
-  const int64_t value = fits ? json_->get<int64_t>() : 0;
-  if (!fits || value < min || value > max) refuse(fmt::format("a whole number {} to {}", min, max));
-  return value;
+  const auto value = whole_number<int64_t>(*json_);
+  if (!value || *value < min || *value > max) {
+    refuse(fmt::format("a whole number {} to {}", min, max));
+  }
+  return *value;
 }
 
 double JsonField::fraction() const {
-  if (!json_->is_number()) refuse("a number");
-  return json_->get<double>();
+  const auto value = finite_number(*json_);
+  if (!value) refuse("a number");
+  return *value;
 }
 
 std::string JsonField::text(const char* key, const char* otherwise) const {

@@ -1,5 +1,6 @@
 #include <cmath>
 
+#include "convoy/base/json_number.h"
 #include "convoy/base/random.h"
 #include "convoy/tokenizers/load/tokenizer_parts.h"
 #include "convoy/tokenizers/models/bpe.h"
@@ -67,7 +68,7 @@ Merges read_merges(const JsonField& part) {
 void read_vocabulary(const JsonField& part, Vocabulary& vocabulary) {
   if (!part.json().is_object()) part.refuse("an object of tokens with their ids");
   for (const auto& [token, id] : part.json().items()) {
-    const int64_t number = id.is_number_integer() ? id.get<int64_t>() : -1;
+    const int64_t number = whole_number<int64_t>(id).value_or(-1);
     const bool good = number >= 0 && number < Vocabulary::kMaxSize &&
                       vocabulary.add(token, static_cast<int32_t>(number));
     if (good) continue;
@@ -83,11 +84,11 @@ std::unique_ptr<Model> make_unigram(const JsonField& model, Vocabulary& vocabula
   for (const JsonField& element : model["vocab"].elements()) {
     const Json& pair = element.json();
     const bool good =
-        pair.is_array() && pair.size() == 2 && pair[0].is_string() && pair[1].is_number() &&
-        std::isfinite(pair[1].get<double>()) && std::ssize(pieces) < Vocabulary::kMaxSize &&
+        pair.is_array() && pair.size() == 2 && pair[0].is_string() && finite_number(pair[1]) &&
+        std::ssize(pieces) < Vocabulary::kMaxSize &&
         vocabulary.add(pair[0].get_ref<const std::string&>(), static_cast<int32_t>(pieces.size()));
     if (!good) element.refuse("a token that is not there yet, and its score");
-    pieces.push_back({pair[0].get_ref<const std::string&>(), pair[1].get<double>()});
+    pieces.push_back({pair[0].get_ref<const std::string&>(), *finite_number(pair[1])});
   }
   UnigramOptions options;
   options.unk_id = static_cast<int32_t>(model["unk_id"].number(0, std::ssize(pieces) - 1));

@@ -69,9 +69,9 @@ std::optional<int32_t> id_of(const TokenizerParts& parts, std::string_view token
   return id == Vocabulary::kNone ? std::nullopt : std::optional(id);
 }
 
-TokenizerParts read(const fs::path& file, const JsonField& config) {
+TokenizerParts read(const fs::path& file, const JsonField& config, std::span<const Json> settings) {
   const std::string name = file.string();
-  if (file.filename() == kMerges) return read(file.parent_path() / "vocab.json", config);
+  if (file.filename() == kMerges) return read(file.parent_path() / "vocab.json", config, settings);
   if (file.extension() == ".txt") {
     TokenizerParts parts = parts_of_json(json_of_word_list(read_file(file), name, config), name);
     parts.files = {{file, "vocab.txt"}};
@@ -90,7 +90,9 @@ TokenizerParts read(const fs::path& file, const JsonField& config) {
   const std::string bytes = read_file(file);
   TokenizerParts parts;
   if (file.extension() == ".json") {
-    parts = parts_of_json(parse_json(bytes, name), name);
+    Json json = parse_json(bytes, name);
+    patch_json(json, config, settings);
+    parts = parts_of_json(json, name);
   } else if (is_tiktoken(bytes)) {
     fail<FileError>("text",
                     "{} is a tiktoken file, which lacks its regular expression and its special "
@@ -161,7 +163,7 @@ TokenizerParts load_parts(const fs::path& path) {
                          contents[1].value(kDecoder, Json()).is_null();
   if (has_added) contents[1][kDecoder] = decoder_of(added, special_tokens(contents));
   const JsonField config(contents[1], settings[1].string() + ": ");
-  TokenizerParts parts = read(file, config);
+  TokenizerParts parts = read(file, config, contents);
   if (has_added) parts.files.push_back({added});
   if (config.has("model_max_length")) {
     const double most = config["model_max_length"].fraction();
@@ -174,6 +176,7 @@ TokenizerParts load_parts(const fs::path& path) {
                      parts.special_ids);
     if (is_file(settings[i])) parts.files.push_back({settings[i]});
   }
+  if (!reads_added) check_frame(config, parts);
   return parts;
 }
 

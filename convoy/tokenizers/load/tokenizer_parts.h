@@ -49,6 +49,16 @@ Tokenizer make_tokenizer(TokenizerParts parts);
 /// From the content of a tokenizer.json; `where` names it. Throws FileError.
 TokenizerParts parts_of_json(const Json& json, const std::string& where);
 
+/// Changes the content of a tokenizer.json as transformers does when it loads it: by what
+/// tokenizer_config.json says to the classes that heed it (BERT's normalizer, GPT-2's blank in
+/// front), and by the special tokens that `settings` name. Throws FileError where the two disagree
+/// and versions of transformers do, too.
+void patch_json(Json& json, const JsonField& config, std::span<const Json> settings);
+
+/// Throws FileError where add_bos_token or add_eos_token of tokenizer_config.json are not what
+/// `parts` of a tokenizer.json do, for a class that heeds them.
+void check_frame(const JsonField& config, const TokenizerParts& parts);
+
 /// The content of a tokenizer.json that does as `vocab.json` and `merges.txt`, with the settings of
 /// `tokenizer_config.json` (null without one). Throws FileError.
 Json json_of_merges(std::string_view vocabulary, const std::string& vocabulary_name,
