@@ -133,32 +133,30 @@ std::vector<std::string> typed_overrides() {
   return out;
 }
 
-std::string of_other_families(const std::string& name) {
-  std::vector<std::string> without_task;
-  std::string typed_task;
-  const auto& typed = typed_args();
-  for (size_t i = 0; i < typed.size(); ++i) {
-    if (typed[i] == "--task" && i + 1 < typed.size()) {
-      typed_task = typed[++i];
-    } else if (typed[i].starts_with("--task=")) {
-      typed_task = typed[i].substr(std::string_view("--task=").size());
-    } else {
-      without_task.push_back(typed[i]);
-    }
-  }
-  if (!typed_task.empty()) {
-    OptionTable table;
-    const auto task = tasks::find_task(without_task, opens_model(without_task));
-    task->declare(table);
-    if (table.find(name) != nullptr) return fmt::format(", which is not of task = {}", typed_task);
-  }
+std::string of_other_families(const std::string& name, const OptionTable& typed) {
+  const auto value = [](const OptionTable& table, const char* key) {
+    const auto* option = table.find(key);
+    return option == nullptr ? "" : option->plain();
+  };
+  const auto own = value(typed, "model.family");
   std::vector<std::string> families;
-  for (const auto& family : tasks::families()) {
+  std::string of_task;  // of the same family
+  const auto look_at = [&](const std::string& family, const std::vector<std::string>& words) {
     OptionTable table;
-    const auto task = tasks::find_task({"train", "--family", family}, /*opens=*/false);
+    const auto task = tasks::find_task(words, /*opens=*/false);
     task->declare(table);
-    if (table.find(name) != nullptr) families.push_back(family);
+    if (table.find(name) == nullptr) return;
+    if (family == own) {
+      of_task = value(table, "model.task");
+    } else if (std::find(families.begin(), families.end(), family) == families.end()) {
+      families.push_back(family);
+    }
+  };
+  for (const auto& family : tasks::families()) look_at(family, {"train", "--family", family});
+  for (const auto& [task, family] : tasks::tasks_by_name()) {
+    look_at(family, {"train", "--family", family, "--task", task});
   }
+  if (!of_task.empty()) return ", which is of model.task = " + of_task;
   return families.empty() ? "" : ", which is of model.family = " + join(families);
 }
 

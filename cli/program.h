@@ -40,9 +40,9 @@ struct Opened : Configured {
   tasks::Run run;
 };
 
-/// ", which is of model.family = NAME": an option that the typed family does not have; "": none
-/// has it.
-std::string of_other_families(const std::string& name);
+/// ", which is of model.family = NAME" or ", which is of model.task = NAME": an option that the
+/// typed family, or its task, does not have; "": none has it. `table` is of what was typed.
+std::string of_other_families(const std::string& name, const OptionTable& table);
 
 /// For `--help` of a command that opens a run: options of training that hold there, too.
 std::string help_of_opened();

@@ -136,7 +136,7 @@ void refuse_unknown(const std::vector<std::string>& args, CLI::App& app, const O
     if (std::find(known.begin(), known.end(), name) != known.end() || name == "help") continue;
     const bool ranks = std::find(kRanks.begin(), kRanks.end(), name) != kRanks.end();
     auto hint = ranks ? ", did you mean 'nproc'?" : table.suggest(name, known);
-    if (hint.empty()) hint = cli::of_other_families(name);
+    if (hint.empty()) hint = cli::of_other_families(name, table);
     fail<UsageError>("config", "unknown option --{}{}; see convoy {} --help", name, hint, args[0]);
   }
 }

@@ -85,6 +85,12 @@ MAX_OPTION_SOURCES = 3
 # Also the names of what is limited, and of a technique.
 NOT_ONLY_OPTIONS = {"device_memory", "sequence_parallel"}
 THROWS_UNREAD = "fmt::print(stderr"
+# Json's own conversions cut fractions off, wrap round and are undefined beyond a type: numbers of requests and of
+# other programs' files are read by convoy/base/json_number.h alone.
+FOREIGN_NUMBERS = ("convoy/checkpoint/", "convoy/data/", "convoy/formats/", "convoy/models/", "convoy/prepare/", "convoy/tasks/",
+                   "convoy/tokenizers/")
+JSON_NUMBER = re.compile(r"\.get<(std::)?(u?int(\d+_t)?|float|double|size_t|unsigned|long|std::vector<(double|float)>)>\(\)"
+                         r"|\.get_to\(")
 NO_WORDS = ("scripts/lint.py", "tests/scripts/lint_test.py")
 INCLUDE = re.compile(r'\s*#\s*include\s+([<"])([^>"]+)[>"]')
 
@@ -181,6 +187,8 @@ def check_file(path, components):
                 yield number, True, f"says '{own}', for which the field says: {field}"
         if is_source and THROWS_UNREAD in line:
             yield number, True, "throws where nobody reads standard error; use report::show_progress(text, stderr)"
+        if is_source and str(path).startswith(FOREIGN_NUMBERS) and JSON_NUMBER.search(line):
+            yield number, True, "reads a number of JSON unchecked; use whole_number or finite_number of convoy/base/json_number.h"
         word = TASK_WORD.search(line) if free_of_tasks else None
         if word:
             yield number, True, f"names '{word.group()}', a task's word; tasks say it through tasks/task.h"

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
@@ -50,20 +51,57 @@ Matching::Matching(const formats::SafetensorsFolder& file, const State& state,
     : file_(file), layout_(layout) {
   for (const auto& tensor : state) places_.emplace(tensor.name, &tensor);
   for (const auto& [name, source] : file.tensors()) take(name);
+  for (const auto& alias : layout.aliases) match_alias(alias);
   match_head();
   for (const auto& [name, tensor] : places_) check(name, *tensor);
   complain();
 }
 
+std::string Matching::new_name(const std::string& name) const {
+  for (const auto& [old, now] : layout_.old_ends) {
+    if (name.ends_with(old)) return name.substr(0, name.size() - old.size()) + now;
+  }
+  return name;
+}
+
 void Matching::take(const std::string& name) {
-  const auto home = places_.contains(name) ? name : layout_.prefix + name;
+  if (begins_with(layout_.of_other_heads, name)) {
+    report.skipped.push_back(name);
+    return;
+  }
+  const auto now = new_name(name);
+  const auto home = places_.contains(now) ? now : layout_.prefix + now;
   if (places_.contains(home)) {
     auto [first, fresh] = source_of_.emplace(home, name);
     if (!fresh) wrong_.push_back(fmt::format("{} is there as {} too", home, first->second));
   } else if (is_buffer(name) || begins_with(layout_.unused, name)) {
     report.skipped.push_back(name);
-  } else if (name != layout_.head) {
+  } else if (name != layout_.head && !is_alias(name)) {
     left_over_.push_back(name);
+  }
+}
+
+bool Matching::is_alias(const std::string& name) const {
+  return std::any_of(layout_.aliases.begin(), layout_.aliases.end(),
+                     [&](const auto& alias) { return alias.name == name; });
+}
+
+void Matching::match_alias(const models::WeightLayout::Alias& alias) {
+  if (!places_.contains(alias.of)) return;
+  const bool there = file_.tensors().contains(alias.name);
+  const bool has_place = places_.contains(alias.name);
+  const auto own = source_of_.find(alias.of);
+  if (!there) {
+    if (has_place && own != source_of_.end()) source_of_.emplace(alias.name, own->second);
+  } else if (own == source_of_.end()) {
+    source_of_.emplace(alias.of, alias.name);
+  } else if (!has_place && !same(alias.name, own->second)) {
+    if (alias.counts) {
+      report.skipped.push_back(std::exchange(own->second, alias.name));
+    } else {
+      wrong_.push_back(fmt::format("{} differs from {}, which is the same weight here", alias.name,
+                                   own->second));
+    }
   }
 }
 

@@ -32,7 +32,11 @@ class Matching {
  private:
   void take(const std::string& name);
   bool is_buffer(const std::string& name) const;
+  bool is_alias(const std::string& name) const;
+  void match_alias(const models::WeightLayout::Alias& alias);
   void match_head();
+  /// The name that an old file's tensor has now.
+  std::string new_name(const std::string& name) const;
   bool same(const std::string& a, const std::string& b) const;
   bool readable(const std::string& name) const;
   void check(const std::string& name, const parallel::StateTensor& tensor);

@@ -95,6 +95,22 @@ void read_table(const fs::path& file, const std::vector<Field>& places) {
 
 }  // namespace
 
+bool has_column(const fs::path& file, const std::string& column) {
+  std::error_code error;
+  if (fs::exists(file, error) && !fs::is_regular_file(file, error)) return false;  // read once only
+  check_text_file(file, ".csv, .tsv, .jsonl or .parquet");
+  if (kind_of_texts(file) != ".jsonl") {
+    return TableSource(file, {.texts = true}).find(column) >= 0;
+  }
+  LineReader in(file, "an object a line");
+  for (std::string line; in.next(line);) {
+    if (trim(line).empty()) continue;
+    const Json object = parse_json(line, fmt::format("{}:1", file.string()));
+    return object.is_object() && object.contains(column);
+  }
+  return false;
+}
+
 LabelledTexts read_labelled_texts(const fs::path& file, const LabelledColumns& columns) {
   check_text_file(file, ".csv, .tsv, .jsonl or .parquet");
   LabelledTexts out;

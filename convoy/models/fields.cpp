@@ -4,27 +4,30 @@
 #include <type_traits>
 
 #include "convoy/base/error.h"
+#include "convoy/base/json_number.h"
 #include "convoy/base/text.h"
 
 namespace convoy::models {
 
 namespace {
 
+/// Old configs say null, which Python takes for false.
 bool read_value(const Json& json, bool& out) {
   if (json.is_boolean()) out = json.get<bool>();
-  return json.is_boolean();
+  if (json.is_null()) out = false;
+  return json.is_boolean() || json.is_null();
 }
 
 bool read_value(const Json& json, int64_t& out) {
-  if (!json.is_number_integer()) return false;
-  if (json.is_number_unsigned() && json.get<uint64_t>() > uint64_t{INT64_MAX}) return false;
-  out = json.get<int64_t>();
-  return true;
+  const auto number = whole_number<int64_t>(json);
+  if (number) out = *number;
+  return number.has_value();
 }
 
 bool read_value(const Json& json, double& out) {
-  if (json.is_number()) out = json.get<double>();
-  return json.is_number();
+  const auto number = finite_number(json);
+  if (number) out = *number;
+  return number.has_value();
 }
 
 bool read_value(const Json& json, std::string& out) {

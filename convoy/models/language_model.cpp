@@ -39,13 +39,13 @@ const auto kPassedOn = split(
 
 /// Keys of any model that change numbers in a way that is not known here, and where they do not.
 const std::map<std::string, std::vector<Json>> kHarmless{
-    {"add_cross_attention", {false}},
-    {"is_encoder_decoder", {false}},
+    {"add_cross_attention", {false, nullptr}},
+    {"is_encoder_decoder", {false, nullptr}},
     {"partial_rotary_factor", {nullptr, 1}},
     {"position_embedding_type", {nullptr, "absolute"}},
     {"pruned_heads", {nullptr, Json::object(), Json::array()}},
     {"quantization_config", {nullptr}},
-    {"tie_encoder_decoder", {false}}};
+    {"tie_encoder_decoder", {false, nullptr}}};
 
 void expect_object(const Json& json, const std::string& where) {
   if (json.is_object()) return;

@@ -24,6 +24,20 @@ struct WeightLayout {
   std::string tied_to;  ///< the table that `head` is a copy of; "" = a matrix of its own
   std::vector<std::string> may_lack{};  ///< beginnings of names that a file may lack: drawn then
   std::vector<std::string> unused{};    ///< beginnings of names that other heads of the body have
+  /// Beginnings of names that are of another task's head in this file, though the model has such
+  /// names: drawn then.
+  std::vector<std::string> of_other_heads{};
+  /// Ends of names in old files, and the ends that they have now.
+  std::vector<std::pair<std::string, std::string>> old_ends{};
+
+  /// Another name of the weight `of`: a file may hold it under both names, or under this one alone.
+  struct Alias {
+    std::string name, of;
+    /// Where a file holds both this one is taken; else a difference is refused, unless the model
+    /// has a place for each.
+    bool counts = false;
+  };
+  std::vector<Alias> aliases{};
 };
 
 /// What a family is trained to do: to name what comes next, hidden tokens, or hidden spans.
@@ -57,6 +71,8 @@ class LanguageModelConfig {
   virtual std::string architecture() const = 0;  ///< Hugging Face's class
   virtual int64_t num_ids() const = 0;           ///< size of the vocabulary
   virtual int64_t max_length() const = 0;        ///< positions the model was made for
+  /// Most positions of a row: beyond max_length() where longer texts are stretched.
+  virtual int64_t position_limit() const { return max_length(); }
   virtual Objective objective() const { return Objective::NextToken; }
   /// The token that stands for what is hidden, for the first where there are several; "" = none.
   virtual std::string mask_token() const { return ""; }
@@ -74,6 +90,8 @@ class LanguageModelConfig {
   virtual int64_t num_layers() const { return 0; }
   virtual int64_t attention_width() const { return 0; }  ///< heads times their width
   virtual int64_t key_width() const { return 0; }        ///< the same of heads of keys
+  /// What the cache is of in a model that computes in `compute`.
+  virtual at::ScalarType cache_dtype(at::ScalarType compute) const { return compute; }
   /// What attention keeps of key_width() on one of the ranks that share out heads.
   virtual int64_t key_width_on(const schedule::TensorPlace& /*place*/) const { return key_width(); }
   /// Multiplications and additions of the products that training needs for a row of `length`

@@ -250,6 +250,15 @@ std::vector<std::string> families() {
   return all;
 }
 
+std::vector<std::pair<std::string, std::string>> tasks_by_name() {
+  std::vector<std::pair<std::string, std::string>> all;
+  for (const auto& kind : kinds()) {
+    if (!kind.by_name) continue;
+    for (auto& family : kind.families()) all.emplace_back(kind.name, std::move(family));
+  }
+  return all;
+}
+
 std::unique_ptr<Task> find_task(const std::vector<std::string>& arguments, bool opens) {
   auto [family, task, start, config_name] = detect(arguments, opens);
   for (const auto& kind : kinds()) {

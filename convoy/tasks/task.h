@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "convoy/base/options.h"
@@ -144,6 +145,9 @@ void add_task(TaskKind kind);
 
 /// The kinds of models of all tasks: session, those of language models, and what was added.
 std::vector<std::string> families();
+
+/// The kinds of tasks that go only by name, each with a family that it takes.
+std::vector<std::pair<std::string, std::string>> tasks_by_name();
 
 /// The task that a command line is about: by the family (--family, --model_type) that is typed or
 /// stands in its TOML file, or by the config.json of the folder that is named; session where

@@ -22,6 +22,39 @@ class T5Command : public CommandTest {
       " --learning_rate 1e-2 --logging_steps 50 --threads 1 ";
 };
 
+TEST_F(T5Command, NoFileOfTheWorkingDirectoryChangesTraining) {
+  const std::string train = std::string(kTiny) + "--max_steps 3 --output_dir ";
+  ASSERT_EQ(run(train + "alone"), 0) << output_;
+  write_file(folder_ / "generation_config.json", R"({"eos_token_id": [7, 128009]})");
+  ASSERT_EQ(run(train + "beside"), 0) << output_;
+  EXPECT_EQ(json("beside/eval_results.json").at("eval_loss"),
+            json("alone/eval_results.json").at("eval_loss"));
+  // Nor does one of the run's own folder change what it was trained for.
+  write_file(folder_ / "alone/generation_config.json", R"({"eos_token_id": [7]})");
+  ASSERT_EQ(run("eval alone --json > again.json"), 0) << output_;
+  EXPECT_EQ(json("again.json").at("eval_loss"), json("alone/eval_results.json").at("eval_loss"));
+}
+
+TEST_F(T5Command, AnswersBeginAsTheGenerationConfigSays) {
+  ASSERT_EQ(run(std::string(kTiny) + "--max_steps 60 --output_dir out"), 0) << output_;
+  write_file(folder_ / "prompts.txt", "w1 w4 <extra_id_0> w13\nw2 <extra_id_0>\nw3 w6\n");
+  const std::string answer = "generate out --file prompts.txt --max-new-tokens 6 > ";
+  ASSERT_EQ(run(answer + "usual.txt"), 0) << output_;
+  write_file(folder_ / "out/generation_config.json", R"({"decoder_start_token_id": 9})");
+  ASSERT_EQ(run(answer + "said.txt"), 0) << output_;
+  fs::remove(folder_ / "out/generation_config.json");
+  auto config = json("out/config.json");
+  EXPECT_NE(config.at("decoder_start_token_id"), 9);
+  config["decoder_start_token_id"] = 9;
+  write_file(folder_ / "out/config.json", config.dump());
+  ASSERT_EQ(run(answer + "config.txt"), 0) << output_;
+  EXPECT_EQ(read_file(folder_ / "said.txt"), read_file(folder_ / "config.txt"));
+  EXPECT_NE(read_file(folder_ / "said.txt"), read_file(folder_ / "usual.txt"));
+  write_file(folder_ / "out/generation_config.json", R"({"decoder_start_token_id": 125})");
+  EXPECT_EQ(run(answer + "none.txt"), 1);
+  expect("decoder_start_token_id = 125; expected an id of the model, 0 to 124");
+}
+
 TEST_F(T5Command, LearnsWhatIsHiddenAndAnswersTheSameOnAnyNumberOfRanks) {
   ASSERT_EQ(run(std::string(kTiny) + "--max_steps 200 --output_dir out"), 0) << output_;
   const auto results = json("out/eval_results.json");

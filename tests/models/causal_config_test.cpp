@@ -128,6 +128,22 @@ TEST(LanguageModelConfig, T5sOfEveryVersionAreRead) {
               HasSubstr("expected more than half of relative_attention_num_buckets = 32"));
 }
 
+/// As transformers of some years ago wrote them; Python takes null for false.
+TEST(LanguageModelConfig, NullOfABoolIsFalse) {
+  auto llama = read(R"({"model_type": "llama", "use_cache": null, "attention_bias": null,
+                        "add_cross_attention": null, "tie_encoder_decoder": null})");
+  EXPECT_EQ(llama->to_json().at("use_cache"), false);
+  EXPECT_EQ(llama->to_json().at("attention_bias"), false);
+  auto bert = read(R"({"model_type": "bert", "tie_word_embeddings": null, "is_decoder": null})");
+  EXPECT_EQ(bert->layout().tied_to, "");
+}
+
+TEST(LanguageModelConfig, CachesAreOfWhatAttentionReads) {
+  auto gpt2 = read(R"({"model_type": "gpt2", "reorder_and_upcast_attn": true})");
+  EXPECT_EQ(gpt2->cache_dtype(at::kBFloat16), at::kFloat);
+  EXPECT_EQ(read(R"({"model_type": "gpt2"})")->cache_dtype(at::kBFloat16), at::kBFloat16);
+}
+
 TEST(LanguageModelConfig, MistakesAreNamed) {
   EXPECT_THAT(error_of("[]"), HasSubstr("expected an object"));
   EXPECT_THAT(error_of("{}"), HasSubstr("model_type is missing"));

@@ -92,5 +92,15 @@ class Options(unittest.TestCase):
         self.assertEqual(found, {"shard_ranks": ["a.h", "c.cpp"]})
 
 
+class JsonNumbers(unittest.TestCase):
+    def test_refuses_json_s_own_conversions(self):
+        for line in ("top_k = json.get<int64_t>();", 'json.at("seed").get_to(seed);', "x = v.get<std::vector<double>>();",
+                     "return json.get<double>();", "n = json.get<size_t>();"):
+            self.assertIsNotNone(lint.JSON_NUMBER.search(line), line)
+        for line in ("whole_number<int64_t>(json)", "json.get<std::string>()", "json.get<bool>()",
+                     "json.get_ref<const std::string&>()"):
+            self.assertIsNone(lint.JSON_NUMBER.search(line), line)
+
+
 if __name__ == "__main__":
     unittest.main()

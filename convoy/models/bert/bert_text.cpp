@@ -4,6 +4,7 @@
 
 #include "convoy/base/error.h"
 #include "convoy/comm/device.h"
+#include "convoy/models/padding_row.h"
 #include "convoy/models/ranks_of.h"
 #include "convoy/nn/activation.h"
 #include "convoy/nn/dropout.h"
@@ -19,6 +20,10 @@ namespace {
 
 using nn::Init;
 using nn::ParamPtr;
+
+/// As the first BERTs have them, google-bert/bert-base-uncased among them.
+const std::vector<std::pair<std::string, std::string>> kOldNorms{
+    {"LayerNorm.gamma", "LayerNorm.weight"}, {"LayerNorm.beta", "LayerNorm.bias"}};
 
 class BertInput : public nn::Block {
  public:
@@ -61,7 +66,9 @@ class BertInput : public nn::Block {
     if (types != in.end()) {
       check_ids(batch.at("token_type_ids"), config_.type_vocab_size, "token_type_ids");
     }
-    auto x = nn::embedding(ids, words_, config_.pad_token_id == 0, ranks) +
+    const auto padding = padding_row(config_.pad_token_id, V);
+    const auto words = nn::embedding(ids, words_, padding == 0, ranks);
+    auto x = (padding == 0 ? words : untrained_at(padding, ids, words, ranks)) +
              nn::embedding(types != in.end() ? types->second : at::zeros_like(ids), types_, false,
                            ranks);
     x = nn::layer_norm(nn::add_positions(x, positions_, ranks), norm_, config_.layer_norm_eps);
@@ -97,7 +104,19 @@ class MaskedHead : public nn::Block {
                  ? tie(words)
                  : declare_matrix(name + "decoder.weight", words->spec().shape,
                                   Init::normal(config.initializer_range), {0});
-    bias_ = declare_vector(name + "bias", config.vocab_size, Init::zeros(), {0});
+    const auto declare_bias = [&](const char* leaf) {
+      return declare_vector(name + leaf, config.vocab_size, Init::zeros(), {0});
+    };
+    if (config.tie_word_embeddings) {
+      bias_ = declare_bias("bias");
+      return;
+    }
+    // Hugging Face's untied model has two, and adds the decoder's. The other one is kept as it is.
+    bias_ = declare_bias("decoder.bias");
+    auto unused = nn::ParamSpec{name + "bias", {config.vocab_size}, Init::zeros(), /*decay=*/false};
+    unused.trainable = false;
+    unused.cut = {0};
+    declare(std::move(unused));
   }
 
   nn::Bundle forward(const nn::Bundle& in, const nn::Context& context) override {
@@ -202,7 +221,7 @@ Fields BertTextConfig::fields() {
        "dropout before the classifier; none = hidden_dropout_prob", 0, kMostDropped},
       {"tie_word_embeddings", &tie_word_embeddings, "share the embedding with the output layer"},
       {"is_decoder", &is_decoder, "must be false: attention is bidirectional"},
-      {"pad_token_id", &pad_token_id, "id of padding"},
+      {"pad_token_id", &pad_token_id, "id of padding, whose embedding is not trained"},
       {"bos_token_id", &bos_token_id, "id that begins a text; kept for other tools"},
       {"eos_token_id", &eos_token_id, "id that ends a text; kept for other tools"},
   };
@@ -214,6 +233,7 @@ void BertTextConfig::check_together() const {
                      "is_decoder = true is not supported; expected false: BERT sees both "
                      "sides");
   }
+  padding_row(pad_token_id, vocab_size);
   if (hidden_size % num_attention_heads == 0) return;
   fail<UsageError>("models", "hidden_size = {} does not divide into num_attention_heads = {}",
                    hidden_size, num_attention_heads);
@@ -251,18 +271,27 @@ double BertTextConfig::training_flops(int64_t length, int64_t asked) const {
 
 WeightLayout BertTextConfig::layout() const {
   WeightLayout out{"bert.",
-                   {"embeddings.position_ids", "cls.predictions.decoder.bias"},
+                   {"embeddings.position_ids"},
                    "cls.predictions.decoder.weight",
                    tie_word_embeddings ? "bert.embeddings.word_embeddings.weight" : ""};
   out.may_lack = {"cls.predictions."};
-  out.unused = {"pooler.", "bert.pooler.", "cls.seq_relationship.", "classifier."};
+  out.unused = {"pooler.", "bert.pooler.", "cls.seq_relationship.", "classifier.", "qa_outputs."};
+  out.old_ends = kOldNorms;
+  const std::string bias = "cls.predictions.bias", decoder = "cls.predictions.decoder.bias";
+  if (tie_word_embeddings) {
+    out.aliases = {{decoder, bias, /*counts=*/true}};
+  } else {
+    out.aliases = {{bias, decoder}};
+  }
   return out;
 }
 
-WeightLayout BertTextConfig::classifier_layout() const {
+WeightLayout BertTextConfig::classifier_layout(bool has_other_head) const {
   WeightLayout out{"bert.", {"embeddings.position_ids"}, "", ""};
   out.may_lack = {"classifier.", "bert.pooler."};
-  out.unused = {"cls."};
+  out.unused = {"cls.", "qa_outputs."};
+  out.old_ends = kOldNorms;
+  if (has_other_head) out.of_other_heads = {"classifier."};
   return out;
 }
 

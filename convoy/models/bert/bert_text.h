@@ -49,7 +49,8 @@ class BertTextConfig : public LanguageModelConfig, public BertConfig {
   /// Blocks that give each text one of `num_labels` labels: `loss`, `count` and in evaluation
   /// `correct`; in prediction `logits` [B, num_labels].
   nn::BlockList make_classifier(int64_t num_labels) const;
-  WeightLayout classifier_layout() const;
+  /// `has_other_head`: the file's classifier is of another task, such as one of tokens.
+  WeightLayout classifier_layout(bool has_other_head = false) const;
 
  protected:
   void check_together() const override;

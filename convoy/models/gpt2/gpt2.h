@@ -45,6 +45,9 @@ class Gpt2Config : public LanguageModelConfig {
   int64_t key_width_on(const schedule::TensorPlace& place) const override {
     return width_on(place, n_head, n_embd / n_head);
   }
+  at::ScalarType cache_dtype(at::ScalarType compute) const override {
+    return reorder_and_upcast_attn ? at::kFloat : compute;
+  }
   Fields fields() override;
   nn::BlockList make_blocks() const override;
   WeightLayout layout() const override;

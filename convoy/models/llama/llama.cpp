@@ -8,6 +8,7 @@
 
 #include "convoy/comm/device.h"
 #include "convoy/models/causal_head.h"
+#include "convoy/models/padding_row.h"
 #include "convoy/models/ranks_of.h"
 #include "convoy/nn/activation.h"
 #include "convoy/nn/attention/attention.h"
@@ -28,32 +29,68 @@ using nn::ParamPtr;
 class Rotary {
  public:
   explicit Rotary(const LlamaConfig& config)
-      : options_(config.rotary()), width_(config.head_width()) {}
+      : options_(config.rotary()),
+        width_(config.head_width()),
+        by_row_(options_.type == "dynamic") {}
 
   /// Of the batch's positions, else of all up to `length`, which steps share.
   const nn::RotaryTables& tables(const nn::Bundle& batch, int64_t length, at::Device device) {
-    const auto found = batch.find("positions");
-    const auto positions = found == batch.end() ? at::Tensor() : found->second;
-    const bool same = positions.is_same(positions_) && tables_.cos.defined() &&
-                      tables_.cos.device() == device &&
-                      (positions.defined() || tables_.cos.size(0) == length);
+    const auto given = [&](const char* name) {
+      const auto found = batch.find(name);
+      return found == batch.end() ? at::Tensor() : found->second;
+    };
+    const auto positions = given("positions");
+    const auto mask = by_row_ ? given("key_mask") : at::Tensor();
+    const bool same = positions.is_same(positions_) && mask.is_same(mask_) &&
+                      tables_.cos.defined() && tables_.cos.device() == device &&
+                      (positions.defined() || tables_.cos.size(-2) == length);
     if (same) return tables_;
     positions_ = positions;
-    if (positions.defined()) {
-      const auto most = positions.max().item<int64_t>() + 1;
-      const auto tables = nn::rotary_tables(options_, positions, most, width_);
-      tables_ = {comm::upload(tables.cos.unsqueeze(1), device),
-                 comm::upload(tables.sin.unsqueeze(1), device)};
-    } else {
+    mask_ = mask;
+    if (!positions.defined() && !mask.defined()) {
       tables_ = nn::rotary_tables(options_, length, width_, device);
+      return tables_;
     }
+    const auto places =
+        positions.defined()
+            ? positions
+            : at::arange(length, mask.options().dtype(at::kLong)).expand({mask.size(0), length});
+    const auto tables =
+        by_row_ ? of_rows(places, mask) : nn::rotary_tables(options_, places, length, width_);
+    tables_ = {comm::upload(tables.cos.unsqueeze(1), device),
+               comm::upload(tables.sin.unsqueeze(1), device)};
     return tables_;
   }
 
  private:
+  /// Tables of each row [B, T] by its own length, which stretches all of its angles: neither the
+  /// other rows nor padding may.
+  nn::RotaryTables of_rows(const at::Tensor& positions, const at::Tensor& mask) const {
+    auto real = comm::download(positions);
+    if (mask.defined()) {  // of what a cache holds, too
+      const int64_t T = positions.size(1);
+      const auto here = comm::download(mask).narrow(1, mask.size(1) - T, T);
+      real = real.masked_fill(here.logical_not(), 0);
+    }
+    const auto lengths = (real.amax(1) + 1).contiguous();
+    if (lengths.numel() == 0 || lengths.max().item<int64_t>() <= options_.max_length) {
+      return nn::rotary_tables(options_, positions, options_.max_length, width_);
+    }
+    std::vector<at::Tensor> cos, sin;
+    for (int64_t row = 0; row < lengths.size(0); ++row) {
+      const auto length = lengths.const_data_ptr<int64_t>()[row];
+      const auto tables = nn::rotary_tables(options_, positions[row], length, width_);
+      cos.push_back(tables.cos);
+      sin.push_back(tables.sin);
+    }
+    return {at::stack(cos), at::stack(sin)};
+  }
+
   nn::RotaryOptions options_;
   int64_t width_;
+  bool by_row_;           // a row's length changes its angles
   at::Tensor positions_;  // that tables_ are of; undefined: all up to a length
+  at::Tensor mask_;
   nn::RotaryTables tables_;
 };
 
@@ -62,6 +99,7 @@ class LlamaInput : public nn::Block {
   explicit LlamaInput(const LlamaConfig& config) : Block("embeddings") {
     table_ = declare_table("model.embed_tokens.weight", {config.vocab_size, config.hidden_size},
                            Init::normal(config.initializer_range), {0});
+    padding_ = config.padding_row();
   }
 
   const ParamPtr& table() const { return table_; }
@@ -73,7 +111,7 @@ class LlamaInput : public nn::Block {
     check_ids(batch.at("input_ids"), V, "input_ids");
     auto out = in;
     const auto ranks = ranks_of(ids, context);
-    out["hidden"] = nn::embedding(ids, table_, false, ranks);
+    out["hidden"] = untrained_at(padding_, ids, nn::embedding(ids, table_, false, ranks), ranks);
     if (context.mode != nn::Mode::Predict) {
       put_targets(out, ranks.positions().own(causal_targets(batch, V)), ids.device());
     }
@@ -86,6 +124,7 @@ class LlamaInput : public nn::Block {
 
  private:
   ParamPtr table_;
+  std::optional<int64_t> padding_;  // the row that no token trains
 };
 
 /// Which of `keys` heads of keys, from the layer's head `first_key` on, each of `queries` heads of

@@ -37,6 +37,7 @@ class LlamaConfig : public LanguageModelConfig {
   std::string architecture() const override { return "LlamaForCausalLM"; }
   int64_t num_ids() const override { return vocab_size; }
   int64_t max_length() const override { return max_position_embeddings; }
+  int64_t position_limit() const override;
   int64_t num_layers() const override { return num_hidden_layers; }
   int64_t attention_width() const override { return num_attention_heads * head_width(); }
   int64_t key_width() const override { return num_key_heads() * head_width(); }
@@ -47,6 +48,8 @@ class LlamaConfig : public LanguageModelConfig {
 
   int64_t num_key_heads() const { return num_key_value_heads.value_or(num_attention_heads); }
   int64_t head_width() const { return head_dim.value_or(hidden_size / num_attention_heads); }
+  /// Row of the embedding that Hugging Face leaves untrained, by pad_token_id; none without one.
+  std::optional<int64_t> padding_row() const;
   /// Throws UsageError on a kind of rotary embedding, or a key of it, that is not known.
   nn::RotaryOptions rotary() const;
 

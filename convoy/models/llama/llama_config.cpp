@@ -1,6 +1,7 @@
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
 #include "convoy/models/llama/llama.h"
+#include "convoy/models/padding_row.h"
 #include "convoy/nn/activation.h"
 
 namespace convoy::models {
@@ -50,8 +51,17 @@ Fields LlamaConfig::fields() {
       {"pretraining_tp", &pretraining_tp, "kept for other tools", 1, kWidest},
       {"bos_token_id", &bos_token_id, "id that begins a text; kept for other tools"},
       {"eos_token_id", &eos_token_id, "id that ends a text; kept for other tools"},
-      {"pad_token_id", &pad_token_id, "id of padding; kept for other tools"},
+      {"pad_token_id", &pad_token_id,
+       "id of padding, whose input embedding is not trained; negative: from the end"},
   };
+}
+
+int64_t LlamaConfig::position_limit() const {
+  return rotary().type == "dynamic" ? static_cast<int64_t>(kMostIds) : max_position_embeddings;
+}
+
+std::optional<int64_t> LlamaConfig::padding_row() const {
+  return models::padding_row(pad_token_id, vocab_size);
 }
 
 Json LlamaConfig::rope_dict() const {
@@ -137,6 +147,7 @@ void LlamaConfig::check_together() const {
     fail<UsageError>("models", "{} heads of {}; expected at most {} in all", num_attention_heads,
                      head_width(), kWidest);
   }
+  padding_row();
   if (rotary().type == "dynamic" && head_width() == 2) {
     fail<UsageError>("models", "rope_type dynamic needs heads wider than 2");
   }

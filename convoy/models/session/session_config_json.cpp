@@ -1,7 +1,24 @@
 #include "convoy/base/error.h"
+#include "convoy/base/json_number.h"
 #include "convoy/models/session/session.h"
 
 namespace convoy::models {
+
+namespace {
+
+int64_t whole(const Json& json) {
+  const auto number = whole_number<int64_t>(json);
+  if (!number) throw Json::type_error::create(302, "a size is no whole number", &json);
+  return *number;
+}
+
+double real(const Json& json) {
+  const auto number = finite_number(json);
+  if (!number) throw Json::type_error::create(302, "a weight is no number", &json);
+  return *number;
+}
+
+}  // namespace
 
 Json SessionConfig::to_json() const {
   Json out{{"model_type", kSessionModelType},
@@ -35,19 +52,19 @@ void SessionConfig::read_json(const Json& json, const std::string& where) {
       fail<FileError>("models", "{} describes a model of type {}; expected {}", where,
                       json.at("model_type").dump(), kSessionModelType);
     }
-    json.at("item_feature").get_to(item_feature);
+    item_feature = json.at("item_feature").get<std::string>();
     features.clear();
     for (const auto& item : json.at("features")) {
-      features.push_back({item.at("name"), item.at("categorical"), item.at("cardinality"),
-                          item.value("is_list", true), item.value("width", int64_t{0})});
+      features.push_back({item.at("name"), item.at("categorical"), whole(item.at("cardinality")),
+                          item.value("is_list", true), whole(item.value("width", Json(0)))});
     }
     time_feature = json.value("time_feature", "");
     targets.clear();
     for (const auto& task : json.value("prediction_tasks", Json::array())) {
       if (task.at("task") == kNextItem) {
-        task.at("weight").get_to(next_item_weight);
+        next_item_weight = real(task.at("weight"));
       } else {
-        targets.push_back({task.at("column"), task.at("task") == kBinary, task.at("weight")});
+        targets.push_back({task.at("column"), task.at("task") == kBinary, real(task.at("weight"))});
       }
     }
     take_fields(rest, fields(), where);

@@ -124,6 +124,7 @@ nn::Bundle SessionInput::forward(const nn::Bundle& columns, const nn::Context& c
   if (config_.reads_times()) put_times(out, in, context);
   if (config_.body == "xlnet") {
     put_xlnet_guides(out, /*causal=*/!config_.masks_items() && !config_.sees_targets());
+    drop_distances(out, config_.dropout, config_.num_positions(), context);
   }
   return out;
 }

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "convoy/base/error.h"
+#include "convoy/base/json_number.h"
 #include "convoy/base/text.h"
 #include "convoy/comm/device.h"
 #include "convoy/models/causal_head.h"
@@ -75,8 +76,7 @@ class T5Input : public nn::Block {
   at::Tensor shifted(const at::Tensor& labels) const {
     auto out = at::full_like(labels, config_.first_id());
     const int64_t last = labels.size(1) - 1;
-    const auto pad = config_.pad_token_id.is_number_integer() ? config_.pad_token_id.get<int64_t>()
-                                                              : config_.first_id();
+    const auto pad = whole_number<int64_t>(config_.pad_token_id).value_or(config_.first_id());
     out.narrow(1, 1, last)
         .copy_(labels.narrow(1, 0, last).masked_fill(labels.narrow(1, 0, last) == kIgnored, pad));
     return out;
@@ -196,7 +196,7 @@ bool T5Config::scales_outputs() const {
 
 int64_t T5Config::first_id() const {
   for (const auto* id : {&decoder_start_token_id, &pad_token_id}) {
-    if (id->is_number_integer()) return id->get<int64_t>();
+    if (const auto number = whole_number<int64_t>(*id)) return *number;
   }
   return 0;
 }
@@ -218,8 +218,8 @@ void T5Config::check_together() const {
   }
   const auto check_id = [&](const char* key, const Json& id) {
     if (id.is_null()) return;
-    const double number = id.is_number_integer() ? id.get<double>() : -1;
-    if (number >= 0 && number < static_cast<double>(vocab_size)) return;
+    const auto number = whole_number<int64_t>(id);
+    if (number && *number >= 0 && *number < vocab_size) return;
     refuse(key, id, fmt::format("0 to {}, for vocab_size is {}", vocab_size - 1, vocab_size));
   };
   check_id("pad_token_id", pad_token_id);
@@ -281,11 +281,14 @@ double T5Config::training_flops(int64_t length, int64_t asked) const {
 }
 
 WeightLayout T5Config::layout() const {
-  return {"",
-          {"encoder.embed_tokens.weight", "decoder.embed_tokens.weight",
-           "EncDecAttention.relative_attention_bias.weight"},
-          "lm_head.weight",
-          tie_word_embeddings ? "shared.weight" : ""};
+  WeightLayout out{"",
+                   {"EncDecAttention.relative_attention_bias.weight"},
+                   "lm_head.weight",
+                   tie_word_embeddings ? "shared.weight" : ""};
+  for (const char* stack : {"encoder", "decoder"}) {
+    out.aliases.push_back({fmt::format("{}.embed_tokens.weight", stack), "shared.weight"});
+  }
+  return out;
 }
 
 }  // namespace convoy::models

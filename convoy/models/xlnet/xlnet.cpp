@@ -143,6 +143,19 @@ void put_xlnet_guides(nn::Bundle& bundle, bool causal) {
   }
 }
 
+void drop_distances(nn::Bundle& bundle, double rate, int64_t most, const nn::Context& context) {
+  constexpr int64_t kSite = 2;  // of the first block
+  auto& distances = bundle.at("distances");
+  const int64_t T = distances.size(0) / 2;
+  auto of_step = context;
+  of_step.samples = at::zeros({1}, at::kLong);
+  // By distance, whatever the length of the batch.
+  const int64_t longest = std::max(most, T);
+  distances = nn::dropout(distances.unsqueeze(0), rate, of_step, kSite,
+                          {2 * longest, distances.size(1)}, {longest - T, 0})
+                  .squeeze(0);
+}
+
 nn::BlockPtr make_xlnet_layer(const XlnetConfig& config, const std::string& prefix, int64_t index,
                               bool asked_only) {
   return std::make_shared<XlnetLayer>(config, prefix, index, asked_only);

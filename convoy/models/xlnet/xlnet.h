@@ -20,6 +20,11 @@ struct XlnetConfig {
 /// with `causal` those before; else of "key_mask" [B, T] bool where there is one. Itself always.
 void put_xlnet_guides(nn::Bundle& bundle, bool causal);
 
+/// Dropout of what put_xlnet_guides() gave for positions, of which rows have `most` at most.
+/// Hugging Face draws a mask for each row of a batch; here all rows of a step have the same, so
+/// that their layers share the products of distances.
+void drop_distances(nn::Bundle& bundle, double rate, int64_t most, const nn::Context& context);
+
 /// One layer (Yang et al., "XLNet", 2019): bundle["hidden"] [B, T, d_model] in and out, every other
 /// tensor passes through. It reads what put_xlnet_guides() gives: positions enter by how far apart
 /// they are, in every layer. Parameters are named as in Hugging Face's files, but for those of

@@ -133,6 +133,8 @@ void ClassificationTask::predict(const Prediction& asked, const Run& run,
   }
   if (asked.to_file()) check_output(asked.output, "labels", /*tables=*/true, {file});
   find_tokenizer();
+  if (opened_options_ != nullptr) find_pairs(file, *opened_options_);
+  tell_unread(file);
   auto columns = columns_;
   columns.label.clear();
   const auto texts = data::read_labelled_texts(file, columns);

@@ -6,6 +6,8 @@
 #include "convoy/base/files.h"
 #include "convoy/base/text.h"
 #include "convoy/formats/safetensors_folder.h"
+#include "convoy/models/padding_row.h"
+#include "convoy/tasks/language/run_clm.h"
 #include "convoy/tasks/language/scorer.h"
 #include "convoy/tasks/memory.h"
 #include "convoy/tasks/pretrained.h"
@@ -35,7 +37,9 @@ void ClassificationTask::declare(OptionTable& table) {
       .alias("tokenizer_name")
       .path();
   table.add(s, "text", columns_.text, "column of texts").alias("text_column_name");
-  table.add(s, "text_pair", columns_.second, "column of second texts; none = single texts");
+  table.add(s, "text_pair", columns_.second,
+            "column of second texts, by default text_pair where the data has it; none = single "
+            "texts");
   table.add(s, "label", columns_.label, "column of labels").alias("label_column_name");
   table
       .add(s, "max_length", max_length_,
@@ -48,6 +52,8 @@ void ClassificationTask::declare(OptionTable& table) {
            "pad texts to the longest of a batch, rounded up to a multiple of this: 16-bit matrix "
            "products cache a kernel for each length; none = 8 with bf16 and fp16, else 1")
       .within(1, 65536);
+  table.add("train", "do_eval", do_eval_, "evaluate if there is evaluation data");
+  answer_run_clm_flags(table);
   const char* cut =
       "a classifier's texts are cut to max_length; hidden tokens: try --task language";
   table.answer(
@@ -73,6 +79,7 @@ void ClassificationTask::settle(OptionTable& table) {
     fail<UsageError>("data", "max_length = {} is beyond the model's {} positions", max_length_,
                      config_.max_length());
   }
+  find_pairs(train_, table);
   const auto is_on = [&](const char* key) { return table.find(key)->plain() == "true"; };
   if (!pad_to_multiple_of_ && (is_on("train.bf16") || is_on("train.fp16"))) {
     table.set("data.pad_to_multiple_of", "8", "16-bit products");
@@ -89,6 +96,20 @@ void ClassificationTask::limit_length(OptionTable& table) {
   if (tokenizer_) limit(tokenizer_->model_max_length(), "the tokenizer's model_max_length");
 }
 
+void ClassificationTask::find_pairs(const std::string& file, OptionTable& table) {
+  const char* key = "data.text_pair";
+  if (columns_.second == "none") columns_.second.clear();
+  if (!table.find(key)->source.empty() || file.empty() || config_.type_vocab_size < 2) return;
+  if (data::has_column(file, data::kPairColumn)) table.set(key, data::kPairColumn, "the data");
+}
+
+void ClassificationTask::tell_unread(const std::string& file) const {
+  if (!columns_.second.empty() || !notes_ || !data::has_column(file, data::kPairColumn)) return;
+  notes_->push_back(fmt::format(
+      "warning: {} has a column {}, which is not read: the model is one of single texts", file,
+      data::kPairColumn));
+}
+
 void ClassificationTask::find_tokenizer() {
   tokenizer_ =
       tasks::find_tokenizer({opened_, opened_ / "..", tokenizer_name_, start_}, tokenizer_name_);
@@ -102,7 +123,7 @@ std::string ClassificationTask::find_labels(const data::LabelledTexts& texts) {
         "data", "{} has no other label than '{}'; expected at least two; try another --data.label",
         train_, labels_.names()[0]);
   }
-  if (start_.empty()) return "";
+  if (start_.empty() || starts_from_other_head()) return "";
   // A model that was trained for these labels keeps their numbers.
   const auto path = (fs::path(start_) / "config.json").string();
   const auto own = Labels::of_config(parse_json(read_file(path), path), path);
@@ -120,6 +141,13 @@ std::string ClassificationTask::find_labels(const data::LabelledTexts& texts) {
   if (!has_rows || !as_many || fresh.empty() || kept.empty()) return "";
   return fmt::format("the classifier of {} keeps its rows of {}; those of {} become {}", start_,
                      join(kept), join(gone), join(fresh));
+}
+
+bool ClassificationTask::starts_from_other_head() const {
+  const auto path = (fs::path(start_) / "config.json").string();
+  const auto classes = parse_json(read_file(path), path).value("architectures", Json());
+  if (!classes.is_array() || classes.empty() || !classes[0].is_string()) return false;
+  return !classes[0].get<std::string>().ends_with("ForSequenceClassification");
 }
 
 bool ClassificationTask::check_head() const {
@@ -149,11 +177,7 @@ std::shared_ptr<train::Dataset> ClassificationTask::rows_of(const data::Labelled
                      tokenizer_->vocab_size(), config_.num_ids());
   }
   Padding padding{.most = max_length_, .multiple = pad_to_multiple_of_.value_or(1)};
-  if (config_.pad_token_id.is_number_integer()) padding.id = config_.pad_token_id.get<int64_t>();
-  if (padding.id < 0 || padding.id >= config_.num_ids()) {
-    fail<UsageError>("tasks", "pad_token_id = {}, but the model's vocab_size is {}", padding.id,
-                     config_.num_ids());
-  }
+  padding.id = models::padding_row(config_.pad_token_id, config_.num_ids()).value_or(padding.id);
   if (!texts.seconds.empty() && config_.type_vocab_size < 2) {
     fail<UsageError>("tasks",
                      "text_pair = {} needs type_vocab_size of at least 2; got {}; try texts alone",
@@ -163,6 +187,7 @@ std::shared_ptr<train::Dataset> ClassificationTask::rows_of(const data::Labelled
 }
 
 std::shared_ptr<train::Dataset> ClassificationTask::read(const std::string& file) const {
+  tell_unread(file);
   return rows_of(data::read_labelled_texts(file, columns_), file);
 }
 
@@ -192,12 +217,15 @@ Run ClassificationTask::prepare(const train::ParallelArguments& parallel) {
   const auto note = find_labels(texts);
   auto out = make_run();
   if (!note.empty()) out.notes->push_back(note);
+  tell_unread(train_);
   out.train_data = rows_of(texts, train_);
-  if (!valid_.empty()) out.valid_data = read(valid_);
+  if (do_eval_ && !valid_.empty()) out.valid_data = read(valid_);
   out.files.config = config_json();
   keep_tokenizer(tokenizer_, out.files);
   out.files.inputs = {train_, valid_, start_};
-  if (!start_.empty()) start_from(start_, config_, config_.classifier_layout(), out);
+  if (!start_.empty()) {
+    start_from(start_, config_, config_.classifier_layout(starts_from_other_head()), out);
+  }
   return out;
 }
 
@@ -229,6 +257,7 @@ NamedData ClassificationTask::evaluation_data(const std::string& where) {
   if (!tokenizer_) find_tokenizer();
   const auto& file = where.empty() ? valid_ : where;
   if (file.empty()) return {};
+  if (opened_options_ != nullptr) find_pairs(file, *opened_options_);
   return {file, read(file)};
 }
 

@@ -38,7 +38,13 @@ class ClassificationTask : public Task {
   std::string find_labels(const data::LabelledTexts& texts);
   /// Whether there is a classifier to start from; throws UsageError on one of more or fewer labels.
   bool check_head() const;
+  /// Whether the model to start from was trained for another task, which its classifier is of.
+  bool starts_from_other_head() const;
   void find_tokenizer();
+  /// Where nobody said whether texts are pairs: by the columns of `file`.
+  void find_pairs(const std::string& file, OptionTable& table);
+  /// Tells of second texts in `file` that a model of single texts does not read.
+  void tell_unread(const std::string& file) const;
   /// Where nobody gave max_length: no more than the model and its tokenizer take.
   void limit_length(OptionTable& table);
 
@@ -46,6 +52,7 @@ class ClassificationTask : public Task {
   std::string start_;  // folder of a pretrained model
   models::BertTextConfig config_;
   std::string train_, valid_, tokenizer_name_;
+  bool do_eval_ = true;
   data::LabelledColumns columns_;
   int64_t max_length_ = 128;
   std::optional<int64_t> pad_to_multiple_of_;

@@ -36,11 +36,11 @@ void check_prompts(const Prompts& prompts, const models::LanguageModelConfig& co
                        "text or token that its texts begin with",
                        i + 1);
     }
-    if (std::ssize(ids) >= config.max_length()) {
+    if (std::ssize(ids) >= config.position_limit()) {
       fail<UsageError>("tasks",
                        "prompt {} has {} tokens, the model's context {} positions; expected at "
                        "least one less",
-                       i + 1, ids.size(), config.max_length());
+                       i + 1, ids.size(), config.position_limit());
     }
     for (const int32_t id : ids) {
       if (id >= 0 && id < config.num_ids()) continue;
@@ -67,6 +67,7 @@ void compare_ranks(const Prompts& prompts, const GenerateOptions& options,
       fmt::format("top_p = {}", options.top_p),
       fmt::format("seed = {}", options.seed),
       fmt::format("ids that end a text = {}", fmt::join(options.end_ids, " ")),
+      fmt::format("decoder_start_token_id = {}", options.start_id.value_or(-1)),
       fmt::format("stops = {}", Json(options.stops).dump()),
       plural(std::ssize(prompts), "prompt")};
   for (size_t i = 0; i < prompts.size(); ++i) {
@@ -85,7 +86,7 @@ void compare_ranks(const Prompts& prompts, const GenerateOptions& options,
 /// Positions that texts with prompts of these lengths can come to when they begin and end together.
 int64_t most_positions(int64_t shortest, int64_t longest, const models::LanguageModelConfig& config,
                        const GenerateOptions& options) {
-  return longest + std::min(options.max_new_tokens, config.max_length() - shortest);
+  return longest + std::min(options.max_new_tokens, config.position_limit() - shortest);
 }
 
 /// Before it is taken, beside the weights.
@@ -105,8 +106,9 @@ void check_cache(const Prompts& prompts, const models::LanguageModelConfig& conf
   auto& replica = strategy.replica();
   const auto& tensor = replica.groups().tensor;
   // Of the last rank: none has more heads of queries.
-  const double bytes = models::cache_bytes(config, rows, positions, replica.compute_dtype(),
-                                           {tensor.size() - 1, tensor.size()});
+  const double bytes =
+      models::cache_bytes(config, rows, positions, config.cache_dtype(replica.compute_dtype()),
+                          {tensor.size() - 1, tensor.size()});
   const auto weights = static_cast<double>(replica.memory().parameters);
   const auto limit = machine::memory_limit();
   if (limit.bytes == 0 || (bytes + weights) * ranks <= static_cast<double>(limit.bytes)) return;
@@ -139,7 +141,7 @@ class Batch {
   Batch(std::vector<Text> texts, const models::LanguageModelConfig& config,
         const GenerateOptions& options)
       : texts_(std::move(texts)), config_(config), options_(options) {
-    int64_t shortest = config.max_length();
+    int64_t shortest = config.position_limit();
     for (const auto& text : texts_) {
       shortest = std::min(shortest, text.length);
       length_ = std::max(length_, text.length);
@@ -172,7 +174,7 @@ class Batch {
         ids.data_ptr<int64_t>()[row * T + t] = text.ids[static_cast<size_t>(seen + t - pad)];
         // Padding behind a text that is over may stand beyond the context.
         positions.data_ptr<int64_t>()[row * T + t] =
-            std::min(seen + t - pad, config_.max_length() - 1);
+            std::min(seen + t - pad, config_.position_limit() - 1);
       }
     }
     if (sources_.empty()) {
@@ -254,7 +256,7 @@ class Batch {
       end(Ended::AtStop);
     } else if (text.length - text.prompt_length >= options_.max_new_tokens) {
       end(Ended::AtLength);
-    } else if (text.length >= config_.max_length()) {
+    } else if (text.length >= config_.position_limit()) {
       end(Ended::AtContext);
     }
   }
@@ -317,7 +319,7 @@ GenerateReport generate(parallel::Strategy& strategy, const models::LanguageMode
                         const std::function<void(const Generated&)>& use) {
   compare_ranks(prompts, asked, strategy.processes());
   auto options = asked;
-  options.max_new_tokens = std::min(asked.max_new_tokens, config.max_length());
+  options.max_new_tokens = std::min(asked.max_new_tokens, config.position_limit());
   options.batch_size = std::min(asked.batch_size, std::ssize(prompts));
   const int local = strategy.num_local_ranks();
   check_prompts(prompts, config);
@@ -332,7 +334,8 @@ GenerateReport generate(parallel::Strategy& strategy, const models::LanguageMode
       std::vector<Text> texts;
       for (int64_t i = begin; i < std::min(num_prompts, begin + B); ++i) {
         const auto& ids = prompts[static_cast<size_t>(i)];
-        if (const auto start = config.start_id()) {
+        if (has_encoder(config)) {
+          const auto start = options.start_id ? options.start_id : config.start_id();
           texts.push_back({i, {static_cast<int32_t>(*start)}, 1, 1, ids});
         } else {
           texts.push_back({i, ids, std::ssize(ids), std::ssize(ids)});

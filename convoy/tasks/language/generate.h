@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -18,12 +19,13 @@ struct GenerateOptions {
   int64_t max_new_tokens = 50;
   bool sample = false;     ///< draw the next token by its probability; else take the best
   double temperature = 1;  ///< of the draw: divides the scores
-  int64_t top_k = 0;       ///< draw among so many best; 0 = all
+  int64_t top_k = 50;      ///< draw among so many best, as Hugging Face by default; 0 = all
   double top_p = 1;        ///< and among the least number of best that have this probability
   uint64_t seed = 42;
   int64_t batch_size = 8;  ///< texts at once on a device
   bool use_cache = true;
-  std::vector<int32_t> end_ids;  ///< tokens that end a text; they are not part of it
+  std::vector<int32_t> end_ids;     ///< tokens that end a text; they are not part of it
+  std::optional<int64_t> start_id;  ///< what a decoder sees first; none = as the model's config has
   /// Whether the text of prompt number `prompt` is over by its new ids; empty = never.
   std::function<bool(int64_t prompt, std::span<const int32_t> new_ids)> is_over;
   std::vector<std::string> stops;  ///< what is_over looks for, only to compare ranks

@@ -146,7 +146,8 @@ void add_generate(CLI::App& app, Work& work, const Program& program) {
   command->add_flag("--do-sample,--do_sample", generate.sample,
                     "sample tokens by their probability [greedy decoding]; =false: never");
   command->add_option("--temperature", generate.temperature, "sample, with logits divided by this");
-  command->add_option("--top-k,--top_k", generate.top_k, "sample among the k most likely tokens");
+  command->add_option("--top-k,--top_k", generate.top_k,
+                      "sample among the k most likely tokens [50]; 0: all");
   command->add_option("--top-p,--top_p", generate.top_p,
                       "sample among the fewest tokens with this total probability");
   command->add_option("--stop", options->stops, "stop before this text; may be given several times")

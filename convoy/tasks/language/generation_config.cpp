@@ -6,6 +6,7 @@
 #include <map>
 
 #include "convoy/base/error.h"
+#include "convoy/base/json_number.h"
 #include "convoy/base/text.h"
 
 namespace convoy::tasks {
@@ -50,7 +51,7 @@ const std::map<std::string, double> kNeutral{
 
 bool is_neutral(const std::string& key, const Json& value) {
   const auto known = kNeutral.find(key);
-  if (value.is_number() && known != kNeutral.end()) return value.get<double>() == known->second;
+  if (value.is_number() && known != kNeutral.end()) return finite_number(value) == known->second;
   return value.is_null() || value == false || value == 0 || value == "" ||
          (value.is_structured() && value.empty());
 }
@@ -70,10 +71,19 @@ class Taker {
   void number(const std::string& key, T& target, const char* expected, const Fits& fits) {
     const auto said = value(key);
     if (said.is_null()) return;
-    const bool right = std::integral<T> ? said.is_number_integer() : said.is_number();
-    if (!right || !fits(said.get<double>())) refuse(key, said, expected);
-    target = said.get<T>();
+    const auto number = read<T>(said);
+    if (!number || !fits(*number)) refuse(key, said, expected);
+    target = *number;
     taken(key, said);
+  }
+
+  template <class T>
+  static std::optional<T> read(const Json& value) {
+    if constexpr (std::integral<T>) {
+      return whole_number<T>(value);
+    } else {
+      return finite_number(value);
+    }
   }
 
   void taken(const std::string& key, const Json& value) {
@@ -117,7 +127,7 @@ std::vector<std::string> GenerationConfig::take(const std::set<std::string>& typ
                                                 std::vector<std::string>& stops) const {
   Taker taker(*this, typed);
   taker.number("max_new_tokens", options.max_new_tokens, "1 to 100000000",
-               [](double n) { return n >= 1 && n <= kMostNewTokens; });
+               [](int64_t n) { return n >= 1 && n <= kMostNewTokens; });
   const auto stop = taker.value("stop_strings");
   for (const auto& text : stop.is_structured() ? stop : Json::array({stop})) {
     if (stop.is_null()) break;
@@ -132,15 +142,20 @@ std::vector<std::string> GenerationConfig::take(const std::set<std::string>& typ
     options.sample = true;
     taker.taken("do_sample", sample);
   }
+  const bool says_top_k = !taker.value("top_k").is_null();
   if (options.sample) {
     taker.number("temperature", options.temperature, "more than 0", [](double t) { return t > 0; });
-    taker.number("top_k", options.top_k, "at least 0", [](double k) { return k >= 0; });
+    taker.number("top_k", options.top_k, "at least 0", [](int64_t k) { return k >= 0; });
     taker.number("top_p", options.top_p, "more than 0 and at most 1",
                  [](double p) { return p > 0 && p <= 1; });
   } else {  // they have no effect
     for (const char* key : {"temperature", "top_k", "top_p"}) taker.value(key);
   }
-  return taker.notes(draws ? "; --do-sample=false takes the best token each time" : "");
+  const bool by_default = draws && !says_top_k && !typed.contains("top_k");
+  return taker.notes(
+      draws ? fmt::format("{}; --do-sample=false takes the best token each time",
+                          by_default ? fmt::format("; top_k is {} by default", options.top_k) : "")
+            : "");
 }
 
 }  // namespace convoy::tasks

@@ -49,7 +49,7 @@ AskedTexts read_texts(const std::string& file, const std::string& column) {
 /// `marked`: a marked position has logits itself, else only the last one.
 void ask(AskedTexts& all, LanguageTask& task, const Mark& mark, bool marked,
          const std::string& file) {
-  const int64_t max_length = task.config().max_length();
+  const int64_t max_length = task.config().position_limit();
   for (size_t i = 0; i < all.texts.size(); ++i) {
     const auto& text = all.texts[i];
     std::vector<int32_t> plain;
@@ -130,7 +130,7 @@ void LanguageTask::predict(const Prediction& asked, const Run& run,
   const auto& words = tokenizer();
   std::vector<int64_t> answer;
   if (fills) mark.id = static_cast<int32_t>(masking().mask_id);
-  if (const auto start = config_->start_id()) {
+  if (const auto start = start_id()) {
     const auto marks = sentinels();
     if (marks.ids().empty()) {
       fail<UsageError>("tasks", "neither the tokenizer nor the model has a token {}", mark.text);

@@ -4,6 +4,7 @@
 
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
+#include "convoy/base/json_number.h"
 #include "convoy/base/text.h"
 #include "convoy/tasks/language/dataset.h"
 #include "convoy/tasks/language/run_clm.h"
@@ -21,6 +22,22 @@ namespace {
 
 constexpr const char* kGenerationConfig = "generation_config.json";
 constexpr const char* kChatTemplate = "chat_template.jinja";
+constexpr const char* kEnds = "eos_token_id";
+
+/// The ids of eos_token_id in `file`, which may be one, a list, or none.
+std::vector<int32_t> ids_of_ends(const Json& said, const std::string& file) {
+  if (said.is_null()) return {};
+  std::vector<int32_t> ids;
+  for (const auto& one : said.is_array() ? said : Json::array({said})) {
+    const auto id = whole_number<int32_t>(one);
+    if (!id || *id < 0) {
+      fail<FileError>("tasks", "{}: {} = {}; expected an id, or a list of ids", file, kEnds,
+                      said.dump());
+    }
+    ids.push_back(*id);
+  }
+  return ids;
+}
 
 }  // namespace
 
@@ -117,10 +134,10 @@ void LanguageTask::settle(OptionTable& table) {
                      "tokenizer, or a larger vocab_size",
                      tokenizer_->vocab_size(), config_->num_ids());
   }
-  if (data_.block_size > config_->max_length()) {
+  if (data_.block_size > config_->position_limit()) {
     fail<UsageError>("data",
                      "block_size = {} is beyond the model's {} positions; try a smaller one",
-                     data_.block_size, config_->max_length());
+                     data_.block_size, config_->position_limit());
   }
   if (data_.random_tokens > 0 && (!data_.train.empty() || !data_.valid.empty())) {
     fail<UsageError>("data", "data.random_tokens and files exclude each other; got both");
@@ -161,6 +178,7 @@ const tokenizers::Tokenizer& LanguageTask::tokenizer() {
 
 GenerationConfig LanguageTask::generation_config() const {
   GenerationConfig out;
+  if (opened_.empty()) return out;
   const auto file = opened_ / kGenerationConfig;
   out.file = file.string();
   if (!fs::exists(file)) return out;
@@ -172,21 +190,31 @@ GenerationConfig LanguageTask::generation_config() const {
 }
 
 std::vector<int32_t> LanguageTask::end_ids() const {
-  const char* key = "eos_token_id";
   const auto generation = generation_config();
-  const bool there = generation.json.contains(key);
-  const auto said = there ? generation.json[key] : config_->to_json().value(key, Json());
-  if (said.is_null()) return {};
-  std::vector<int32_t> ids;
-  for (const auto& id : said.is_array() ? said : Json::array({said})) {
-    if (!id.is_number_integer() || id < 0 || id > INT32_MAX) {
-      fail<FileError>("tasks", "{}: {} = {}; expected an id, or a list of ids",
-                      there ? generation.file : (opened_ / "config.json").string(), key,
-                      said.dump());
-    }
-    ids.push_back(id.get<int32_t>());
+  if (generation.json.contains(kEnds)) return ids_of_ends(generation.json[kEnds], generation.file);
+  return ids_of_ends(config_->to_json().value(kEnds, Json()), (opened_ / "config.json").string());
+}
+
+std::optional<int32_t> LanguageTask::text_end() const {
+  const auto place = opened_.empty() ? fs::path(start_) : opened_;
+  const auto ids =
+      ids_of_ends(config_->to_json().value(kEnds, Json()), (place / "config.json").string());
+  return ids.empty() ? std::nullopt : std::optional(ids[0]);
+}
+
+std::optional<int64_t> LanguageTask::start_id() const {
+  const auto usual = config_->start_id();
+  if (!usual) return usual;
+  const char* key = "decoder_start_token_id";
+  const auto generation = generation_config();
+  const auto said = generation.json.value(key, Json());
+  if (said.is_null()) return usual;
+  const auto id = whole_number<int32_t>(said);
+  if (!id || *id < 0 || *id >= config_->num_ids()) {
+    fail<FileError>("tasks", "{}: {} = {}; expected an id of the model, 0 to {}", generation.file,
+                    key, said.dump(), config_->num_ids() - 1);
   }
-  return ids;
+  return *id;
 }
 
 masking::TextMasking LanguageTask::masking() const {
@@ -215,7 +243,7 @@ masking::SpanCorruption LanguageTask::corruption() const {
   out.noise_density = data_.mlm_probability;
   out.mean_span_length = data_.mean_noise_span_length;
   out.sentinel_ids = sentinels().ids();
-  if (const auto ends = end_ids(); !ends.empty()) out.end_id = ends[0];
+  if (const auto end = text_end()) out.end_id = *end;
   return out;
 }
 

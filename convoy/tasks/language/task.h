@@ -42,8 +42,11 @@ class LanguageTask : public Task {
   Sentinels sentinels() const;
   /// Of the folder that was opened; says nothing where there is none.
   GenerationConfig generation_config() const;
-  /// Tokens that end a text, by generation_config.json of an opened folder or by its config.json.
+  /// Tokens that end a generated text, by generation_config.json of an opened folder or by its
+  /// config.json.
   std::vector<int32_t> end_ids() const;
+  /// The id that a decoder sees first when it answers, by the same; none where a text goes on.
+  std::optional<int64_t> start_id() const;
 
  private:
   /// Sets what config_name, config_overrides and start say of the model.
@@ -53,6 +56,8 @@ class LanguageTask : public Task {
   double flops_per_row() const;
   masking::TextMasking masking() const;
   masking::SpanCorruption corruption() const;
+  /// Token that ends a text in training, by config.json; none where it names none.
+  std::optional<int32_t> text_end() const;
   std::optional<tokenizers::Tokenizer> find_tokenizer() const;
   std::shared_ptr<const data::TokenTexts> read(const std::string& file) const;
   /// Of the texts from first_text on; not more than `most`.

@@ -59,8 +59,8 @@ std::vector<int32_t> LanguageTask::prompt_ids(const std::string& text) {
   auto ids = sentinels().encode(words, text);
   if (!learns(Objective::Spans)) return ids;
   // An encoder's texts end as those that it was trained on.
-  const auto ends = end_ids();
-  if (!ends.empty() && (ids.empty() || ids.back() != ends[0])) ids.push_back(ends[0]);
+  const auto end = text_end();
+  if (end && (ids.empty() || ids.back() != *end)) ids.push_back(*end);
   return ids;
 }
 

@@ -46,6 +46,17 @@ std::string before_stop(const std::string& text, const std::vector<std::string>&
   return text.substr(0, end);
 }
 
+/// Room for a character that a cut of the ids leaves broken, and for a token that adds no text.
+constexpr size_t kMargin = 16;
+
+/// Whether the last of the bytes of `text`, those behind the first `before`, complete a stop.
+bool completes_stop(const std::string& text, size_t before, const std::vector<std::string>& stops) {
+  return std::any_of(stops.begin(), stops.end(), [&](const auto& stop) {
+    const size_t back = stop.size() + kMargin;
+    return text.find(stop, before > back ? before - back : 0) != std::string::npos;
+  });
+}
+
 std::vector<std::string> families_that_generate() {
   auto families = models::language_families();
   std::erase_if(families, [](const auto& family) {
@@ -109,6 +120,7 @@ void TextGenerator::complete(const std::set<std::string>& typed, GenerateOptions
   for (auto& note : said.take(typed, options, stops)) notes.push_back(std::move(note));
   options.seed = static_cast<uint64_t>(training_.seed);
   options.end_ids = task_.end_ids();
+  options.start_id = task_.start_id();
   // config.json has one of the family's usual tokenizer, whatever this model's is.
   const bool names_ends = said.json.contains("eos_token_id");
   for (const int32_t id : options.end_ids) {
@@ -136,8 +148,7 @@ GenerateReport TextGenerator::generate(
   options.stops = stops;
   if (!stops.empty()) {
     options.is_over = [&](int64_t prompt, std::span<const int32_t> ids) {
-      const auto text = text_of(prompts[static_cast<size_t>(prompt)], ids);
-      return before_stop(text, stops).size() < text.size();
+      return ends_with_stop(prompts[static_cast<size_t>(prompt)], ids, stops);
     };
   }
   return tasks::generate(
@@ -146,6 +157,22 @@ GenerateReport TextGenerator::generate(
         const auto text = text_of(prompts[static_cast<size_t>(generated.prompt)], generated.ids);
         use(generated, before_stop(text, stops));
       });
+}
+
+bool TextGenerator::ends_with_stop(const std::vector<int32_t>& prompt, std::span<const int32_t> ids,
+                                   const std::vector<std::string>& stops) const {
+  size_t longest = 0;
+  for (const auto& stop : stops) longest = std::max(longest, stop.size());
+  // A few of the last ids tell: what stands before them was looked at when it was new.
+  for (size_t count = longest + 2 * kMargin;; count *= 2) {
+    if (count >= ids.size()) {
+      const auto text = text_of(prompt, ids);
+      return before_stop(text, stops).size() < text.size();
+    }
+    const auto last = ids.last(count);
+    const auto before = text_of({}, last.first(count - 1)).size();
+    if (before >= longest + 2 * kMargin) return completes_stop(text_of({}, last), before, stops);
+  }
 }
 
 std::string TextGenerator::nameless_tokens() const {

@@ -55,6 +55,9 @@ class TextGenerator {
  private:
   std::string text_of(const std::vector<int32_t>& prompt, std::span<const int32_t> ids) const;
   bool has_name(int32_t id) const;
+  /// Whether the last of the new ids completes one of these texts.
+  bool ends_with_stop(const std::vector<int32_t>& prompt, std::span<const int32_t> ids,
+                      const std::vector<std::string>& stops) const;
 
   LanguageTask& task_;
   const Run& run_;

@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "convoy/base/error.h"
+#include "convoy/base/json_number.h"
 #include "convoy/tasks/answer_lines.h"
 
 namespace convoy::tasks {
@@ -15,7 +17,31 @@ const char* expected_type(const std::string& key) {
   if (key == "prompt") return "text";
   if (key == "stop") return "a list of texts";
   if (key == "do_sample") return "true or false";
+  if (key == "seed") return "a whole number of 0 to 9223372036854775807";
   return key == "temperature" || key == "top_p" ? "a number" : "a whole number";
+}
+
+[[noreturn]] void refuse_type(const std::string& key, const Json& value) {
+  fail<UsageError>("generate", "\"{}\" is {}; expected {}", key, json_line(value),
+                   expected_type(key));
+}
+
+void read_number(const std::string& key, const Json& value, int64_t& out) {
+  const auto number = whole_number<int64_t>(value);
+  if (!number) refuse_type(key, value);
+  out = *number;
+}
+
+void read_number(const std::string& key, const Json& value, double& out) {
+  const auto number = finite_number(value);
+  if (!number) refuse_type(key, value);
+  out = *number;
+}
+
+uint64_t read_seed(const Json& value) {
+  const auto seed = whole_number<int64_t>(value);
+  if (!seed || *seed < 0) refuse_type("seed", value);
+  return static_cast<uint64_t>(*seed);
 }
 
 /// "top-k" as the command line writes it, or as a request does.
@@ -39,7 +65,7 @@ void check(const GenerateOptions& options, const std::vector<std::string>& stops
   if (options.max_new_tokens < 1 || options.max_new_tokens > kMostNewTokens) {
     refuse("max-new-tokens", options.max_new_tokens, "1 to 100000000");
   }
-  if (!(options.temperature > 0)) {
+  if (!(options.temperature > 0 && std::isfinite(options.temperature))) {
     refuse("temperature", options.temperature, "more than 0; without it the best token is taken");
   }
   if (options.top_k < 0) refuse("top-k", options.top_k, "at least 0");
@@ -62,23 +88,23 @@ void TextRequest::read_json(const Json& json) {
   for (const auto& [key, value] : json.items()) {
     try {
       if (key == "prompt") {
-        value.get_to(prompt);
+        prompt = value.get<std::string>();
       } else if (key == "stop") {
-        value.get_to(stops);
+        stops = value.get<std::vector<std::string>>();
       } else if (key == "do_sample") {
-        value.get_to(options.sample);
+        options.sample = value.get<bool>();
       } else if (key == "max_new_tokens") {
-        value.get_to(options.max_new_tokens);
+        read_number(key, value, options.max_new_tokens);
       } else if (key == "seed") {
-        value.get_to(options.seed);
+        options.seed = read_seed(value);
       } else if (key == "temperature" || key == "top_k" || key == "top_p") {
         if (greedy) {
           fail<UsageError>("generate", "\"{}\" has no effect with \"do_sample\": false", key);
         }
         options.sample = true;
-        if (key == "temperature") value.get_to(options.temperature);
-        if (key == "top_k") value.get_to(options.top_k);
-        if (key == "top_p") value.get_to(options.top_p);
+        if (key == "temperature") read_number(key, value, options.temperature);
+        if (key == "top_k") read_number(key, value, options.top_k);
+        if (key == "top_p") read_number(key, value, options.top_p);
       } else {
         fail<UsageError>("generate",
                          "a request has the key \"{}\"; expected prompt, max_new_tokens, "
@@ -86,8 +112,7 @@ void TextRequest::read_json(const Json& json) {
                          key);
       }
     } catch (const Json::exception&) {
-      fail<UsageError>("generate", "\"{}\" is {}; expected {}", key, json_line(value),
-                       expected_type(key));
+      refuse_type(key, value);
     }
   }
   check(options, stops, /*in_request=*/true);

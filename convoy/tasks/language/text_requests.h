@@ -14,7 +14,7 @@ struct TextRequest {
   std::vector<std::string> stops;
   std::string prompt = {};
 
-  /// {"prompt": "...", "max_new_tokens": 50, "do_sample": true, "temperature": 1, "top_k": 0,
+  /// {"prompt": "...", "max_new_tokens": 50, "do_sample": true, "temperature": 1, "top_k": 50,
   /// "top_p": 1, "seed": 42, "stop": ["..."]}, all but the first of which may be left out. Throws
   /// UsageError for anything else.
   void read_json(const Json& json);

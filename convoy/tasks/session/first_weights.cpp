@@ -98,7 +98,9 @@ train::Trainer::Fill fill_from(const fs::path& folder, const models::SessionConf
     fill_vectors(/*are_frozen=*/false);  // of new ids
     for (const auto& [name, in] : file->tensors()) {
       const auto& entry = file->entry(name);
-      const auto dtype = checkpoint::dtypes().at(entry.dtype);
+      const auto known = checkpoint::dtypes().find(entry.dtype);
+      if (known == checkpoint::dtypes().end()) continue;  // not of the model: those were checked
+      const auto dtype = known->second;
       auto* data = const_cast<std::byte*>(file->bytes(name).data());
       fill_rows(state, name, at::from_blob(data, entry.shape, dtype));
     }

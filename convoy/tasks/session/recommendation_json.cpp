@@ -1,4 +1,5 @@
 #include "convoy/base/error.h"
+#include "convoy/base/json_number.h"
 #include "convoy/base/text.h"
 #include "convoy/tasks/session/recommender.h"
 
@@ -18,18 +19,32 @@ std::vector<std::string> ids_of(const Json& json, const char* key) {
 }
 
 int64_t whole(const Json& json) {
-  if (!json.is_number_integer()) throw Json::type_error::create(302, "no whole number", &json);
-  return json.get<int64_t>();
+  const auto number = whole_number<int64_t>(json);
+  if (!number) throw Json::type_error::create(302, "no whole number", &json);
+  return *number;
+}
+
+double real(const Json& json) {
+  const auto number = finite_number(json);
+  if (!number) throw Json::type_error::create(302, "no number", &json);
+  return *number;
+}
+
+std::vector<double> reals(const Json& list) {
+  if (!list.is_array()) throw Json::type_error::create(302, "no list", &list);
+  std::vector<double> out;
+  for (const auto& one : list) out.push_back(real(one));
+  return out;
 }
 
 /// A number, a list of numbers, or a list of vectors, whose numbers follow each other.
 std::vector<double> numbers_of(const Json& json) {
-  if (json.is_number()) return {json.get<double>()};
+  if (json.is_number()) return {real(json)};
   const bool of_vectors = json.is_array() && !json.empty() && json.front().is_array();
-  if (!of_vectors) return json.get<std::vector<double>>();
+  if (!of_vectors) return reals(json);
   std::vector<double> out;
   for (const auto& vector : json) {
-    const auto numbers = vector.get<std::vector<double>>();
+    const auto numbers = reals(vector);
     if (numbers.size() != json.front().size()) {
       fail<UsageError>("predict",
                        "\"features\" has vectors of {} and of {} in one list; expected one width",
@@ -88,7 +103,7 @@ RecommendationRequest RecommendationRequest::from_json(const Json& json,
       } else if (key == "top_k") {
         out.top_k = whole(value);
       } else if (key == "exclude_seen") {
-        value.get_to(out.exclude_seen);
+        out.exclude_seen = value.get<bool>();
       } else {
         fail<UsageError>("predict",
                          "a request has the key \"{}\"; expected items, features, times, "
