@@ -302,7 +302,7 @@ TEST_F(Using, PredictionsNameTheUserAndAreTheSameOnAnyNumberOfRanks) {
 
 TEST_F(Using, AnOptionOfAnotherTaskIsNotBlamedOnTheFamily) {
   EXPECT_EQ(run("train --task classification --family bert --max_eval_samples 4"), 2) << output_;
-  expect("unknown option --max_eval_samples, which is not of task = classification; see");
+  expect("unknown option --max_eval_samples, which is of model.task = language; see");
   EXPECT_EQ(run("train --family gpt2 --d_model 4"), 2) << output_;
   expect("unknown option --d_model, which is of model.family = session");
 }
