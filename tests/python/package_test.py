@@ -12,6 +12,7 @@ import tempfile
 import threading
 import time
 import unittest
+import warnings
 from pathlib import Path
 
 import convoy
@@ -357,7 +358,9 @@ class Models(InFolder):
             try:
                 for _ in range(5):
                     time.sleep(0.01)
-                    child = os.fork()
+                    with warnings.catch_warnings():
+                        warnings.simplefilter("ignore")  # of a fork beside threads, which this is about
+                        child = os.fork()
                     if child == 0:
                         signal.alarm(30)  # ends one that hangs
                         right = model.recommend(["item-1"])["items"] == wanted

@@ -1,11 +1,11 @@
-#include <gtest/gtest.h>
-
 #include "convoy/shm/cores.h"
+
+#include <gtest/gtest.h>
 
 namespace convoy::shm {
 namespace {
 
-TEST(ShmCores, AreCountedWithinWhatAContainerMayUse) {
+TEST(Cores, AreCountedWithinWhatAContainerMayUse) {
   EXPECT_TRUE(have_cores(4, 64, /*quota=*/0));
   EXPECT_FALSE(have_cores(65, 64, 0));
   EXPECT_FALSE(have_cores(4, 64, 2)) << "docker run --cpus 2";
