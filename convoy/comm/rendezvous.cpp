@@ -80,7 +80,7 @@ Connector::Connector(const StoreAddress& point, c10::intrusive_ptr<c10d::Store> 
 void Connector::meet(const std::vector<std::string>& options) {
   const auto nccl = own_nccl_support(device_);
   const std::vector<std::string> own{own_host(), nccl.missing, nccl.gpu, join(options, "\n")};
-  // Ranks of other jobs that come here by mistake talk past these, until they look.
+  // Ranks of another job that come here by mistake have other keys, and in the end look whose.
   const auto met = store_;
   store_ = c10::make_intrusive<c10d::PrefixStore>(size_and_job(point_), met);
   const auto said = by(end_, point_, [point = point_, met, store = store_, own, end = end_] {
