@@ -30,9 +30,10 @@ std::string key(int rank) {
   return fmt::format("said/{}", rank);
 }
 
+/// Of all but rank 0, who collects.
 std::vector<std::string> keys(int size) {
   std::vector<std::string> out;
-  for (int rank = 0; rank < size; ++rank) out.push_back(key(rank));
+  for (int rank = 1; rank < size; ++rank) out.push_back(key(rank));
   return out;
 }
 
@@ -81,10 +82,16 @@ std::vector<int> missing(c10d::Store& store, int size) {
   return out;
 }
 
-Json collect(const StoreAddress& point, c10d::Store& store, Clock::time_point end) {
+Json collect(const StoreAddress& point, c10d::Store& store, const std::vector<std::string>& own,
+             Clock::time_point end) {
   const auto all = keys(point.size);
-  if (!wait_for(store, all, until(end))) return {{"missing", missing(store, point.size)}};
   Said said;
+  said.push_back(Json::parse(json_line(own)).get<std::vector<std::string>>());  // as others' words
+  if (all.empty()) return {{"said", packed(said)}};
+  if (!wait_for(store, all, std::min(until(end), kLate))) {
+    store.set(key(point.rank), "");  // who is missing is not this one
+    if (!wait_for(store, all, until(end))) return {{"missing", missing(store, point.size)}};
+  }
   for (const auto& bytes : store.multiGet(all)) {
     auto& words = said.emplace_back(Json::parse(bytes).get<std::vector<std::string>>());
     words.pop_back();  // who said it
@@ -159,11 +166,11 @@ Said roll_call(const StoreAddress& point, const c10::intrusive_ptr<c10d::Store>&
   const auto end = Clock::now() + patience;
   Json told;
   try {
-    say(point, *store, own);
     if (point.rank == 0) {
-      told = collect(point, *store, end);
+      told = collect(point, *store, own, end);
       store->set(kAll, json_line(told));
     } else {
+      say(point, *store, own);
       told = ask(point, *store, end, when_late);
     }
   } catch (const c10::Error&) {  // the store does not answer any more
