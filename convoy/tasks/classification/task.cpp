@@ -53,11 +53,10 @@ void ClassificationTask::declare(OptionTable& table) {
            "products cache a kernel for each length; none = 8 with bf16 and fp16, else 1")
       .within(1, 65536);
   table.add("train", "do_eval", do_eval_, "evaluate if there is evaluation data");
-  answer_run_clm_flags(table);
   const char* cut =
       "a classifier's texts are cut to max_length; hidden tokens: try --task language";
-  table.answer(
-      {{"block_size", OtherFlag::Refused, cut}, {"mlm_probability", OtherFlag::Refused, cut}});
+  answer_run_clm_flags(table, {{"block_size", OtherFlag::Refused, cut},
+                               {"mlm_probability", OtherFlag::Refused, cut}});
   add_hints_of_texts(table);
   for (const OptionHint& hint :
        std::vector<OptionHint>{{"data.text", true, {"text_column", "sentence"}},

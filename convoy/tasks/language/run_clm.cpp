@@ -1,20 +1,22 @@
 #include "convoy/tasks/language/run_clm.h"
 
 #include <algorithm>
+#include <iterator>
+#include <utility>
 
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
 
 namespace convoy::tasks {
 
-void answer_run_clm_flags(OptionTable& table) {
+void answer_run_clm_flags(OptionTable& table, std::vector<OtherFlag> more) {
   const char* no_hub = "nothing is fetched";
   const char* no_data_sets =
       "data sets are not fetched; save it as .txt, .jsonl or .parquet, such as "
       "datasets.load_dataset(...)[\"train\"].to_parquet(\"train.parquet\"), then try --train_file "
       "train.parquet";
   const char* precision = "weights are fp32 masters; --bf16 computes in bf16";
-  table.answer({
+  std::vector<OtherFlag> all{
       {"do_train", OtherFlag::AlwaysOn, "convoy train always trains; try convoy eval FOLDER"},
       {"keep_linebreaks", OtherFlag::AlwaysOn,
        "the lines of .txt always keep their ends; try .jsonl with texts that have none"},
@@ -32,7 +34,9 @@ void answer_run_clm_flags(OptionTable& table) {
       {"model_revision", OtherFlag::Value, no_hub},
       {"dataset_name", OtherFlag::Refused, no_data_sets},
       {"dataset_config_name", OtherFlag::Refused, no_data_sets},
-  });
+  };
+  all.insert(all.end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end()));
+  table.answer(std::move(all));
 }
 
 void apply_config_overrides(const std::string& overrides, models::LanguageModelConfig& config,
