@@ -77,6 +77,28 @@ TEST_F(FirstWeights, AreTheEarlierOnesAndRowsAsIfTheyHadAlwaysBeenThere) {
   }
 }
 
+TEST_F(FirstWeights, WhatTheModelDoesNotHaveMayBeOfAnyDtype) {
+  const auto path = folder_ / "first/model.safetensors";
+  std::vector<formats::TensorView> views;
+  std::vector<std::string> bytes;
+  bytes.reserve(100);
+  {
+    const formats::SafetensorsFile file(path);
+    for (const auto& [name, entry] : file.entries()) {
+      const auto held = file.bytes(name);
+      bytes.emplace_back(reinterpret_cast<const char*>(held.data()), held.size());
+      views.push_back({name, entry.dtype, entry.shape, bytes.back().data(), held.size()});
+    }
+  }
+  views.push_back({"scales", "F8_E4M3", {2}, "ab", 2});
+  formats::write_safetensors(path, views);
+  ASSERT_EQ(train("new", "--max_steps 1 --learning_rate 1e-9 --model_name_or_path first", "grown"),
+            0)
+      << output_;
+  EXPECT_TRUE(at::allclose(weight("grown", kTable).narrow(0, 0, kOld + 1), weight("first", kTable),
+                           0, 1e-7));
+}
+
 TEST_F(FirstWeights, AreNotEvaluatedOnOtherIds) {
   ASSERT_EQ(run("eval first --data old"), 0) << output_;
   for (const char* command : {"eval first --data anew", "predict first --data anew"}) {
