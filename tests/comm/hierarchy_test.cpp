@@ -10,11 +10,13 @@ namespace convoy::comm {
 namespace {
 
 void run_on_hosts(const std::vector<int>& hosts, const std::function<void(Group)>& work,
-                  std::chrono::milliseconds timeout = std::chrono::seconds(20)) {
+                  std::chrono::milliseconds timeout = std::chrono::seconds(20),
+                  const std::vector<int>& names = {}) {
   const int port = unused_port();
   run_threads(static_cast<int>(hosts.size()), [&](int rank) {
     const auto size = static_cast<int>(hosts.size());
-    const StoreAddress point{.rank = rank, .size = size, .port = port, .timeout = timeout};
+    const StoreAddress point{
+        .rank = rank, .size = size, .port = port, .timeout = timeout, .names = names};
     const auto store = open_store(point);
     work(make_hierarchy_group(point, store, hosts));
   });
@@ -60,21 +62,28 @@ TEST(Hierarchy, AddsPartsInTheOrderOfItsAllReduceAndInPlace) {
 }
 
 TEST(Hierarchy, CallsRanksByTheirNumberInTheWholeJob) {
-  run_on_hosts(
-      {0, 0, 1, 1},
-      [](Group group) {
-        if (group.rank() == 3) return std::this_thread::sleep_for(std::chrono::seconds(5));
-        try {
-          group.barrier("reduce");
-          ADD_FAILURE();
-        } catch (const CommunicationError& error) {
-          const auto& missing = error.missing();
-          if (group.rank() == 2) {
-            EXPECT_EQ(missing, std::vector<int>{3}) << error.what();
+  // As a connector names the world, and a group of some of its ranks.
+  for (const auto& names : {std::vector<int>{0, 1, 2, 3}, std::vector<int>{1, 3, 5, 7}}) {
+    run_on_hosts(
+        {0, 0, 1, 1},
+        [&](Group group) {
+          if (group.rank() == 3) return std::this_thread::sleep_for(std::chrono::seconds(5));
+          try {
+            group.barrier("reduce");
+            ADD_FAILURE();
+          } catch (const CommunicationError& error) {
+            const auto& missing = error.missing();
+            if (group.rank() == 2) {
+              EXPECT_EQ(missing, std::vector<int>{names[3]}) << error.what();
+            }
+            // Of the leaders the one of the other host may be late, and no other rank.
+            if (group.rank() == 0) {
+              for (const int rank : missing) EXPECT_EQ(rank, names[2]) << error.what();
+            }
           }
-        }
-      },
-      std::chrono::seconds(1));
+        },
+        std::chrono::seconds(1), names);
+  }
 }
 
 }  // namespace

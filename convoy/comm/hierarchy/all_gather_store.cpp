@@ -6,6 +6,7 @@
 
 #include "convoy/base/error.h"
 #include "convoy/base/json.h"
+#include "convoy/comm/to_host.h"
 
 namespace convoy::comm {
 
@@ -17,7 +18,7 @@ void AllGatherStore::gather() {
   const auto sizes = all_.all_gather(at::full({1}, size, at::kLong), label_);
   const Counts counts(sizes.const_data_ptr<int64_t>(),
                       sizes.const_data_ptr<int64_t>() + sizes.numel());
-  auto said = at::empty({sizes.sum().item<int64_t>()}, at::kByte);
+  auto said = at::empty({comm::item<int64_t>(sizes.sum())}, at::kByte);
   all_.all_gather(said, at::from_blob(own.data(), {size}, at::kByte), label_, counts);
   const auto* from = said.const_data_ptr<uint8_t>();
   for (const int64_t count : counts) {

@@ -202,12 +202,14 @@ Group make_hierarchy_group(const StoreAddress& point, const c10::intrusive_ptr<c
   std::vector<int> num_ranks(hosts.size(), 0);
   for (const int host : hosts) levels.local_rank.push_back(num_ranks[static_cast<size_t>(host)]++);
 
-  // World ranks by host: how the smaller groups call their ranks in messages.
+  // The ranks of the smaller groups keep the names that they have in this one.
   StoreAddress local = point, between = point;
+  local.names.clear();
+  between.names.clear();
   for (int rank = 0; rank < point.size; ++rank) {
     const auto r = static_cast<size_t>(rank);
-    if (hosts[r] == levels.own_host) local.names.push_back(rank);
-    if (levels.local_rank[r] == 0) between.names.push_back(rank);
+    if (hosts[r] == levels.own_host) local.names.push_back(point.name(rank));
+    if (levels.local_rank[r] == 0) between.names.push_back(point.name(rank));
   }
   // Messages go over it, each between two ranks only, and Gloo connects all of a group at once: it
   // cannot be opened by the first that needs it. So it can also tell where the others are.
