@@ -83,5 +83,32 @@ TEST(Update, WhatIsDrawnDoesNotDependOnHowParametersAreCut) {
   }
 }
 
+/// Loss and norm of a step whose gradients are `weight` each and whose rows weigh as much.
+StepResult weighed(double weight) {
+  FlatBuffersOptions options;
+  options.optimizer = optim::make_optimizer("adamw_torch");
+  const auto blocks = models::small_gpt2({.ids = 23, .width = 12, .length = 6}).make_blocks();
+  FlatBuffers flat(blocks, schedule::layout_of(nn::declare(blocks), schedule::LayoutOptions{}),
+                   options);
+  for (int64_t bucket = 0; bucket < flat.layout().num_trained_buckets(); ++bucket) {
+    flat.grads(bucket, flat.kept(schedule::Kind::Gradients, bucket)).fill_(weight);
+  }
+  Update update(flat, {}, /*may_overflow=*/false);
+  const OptimizerOptions how;
+  const StepInput input{.learning_rate = 1e-2};
+  update.begin_step(input, how);
+  update.add(at::full({}, 3 * weight), at::full({}, weight, at::kDouble));
+  update.close_totals();
+  update.reduce_totals();
+  EXPECT_TRUE(update.clip());
+  return update.result;
+}
+
+TEST(Update, DividesGradientsByTheCountAsTheLossAlsoBelowOne) {
+  const auto whole = weighed(1), quarter = weighed(0.25);
+  EXPECT_EQ(quarter.loss(), whole.loss());
+  EXPECT_EQ(quarter.grad_norm, whole.grad_norm);
+}
+
 }  // namespace
 }  // namespace convoy::parallel

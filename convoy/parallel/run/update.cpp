@@ -106,7 +106,7 @@ bool Update::clip() {
   const auto* values = read.data_ptr<double>();
   take_totals(values);
   if (spoilt_loss_ >= 0) return false;
-  const double count = std::max(1.0, result.count);
+  const double count = result.count > 0 ? result.count : 1;
   // Of the absolute value, since a NaN may have a sign, too, which would be told.
   const auto norm =
       static_cast<float>(std::sqrt(std::abs(values[kSquares])) / count / input_->loss_scale);
