@@ -84,6 +84,17 @@ STRATEGY_OPTION = re.compile(r't\.add\(\s*s, "([a-z]+(?:_[a-z]+)+)"')
 MAX_OPTION_SOURCES = 3
 # Also the names of what is limited, and of a technique.
 NOT_ONLY_OPTIONS = {"device_memory", "sequence_parallel"}
+# Where tensors may be a GPU's, the host waits in few places: there it first waits for collectives, in bounded time
+# (comm/pending.h). What a line must not have, and what stands there instead.
+HOST_WAITS = [(re.compile(raw), instead) for raw, instead in (
+    (r"\.cpu\(\)|\.to\((at|torch)::kCPU\b", "comm::download()"),
+    (r"\.item<|\.item\(\)\.to\w*[<(]", "comm::item<>()"),
+    (r"(^|[^\w.])host\w*_?\.copy_\((?!.*non_blocking)", "comm::download_into()"),
+    (r"\.copy_\(host\w*_?\)", "comm::upload()"),
+    (r"\bat::(tensor|arange|full|zeros|ones)\([^;]*\)\.to\((?!at::k)", "comm::upload()"),
+)]
+ON_DEVICES = tuple(f"convoy/{name}/" for name in ("comm", "nn", "masking", "models", "optim", "parallel", "wrappers")) + ("plugins/",)
+MAY_WAIT = ("convoy/comm/device.cpp", "convoy/comm/to_host.", "convoy/nn/param.cpp")  # the last: first values, before any collective
 THROWS_UNREAD = "fmt::print(stderr"
 # Json's own conversions cut fractions off, wrap round and are undefined beyond a type: numbers of requests and of
 # other programs' files are read by convoy/base/json_number.h alone.
@@ -159,6 +170,13 @@ def own_words(path, line):
                 yield match.group(), field
 
 
+def host_wait(path, line):
+    """Returns what a source uses in place of a line that waits for a GPU, or None."""
+    if not path.startswith(ON_DEVICES) or path.startswith(MAY_WAIT):
+        return None
+    return next((instead for raw, instead in HOST_WAITS if raw.search(line.split("//")[0])), None)
+
+
 def check_file(path, components):
     """Yields (line number, is error, text)."""
     try:
@@ -189,6 +207,9 @@ def check_file(path, components):
             yield number, True, "throws where nobody reads standard error; use report::show_progress(text, stderr)"
         if is_source and str(path).startswith(FOREIGN_NUMBERS) and JSON_NUMBER.search(line):
             yield number, True, "reads a number of JSON unchecked; use whole_number or finite_number of convoy/base/json_number.h"
+        instead = host_wait(str(path), line) if cpp else None
+        if instead:
+            yield number, True, f"waits for a GPU, perhaps for ever; use {instead}"
         word = TASK_WORD.search(line) if free_of_tasks else None
         if word:
             yield number, True, f"names '{word.group()}', a task's word; tasks say it through tasks/task.h"

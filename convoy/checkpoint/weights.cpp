@@ -15,6 +15,7 @@
 #include "convoy/checkpoint/sums.h"
 #include "convoy/checkpoint/visitors.h"
 #include "convoy/comm/agree.h"
+#include "convoy/comm/device.h"
 #include "convoy/formats/safetensors_folder.h"
 #include "convoy/parallel/run/finite.h"
 
@@ -239,7 +240,7 @@ size_t first_not_finite(const State& weights) {
     }
   }
   for (const auto& [device, extremes] : devices) {
-    const auto numbers = at::stack(extremes.numbers).to(at::kCPU);
+    const auto numbers = comm::download(at::stack(extremes.numbers));
     const auto finite = numbers.isfinite().view({-1, 2}).all(/*dim=*/1);
     for (size_t p = 0; p < extremes.tensors.size(); ++p) {
       if (!finite.const_data_ptr<bool>()[p]) first = std::min(first, extremes.tensors[p]);

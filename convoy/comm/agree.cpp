@@ -13,6 +13,7 @@
 #include "convoy/base/early_error.h"
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
+#include "convoy/comm/to_host.h"
 
 namespace convoy::comm {
 
@@ -55,7 +56,7 @@ Json told_by(const Group& group, int root, const std::string& label, const Json&
   auto text = json_line(json);
   auto length = at::full({1}, static_cast<int64_t>(text.size()), at::kLong);
   group.broadcast(length, root, label);
-  auto bytes = at::empty({length.item<int64_t>()}, at::kByte);
+  auto bytes = at::empty({comm::item<int64_t>(length)}, at::kByte);
   if (group.rank() == root) std::memcpy(bytes.data_ptr(), text.data(), text.size());
   group.broadcast(bytes, root, label);
   return Json::parse(static_cast<const char*>(bytes.data_ptr()),
@@ -156,7 +157,7 @@ void each_rank(const Group& group, const std::string& label, const std::function
   const int all = group.size();
   auto first = at::full({1}, own ? all - group.rank() : 0, at::kLong);
   group.all_reduce(first, ReduceOp::Max, label);
-  const auto failed = all - static_cast<int>(first.item<int64_t>());
+  const auto failed = all - static_cast<int>(comm::item<int64_t>(first));
   if (failed == all) return;
   told = told_by(group, failed, label, told);
   if (own && failed == group.rank()) throw_own(own);

@@ -38,6 +38,7 @@ void use_device(at::Device device) {
 
 void synchronize(at::Device device) {
   if (device.is_cpu()) return;
+  finish_pending();
   c10::impl::VirtualGuardImpl(device.type()).synchronizeDevice(device.index());
 }
 

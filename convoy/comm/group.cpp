@@ -11,6 +11,7 @@
 #include "convoy/base/error.h"
 #include "convoy/base/timing.h"
 #include "convoy/comm/range.h"
+#include "convoy/comm/to_host.h"
 
 namespace convoy::comm {
 
@@ -196,7 +197,7 @@ at::Tensor Group::gather_rows(const at::Tensor& rows, const std::string& label) 
   std::vector<at::Tensor> parts{own};
   for (int rank = 1; rank < size_; ++rank) {
     auto shape = own.sizes().vec();
-    shape[0] = counts[rank].item<int64_t>();
+    shape[0] = comm::item<int64_t>(counts[rank]);
     parts.push_back(at::empty(shape, own.options()));
     if (parts.back().numel() > 0) start_receive(parts.back(), rank, label).wait();
   }

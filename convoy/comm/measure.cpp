@@ -10,6 +10,7 @@
 #include "convoy/base/text.h"
 #include "convoy/base/timing.h"
 #include "convoy/comm/device.h"
+#include "convoy/comm/to_host.h"
 
 namespace convoy::comm {
 
@@ -84,7 +85,7 @@ double measure(const Group& group, const std::string& collective, at::ScalarType
   const double once = seconds_of(3, device, call) / 3;
   times[0] = std::clamp<int64_t>(static_cast<int64_t>(seconds / kRuns / once), 1, 100000);
   group.broadcast(times, 0, "number of calls");
-  const auto number = times.item<int64_t>();
+  const auto number = comm::item<int64_t>(times);
   std::vector<double> runs;
   for (int run = 0; run < kRuns; ++run) {
     group.barrier("begin");
@@ -92,7 +93,7 @@ double measure(const Group& group, const std::string& collective, at::ScalarType
   }
   auto result = at::full({1}, median(runs) * 1e6, at::kDouble);
   group.all_reduce(result, ReduceOp::Max, "slowest rank");
-  return result.item<double>();
+  return comm::item<double>(result);
 }
 
 double measure_copy(int64_t bytes, double seconds) {

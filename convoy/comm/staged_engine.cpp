@@ -90,7 +90,7 @@ class StagedEngine : public Engine {
 
   // Messages take no turn: their partner may wait for a later call first.
   std::shared_ptr<Work> send(at::Tensor tensor, int to, const Call& call) override {
-    auto copy = tensor.to(device_);
+    auto copy = home(tensor);
     return then(engine_->send(copy, to, call), [copy] {});
   }
 
@@ -101,13 +101,13 @@ class StagedEngine : public Engine {
 
   std::shared_ptr<Work> send_receive(at::Tensor out, int to, at::Tensor in, int from,
                                      const Call& call) override {
-    auto source = out.to(device_), copy = space(in);
+    auto source = home(out), copy = space(in);
     auto work = engine_->send_receive(source, to, copy, from, call);
     return back(then(std::move(work), [source] {}), copy, in);
   }
 
   void connect_pairs(const Pairs& pairs, at::Tensor word, const Call& call) override {
-    engine_->connect_pairs(pairs, word.to(device_), call);
+    engine_->connect_pairs(pairs, home(word), call);
   }
 
   void abort(const std::string& reason) override { engine_->abort(reason); }
@@ -122,9 +122,13 @@ class StagedEngine : public Engine {
                      tensor.options().device(device_).pinned_memory(device_.is_cpu()));
   }
 
+  at::Tensor home(const at::Tensor& tensor) const {
+    return device_.is_cpu() ? download(tensor) : upload(tensor, device_);
+  }
+
   at::Tensor bring(const at::Tensor& tensor, Arrivals& arrivals) {
     if (is_home(tensor)) return tensor;
-    if (!device_.is_cpu()) return tensor.to(device_);
+    if (!device_.is_cpu()) return home(tensor);
     behind_ = true;
     return arrivals.bring(tensor, space(tensor));
   }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "convoy/comm/device.h"
 #include "convoy/masking/row_keys.h"
 
 namespace convoy::masking {
@@ -64,7 +65,7 @@ at::Tensor last_item_mask(const at::Tensor& ids) {
 }
 
 at::Tensor training_mask(const at::Tensor& ids, double probability, const nn::Context& context) {
-  auto host = ids.to(at::kCPU).contiguous();
+  auto host = comm::download(ids).contiguous();
   auto mask = at::zeros(host.sizes(), at::kBool);
   const auto* item = host.data_ptr<int64_t>();
   bool* out = mask.data_ptr<bool>();
@@ -83,7 +84,7 @@ at::Tensor training_mask(const at::Tensor& ids, double probability, const nn::Co
 
 Permutation training_permutation(const at::Tensor& ids, const PermutationOptions& options,
                                  const nn::Context& context) {
-  const auto host = ids.to(at::kCPU).contiguous();
+  const auto host = comm::download(ids).contiguous();
   const int64_t rows = host.size(0), length = host.size(1);
   auto asked = at::zeros(host.sizes(), at::kBool);
   auto order = at::zeros(host.sizes(), at::kDouble);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "convoy/base/error.h"
+#include "convoy/comm/device.h"
 
 namespace convoy::masking {
 
@@ -10,7 +11,7 @@ std::vector<uint64_t> row_keys(const at::Tensor& ids, uint64_t site, const nn::C
   const int64_t rows = ids.size(0), length = ids.size(1);
   internal_check(context.samples.defined() && context.samples.numel() == rows, "models",
                  "draws for {} rows without as many sample indices", rows);
-  const auto samples = context.samples.to(at::kCPU, at::kLong).contiguous();
+  const auto samples = comm::download(context.samples).to(at::kLong).contiguous();
   const uint64_t step_key =
       hash_combine(hash_combine(mix64(context.seed), static_cast<uint64_t>(context.step)), site);
   std::vector<uint64_t> keys;

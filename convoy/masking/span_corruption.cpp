@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "convoy/base/error.h"
+#include "convoy/comm/device.h"
 #include "convoy/masking/row_keys.h"
 
 namespace convoy::masking {
@@ -72,7 +73,7 @@ CorruptedText corrupt_spans(const at::Tensor& ids, const SpanCorruption& corrupt
   const int64_t noise = corruption.num_noise_tokens(T), spans = corruption.num_spans(T);
   internal_check(std::ssize(corruption.sentinel_ids) >= spans, "models",
                  "{} sentinels for {} spans", corruption.sentinel_ids.size(), spans);
-  const auto host = ids.to(at::kCPU, at::kLong).contiguous();
+  const auto host = comm::download(ids).to(at::kLong).contiguous();
   const auto keys = row_keys(host, kTextSpanSite, context);
   auto inputs = at::empty({B, corruption.input_length(T)}, at::kLong);
   auto labels = at::empty({B, corruption.target_length(T)}, at::kLong);

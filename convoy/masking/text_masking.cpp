@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "convoy/comm/device.h"
 #include "convoy/masking/row_keys.h"
 
 namespace convoy::masking {
@@ -17,7 +18,8 @@ constexpr double kMasked = 0.8, kRandom = 0.1;  // of what is chosen
 
 MaskedText mask_text(const at::Tensor& ids, const TextMasking& masking, int64_t num_ids,
                      const nn::Context& context) {
-  auto masked = ids.to(at::kCPU, at::kLong, /*non_blocking=*/false, /*copy=*/true).contiguous();
+  auto masked =
+      comm::download(ids).to(at::kLong, /*non_blocking=*/false, /*copy=*/true).contiguous();
   auto targets = at::full_like(masked, -100);
   const auto keys = row_keys(masked, kTextSite, context);
   auto* id = masked.data_ptr<int64_t>();

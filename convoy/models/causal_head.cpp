@@ -6,6 +6,7 @@
 #include <functional>
 
 #include "convoy/comm/device.h"
+#include "convoy/comm/to_host.h"
 #include "convoy/models/ranks_of.h"
 #include "convoy/nn/layers.h"
 #include "convoy/nn/losses/cross_entropy.h"
@@ -23,12 +24,12 @@ at::Tensor wanted_positions(const nn::Bundle& in, const nn::Context& context) {
   const auto& batch = context.batch(in);
   const auto row_start = at::arange(B, at::kLong).unsqueeze(1) * T;
   if (in.contains("logits_to_keep")) {
-    const auto asked = batch.at("logits_to_keep").item<int64_t>();
+    const auto asked = comm::item<int64_t>(batch.at("logits_to_keep"));
     const int64_t K = asked == 0 ? T : std::clamp<int64_t>(asked, 1, T);
     return (row_start + at::arange(T - K, T)).view({-1});
   }
   if (!in.contains("key_mask")) return row_start.view({-1}) + (T - 1);
-  const auto last = (batch.at("key_mask").cpu() * at::arange(T)).amax(1);
+  const auto last = (comm::download(batch.at("key_mask")) * at::arange(T)).amax(1);
   return row_start.view({-1}) + last;
 }
 

@@ -8,6 +8,7 @@
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
 #include "convoy/comm/device.h"
+#include "convoy/comm/to_host.h"
 #include "convoy/models/bert/bert_text.h"
 #include "convoy/models/gpt2/gpt2.h"
 #include "convoy/models/llama/llama.h"
@@ -170,7 +171,7 @@ double cache_bytes(const LanguageModelConfig& config, int64_t rows, int64_t posi
 void check_ids(const at::Tensor& ids, int64_t num_ids, const std::string& what, bool ignores) {
   if (!ids.is_cpu() || ids.numel() == 0) return;
   const auto [low, high] = at::aminmax(ignores ? ids.masked_fill(ids == kIgnored, 0) : ids);
-  const auto least = low.item<int64_t>(), most = high.item<int64_t>();
+  const auto least = comm::item<int64_t>(low), most = comm::item<int64_t>(high);
   if (least >= 0 && most < num_ids) return;
   fail<UsageError>("models",
                    "{} hold {}; expected 0 to {}, the model's vocabulary; try the tokenizer that "

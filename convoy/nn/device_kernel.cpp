@@ -38,6 +38,11 @@ Compiler& compiler() {
   return compiler;
 }
 
+std::string to_text(const std::string& kernel, const c10::Error& error) {
+  const std::string said = error.what_without_backtrace();
+  return kernel + ": " + said.substr(0, said.find('\n'));
+}
+
 }  // namespace
 
 DeviceKernel::DeviceKernel(const char* name, const char* text)
@@ -57,9 +62,9 @@ std::optional<at::Tensor> DeviceKernel::run(const std::vector<at::Tensor>& tenso
   } catch (const c10::OutOfMemoryError&) {
     throw;
   } catch (const c10::Error& error) {
+    check_device(tensors.front().device());
     failed_ = true;
-    const std::string said = error.what_without_backtrace();
-    torchs.failures.push_back(name_ + ": " + said.substr(0, said.find('\n')));
+    torchs.failures.push_back(to_text(name_, error));
     return std::nullopt;
   }
 }
@@ -74,13 +79,25 @@ at::Tensor kept_on(at::Device device, std::vector<int64_t> key,
   constexpr size_t kMost = 256;
   static std::mutex mutex;
   // For ever: the library that made them may be closed before.
-  static auto* known = new std::map<std::vector<int64_t>, at::Tensor>;
+  struct Entry {
+    at::Tensor tensor;
+    uint64_t used = 0;
+  };
+  static auto* known = new std::map<std::vector<int64_t>, Entry>;
+  static uint64_t now = 0;
   const auto stream = c10::impl::VirtualGuardImpl(device.type()).getStream(device);
   key.insert(key.begin(), {stream.id(), device.index()});
   const std::lock_guard lock(mutex);
-  if (const auto found = known->find(key); found != known->end()) return found->second;
-  if (known->size() == kMost) known->clear();
-  return (*known)[std::move(key)] = comm::upload(make(), device);
+  if (const auto found = known->find(key); found != known->end()) {
+    found->second.used = ++now;
+    return found->second.tensor;
+  }
+  if (known->size() == kMost) {
+    known->erase(std::min_element(known->begin(), known->end(), [](const auto& a, const auto& b) {
+      return a.second.used < b.second.used;
+    }));
+  }
+  return ((*known)[std::move(key)] = {comm::upload(make(), device), ++now}).tensor;
 }
 
 at::Tensor halves_of(const at::Tensor& like, at::ScalarType type) {
@@ -96,6 +113,17 @@ std::optional<at::Tensor> packed(const at::Tensor& x) {
   if (!fits(x.size(-1)) || !fits(x.storage_offset())) return std::nullopt;
   if (!std::all_of(strides.begin(), strides.end(), fits)) return std::nullopt;
   return x.view(at::kLong);
+}
+
+void add_failed_kernel(const std::string& name, const c10::Error& error) {
+  const std::lock_guard lock(compiler().mutex);
+  compiler().failures.push_back(to_text(name, error));
+}
+
+void check_device(at::Device device) {
+  if (device.is_cpu()) return;
+  const c10::impl::VirtualGuardImpl gpu(device.type());
+  gpu.queryStream(gpu.getStream(device));
 }
 
 std::vector<std::string> failed_kernels() {

@@ -78,11 +78,20 @@ class DeviceKernel {
 };
 
 /// A small tensor of the host on `device`, once for all kernels of its current stream that ask for
-/// the same `key`.
+/// the same `key`. Of many, those that were asked for last are kept.
 at::Tensor kept_on(at::Device device, std::vector<int64_t> key,
                    const std::function<at::Tensor()>& make);
 /// What a key begins with.
-enum class Kept : int64_t { Halves, Lines, Columns, Samples, WholeLines, Counters, WholeSamples };
+enum class Kept : int64_t {
+  Halves,
+  Lines,
+  Columns,
+  Samples,
+  WholeLines,
+  Counters,
+  WholeSamples,
+  KeysRead
+};
 
 /// x in bf16 seen as int64, each four numbers of the last dimension, if it lies so. Of tensors that
 /// do not lie in one piece a kernel takes 64 bits about as fast as 16.
@@ -92,7 +101,13 @@ std::optional<at::Tensor> packed(const at::Tensor& x);
 /// something in one launch.
 at::Tensor halves_of(const at::Tensor& like, at::ScalarType type);
 
-/// The kernels that torch could not compile so far, each with what it said first.
+/// The kernels that torch could not compile or run so far, each with what it said first.
 std::vector<std::string> failed_kernels();
+/// Adds one to them.
+void add_failed_kernel(const std::string& name, const c10::Error& error);
+
+/// Throws what is wrong with `device` where a kernel before has failed: such an error comes up at
+/// any later call, which has no part in it. The host does not wait.
+void check_device(at::Device device);
 
 }  // namespace convoy::nn

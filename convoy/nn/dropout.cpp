@@ -11,6 +11,7 @@
 #include "convoy/base/error.h"
 #include "convoy/base/lanes.h"
 #include "convoy/base/random.h"
+#include "convoy/comm/device.h"
 #include "convoy/nn/dropout_device.h"
 #include "convoy/nn/node.h"
 
@@ -87,7 +88,7 @@ MaskStream mask_stream(double rate, const Context& context, int64_t site) {
 at::Tensor samples_of(const Context& context, int64_t rows) {
   internal_check(context.samples.defined() && context.samples.numel() == rows, "nn",
                  "dropout of {} rows without as many sample indices", rows);
-  return context.samples.to(at::kCPU, at::kLong).contiguous();
+  return comm::download(context.samples).to(at::kLong).contiguous();
 }
 
 at::Tensor dropout_mask(at::IntArrayRef sizes, double rate, const Context& context, int64_t site,
@@ -132,7 +133,7 @@ at::Tensor dropout_mask(at::IntArrayRef sizes, double rate, const Context& conte
 
 at::Tensor mask_of_tokens(const at::Tensor& tokens, int64_t length, int64_t D, double rate,
                           const Context& context, int64_t site) {
-  const auto samples = context.samples.to(at::kCPU, at::kLong).contiguous();
+  const auto samples = comm::download(context.samples).to(at::kLong).contiguous();
   const auto places = tokens.contiguous();
   const auto stream = mask_stream(rate, context, site);
   auto mask = at::empty({places.numel(), D}, at::kFloat);

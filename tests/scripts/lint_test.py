@@ -51,6 +51,22 @@ class Words(unittest.TestCase):
         self.assertEqual(said(line), ["exchange"])
 
 
+class HostWaits(unittest.TestCase):
+    def test_refuses_the_raw_calls_where_tensors_may_be_a_gpus(self):
+        for line in ("const auto host = ids.cpu();", "auto known = tokens.to(at::kCPU, at::kLong);", "ids.to(torch::kCPU)",
+                     "if (count.item<double>() == 0) return;", "x.item().toDouble();", "  host.copy_(memory);",
+                     "memory.copy_(host);", "at::tensor(rows, at::kLong).to(table.device());"):
+            self.assertIsNotNone(lint.host_wait("convoy/parallel/any.cpp", line), line)
+            self.assertIsNone(lint.host_wait("convoy/report/any.cpp", line), line)
+
+    def test_lets_the_one_way_and_others_stand(self):
+        for line in ("const auto host = comm::download(ids);", "comm::item<double>(count)", "config.item().cardinality",
+                     "host.copy_(tensor, /*non_blocking=*/true);", "memory.copy_(host, /*non_blocking=*/true);",
+                     "// host.copy_(memory);", "at::tensor(draws, at::kInt).to(at::kFloat)", "ghost.copy_(x)"):
+            self.assertIsNone(lint.host_wait("convoy/parallel/any.cpp", line), line)
+        self.assertIsNone(lint.host_wait("convoy/comm/device.cpp", "return tensor.cpu();"))
+
+
 class Registries(unittest.TestCase):
     def found(self, text, path="convoy/train/any.cpp"):
         return [number for number, _ in lint.listed_names(path, text, lint.read_registries())]

@@ -7,11 +7,13 @@
 #include <utility>
 
 #include "convoy/comm/device.h"
+#include "convoy/comm/to_host.h"
 #include "convoy/models/causal_head.h"
 #include "convoy/models/padding_row.h"
 #include "convoy/models/ranks_of.h"
 #include "convoy/nn/activation.h"
 #include "convoy/nn/attention/attention.h"
+#include "convoy/nn/device_kernel.h"
 #include "convoy/nn/layers.h"
 #include "convoy/nn/tensor_parallel/tensor_ranks.h"
 
@@ -73,7 +75,7 @@ class Rotary {
       real = real.masked_fill(here.logical_not(), 0);
     }
     const auto lengths = (real.amax(1) + 1).contiguous();
-    if (lengths.numel() == 0 || lengths.max().item<int64_t>() <= options_.max_length) {
+    if (lengths.numel() == 0 || comm::item<int64_t>(lengths.max()) <= options_.max_length) {
       return nn::rotary_tables(options_, positions, options_.max_length, width_);
     }
     std::vector<at::Tensor> cos, sin;
@@ -221,7 +223,11 @@ class LlamaLayer : public nn::Block {
     const auto read = uneven_reads(
         query_.weight->begin() / width_, query_.weight->shape()[0] / width_,
         key_.weight->begin() / width_, key_.weight->shape()[0] / width_, heads_ / key_heads_);
-    return read.empty() ? at::Tensor() : at::tensor(read, at::kLong).to(device);
+    if (read.empty()) return {};
+    if (device.is_cpu()) return at::tensor(read, at::kLong);
+    std::vector<int64_t> key{static_cast<int64_t>(nn::Kept::KeysRead)};
+    key.insert(key.end(), read.begin(), read.end());
+    return nn::kept_on(device, std::move(key), [&] { return at::tensor(read, at::kLong); });
   }
 
   static at::Tensor for_readers(const at::Tensor& keys, const at::Tensor& read) {

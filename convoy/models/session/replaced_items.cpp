@@ -1,6 +1,7 @@
 #include "convoy/models/session/replaced_items.h"
 
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
 
@@ -86,19 +87,22 @@ at::Tensor ReplacedItems::draw(const at::Tensor& generated, const at::Tensor& po
   const int64_t count = positions.size(0), length = ids.size(1);
   const int64_t num_items = config_.item().cardinality - 1;
   const auto keys = masking::row_keys(ids, kDrawSite, context);
-  const auto places = positions.to(at::kCPU).contiguous();
+  const auto places = comm::download(positions).contiguous();
   const auto* place = places.const_data_ptr<int64_t>();
   const int64_t piece = nn::score_rows_at_once(num_items, generated.device());
   auto drawn = at::empty({count}, positions.options());
   for (int64_t begin = 0; begin < count; begin += piece) {
     const int64_t rows = std::min(piece, count - begin);
     auto noise = at::empty({rows, num_items});
-    for (int64_t i = 0; i < rows; ++i) {
-      const int64_t at = place[begin + i];
-      const auto key =
-          hash_combine(keys[static_cast<size_t>(at / length)], static_cast<uint64_t>(at % length));
-      fill_gumbel(key, num_items, noise.data_ptr<float>() + i * num_items);
-    }
+    auto* numbers = noise.mutable_data_ptr<float>();
+    at::parallel_for(0, rows, at::divup(4096, num_items), [&](int64_t first, int64_t end) {
+      for (int64_t i = first; i < end; ++i) {
+        const int64_t at = place[begin + i];
+        const auto key = hash_combine(keys[static_cast<size_t>(at / length)],
+                                      static_cast<uint64_t>(at % length));
+        fill_gumbel(key, num_items, numbers + i * num_items);
+      }
+    });
     const auto scores = nn::tied_scores(generated.narrow(0, begin, rows), output_,
                                         config_.temperature, /*first_id=*/1);
     drawn.narrow(0, begin, rows)

@@ -174,7 +174,7 @@ at::Tensor turned(const at::Tensor& x, const at::Tensor& cos, const at::Tensor& 
 
 RotaryTables rotary_tables(const RotaryOptions& options, const at::Tensor& positions,
                            int64_t length, int64_t width) {
-  auto host = positions.to(at::kCPU, at::kFloat).unsqueeze(-1);
+  auto host = comm::download(positions).to(at::kFloat).unsqueeze(-1);
   auto angles = host * frequencies(options, length, width);
   const double scale = options.type == "yarn" ? yarn_attention_factor(options) : 1;
   const auto device = positions.device();

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "convoy/comm/device.h"
 #include "convoy/nn/node.h"
 
 namespace convoy::nn {
@@ -58,7 +59,7 @@ TensorRanks TensorRanks::among(const at::Tensor& tokens) const {
   out.positions_ = ContextRanks({}, 1);
   out.rows_ = tokens.numel();
   out.length_ = 1;
-  const auto known = tokens.to(at::kCPU, at::kLong).contiguous();
+  const auto known = comm::download(tokens).to(at::kLong).contiguous();
   const auto* first = known.const_data_ptr<int64_t>();
   const auto* const last = first + known.numel();
   int64_t end = 0;

@@ -6,6 +6,7 @@
 #include "convoy/base/scratch_file.h"
 #include "convoy/comm/pending.h"
 #include "convoy/comm/pinned.h"
+#include "convoy/comm/to_host.h"
 #include "convoy/parallel/offload/offload.h"
 
 namespace convoy::parallel {
@@ -22,16 +23,13 @@ class DiskStore : public OffloadStore {
     auto ticket = file_->read(static_cast<size_t>(place), host.data_ptr(), host.nbytes());
     return [host, memory, ticket]() mutable {
       ticket.wait();
-      if (!host.is_same(memory)) memory.copy_(host);
+      if (!host.is_same(memory)) memory.copy_(host, /*non_blocking=*/true);
     };
   }
 
   Wait write(int64_t place, at::Tensor memory) override {
     auto host = on_host(memory);
-    if (!host.is_same(memory)) {
-      comm::finish_pending();
-      host.copy_(memory);
-    }
+    if (!host.is_same(memory)) comm::download_into(host, memory);
     auto ticket = file_->write(static_cast<size_t>(place), host.data_ptr(), host.nbytes());
     return [host, ticket]() mutable { ticket.wait(); };
   }
@@ -78,7 +76,10 @@ class HostStore : public OffloadStore {
     return copy(memory_.narrow(0, place, memory.numel()), memory);
   }
   at::Tensor view(int64_t place, int64_t bytes) override {
-    if (stream_) stream_->synchronize();
+    if (stream_) {
+      comm::finish_pending();
+      stream_->synchronize();
+    }
     return memory_.narrow(0, place, bytes);
   }
 

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "convoy/base/error.h"
+#include "convoy/comm/device.h"
 
 namespace convoy::parallel {
 
@@ -97,8 +98,8 @@ void MissedUpdates::make_up_late(std::vector<int64_t> late, const RowState& tabl
   std::stable_sort(late.begin(), late.end(), [this](int64_t a, int64_t b) {
     return done_[static_cast<size_t>(a)] < done_[static_cast<size_t>(b)];
   });
-  const auto index = at::tensor(late, at::kLong).to(table.weights.device());
-  const auto moves = table.states.at(0).index_select(0, index).ne(0).any(1).cpu();
+  const auto index = comm::upload(at::tensor(late, at::kLong), table.weights.device());
+  const auto moves = comm::download(table.states.at(0).index_select(0, index).ne(0).any(1));
   const auto* moving = moves.const_data_ptr<bool>();
   std::vector<int64_t> movers, others;
   for (size_t i = 0; i < late.size(); ++i) (moving[i] ? movers : others).push_back(late[i]);
@@ -109,7 +110,7 @@ void MissedUpdates::make_up_late(std::vector<int64_t> late, const RowState& tabl
 void MissedUpdates::make_up_alike(const std::vector<int64_t>& rows, int64_t one_by_one,
                                   const RowState& table) {
   if (rows.empty()) return;
-  const auto index = at::tensor(rows, at::kLong).to(table.weights.device());
+  const auto index = comm::upload(at::tensor(rows, at::kLong), table.weights.device());
   const auto some = table.select(index);
   std::vector<int64_t> from, to;
   std::vector<float> kept, idle_updates;  // of those that have some: the first ones
@@ -124,7 +125,7 @@ void MissedUpdates::make_up_alike(const std::vector<int64_t>& rows, int64_t one_
   if (!kept.empty()) {
     const auto count = static_cast<int64_t>(kept.size());
     const auto column = [&](const std::vector<float>& values) {
-      return at::tensor(values, at::kFloat).view({count, 1}).to(table.weights.device());
+      return comm::upload(at::tensor(values, at::kFloat).view({count, 1}), table.weights.device());
     };
     optim::Stretch idle{.weights = some.weights.narrow(0, 0, count), .grads = {}};
     for (const auto& state : some.states) idle.states.push_back(state.narrow(0, 0, count));

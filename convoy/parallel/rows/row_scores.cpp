@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "convoy/comm/device.h"
+#include "convoy/comm/to_host.h"
 #include "convoy/parallel/rows/row_table.h"
 
 namespace convoy::parallel {
@@ -29,12 +30,12 @@ RowTable::Asked RowTable::ask(const nn::Bundle& out) const {
   const bool has_rows = states != out.end();
   if (has_rows) {
     asked.here = states->second.size(0);
-    asked.first = out.at("row_first").to(at::kLong).item<int64_t>();
+    asked.first = comm::item<int64_t>(out.at("row_first").to(at::kLong));
   }
   const auto told = comm::download(
       ranks_.all_gather(on_device({asked.here, asked.first}), "count states to rank"));
-  asked.each = told.select(1, 0).max().item<int64_t>();
-  asked.first = told.select(1, 1).max().item<int64_t>();
+  asked.each = comm::item<int64_t>(told.select(1, 0).max());
+  asked.first = comm::item<int64_t>(told.select(1, 1).max());
   auto own = at::zeros({asked.each, width_}, state_.weights.options());
   auto targets = at::zeros({asked.each}, own.options().dtype(at::kLong));
   if (has_rows) {
@@ -101,7 +102,7 @@ void RowTable::score(nn::Bundle& out) {
     };
     if (!out.empty()) {
       out["loss"] =
-          out.at("loss") + of_rank(whole - wanted).sum() * out.at("row_weight").item<double>();
+          out.at("loss") + of_rank(whole - wanted).sum() * comm::item<double>(out.at("row_weight"));
       out["target_rank"] = of_rank(own.better) + 1;
     }
   } else if (!out.empty()) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "convoy/base/error.h"
+#include "convoy/comm/device.h"
 
 namespace convoy::parallel {
 
@@ -46,7 +47,7 @@ void RowTables::fetch(int64_t unit, const std::vector<MicroBatch>& micro_batches
       const auto& params = blocks_[b]->params();
       if (std::find(params.begin(), params.end(), table.param()) == params.end()) continue;
       context.block = static_cast<int64_t>(b);
-      ids.push_back(blocks_[b]->rows_read(*table.param(), batch.inputs, context).cpu());
+      ids.push_back(comm::download(blocks_[b]->rows_read(*table.param(), batch.inputs, context)));
     }
   }
   table.fetch(at::cat(ids), mode == nn::Mode::Train);

@@ -11,6 +11,7 @@
 #include "convoy/base/error.h"
 #include "convoy/base/out_of_memory.h"
 #include "convoy/base/timing.h"
+#include "convoy/comm/to_host.h"
 #include "convoy/parallel/run/finite.h"
 #include "convoy/parallel/tensor/layer_faults.h"
 
@@ -350,7 +351,7 @@ void Executor::fail_for_gradient(const std::vector<MicroBatch>& micro_batches,
     world.all_reduce(spoilt, comm::ReduceOp::Sum, "find the rank with the bad gradient");
     std::vector<int64_t> ranks;
     for (int64_t r = 0; r < world.size(); ++r) {
-      if (spoilt[r].item<int64_t>() != 0) ranks.push_back(r);
+      if (comm::item<int64_t>(spoilt[r]) != 0) ranks.push_back(r);
     }
     // What a stage spoils is spoilt on all before it.
     const auto stage_of = [&](int64_t r) {

@@ -4,6 +4,8 @@
 
 #include <cmath>
 
+#include "convoy/comm/to_host.h"
+
 namespace convoy::parallel {
 
 /// Whether all of `values` are: the least and the greatest say it, without an overflow of their own
@@ -11,7 +13,7 @@ namespace convoy::parallel {
 inline bool is_finite(const at::Tensor& values) {
   if (values.numel() == 0) return true;
   const auto [least, greatest] = at::aminmax(values);
-  return std::isfinite(least.item<double>()) && std::isfinite(greatest.item<double>());
+  return std::isfinite(comm::item<double>(least)) && std::isfinite(comm::item<double>(greatest));
 }
 
 }  // namespace convoy::parallel

@@ -7,6 +7,7 @@
 
 #include "convoy/base/error.h"
 #include "convoy/comm/device.h"
+#include "convoy/comm/to_host.h"
 
 namespace convoy::parallel {
 
@@ -67,11 +68,11 @@ void check_loss(const at::Tensor& loss, const nn::Bundle& out, const schedule::L
     trains = trains || !layout.table().is_frozen(unit);
   }
   const auto count = out.find("count");
-  if (!trains || count == out.end() || count->second.item<double>() == 0) return;
+  if (!trains || count == out.end() || comm::item<double>(count->second) == 0) return;
   fail<UsageError>("parallel",
                    "the loss of a batch needs no gradient although it has {} targets: it was "
                    "detached, computed without gradients, or hangs on no trained weight",
-                   count->second.item<double>());
+                   comm::item<double>(count->second));
 }
 
 }  // namespace

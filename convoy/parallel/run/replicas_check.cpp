@@ -10,6 +10,7 @@
 
 #include "convoy/base/checksum.h"
 #include "convoy/base/error.h"
+#include "convoy/comm/device.h"
 
 namespace convoy::parallel {
 
@@ -96,7 +97,7 @@ class Entries {
     const auto& layout = flat_.layout();
     for (int64_t bucket = 0; bucket < layout.num_buckets(kind); ++bucket) {
       const auto kept = flat_.kept(kind, bucket);
-      const auto values = flat_.view(kind, bucket, moment).to(at::kCPU).contiguous();
+      const auto values = comm::download(flat_.view(kind, bucket, moment)).contiguous();
       for (const auto& piece : layout.pieces(bucket, kept)) {
         const auto u = static_cast<size_t>(piece.unit), p = static_cast<size_t>(piece.param);
         schedule::each_row(piece, [&](const schedule::Piece& row) {

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "convoy/comm/device.h"
+
 namespace convoy::parallel {
 
 using schedule::Kind;
@@ -96,7 +98,7 @@ std::vector<StatePiece> StatePiece::parts(int64_t bytes) const {
 }
 
 at::Tensor StatePiece::on_host() const {
-  return held ? held->take(first_held, rows()) : values.to(at::kCPU).contiguous();
+  return held ? held->take(first_held, rows()) : comm::download(values).contiguous();
 }
 
 State weights_of(const FlatBuffers& flat, const std::vector<nn::NamedTensor>& buffers,

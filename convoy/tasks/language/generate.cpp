@@ -10,6 +10,7 @@
 #include "convoy/base/random.h"
 #include "convoy/base/text.h"
 #include "convoy/comm/agree.h"
+#include "convoy/comm/device.h"
 #include "convoy/launch/environment.h"
 #include "convoy/machine/memory_limit.h"
 #include "convoy/models/language_model.h"
@@ -195,8 +196,8 @@ class Batch {
   void take(const at::Tensor& logits) {
     if (cache_) cache_->advance(length_ - cache_->length());
     const auto [scores, ids] = logits.squeeze(1).max(-1);  // NaN is more than any number
-    const auto best = ids.to(at::kCPU).contiguous();
-    const auto score = scores.to(at::kCPU).contiguous();
+    const auto best = comm::download(ids).contiguous();
+    const auto score = comm::download(scores).contiguous();
     for (size_t row = 0; row < texts_.size(); ++row) {
       auto& text = texts_[row];
       check_finite(text, score.const_data_ptr<float>()[row]);

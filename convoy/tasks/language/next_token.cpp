@@ -1,3 +1,4 @@
+#include "convoy/comm/device.h"
 #include "convoy/tasks/language/generate.h"
 
 #include <ATen/ATen.h>
@@ -7,7 +8,7 @@
 namespace convoy::tasks {
 
 int32_t draw_token(const at::Tensor& scores, const GenerateOptions& options, double uniform) {
-  auto [sorted, order] = at::sort(scores.to(at::kCPU), /*stable=*/true, 0, /*descending=*/true);
+  auto [sorted, order] = at::sort(comm::download(scores), /*stable=*/true, 0, /*descending=*/true);
   const auto* score = sorted.const_data_ptr<float>();
   const auto* id = order.const_data_ptr<int64_t>();
   int64_t count = sorted.numel();

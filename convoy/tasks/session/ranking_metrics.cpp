@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "convoy/comm/device.h"
+
 namespace convoy::tasks {
 
 namespace {
@@ -37,7 +39,7 @@ RankingMetrics::RankingMetrics(std::vector<int64_t> top_ks, bool transformers4re
 }
 
 void RankingMetrics::add(const at::Tensor& ranks) {
-  auto host = ranks.to(at::kCPU, at::kLong).contiguous();
+  auto host = comm::download(ranks).to(at::kLong).contiguous();
   auto* counts = histogram_.data_ptr<int64_t>();
   const auto* values = host.data_ptr<int64_t>();
   counts[0] += host.numel();

@@ -13,6 +13,7 @@
 #include "convoy/base/files.h"
 #include "convoy/base/text.h"
 #include "convoy/checkpoint/weights.h"
+#include "convoy/comm/device.h"
 #include "convoy/models/session/session.h"
 #include "convoy/models/session/session_targets.h"
 #include "convoy/parallel/run/replica.h"
@@ -298,7 +299,7 @@ class Recommender::Model {
       bundle = block->forward(bundle, context);
       ++context.block;
     }
-    for (auto& [name, tensor] : bundle) tensor = tensor.to(at::kCPU, at::kFloat);
+    for (auto& [name, tensor] : bundle) tensor = comm::download(tensor).to(at::kFloat);
     return bundle;
   }
 

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <utility>
 
+#include "convoy/comm/device.h"
 #include "convoy/models/session/session_targets.h"
 
 namespace convoy::tasks {
@@ -40,7 +41,7 @@ TargetMetrics::TargetMetrics(models::SessionTarget target) : target_(std::move(t
 void TargetMetrics::add(const nn::Bundle& out) {
   const auto predictions = out.at(models::SessionTargets::prediction(target_.column));
   const auto answers = out.at(models::SessionTargets::answer(target_.column));
-  const auto both = at::stack({predictions, answers}, 1).to(at::kCPU, at::kFloat);
+  const auto both = comm::download(at::stack({predictions, answers}, 1)).to(at::kFloat);
   const auto counts = both.select(1, 1).isnan().logical_not();
   pairs_.push_back(both.index_select(0, counts.nonzero().squeeze(1)));
 }

@@ -1,0 +1,18 @@
+#pragma once
+
+#include "convoy/comm/device.h"
+
+// The host waits for numbers of a GPU here and in download() alone: a wait that collectives under
+// way on it hold up would have no end where another rank does not come (see finish_pending).
+namespace convoy::comm {
+
+/// The number in a tensor of one element, wherever it lies.
+template <class Number>
+Number item(const at::Tensor& tensor) {
+  return download(tensor).item<Number>();
+}
+
+/// Copies a tensor into one of the host of the same shape, for which the host waits.
+void download_into(const at::Tensor& host, const at::Tensor& tensor);
+
+}  // namespace convoy::comm
