@@ -4,6 +4,8 @@
 
 #include <atomic>
 
+#include "convoy/nn/device_kernel.h"
+
 namespace convoy::nn {
 
 namespace {
@@ -18,6 +20,7 @@ bool add_in_one(at::Tensor& out, const at::Tensor& a, const at::Tensor& b) {
   } catch (const c10::OutOfMemoryError&) {
     throw;
   } catch (const c10::Error&) {
+    check_device(out.device());
     known_not_to = true;
     return false;
   }

@@ -258,7 +258,7 @@ void Trainer::Impl::tell_failed_kernels() {
   const auto failed = nn::failed_kernels();
   for (; num_failed_kernels_ < failed.size(); ++num_failed_kernels_) {
     callbacks_.warn(fmt::format(
-        "[nn] torch could not compile a kernel for this GPU; got '{}'; torch's own, slower "
+        "[nn] torch could not compile or run a kernel for this GPU; got '{}'; torch's own, slower "
         "operations run in its place",
         failed[num_failed_kernels_]));
   }

@@ -4,11 +4,12 @@
 #include <ATen/Context.h>
 #include <ATen/core/grad_mode.h>
 
+#include <map>
 #include <mutex>
-#include <set>
 #include <vector>
 
 #include "convoy/comm/device.h"
+#include "convoy/nn/device_kernel.h"
 
 namespace convoy::nn {
 
@@ -17,27 +18,35 @@ namespace {
 /// The shapes that have a plan, and whether one more may have one.
 class Plans {
  public:
-  bool take(const at::Tensor& q, const at::Tensor& k, bool causal) {
+  using Key = std::vector<int64_t>;
+
+  bool take(const Key& key) {
     constexpr size_t kMost = 8;
-    auto key = q.sizes().vec();
-    key.insert(key.end(), {k.size(1), k.size(2), causal ? 1 : 0, q.is_cuda() ? q.get_device() : 0,
-                           static_cast<int64_t>(q.scalar_type())});
     const std::lock_guard lock(mutex_);
-    if (failed_) return false;
-    if (known_.size() < kMost) known_.insert(key);
-    return known_.contains(key);
+    if (known_.size() < kMost) known_.try_emplace(key, true);
+    const auto found = known_.find(key);
+    return found != known_.end() && found->second;
   }
 
-  void fail() {
+  void fail(const Key& key) {
     const std::lock_guard lock(mutex_);
-    failed_ = true;
+    known_[key] = false;
   }
 
  private:
   std::mutex mutex_;
-  std::set<std::vector<int64_t>> known_;
-  bool failed_ = false;
+  std::map<Key, bool> known_;  // to whether they do
 };
+
+/// Everything that torch keeps plans by, as far as it differs here.
+Plans::Key key_of(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, bool causal) {
+  Plans::Key key{causal ? 1 : 0, q.get_device(), static_cast<int64_t>(q.scalar_type())};
+  for (const auto* tensor : {&q, &k, &v}) {
+    key.insert(key.end(), tensor->sizes().begin(), tensor->sizes().end());
+    key.insert(key.end(), tensor->strides().begin(), tensor->strides().end());
+  }
+  return key;
+}
 
 bool fits(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
   constexpr int kHopper = 9;
@@ -50,8 +59,7 @@ bool fits(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
   if (q.size(3) % 8 != 0 || q.size(3) > kWidest || v.size(3) != q.size(3)) return false;
   // Deterministic runs take no fused attention.
   if (!at::globalContext().userEnabledFlashSDP() || !at::globalContext().hasCuDNN()) return false;
-  static const int capability = comm::compute_capability(q.device());
-  return capability >= kHopper;
+  return comm::compute_capability(q.device()) >= kHopper;
 }
 
 }  // namespace
@@ -59,15 +67,19 @@ bool fits(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
 at::Tensor cudnn_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                            bool causal, double scale) {
   static Plans plans;
-  if (!fits(q, k, v) || !plans.take(q, k, causal)) return {};
+  if (!fits(q, k, v)) return {};
+  const auto key = key_of(q, k, v, causal);
+  if (!plans.take(key)) return {};
   try {
     return std::get<0>(at::_scaled_dot_product_cudnn_attention(
         q, k, v, /*attn_bias=*/std::nullopt, /*compute_log_sumexp=*/true, /*dropout_p=*/0.0, causal,
         /*return_debug_mask=*/false, scale));
   } catch (const c10::OutOfMemoryError&) {
     throw;
-  } catch (const c10::Error&) {
-    plans.fail();
+  } catch (const c10::Error& error) {
+    check_device(q.device());
+    plans.fail(key);
+    add_failed_kernel("cudnn_attention", error);
     return {};
   }
 }
