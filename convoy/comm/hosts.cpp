@@ -3,8 +3,9 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <filesystem>
+#include <string_view>
+#include <unordered_map>
 
 #include "convoy/base/files.h"
 #include "convoy/base/host_name.h"
@@ -25,12 +26,10 @@ std::string own_host() {
 }
 
 std::vector<int> number_hosts(const std::vector<std::string>& host_of_rank) {
-  std::vector<std::string> names;
+  std::unordered_map<std::string_view, int> numbers;
   std::vector<int> hosts;
   for (const auto& name : host_of_rank) {
-    const auto found = std::find(names.begin(), names.end(), name);
-    hosts.push_back(static_cast<int>(found - names.begin()));
-    if (found == names.end()) names.push_back(name);
+    hosts.push_back(numbers.try_emplace(name, static_cast<int>(numbers.size())).first->second);
   }
   return hosts;
 }

@@ -13,6 +13,7 @@
 
 #include "convoy/base/error.h"
 #include "convoy/comm/agree.h"
+#include "convoy/comm/broadcast_together.h"
 #include "convoy/schedule/run/layout.h"
 
 namespace convoy::wrappers {
@@ -168,7 +169,7 @@ GradientReducer::~GradientReducer() = default;
 void GradientReducer::before_forward() {
   at::NoGradGuard no_grad;
   impl_->give_up();
-  for (auto& buffer : impl_->buffers) impl_->group.broadcast(buffer, 0, "broadcast buffers");
+  comm::broadcast_together(impl_->group, impl_->buffers, 0, "broadcast buffers");
 }
 
 GradientReducer::NoSync GradientReducer::no_sync() {

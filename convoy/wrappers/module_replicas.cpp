@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
+#include <fmt/ranges.h>
 #include <torch/csrc/autograd/autograd.h>
 
 #include "convoy/base/error.h"
@@ -78,6 +79,12 @@ void ModuleReplicas::collect_gradients(size_t num_used) {
 }
 
 at::Tensor ModuleReplicas::forward(const at::Tensor& input) {
+  if (input.dim() == 0 || input.size(0) == 0) {
+    fail<UsageError>("wrappers",
+                     "the input has no rows to share out; got {}, expected at least one row; "
+                     "try to leave out empty batches",
+                     fmt::format("[{}]", fmt::join(input.sizes(), ", ")));
+  }
   follow_weights();
   auto chunks = at::tensor_split(input.detach(), static_cast<int64_t>(replicas_.size()), 0);
   const bool wants_input_grad = at::GradMode::is_enabled() && input.requires_grad();

@@ -164,6 +164,11 @@ TEST(DataParallel, FrozenParametersInputGradientsAndModesAreKept) {
   EXPECT_TRUE(at::equal(net->norm->running_mean, mean));
 }
 
+TEST(DataParallel, RefusesAnInputWithoutRows) {
+  DataParallel<NetImpl> model(make_net(1), {at::kCPU, at::kCPU});
+  EXPECT_THROW(model.forward(rows().narrow(0, 0, 0)), UsageError);
+}
+
 TEST(DataParallel, ReplicasFollowTheWeights) {
   DataParallel<NetImpl> model(make_net(1), {at::kCPU, at::kCPU});
   auto before = model.forward(rows());

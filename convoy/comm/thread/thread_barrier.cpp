@@ -2,6 +2,7 @@
 
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "convoy/base/error.h"
@@ -24,13 +25,13 @@ std::vector<ThreadBarrier::Item> ThreadBarrier::gather(int rank, Item item,
   if (++num_here_ == size_) {
     num_here_ = 0;
     labels_.assign(labels_.size(), "");
-    auto all = items;
+    num_inside_[round % 2] = size_;
     ++round_;
     arrived_.notify_all();
-    return all;
+    return leave(round);
   }
   bool done = arrived_.wait_for(lock, timeout_, [&] { return round_ != round || aborted_; });
-  if (round_ != round) return items_[round % 2];
+  if (round_ != round) return leave(round);
   if (aborted_) fail<CommunicationError>("comm", "'{}' was stopped: {}", label, reason_);
   internal_check(!done, "comm", "barrier woke without reason");
   std::vector<int> missing;
@@ -39,6 +40,14 @@ std::vector<ThreadBarrier::Item> ThreadBarrier::gather(int rank, Item item,
   }
   fail<CommunicationError>("comm", "rank {} waited {} ms in '{}' for rank {}", name(rank),
                            timeout_.count(), label, fmt::join(missing, ", "));
+}
+
+/// The items; who goes last leaves none behind.
+std::vector<ThreadBarrier::Item> ThreadBarrier::leave(uint64_t round) {
+  auto& items = items_[round % 2];
+  auto all = items;
+  if (--num_inside_[round % 2] == 0) std::fill(items.begin(), items.end(), nullptr);
+  return all;
 }
 
 void ThreadBarrier::abort(const std::string& reason) {

@@ -31,6 +31,7 @@ class ThreadBarrier {
   void abort(const std::string& reason);
 
  private:
+  std::vector<Item> leave(uint64_t round);
   int name(int rank) const { return names_.empty() ? rank : names_.at(static_cast<size_t>(rank)); }
 
   const int size_;
@@ -38,7 +39,8 @@ class ThreadBarrier {
   const std::chrono::milliseconds timeout_;
   std::mutex mutex_;
   std::condition_variable arrived_;
-  std::vector<Item> items_[2];  // of the barrier under way and of the one before
+  std::vector<Item> items_[2];  // of the barrier under way and of the one before, until all left
+  int num_inside_[2] = {0, 0};
   std::vector<std::string> labels_;
   int num_here_ = 0;
   std::atomic<uint64_t> round_{0};

@@ -4,6 +4,7 @@
 #include <ATen/core/grad_mode.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include "convoy/base/error.h"
 #include "convoy/comm/shm/shm_engine.h"
@@ -40,24 +41,28 @@ class ThreadEngine : public Engine {
     const int64_t count = flat.numel();
     const int64_t begin = count * rank_ / size_;
     const int64_t length = count * (rank_ + 1) / size_ - begin;
-    auto part_of = [&](int r) { return peer(all, r, count, call.label).narrow(0, begin, length); };
-    auto total = part_of(0).to(flat.device()).clone();
-    for (int r = 1; r < size_; ++r) {
-      auto part = part_of(r).to(flat.device());
-      if (op == ReduceOp::Sum) {
-        total.add_(part);
-      } else {
-        at::maximum_out(total, total, part);
-      }
+    const auto total = sum_of(all, {begin, length}, flat, op, call.label);
+    for (int r = 0; r < size_; ++r) {
+      peer(all, r, count, call.label).narrow(0, begin, length).copy_(total);
     }
-    for (int r = 0; r < size_; ++r) part_of(r).copy_(total);
     barrier_->barrier(rank_, call.label);
     return std::make_shared<DoneWork>();
   }
 
   std::shared_ptr<Work> reduce_scatter(at::Tensor out, at::Tensor in, const Counts& counts,
                                        ReduceOp op, const Call& call) override {
-    return host_->reduce_scatter(out, in, counts, op, call);
+    // The host adds up 16-bit numbers in 32 bits.
+    if (in.is_cpu() || at::isReducedFloatingType(in.scalar_type())) {
+      return host_->reduce_scatter(out, in, counts, op, call);
+    }
+    at::NoGradGuard no_grad;
+    auto all = barrier_->gather(rank_, std::make_shared<at::Tensor>(in), call.label);
+    const auto begin = std::accumulate(counts.begin(), counts.begin() + rank_, int64_t{0});
+    const int64_t length = counts[static_cast<size_t>(rank_)];
+    const auto sum = sum_of(all, {begin, length}, in, op, call.label);
+    barrier_->barrier(rank_, call.label);
+    out.copy_(sum);  // which may be a part of `in`
+    return std::make_shared<DoneWork>();
   }
 
   std::shared_ptr<Work> all_gather(at::Tensor out, at::Tensor in, const Counts& counts,
@@ -108,6 +113,28 @@ class ThreadEngine : public Engine {
   }
 
  private:
+  struct Range {
+    int64_t begin, length;
+  };
+
+  /// That of a range of all ranks' tensors, in their order, on the device of `own`.
+  at::Tensor sum_of(const std::vector<ThreadBarrier::Item>& all, Range range, const at::Tensor& own,
+                    ReduceOp op, const std::string& label) const {
+    const auto part_of = [&](int r) {
+      return peer(all, r, own.numel(), label).narrow(0, range.begin, range.length).to(own.device());
+    };
+    auto total = part_of(0).clone();
+    for (int r = 1; r < size_; ++r) {
+      const auto part = part_of(r);
+      if (op == ReduceOp::Sum) {
+        total.add_(part);
+      } else {
+        at::maximum_out(total, total, part);
+      }
+    }
+    return total;
+  }
+
   const at::Tensor& peer(const std::vector<ThreadBarrier::Item>& all, int r, int64_t count,
                          const std::string& label) const {
     const auto& tensor = *static_cast<const at::Tensor*>(all[static_cast<size_t>(r)].get());

@@ -21,6 +21,8 @@ namespace {
 
 /// For the others to end in, once one has failed.
 constexpr std::chrono::seconds kPatience{4};
+/// After another error they may be within a long block, or in something that nothing ends.
+constexpr std::chrono::seconds kForOthers{60};
 
 bool is_consequence(const std::exception_ptr& error) {
   try {
@@ -112,7 +114,7 @@ std::optional<Workers::Failure> Workers::try_run(std::function<void(int)> work,
                         [](const Failure& failure) { return !is_consequence(failure.error); });
   };
   state.done.wait_for(lock, kPatience, all_ended);
-  if (cause() != state.failures.end()) state.done.wait(lock, all_ended);
+  if (cause() != state.failures.end()) state.done.wait_for(lock, kForOthers, all_ended);
   state.work.reset();
   state.on_error = {};
   if (state.failures.empty()) return std::nullopt;

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
+#include <map>
 #include <set>
 #include <utility>
 
@@ -93,6 +94,20 @@ void FlatBuffers::change(int64_t bucket, std::initializer_list<Kind> kinds,
   for (const Kind kind : absent) offload_->store(kind, bucket);
 }
 
+void FlatBuffers::change_pieces(
+    const std::function<bool(const schedule::Piece&)>& wanted,
+    const std::function<void(int64_t bucket, const schedule::Piece&)>& work) {
+  std::map<int64_t, std::vector<schedule::Piece>> buckets;
+  for (const auto& piece : layout_.pieces(options_.rank)) {
+    if (wanted(piece)) buckets[layout_.bucket_of(piece.unit)].push_back(piece);
+  }
+  for (const auto& [bucket, pieces] : buckets) {
+    change(bucket, {Kind::Masters}, [&, at = bucket, &all = pieces] {
+      for (const auto& piece : all) work(at, piece);
+    });
+  }
+}
+
 namespace {
 
 /// A module of the user's may be asked for its weights while they are not there: an error, where
@@ -141,18 +156,18 @@ void FlatBuffers::bind() {
 /// The values that a user's modules have.
 void FlatBuffers::take_leaves() {
   at::NoGradGuard no_grad;
-  for (const auto& piece : layout_.pieces(options_.rank)) {
-    const auto& slot =
-        units_[static_cast<size_t>(piece.unit)].slots[static_cast<size_t>(piece.param)];
-    if (!slot.param->leaf().defined()) continue;
-    const auto values = slot.param->leaf().detach().reshape({-1});
-    const int64_t bucket = layout_.bucket_of(piece.unit);
-    schedule::each_row(piece, [&](const schedule::Piece& row) {
-      change(bucket, {Kind::Masters}, [&] {
-        masters(bucket, {row.place, row.end()}).copy_(values.narrow(0, row.begin, row.length));
+  const auto leaf_of = [this](const schedule::Piece& piece) {
+    const auto& slots = units_[static_cast<size_t>(piece.unit)].slots;
+    return slots[static_cast<size_t>(piece.param)].param->leaf();
+  };
+  change_pieces(
+      [&](const schedule::Piece& piece) { return leaf_of(piece).defined(); },
+      [&](int64_t bucket, const schedule::Piece& piece) {
+        const auto values = leaf_of(piece).detach().reshape({-1});
+        schedule::each_row(piece, [&](const schedule::Piece& row) {
+          masters(bucket, {row.place, row.end()}).copy_(values.narrow(0, row.begin, row.length));
+        });
       });
-    });
-  }
 }
 
 at::Tensor FlatBuffers::narrow(Kind kind, int64_t bucket, const schedule::Extent& extent,

@@ -4,10 +4,12 @@
 #include <ATen/core/grad_mode.h>
 #include <fmt/ranges.h>
 
+#include <map>
 #include <utility>
 
 #include "convoy/base/error.h"
 #include "convoy/comm/agree.h"
+#include "convoy/comm/broadcast_together.h"
 #include "convoy/nn/declare.h"
 #include "convoy/parallel/run/replicas_check.h"
 #include "convoy/schedule/pipeline/pipeline.h"
@@ -92,20 +94,19 @@ void Replica::start() {
 void Replica::draw(const std::set<std::string>& names) {
   at::NoGradGuard no_grad;
   rows_.draw(names, options_.seed);
-  const auto& layout = flat_.layout();
-  for (const auto& piece : layout.pieces(flat_.rank())) {
+  const auto spec_of = [this](const schedule::Piece& piece) -> const nn::ParamSpec& {
     const auto& slots = flat_.units()[static_cast<size_t>(piece.unit)].slots;
-    const auto& spec = slots[static_cast<size_t>(piece.param)].param->spec();
-    if (!names.contains(spec.name)) continue;
-    const int64_t bucket = layout.bucket_of(piece.unit);
-    flat_.change(bucket, {Kind::Masters}, [&] {
-      const auto values = flat_.masters(bucket, {piece.place, piece.end()});
-      schedule::each_row(piece, [&](const schedule::Piece& row) {
-        nn::initialize(spec, options_.seed, values.narrow(0, row.place - piece.place, row.length),
-                       row.begin);
+    return slots[static_cast<size_t>(piece.param)].param->spec();
+  };
+  flat_.change_pieces(
+      [&](const schedule::Piece& piece) { return names.contains(spec_of(piece).name); },
+      [&](int64_t bucket, const schedule::Piece& piece) {
+        const auto values = flat_.masters(bucket, {piece.place, piece.end()});
+        schedule::each_row(piece, [&](const schedule::Piece& row) {
+          nn::initialize(spec_of(piece), options_.seed,
+                         values.narrow(0, row.place - piece.place, row.length), row.begin);
+        });
       });
-    });
-  }
 }
 
 StepResult Replica::step(const std::vector<MicroBatch>& micro_batches, const StepInput& input,
@@ -247,15 +248,14 @@ void Replica::broadcast_leaves() {
 void Replica::broadcast_buffers() {
   if (groups_.world.size() == 1) return;
   at::NoGradGuard no_grad;
+  std::map<int, std::vector<at::Tensor>> of_stages;
   for (size_t b = 0; b < blocks_.size(); ++b) {
-    const int stage = flat_.layout().stage_of(static_cast<int64_t>(b));
-    for (auto& buffer : blocks_[b]->buffers()) {
-      auto copy = buffer.tensor.detach().contiguous();
-      const auto label = "broadcast buffer " + buffer.name;
-      if (groups_.gradients.size() > 1) groups_.gradients.broadcast(copy, 0, label);
-      if (groups_.pipeline.size() > 1) groups_.pipeline.broadcast(copy, stage, label);
-      if (!copy.is_same(buffer.tensor)) buffer.tensor.copy_(copy);
-    }
+    auto& buffers = of_stages[flat_.layout().stage_of(static_cast<int64_t>(b))];
+    for (auto& buffer : blocks_[b]->buffers()) buffers.push_back(buffer.tensor);
+  }
+  for (const auto& [stage, buffers] : of_stages) {
+    comm::broadcast_together(groups_.gradients, buffers, 0, "broadcast buffers");
+    comm::broadcast_together(groups_.pipeline, buffers, stage, "broadcast buffers");
   }
 }
 
