@@ -1,7 +1,8 @@
 #include "cli/planned.h"
 
+#include <algorithm>
 #include <filesystem>
-#include <optional>
+#include <vector>
 
 #include "cli/asked.h"
 #include "cli/plan_settings.h"
@@ -9,6 +10,7 @@
 #include "convoy/base/files.h"
 #include "convoy/base/text.h"
 #include "convoy/checkpoint/folder.h"
+#include "convoy/checkpoint/lineage.h"
 #include "convoy/comm/agree.h"
 #include "convoy/comm/device.h"
 #include "convoy/machine/host.h"
@@ -42,25 +44,36 @@ Json question_of(const train::TrainingArguments& arguments, const train::Job& me
           {"offload_dir", arguments.parallel.offload.folder.string()}};
 }
 
-/// What the run will go on from; none: it begins.
-std::optional<fs::path> checkpoint_of(const train::TrainingArguments& arguments,
-                                      const train::Job& met) {
+/// What the run may go on from, the first that is whole; none: it begins.
+std::vector<fs::path> checkpoints_of(const train::TrainingArguments& arguments,
+                                     const train::Job& met) {
   const auto from = train::resume_source(arguments);
   const auto& dir = arguments.output.dir;
-  if (!from.empty() && from != "latest") return fs::path(from);
+  if (!from.empty() && from != "latest") return {fs::path(from)};
   const bool again = arguments.resume_from_checkpoint.empty() && met.environment.restart_count > 0;
-  return (!from.empty() || again) && !dir.empty() ? checkpoint::latest_checkpoint(dir)
-                                                  : std::nullopt;
+  std::vector<fs::path> out;
+  if ((from.empty() && !again) || dir.empty()) return out;
+  for (const auto& [step, path] : checkpoint::Line(dir).checkpoints()) out.push_back(path);
+  std::reverse(out.begin(), out.end());
+  return out;
 }
 
 /// The plan of the checkpoint that the run goes on from; null where there is none for `question`.
+/// Where the newest cannot be read, resuming passes over it, too, or goes on by a new plan.
 Json kept_plan(const train::TrainingArguments& arguments, const train::Job& met,
                const Json& question) {
-  const auto folder = checkpoint_of(arguments, met);
-  if (!folder || !fs::exists(*folder / kPlanFile)) return {};
-  const auto file = *folder / kPlanFile;
-  auto out = parse_json(read_file(file), file.string());
-  return out.value("for", Json()) == question ? out : Json();
+  for (const auto& folder : checkpoints_of(arguments, met)) {
+    const auto file = folder / kPlanFile;
+    if (!fs::exists(folder / checkpoint::kState)) continue;
+    if (!fs::exists(file)) return {};
+    try {
+      const auto out = parse_json(read_regular_file(file), file.string());
+      return out.is_object() && out.value("for", Json()) == question ? out : Json();
+    } catch (const FileError&) {
+      continue;
+    }
+  }
+  return {};
 }
 
 /// The ranks' devices, with what is measured of them. Collective.

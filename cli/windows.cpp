@@ -1,5 +1,6 @@
 #include "cli/windows.h"
 
+#include <cmath>
 #include <filesystem>
 #include <map>
 
@@ -13,6 +14,8 @@
 #include "convoy/formats/safetensors_folder.h"
 #include "convoy/report/chart.h"
 #include "convoy/report/progress_output.h"
+#include "convoy/train/callback.h"
+#include "convoy/train/checkpoints/checkpoints.h"
 
 namespace convoy::cli {
 
@@ -48,8 +51,8 @@ Results earlier_results(const fs::path& folder, const std::vector<tasks::Window>
 std::map<std::string, double> averages(const Results& results) {
   std::map<std::string, double> sums;
   for (const auto& result : results) {
-    for (const auto& [name, value] : result.at("metrics").items()) {
-      sums[name] += value.get<double>() / static_cast<double>(results.size());
+    for (const auto& [name, value] : train::metrics_from_json(result.at("metrics"))) {
+      sums[name] += value / static_cast<double>(results.size());
     }
   }
   return sums;
@@ -62,10 +65,13 @@ std::string picture(const Results& results, const std::vector<std::string>& metr
   for (const auto& metric : metrics) {
     report::Series series{.name = metric};
     for (const auto& result : results) {
+      const auto found = train::metrics_from_json(result.at("metrics"));
+      const auto value = found.find("eval_" + metric);
+      if (value == found.end() || !std::isfinite(value->second)) continue;
       double window = 0;
       parse_number(result.at("evaluated_on").get<std::string>(), window);
       series.x.push_back(window);
-      series.y.push_back(result.at("metrics").value("eval_" + metric, 0.0));
+      series.y.push_back(value->second);
     }
     chart.series.push_back(std::move(series));
   }
@@ -207,8 +213,8 @@ void check_windows(const Configured& configured, const std::vector<tasks::Window
                      "each window is trained in a folder of output.dir, which is not given; "
                      "try --output_dir DIR");
   }
-  const auto& from = configured.training.resume_from_checkpoint;
-  if (!from.empty() && from != "latest" && from != "true" && from != "false") {
+  const auto from = train::resume_source(configured.training);
+  if (!from.empty() && from != "latest") {
     fail<UsageError>("cli",
                      "resume_from_checkpoint = {} does not go with windows, of which the last one "
                      "goes on; try --resume_from_checkpoint latest",
@@ -228,8 +234,7 @@ void check_windows(const Configured& configured, const std::vector<tasks::Window
 int train_windows(Configured& configured, const std::vector<tasks::Window>& windows,
                   const train::Job& job) {
   const fs::path base = configured.training.output.dir;
-  const auto& from = configured.training.resume_from_checkpoint;
-  const Beginning beginning{!from.empty() && from != "false", job.environment.restart_count > 0,
+  const Beginning beginning{train::resumes(configured.training), job.environment.restart_count > 0,
                             job.environment.job_id};
   const auto metrics = configured.task->main_metrics();
   const bool tells = job.is_main() && !configured.training.output.quiet;
@@ -278,7 +283,7 @@ int train_windows(Configured& configured, const std::vector<tasks::Window>& wind
     report::show_progress(
         fmt::format("  {} to {}: {}\n", result.at("trained_on").get<std::string>(),
                     result.at("evaluated_on").get<std::string>(),
-                    told(result.at("metrics").get<std::map<std::string, double>>(), metrics)));
+                    told(train::metrics_from_json(result.at("metrics")), metrics)));
   }
   report::show_progress(fmt::format("  average: {}; all of them: {}\n",
                                     told(averages(results), metrics), (base / kResults).string()));

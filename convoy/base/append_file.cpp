@@ -6,17 +6,32 @@
 
 #include <cerrno>
 #include <cstring>
+#include <fstream>
 
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
 
 namespace convoy {
 
+namespace {
+
+/// Whether a file ends within a line: its host died while it was written.
+bool is_cut(int fd, const std::filesystem::path& path) {
+  struct stat found{};
+  if (::fstat(fd, &found) != 0 || !S_ISREG(found.st_mode) || found.st_size == 0) return false;
+  std::ifstream in(path, std::ios::binary);
+  in.seekg(-1, std::ios::end);
+  return in.get() != '\n' && in.good();
+}
+
+}  // namespace
+
 AppendFile::AppendFile(std::filesystem::path path, bool keep) : path_(std::move(path)) {
   const int flags = O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | (keep ? 0 : O_TRUNC);
   fd_ = ::open(path_.c_str(), flags, 0666);
   if (fd_ < 0)
     fail<FileError>("files", "cannot write {}: {}", path_.string(), std::strerror(errno));
+  if (keep && is_cut(fd_, path_)) waiting_ = "\n";
 }
 
 AppendFile::~AppendFile() {

@@ -10,7 +10,8 @@ namespace convoy {
 /// memory and goes before the next record: a disk that is full for a while costs nothing.
 class AppendFile {
  public:
-  /// Opens or creates the file; `keep` leaves what it holds. Throws FileError.
+  /// Opens or creates the file; `keep` leaves what it holds, and ends a line that was cut. Throws
+  /// FileError.
   AppendFile(std::filesystem::path path, bool keep);
   /// Tries once more.
   ~AppendFile();

@@ -72,14 +72,15 @@ fs::path find_weights(const fs::path& typed) {
 }
 
 std::string tell_newer(const fs::path& run) try {
-  const auto all = list_checkpoints(run);
-  if (all.empty()) return "";
+  const auto latest = latest_checkpoint(run);
+  if (!latest) return "";
   const auto step = number<int64_t>(small_file(run / kState), "global_step");
-  if (!step || all.back().first <= *step) return "";
+  const auto newest = step_of(*latest);
+  if (!step || newest <= *step) return "";
   return fmt::format(
       "warning: the model of {} is of step {}, and a checkpoint there of step {}; for that one try "
       "{}",
-      run.string(), *step, all.back().first, all.back().second.string());
+      run.string(), *step, newest, latest->string());
 } catch (const FileError&) {  // who needs that file tells of it
   return "";
 }

@@ -5,6 +5,7 @@
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
 #include "convoy/base/text.h"
+#include "convoy/checkpoint/lineage.h"
 #include "convoy/checkpoint/manifest.h"
 
 namespace convoy::checkpoint {
@@ -30,13 +31,20 @@ std::vector<std::pair<int64_t, fs::path>> all_named(const fs::path& run) {
   std::vector<std::pair<int64_t, fs::path>> out;
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(run, error)) {
-    auto name = entry.path().filename().string();
+    const auto name = entry.path().filename().string();
     int64_t step = 0;
     if (name.rfind(kPrefix, 0) != 0 || !parse_number(name.substr(kPrefix.size()), step)) continue;
     out.emplace_back(step, entry);
   }
   std::sort(out.begin(), out.end());
   return out;
+}
+
+int64_t step_of(const fs::path& checkpoint) {
+  const auto name = checkpoint.filename().string();
+  int64_t step = 0;
+  const bool is = name.starts_with(kPrefix) && parse_number(name.substr(kPrefix.size()), step);
+  return is ? step : -1;
 }
 
 std::vector<std::pair<int64_t, fs::path>> list_checkpoints(const fs::path& run) {
@@ -47,15 +55,19 @@ std::vector<std::pair<int64_t, fs::path>> list_checkpoints(const fs::path& run) 
 }
 
 std::optional<fs::path> newest_named(const fs::path& run) {
-  auto all = all_named(run);
-  if (all.empty()) return std::nullopt;
-  return all.back().second;
+  const Line line(run);
+  if (line.checkpoints().empty()) return std::nullopt;
+  return line.checkpoints().back().second;
 }
 
 std::optional<fs::path> latest_checkpoint(const fs::path& run) {
-  auto all = list_checkpoints(run);
-  if (all.empty()) return std::nullopt;
-  return all.back().second;
+  const Line line(run);
+  const auto& all = line.checkpoints();
+  std::error_code error;
+  for (auto each = all.rbegin(); each != all.rend(); ++each) {
+    if (fs::exists(each->second / kState, error)) return each->second;
+  }
+  return std::nullopt;
 }
 
 void copy_into(const fs::path& from, const fs::path& to) {
@@ -72,7 +84,10 @@ void copy_into(const fs::path& from, const fs::path& to) {
 
 void rotate_checkpoints(const fs::path& run, int64_t keep, int64_t step,
                         const std::vector<fs::path>& spare) {
-  auto all = list_checkpoints(run);
+  const Line line(run);
+  auto all = line.checkpoints();
+  std::error_code error;
+  std::erase_if(all, [&](const auto& each) { return !fs::exists(each.second / kState, error); });
   auto surplus = static_cast<int64_t>(all.size()) - keep;
   if (surplus <= 0) return;
   std::stable_partition(all.begin(), all.end(),

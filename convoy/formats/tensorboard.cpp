@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <chrono>
 
@@ -58,7 +59,9 @@ TensorboardWriter::TensorboardWriter(const std::filesystem::path& folder) {
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(
                            std::chrono::system_clock::now().time_since_epoch())
                            .count();
-  path_ = folder / fmt::format("events.out.tfevents.{}.{}.{}", seconds, host_name(), getpid());
+  static std::atomic<int64_t> written{0};  // several trainings of a process may share a folder
+  path_ = folder /
+          fmt::format("events.out.tfevents.{}.{}.{}.{}", seconds, host_name(), getpid(), written++);
   out_.emplace(path_, /*keep=*/false);
   auto event = new_event();
   protobuf::put_bytes(event, kFileVersion, "brain.Event:2");

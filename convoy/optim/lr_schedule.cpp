@@ -8,12 +8,6 @@
 
 namespace convoy::optim {
 
-namespace {
-
-constexpr double kPolynomialEnd = 1e-7;
-
-}  // namespace
-
 const std::vector<std::string>& lr_schedule_types() {
   static const std::vector<std::string> types{"linear",      "cosine",   "cosine_with_restarts",
                                               "polynomial",  "constant", "constant_with_warmup",

@@ -17,6 +17,9 @@ struct LrSchedule {
   double at(int64_t step) const;
 };
 
+/// Where the polynomial schedule ends; its peak must be above.
+inline constexpr double kPolynomialEnd = 1e-7;
+
 /// linear, cosine, cosine_with_restarts, polynomial, constant, constant_with_warmup, inverse_sqrt.
 const std::vector<std::string>& lr_schedule_types();
 

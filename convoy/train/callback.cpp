@@ -9,6 +9,15 @@
 
 namespace convoy::train {
 
+Metrics metrics_from_json(const Json& json) {
+  Metrics out;
+  for (const auto& [name, value] : json.items()) {
+    if (value.is_number()) out[name] = value.get<double>();
+    if (value.is_null()) out[name] = NAN;
+  }
+  return out;
+}
+
 Json LogRecord::to_json() const {
   Json json{{"step", step},
             {"epoch", epoch},

@@ -72,7 +72,7 @@ struct LogRecord {
 /// One optimizer step, timed on this process.
 struct StepTiming {
   int64_t step = 0;
-  double loss = 0;           ///< mean over its targets on all ranks
+  double loss = 0;           ///< mean over its targets on all ranks; NaN: it had none
   double seconds = 0;        ///< since the step before ended, data loading included
   double data_wait = 0;      ///< of these, waiting for data
   double comm_wait = 0;      ///< of these, in communication that was not hidden
@@ -81,6 +81,9 @@ struct StepTiming {
 };
 
 using Metrics = std::map<std::string, double>;
+
+/// Metrics as JSON has them, where null stands for a number that is not finite.
+Metrics metrics_from_json(const Json& json);
 
 /// Watches a run. Called on the main rank only.
 class Callback {

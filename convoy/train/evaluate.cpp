@@ -13,6 +13,11 @@
 
 namespace convoy::train {
 
+std::string no_targets_hint() {
+  return "expected rows of at least two positions; where tokens are hidden (mlm_probability), none "
+         "was drawn: try a larger one, or more rows";
+}
+
 Metrics Trainer::evaluate() {
   const auto& data = impl_->eval_data_;
   if (!data) fail<UsageError>("train", "there is no evaluation data; got none");
@@ -73,10 +78,8 @@ std::optional<Metrics> Trainer::Impl::evaluate(const Dataset& data, const std::s
   }
   if (scorer) scorer->reduce(group);
   if (sums[1] == 0) {
-    fail_on_all_ranks<UsageError>(
-        "train",
-        "no row of the evaluation data has a target; expected rows of at least two "
-        "positions");
+    fail_on_all_ranks<UsageError>("train", "no row of the evaluation data has a target; {}",
+                                  no_targets_hint());
   }
   const double seconds = seconds_since(began), loss = sums[0] / sums[1];
   Metrics metrics;
@@ -86,7 +89,17 @@ std::optional<Metrics> Trainer::Impl::evaluate(const Dataset& data, const std::s
   metrics[prefix + "samples"] = static_cast<double>(stream->num_rows());
   metrics[prefix + "samples_per_second"] = static_cast<double>(stream->num_rows()) / seconds;
   metrics[prefix + "steps_per_second"] = static_cast<double>(steps) / seconds;
+  tell_not_finite(metrics);
   return metrics;
+}
+
+/// JSON has no such numbers: results and logs hold null in their place.
+void Trainer::Impl::tell_not_finite(const Metrics& metrics) const {
+  for (const auto& [name, value] : metrics) {
+    if (std::isfinite(value)) continue;
+    callbacks_.say(fmt::format("warning: {} after step {} is {}, and null in what is written", name,
+                               state_.global_step, value));
+  }
 }
 
 /// Evaluates during training; true when it is the best so far.
@@ -142,7 +155,7 @@ void Trainer::Impl::load_best_model() {
   if (state_.best_step != state_.global_step && !checkpoints_->load_best(state_)) return;
   for (const auto& entry : state_.log_history) {
     if (!entry.contains("eval_loss") || entry.at("step") != state_.best_step) continue;
-    eval_metrics_ = entry.get<Metrics>();
+    eval_metrics_ = metrics_from_json(entry);
     eval_metrics_.erase("step");
     eval_metrics_.erase("epoch");
   }

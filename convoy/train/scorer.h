@@ -3,6 +3,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "convoy/comm/group.h"
@@ -21,7 +22,16 @@ class Scorer {
   virtual void reduce(const comm::Group& group) = 0;
   /// Metrics, named with `prefix` ("eval_"); `loss` is the mean over all targets.
   virtual std::map<std::string, double> values(const std::string& prefix, double loss) const = 0;
+  /// Whether a greater value of a metric, named without prefix, is a better one: for the best model
+  /// and early stopping. Nothing: its name tells
+  /// (base/metric_direction.h).
+  virtual std::optional<bool> greater_is_better(const std::string& /*metric*/) const {
+    return std::nullopt;
+  }
 };
+
+/// A metric's name as evaluations have it, without "eval_" and with "_at_" for "@".
+std::string plain_metric(std::string name);
 
 /// Makes the scorer of one evaluation; an empty one means that the loss says all.
 using MakeScorer = std::function<std::unique_ptr<Scorer>()>;

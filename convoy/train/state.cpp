@@ -57,6 +57,8 @@ void check_makes_sense(const TrainerState& s, const std::string& where) {
   check("step_samples", static_cast<double>(s.step_samples), kAny);
   check("logged_steps", static_cast<double>(s.logged_steps), steps);
   check("skipped_steps", static_cast<double>(s.skipped_steps), steps);
+  check("steps_without_targets", static_cast<double>(s.steps_without_targets), steps);
+  check("last_step_position", static_cast<double>(s.last_step_position), kAny);
   check("earlier_updates", static_cast<double>(s.earlier_updates), kAny);
   check("loss_scale", s.loss_scale.value, kAny);
   check("loss_scale_good_steps", static_cast<double>(s.loss_scale.good_steps), kAny);
@@ -80,6 +82,9 @@ Json TrainerState::to_json() const {
   visit_fields(*this, [&](const char* key, const auto& value) { out[key] = value; });
   if (earlier_updates > 0) out["earlier_updates"] = earlier_updates;
   if (steps_beyond != 0) out["steps_beyond"] = steps_beyond;
+  if (!lineage.empty()) out["lineage"] = checkpoint::to_json(lineage);
+  if (last_step_position >= num_rows) out["last_step_position"] = last_step_position;
+  if (steps_without_targets > 0) out["steps_without_targets"] = steps_without_targets;
   return out;
 }
 
@@ -89,6 +94,9 @@ TrainerState TrainerState::from_json(const Json& json, const std::string& where)
     visit_fields(state, [&](const char* key, auto& value) { json.at(key).get_to(value); });
     state.earlier_updates = json.value("earlier_updates", int64_t{0});
     state.steps_beyond = json.value("steps_beyond", int64_t{0});
+    state.lineage = checkpoint::lineage_from_json(json.value("lineage", Json::array()));
+    state.last_step_position = json.value("last_step_position", int64_t{0});
+    state.steps_without_targets = json.value("steps_without_targets", int64_t{0});
     state.encoding = json.value("encoding", "");
     state.optimizer = json.value("optimizer", optim::kDefaultOptimizer);  // older: there was one
     if (state.best_step >= 0) json.at("best_metric").get_to(state.best_metric);

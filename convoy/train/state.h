@@ -4,6 +4,7 @@
 #include <string>
 
 #include "convoy/base/json.h"
+#include "convoy/checkpoint/lineage.h"
 #include "convoy/optim/loss_scale.h"
 
 namespace convoy::train {
@@ -21,10 +22,14 @@ struct TrainerState {
   /// How many more steps led here than these epochs would have had with `step_samples` throughout.
   int64_t steps_beyond = 0;
   uint64_t data_seed = 0;
-  std::string data_order;  ///< what else the order of an epoch's samples depends on
-  std::string encoding;    ///< ModelFiles::encoding; "" = none, or an older state
-  std::string optimizer;   ///< whose state the checkpoint has, by optim::Optimizer::name()
-  std::string job_id;      ///< of the job that saved it; "" = its launcher told none
+  std::string data_order;       ///< what else the order of an epoch's samples depends on
+  std::string encoding;         ///< ModelFiles::encoding; "" = none, or an older state
+  std::string optimizer;        ///< whose state the checkpoint has, by optim::Optimizer::name()
+  std::string job_id;           ///< of the job that saved it; "" = its launcher told none
+  checkpoint::Lineage lineage;  ///< the branches of the run that led here
+  /// The position at which an epoch's last step begins; whole row groups of unequal ranks leave
+  /// holes, and it may lie beyond `num_rows`.
+  int64_t last_step_position = 0;
   // Sums over the steps since the last log line and since the start.
   double logged_loss_sum = 0;
   int64_t logged_steps = 0;
@@ -32,6 +37,7 @@ struct TrainerState {
   // The loss scale of fp16, and the steps that an overflow made it skip.
   optim::LossScale loss_scale;
   int64_t skipped_steps = 0;
+  int64_t steps_without_targets = 0;  ///< that taught nothing, and count in no mean
   // The best evaluation so far: which metric, its value, its step (-1 = none yet), its checkpoint
   // if one was saved (by its name in output.dir, or the whole path of one in another run), and the
   // evaluations since.
@@ -47,6 +53,8 @@ struct TrainerState {
   int64_t earlier_updates = 0;
 
   int64_t updates() const { return global_step - skipped_steps; }
+  /// Those whose losses `total_loss_sum` adds up.
+  int64_t counted_steps() const { return updates() - steps_without_targets; }
   /// Epochs done, as a fraction.
   double epoch() const {
     return num_rows > 0 ? static_cast<double>(epoch_index) +

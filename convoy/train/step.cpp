@@ -82,7 +82,10 @@ bool Trainer::Impl::train_step(StepBatch batch) {
   ++state_.global_step;
   state_.epoch_position = batch.end;
   if (arguments_.fp16) update_loss_scale(samples);
-  if (!last_.skipped) {
+  if (last_.count == 0) {
+    ++unlogged_without_targets_;
+    if (!last_.skipped) ++state_.steps_without_targets;
+  } else if (!last_.skipped) {
     state_.logged_loss_sum += last_.loss();
     ++state_.logged_steps;
     state_.total_loss_sum += last_.loss();
@@ -92,7 +95,7 @@ bool Trainer::Impl::train_step(StepBatch batch) {
   clock_.add_step(samples, waited);
   StepTiming timing = clock_.timing(data_wait());
   timing.step = state_.global_step;
-  timing.loss = last_.loss();
+  timing.loss = last_.count > 0 ? last_.loss() : NAN;
   timing.samples = samples;
   timing.comm_wait = waited;
   timing.local_tokens = tokens;

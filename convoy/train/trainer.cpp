@@ -3,10 +3,12 @@
 #include <ATen/ATen.h>
 
 #include <cmath>
+#include <utility>
 
 #include "convoy/base/activity.h"
 #include "convoy/base/error.h"
 #include "convoy/base/fault.h"
+#include "convoy/base/text.h"
 #include "convoy/comm/agree.h"
 #include "convoy/comm/device.h"
 #include "convoy/launch/process.h"
@@ -35,9 +37,19 @@ const ParallelArguments& checked(const TrainingArguments& arguments) {
 /// The loss of the last log line.
 double final_loss(const Json& history) {
   for (auto entry = history.rbegin(); entry != history.rend(); ++entry) {
-    if (entry->contains("loss")) return entry->at("loss");
+    if (entry->contains("loss") && entry->at("loss").is_number()) return entry->at("loss");
   }
   return 0;
+}
+
+/// Of a start that only saved what earlier ones had trained: no times and rates, which are not
+/// those of the training.
+Metrics of_earlier_starts(const Metrics& metrics) {
+  Metrics out;
+  for (const char* name : {"epoch", "train_loss", "train_final_loss"}) {
+    if (const auto found = metrics.find(name); found != metrics.end()) out.insert(*found);
+  }
+  return out;
 }
 
 }  // namespace
@@ -171,7 +183,7 @@ bool Trainer::Impl::is_due(const std::string& when, double steps, bool epoch_end
 Metrics Trainer::Impl::summary(const comm::Traffic& before) {
   Metrics metrics = clock_.summary(state_);
   metrics["epoch"] = state_.epoch();
-  if (state_.updates() > 0) metrics["train_final_loss"] = final_loss(state_.log_history);
+  if (state_.counted_steps() > 0) metrics["train_final_loss"] = final_loss(state_.log_history);
   const auto now = strategy_->traffic();
   const auto steps =
       static_cast<double>(std::max<int64_t>(1, state_.global_step - clock_.first_step));
@@ -220,6 +232,7 @@ int64_t Trainer::Impl::peak_device_bytes() const {
 }
 
 void Trainer::Impl::log() {
+  tell_steps_without_targets();
   if (state_.logged_steps == 0) return;
   LogRecord record;
   record.step = state_.global_step;
@@ -327,10 +340,18 @@ void Trainer::Impl::finish_trace() try {
 
 void Trainer::Impl::check_targets() const {
   if (num_targets_ > 0) return;
-  fail_on_all_ranks<UsageError>(
-      "train",
-      "no row of the training data has a target; expected rows of at least two positions; where "
-      "tokens are hidden, try a larger mlm_probability");
+  fail_on_all_ranks<UsageError>("train", "no row of the training data has a target; {}",
+                                no_targets_hint());
+}
+
+/// Since the last log line. Nothing was learned in them but what weight decay and momentum do.
+void Trainer::Impl::tell_steps_without_targets() {
+  const auto count = std::exchange(unlogged_without_targets_, 0);
+  if (count == 0) return;
+  callbacks_.say(fmt::format(
+      "warning: {} up to step {} had no target, and {} in no mean; where tokens are hidden, try a "
+      "larger mlm_probability or a larger batch",
+      plural(count, "step"), state_.global_step, count == 1 ? "counts" : "count"));
 }
 
 Metrics Trainer::Impl::train() {
@@ -345,7 +366,7 @@ Metrics Trainer::Impl::train() {
   const bool nothing_left = ended();
   // Asked before any rank can write one: all ranks must decide alike.
   const bool keeps_model = nothing_left && comm::ask_main(job_.world(), "look for a model", [&] {
-                                             return checkpoints_->holds_model();
+                                             return checkpoints_->holds_model_of(state_);
                                            }).get<bool>();
   clock_ = Clock(state_);
   const auto traffic_before = strategy_->traffic();
@@ -407,7 +428,7 @@ Metrics Trainer::Impl::train() {
   if (stopped_by_ != 0 && !keeps_stopped_model()) return metrics;
   load_best_model();
   checkpoints_->save_model(state_);
-  checkpoints_->save_metrics("train", metrics);
+  checkpoints_->save_metrics("train", nothing_left ? of_earlier_starts(metrics) : metrics);
   if (!eval_metrics_.empty()) checkpoints_->save_metrics("eval", eval_metrics_);
   callbacks_.notify([&](Callback& callback) { callback.on_train_end(metrics); });
   return metrics;

@@ -28,6 +28,9 @@ class StepLimit {
   StepLimit& operator=(const StepLimit&) = delete;
 };
 
+/// What may leave rows without a target, and what to try.
+std::string no_targets_hint();
+
 // Internal to the component: trainer.cpp (the loop), setup/prepare.cpp, setup/device_memory.cpp,
 // step.cpp, evaluate.cpp.
 struct Trainer::Impl {
@@ -40,6 +43,7 @@ struct Trainer::Impl {
   void prepare();
   void resume();
   RunInfo describe();
+  std::string lack_of_space() const;
   StreamOptions stream_options(bool training) const;
   void check_same_data(const BatchStream& stream, const char* what) const;
   PipelineInputs inputs_of_pipeline(const parallel::ModelFactory& factory) const;
@@ -81,6 +85,7 @@ struct Trainer::Impl {
   void log();
   void finish_trace();
   void check_targets() const;
+  void tell_steps_without_targets();
   Metrics summary(const comm::Traffic& before);
   schedule::MemoryUse note_memory();
   int64_t peak_device_bytes() const;
@@ -96,6 +101,7 @@ struct Trainer::Impl {
   // Evaluation.
   /// Nothing where a stop signal ended it, which stopped_by_ then is.
   std::optional<Metrics> evaluate(const Dataset& data, const std::string& prefix);
+  void tell_not_finite(const Metrics& metrics) const;
   bool evaluate_now();
   bool evaluation_is_due(bool epoch_end) const;
   void make_up_evaluation();
@@ -129,7 +135,8 @@ struct Trainer::Impl {
   const std::atomic<int>* stop_signal_ = nullptr;
   bool may_be_stopped_ = false;  // train() was called, on all ranks
   int stopped_by_ = 0;
-  double num_targets_ = 0;  // of all steps of this call
+  double num_targets_ = 0;                // of all steps of this call
+  int64_t unlogged_without_targets_ = 0;  // steps
 };
 
 }  // namespace convoy::train

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,7 @@ class Callback:
         """Before the first step: output_dir, step (above 0 when resuming), max_steps, num_examples, num_parameters, total_batch."""
 
     def on_step(self, event: dict[str, Any]) -> None:
-        """After a step: step, loss, seconds, data_wait, comm_wait, samples."""
+        """After a step: step, loss (None: it had no target), seconds, data_wait, comm_wait, samples."""
 
     def on_log(self, event: dict[str, Any]) -> None:
         """A log line: step, epoch, loss, grad_norm, learning_rate, samples_per_second, memory by kind."""
@@ -58,7 +58,7 @@ class TrainingResult:
     metrics: dict[str, float]
     """Of training and of the last evaluation, by the names of all_results.json."""
     log: list[dict[str, Any]]
-    """The lines of log.jsonl."""
+    """The lines of log.jsonl, without one that a host left in parts when it died."""
 
 
 class _Events(threading.Thread):
@@ -165,13 +165,22 @@ def train(
     if not begin.get("output_dir"):
         return TrainingResult(None, end.get("metrics", {}), [])
     output_dir = here / begin["output_dir"]
-    log = (output_dir / "log.jsonl").read_text(encoding="utf-8")
+    log = (output_dir / "log.jsonl").read_text(encoding="utf-8", errors="replace")
     results = output_dir / "all_results.json"
     return TrainingResult(
         output_dir,
         json.loads(results.read_text(encoding="utf-8")) if results.exists() else end.get("metrics", {}),
-        [json.loads(line) for line in log.splitlines()],
+        list(_objects(log)),
     )
+
+
+def _objects(log: str) -> Iterator[dict[str, Any]]:
+    """What the lines hold that make sense: a host that died has left one in parts."""
+    for line in log.split("\n"):  # and at no other character that ends a line somewhere
+        with contextlib.suppress(ValueError):
+            found = json.loads(line)
+            if isinstance(found, dict):
+                yield found
 
 
 def _run(arguments, nproc, callbacks, verbose, pipe, logs, reader):

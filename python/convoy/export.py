@@ -49,10 +49,23 @@ def _is_running(folder: Path) -> bool:
     """Whether a process holds the folder: the kernel takes its lock back, however it ends. Looks, and locks nothing."""
     try:
         lock = (folder / ".lock").stat().st_ino
+        device = _device(folder)
         locks = Path("/proc/locks").read_text()
     except OSError:
         return False
-    return re.search(rf"FLOCK .*:{lock} ", locks) is not None
+    return re.search(rf"FLOCK .* {device}:{lock} ", locks) is not None
+
+
+def _device(folder: Path) -> str:
+    """As /proc/locks names it, a pattern: that of the mount, which is not always what stat() tells."""
+    place, found, longest = folder.resolve(), "[0-9a-f]+:[0-9a-f]+", -1
+    for line in Path("/proc/self/mountinfo").read_text().splitlines():
+        _, _, numbers, _, mount, *_ = line.split(" ")
+        mount = Path(re.sub(r"\\(\d{3})", lambda code: chr(int(code[1], 8)), mount))
+        if len(mount.parts) >= longest and (mount == place or mount in place.parents):
+            major, minor = (int(number) for number in numbers.split(":"))
+            found, longest = f"{major:02x}:{minor:02x}", len(mount.parts)
+    return found
 
 
 def metrics_of(line: dict[str, Any]) -> dict[str, float]:

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
+
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
 #include "tests/base/small_disk.h"
@@ -60,6 +62,19 @@ TEST(AppendFiles, WhatFollowsAMoveGoesToANewFileOnlyWhenAsked) {
   file.append("five\n");
   EXPECT_EQ(read_file(folder / "moved/log"), "one\ntwo\nthree\nfour\n");
   EXPECT_EQ(read_file(folder / "run/log"), "five\n");
+  fs::remove_all(folder);
+}
+
+// A host that died leaves a line in parts: what follows must not be one with it.
+TEST(AppendFiles, ALineThatWasCutIsEnded) {
+  const auto folder = unique_folder("convoy-test");
+  const auto path = folder / "log";
+  for (const auto& [before, after] : std::map<std::string, std::string>{
+           {"", "new\n"}, {"one\n", "one\nnew\n"}, {"one\ntw", "one\ntw\nnew\n"}}) {
+    write_file(path, before);
+    AppendFile(path, true).append("new\n");
+    EXPECT_EQ(read_file(path), after);
+  }
   fs::remove_all(folder);
 }
 

@@ -11,6 +11,7 @@ import threading
 import time
 import unittest
 from pathlib import Path
+from unittest import mock
 
 from convoy import export
 
@@ -44,6 +45,16 @@ class Export(unittest.TestCase):
         self.assertEqual(told[2], {"eval/loss": 2.5})
         self.assertEqual(told[4], {"run/train_loss": 2.5, "run/train_runtime": 1.0})
         self.assertEqual(export.options_of(self.run_folder), {"train.learning_rate": 0.1, "model.family": "gpt2"})
+
+    def test_a_lock_counts_where_number_and_device_are_those_of_the_run(self):
+        lock = self.run_folder / ".lock"
+        lock.touch()
+        self.assertFalse(export._is_running(self.run_folder))
+        with lock.open() as held:
+            fcntl.flock(held, fcntl.LOCK_EX)
+            self.assertTrue(export._is_running(self.run_folder))
+            with mock.patch.object(export, "_device", return_value="ff:ff"):  # of another disk
+                self.assertFalse(export._is_running(self.run_folder))
 
     def test_follows_a_log_that_grows_until_its_run_ends(self):
         log = self.run_folder / "log.jsonl"

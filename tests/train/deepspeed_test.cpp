@@ -89,6 +89,11 @@ TEST_F(DeepSpeed, RefusesByNameAndLine) {
   EXPECT_EQ(error_of(R"({"amp": {"enabled": false}, "sparse_gradients": false})"), "no error");
 }
 
+TEST_F(DeepSpeed, TakesItsOldNameOfBf16) {
+  read(R"({"bfloat16": {"enabled": true}})");
+  EXPECT_TRUE(arguments_.bf16);
+}
+
 TEST_F(DeepSpeed, SaysWhatIsWrongWithAValue) {
   EXPECT_EQ(error_of(R"({"optimizer": {"type": "AdamW", "params": {"betas": "auto"}},
                          "zero_optimization": {"stage": 3, "aio": {"block_size": 1048576}}})"),

@@ -140,7 +140,7 @@ void SessionArguments::declare(OptionTable& t) {
   t.add(s, "memory_budget_mb", data.memory_budget_mb,
         "decoded data kept in memory; larger data "
         "is streamed")
-      .at_least(1)
+      .within(1, int64_t{1} << 40)
       .differs();
   t.add(s, "prefetch_depth", data.prefetch_depth, "steps to read ahead").within(1, 1024).differs();
 

@@ -3,22 +3,36 @@
 #include <cmath>
 
 #include "convoy/base/error.h"
+#include "convoy/base/metric_direction.h"
 #include "convoy/base/text.h"
 
 namespace convoy::train {
 
 BestModel::BestModel(const TrainingArguments& arguments)
     : metric_(arguments.metric_for_best_model.empty() ? "loss" : arguments.metric_for_best_model),
-      greater_is_better_(arguments.greater_is_better == "auto"
-                             ? metric_.find("loss") == std::string::npos &&
-                                   !metric_.ends_with("mse")
-                             : arguments.greater_is_better == "true"),
+      asked_direction_(arguments.greater_is_better),
       patience_(arguments.early_stopping_patience),
       threshold_(arguments.early_stopping_threshold) {}
 
+void BestModel::find_direction(const Scorer* scorer) {
+  if (asked_direction_ != "auto") {
+    greater_is_better_ = asked_direction_ == "true";
+    return;
+  }
+  const auto name = plain_metric(metric_);
+  auto direction = scorer != nullptr ? scorer->greater_is_better(name) : std::nullopt;
+  if (!direction) direction = convoy::greater_is_better(name);
+  if (!direction) {
+    fail<UsageError>("train",
+                     "nothing tells whether a greater {} is better, for metric_for_best_model; try "
+                     "--greater_is_better true or false, or declare it in the Scorer",
+                     metric_);
+  }
+  greater_is_better_ = *direction;
+}
+
 double BestModel::value_of(const Metrics& metrics) const {
-  auto name = metric_;
-  if (auto at = name.find('@'); at != std::string::npos) name.replace(at, 1, "_at_");
+  const auto name = plain_metric(metric_);
   std::vector<std::string> known;
   for (const auto& [key, value] : metrics) {
     if (key == name || key == "eval_" + name) return value;
@@ -31,17 +45,16 @@ double BestModel::value_of(const Metrics& metrics) const {
 bool BestModel::update(const Metrics& metrics, TrainerState& state) const {
   const double value = value_of(metrics);
   const double gain = greater_is_better_ ? value - state.best_metric : state.best_metric - value;
-  const bool better =
-      std::isfinite(value) && (state.best_step < 0 || (gain > 0 && gain > threshold_));
+  const bool first = state.best_step < 0;
+  const bool better = std::isfinite(value) && (first || gain > 0);
+  const bool enough = better && (first || gain > threshold_);
   if (better) {
     state.best_metric = value;
     state.best_metric_name = full_name();
     state.best_model_checkpoint.clear();
     state.best_step = state.global_step;
-    state.evaluations_without_better = 0;
-  } else {
-    ++state.evaluations_without_better;
   }
+  state.evaluations_without_better = enough ? 0 : state.evaluations_without_better + 1;
   return better;
 }
 

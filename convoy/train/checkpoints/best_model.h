@@ -3,6 +3,7 @@
 #include <string>
 
 #include "convoy/train/callback.h"
+#include "convoy/train/scorer.h"
 #include "convoy/train/setup/arguments.h"
 #include "convoy/train/setup/job.h"
 #include "convoy/train/state.h"
@@ -15,8 +16,13 @@ class BestModel {
  public:
   explicit BestModel(const TrainingArguments& arguments);
 
-  /// Compares an evaluation with the best so far; true when it is better. Throws UsageError when it
-  /// lacks the metric.
+  /// Takes the direction from the arguments, else from `scorer` or the metric's name. Throws
+  /// UsageError where nothing tells it. Before all that follows.
+  void find_direction(const Scorer* scorer);
+
+  /// Compares an evaluation with the best so far; true when it is better, by however little:
+  /// early_stopping_threshold is for the patience alone. Throws UsageError when it lacks the
+  /// metric.
   bool update(const Metrics& metrics, TrainerState& state) const;
   bool out_of_patience(const TrainerState& state) const;
   /// Forgets a best evaluation by another metric or direction; true when it did.
@@ -30,7 +36,8 @@ class BestModel {
   double value_of(const Metrics& metrics) const;
 
   std::string metric_;
-  bool greater_is_better_;
+  std::string asked_direction_;
+  bool greater_is_better_ = false;
   int64_t patience_;
   double threshold_;
 };

@@ -54,8 +54,14 @@ class Checkpoints {
   std::filesystem::path path(int64_t step) const;
   /// What resume_from_checkpoint is to say to go on from there: "latest", or its path.
   std::string name_to_resume(int64_t step) const;
+  /// A warning where output.dir has no room for that many checkpoints, else "". Not collective.
+  std::string lack_of_space(int64_t num_checkpoints) const;
   bool holds_model() const;
+  /// Whether output.dir holds, whole, what save_model() would write of that state.
+  bool holds_model_of(const TrainerState& state) const;
 
+  /// Writes the model at the end of a run, its weights from `state` or, where the arguments ask for
+  /// them, the best ones. What was there before stays until all is written.
   void save_model(const TrainerState& state);
   /// Writes `<split>_results.json` and merges into `all_results.json`. Not collective.
   void save_metrics(const std::string& split, const Metrics& metrics);
@@ -86,6 +92,8 @@ class Checkpoints {
   std::deque<std::filesystem::path> checkpoints_of_this_job() const;
   void find_candidates();
   Json first_that_fits(const TrainerState& fresh);
+  std::string follow_or_branch(const std::filesystem::path& from, TrainerState& state) const;
+  void keep_lineage(const TrainerState& state);
   void tell_left_behind(const std::string& newest);
   void tell_other_batch(const TrainerState& saved, const TrainerState& fresh);
   void pass_over(const std::filesystem::path& folder, const FileError& error);
@@ -93,6 +101,8 @@ class Checkpoints {
   void check_same_model(const std::filesystem::path& checkpoint) const;
   std::string best_seen_from_here(const std::filesystem::path& run, const std::string& best) const;
   std::filesystem::path best_path(const TrainerState& state) const;
+  Json end_of(const TrainerState& state) const;
+  void put_in_place(const std::filesystem::path& model) const;
   void save_small_files(const std::filesystem::path& folder) const;
   checkpoint::ConnectWriters connect_writers();
   void tell_slow_save(const std::filesystem::path& path, double seconds);

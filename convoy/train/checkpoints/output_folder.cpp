@@ -4,6 +4,7 @@
 
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
+#include "convoy/checkpoint/lineage.h"
 #include "convoy/formats/safetensors_folder.h"
 #include "convoy/train/checkpoints/checkpoints.h"
 #include "convoy/train/checkpoints/run_files.h"
@@ -81,7 +82,7 @@ void Checkpoints::put_old_run_aside() {
     for (const auto& file : events_in(folder)) move(file, aside / kEvents);
   }
   for (const char* name : kResults) move(dir_ / name, aside);
-  for (const char* name : {kConfig, kState}) move(dir_ / name, aside);
+  for (const char* name : {kConfig, kState, checkpoint::kLineage}) move(dir_ / name, aside);
   // A device, or a link to what lies elsewhere, stays the log.
   if (fs::is_regular_file(fs::symlink_status(dir_ / kLog, error))) move(dir_ / kLog, aside);
   for (const auto& [step, path] : checkpoint::list_checkpoints(dir_)) move(path, aside);

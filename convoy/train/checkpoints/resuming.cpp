@@ -6,6 +6,7 @@
 #include "convoy/base/files.h"
 #include "convoy/base/text.h"
 #include "convoy/checkpoint/folder.h"
+#include "convoy/checkpoint/lineage.h"
 #include "convoy/checkpoint/visitors.h"
 #include "convoy/checkpoint/weights.h"
 #include "convoy/comm/agree.h"
@@ -82,6 +83,10 @@ std::optional<TrainerState> Checkpoints::resume(const TrainerState& fresh) {
                                  resumed_from_));
     }
     auto state = TrainerState::from_json(found.at("state"), resumed_from_);
+    comm::ask_main(job_.world(), "begin a branch", [&] {
+      keep_lineage(state);
+      return Json();
+    });
     tell_other_batch(state, fresh);
     return state;
   }
@@ -90,8 +95,8 @@ std::optional<TrainerState> Checkpoints::resume(const TrainerState& fresh) {
 void Checkpoints::tell_left_behind(const std::string& newest) {
   if (newest.empty()) return;
   callbacks_.say(fmt::format(
-      "warning: {} goes on from {}, and leaves {} behind: `latest` still means that one, and "
-      "--save_total_limit removes such first",
+      "warning: {} goes on from {}, and leaves {} behind: `latest` means this branch of the run "
+      "from now on, and --save_total_limit removes what was left behind first",
       dir_.string(), resumed_from_, newest));
 }
 
@@ -151,7 +156,7 @@ std::deque<fs::path> Checkpoints::checkpoints_of_this_job() const {
   const auto& id = job_.environment.job_id;
   std::deque<fs::path> out;
   bool own = false;
-  for (const auto& [step, path] : checkpoint::all_named(dir_)) {
+  for (const auto& [step, path] : checkpoint::Line(dir_).checkpoints()) {
     bool wanted = true;
     try {
       wanted = read_state(path).job_id == id || id.empty();
@@ -177,7 +182,9 @@ void Checkpoints::find_candidates() {
                      "resume_from_checkpoint = {} is a run's folder; try its checkpoint {}",
                      resume_from_, latest->string());
   }
-  for (const auto& [step, path] : checkpoint::all_named(dir_)) candidates_.push_front(path);
+  for (const auto& [step, path] : checkpoint::Line(dir_).checkpoints()) {
+    candidates_.push_front(path);
+  }
   if (!candidates_.empty()) return;
   // Of a run that --overwrite_output_dir put aside, when the new one had not saved yet.
   const auto old = checkpoint::latest_checkpoint(dir_ / kReplaced);
@@ -213,7 +220,9 @@ Json Checkpoints::look_at(const fs::path& folder, const TrainerState& fresh) con
                      folder.string(), saved.num_rows, saved.data_seed, fresh.num_rows,
                      fresh.data_seed);
   }
-  const bool mid_epoch = saved.epoch_position > 0 && saved.epoch_position < saved.num_rows;
+  const bool mid_epoch =
+      saved.epoch_position > 0 &&
+      (saved.epoch_position < saved.num_rows || saved.epoch_position <= saved.last_step_position);
   if (mid_epoch && saved.data_order != fresh.data_order) {
     fail<UsageError>(
         "train",
@@ -223,15 +232,35 @@ Json Checkpoints::look_at(const fs::path& folder, const TrainerState& fresh) con
         folder.string(), saved.data_order, fresh.data_order);
   }
   saved.best_model_checkpoint = best_seen_from_here(folder / "..", saved.best_model_checkpoint);
-  // Saved by the run that this one leaves there.
-  const auto all = same_file(folder / "..", dir_) ? checkpoint::all_named(dir_)
-                                                  : std::vector<std::pair<int64_t, fs::path>>();
-  const bool beyond = !all.empty() && all.back().first > saved.global_step;
-  return {
-      {"folder", folder.string()},
-      {"state", saved.to_json()},
-      {"was_named", candidate_was_named_},
-      {"left_behind", candidate_was_named_ && beyond ? all.back().second.filename().string() : ""}};
+  const auto left_behind = follow_or_branch(folder, saved);
+  return {{"folder", folder.string()},
+          {"state", saved.to_json()},
+          {"was_named", candidate_was_named_},
+          {"left_behind", candidate_was_named_ ? left_behind : ""}};
+}
+
+/// Goes on where the run's line ends, or begins a branch of it. Returns the newest checkpoint that
+/// is left behind with that; "" where there is none.
+std::string Checkpoints::follow_or_branch(const fs::path& from, TrainerState& state) const {
+  if (dir_.empty()) return "";
+  const checkpoint::Line line(dir_);
+  const auto& all = line.checkpoints();
+  const bool own = same_file(from / "..", dir_);
+  if (all.empty() || (own && same_file(all.back().second, from))) {
+    if (own) state.lineage = line.lineage();
+    return "";
+  }
+  std::erase_if(state.lineage,
+                [&](const auto& branch) { return branch.from_step >= state.global_step; });
+  state.lineage.push_back({line.next_id(), state.global_step});
+  return all.back().first > state.global_step ? all.back().second.filename().string() : "";
+}
+
+/// `latest` means the branch that a person asked for from now on, also before it saves.
+void Checkpoints::keep_lineage(const TrainerState& state) {
+  if (!candidate_was_named_ || dir_.empty() || state.lineage.empty()) return;
+  keep_output();
+  write_file(dir_ / checkpoint::kLineage, checkpoint::to_json(state.lineage).dump() + "\n");
 }
 
 int64_t Checkpoints::load_moments(const fs::path& folder) {

@@ -2,6 +2,9 @@
 
 #include <chrono>
 #include <cmath>
+#include <functional>
+#include <numeric>
+#include <set>
 
 #include "convoy/base/activity.h"
 #include "convoy/base/files.h"
@@ -13,11 +16,15 @@
 #include "convoy/formats/safetensors_folder.h"
 #include "convoy/formats/shard_size.h"
 #include "convoy/train/checkpoints/checkpoints.h"
+#include "convoy/train/checkpoints/disk_space.h"
 #include "convoy/train/checkpoints/run_files.h"
 #include "convoy/train/injected_fault.h"
 
 namespace convoy::train {
 namespace fs = std::filesystem;
+
+/// In the state beside a model: the step that its weights are of.
+constexpr const char* kModelStep = "model_step";
 
 /// How long what ranks of other hosts send may wait for disks: rank 0 takes one after the other.
 /// That a rank is gone is noticed where the ranks wait for each other.
@@ -27,7 +34,7 @@ constexpr std::chrono::hours kDisk{24};
 struct Checkpoints::Saving {
   fs::path final_path, best;
   int64_t step;
-  std::string state;  // as it was
+  std::string state;  // as it was; rank 0's
   std::chrono::steady_clock::time_point began = std::chrono::steady_clock::now();
   std::optional<AtomicFolder> folder;  // rank 0's
   std::optional<checkpoint::BackgroundSave> tensors;
@@ -81,7 +88,7 @@ void Checkpoints::save(TrainerState& state, bool wait) {
   saving->final_path = final_path;
   saving->step = state.global_step;
   saving->best = best_path(state);
-  saving->state = state.to_json().dump(2) + "\n";
+  if (group.rank() == 0) saving->state = state.to_json().dump(2) + "\n";  // a line for each step
   const fs::path temporary = comm::ask_main(
                                  group, "make a checkpoint's folder",
                                  [&] {
@@ -165,28 +172,72 @@ bool Checkpoints::writing() const {
   return saving_ && !saving_->tensors->done();
 }
 
+/// The state of a run at its end, and of which step the model beside it is.
+Json Checkpoints::end_of(const TrainerState& state) const {
+  auto out = state.to_json();
+  const bool best = arguments_.load_best_model_at_end && state.best_step >= 0;
+  out[kModelStep] = best ? state.best_step : state.global_step;
+  return out;
+}
+
 void Checkpoints::save_model(const TrainerState& state) {
   if (dir_.empty()) return;
   const Doing doing("save model");
-  comm::ask_main(strategy_.processes(), "hold the output folder", [&] {
-    keep_output();
-    std::error_code ignored;
-    for (const char* name : kResults) fs::remove(dir_ / name, ignored);  // of the model before
-    return Json();
-  });
-  // The weights first: a folder with them is known to hold a run.
-  checkpoint::save_weights(dir_, strategy_.weights(), strategy_.processes(),
+  std::optional<AtomicFolder> folder;  // rank 0's
+  const fs::path temporary =
+      comm::ask_main(strategy_.processes(), "make a folder for the model", [&] {
+        keep_output();
+        folder.emplace(dir_ / "model");
+        return Json(folder->temporary().string());
+      }).get<std::string>();
+  checkpoint::save_weights(temporary, strategy_.weights(), strategy_.processes(),
                            formats::shard_bytes(arguments_.output.max_shard_size),
                            connect_writers());
   comm::ask_main(
       strategy_.processes(), "finish the model",
       [&] {
-        save_small_files(dir_);
-        write_file(dir_ / kState, state.to_json().dump(2) + "\n");
+        save_small_files(temporary);
+        keep_output();
+        put_in_place(temporary);
+        write_file(dir_ / kState, end_of(state).dump(2) + "\n");
         remove_old_run();
         return Json();
       },
       comm::Lasts::Long);
+}
+
+/// Files that are written and only get their names. Without the state, which comes last, nobody
+/// takes them for a run's end; without the index nobody mixes shards.
+void Checkpoints::put_in_place(const fs::path& model) const {
+  std::error_code ignored;
+  fs::remove(dir_ / kState, ignored);
+  for (const char* name : kResults) fs::remove(dir_ / name, ignored);  // of the model before
+  fs::remove(dir_ / formats::kWeightsIndex, ignored);
+  const auto place = [&](const fs::path& from) {
+    const auto to = dir_ / from.filename();
+    AtomicFile file(to);
+    std::error_code error;
+    fs::rename(from, file.temporary(), error);
+    if (error) {  // behind a link that leads to another disk
+      checkpoint::copy_into(from, to);
+    } else {
+      file.commit();
+    }
+  };
+  // The weights first: a folder with them is known to hold a run.
+  std::set<std::string> weights;
+  for (const auto& path : formats::list_weights(model)) weights.insert(path.filename().string());
+  for (const auto& name : weights) {
+    if (name != formats::kWeightsIndex) place(model / name);
+  }
+  std::vector<fs::path> others;
+  for (const auto& entry : fs::directory_iterator(model)) {
+    const auto name = entry.path().filename().string();
+    if (entry.is_regular_file() && !weights.contains(name)) others.push_back(entry.path());
+  }
+  for (const auto& path : others) place(path);
+  if (weights.contains(formats::kWeightsIndex)) place(model / formats::kWeightsIndex);
+  formats::remove_weights(dir_, weights);
 }
 
 void Checkpoints::save_metrics(const std::string& split, const Metrics& metrics) {
@@ -205,15 +256,48 @@ Metrics Checkpoints::saved_metrics(const std::string& split) const {
     if (dir_.empty() || !fs::is_regular_file(file, error)) return Json::object();
     return parse_json(read_file(file), file.string());
   });
-  Metrics out;
-  for (const auto& [name, value] : found.items()) {
-    if (value.is_number()) out[name] = value.get<double>();
-  }
-  return out;
+  return metrics_from_json(found);
+}
+
+std::string Checkpoints::lack_of_space(int64_t num_checkpoints) const {
+  const auto free = dir_.empty() ? std::nullopt : free_space(dir_);
+  if (!free) return "";
+  const auto bytes = [](const parallel::State& state) {
+    double sum = 0;
+    for (const auto& tensor : state) {
+      sum += std::accumulate(tensor.shape.begin(), tensor.shape.end(), 1.0, std::multiplies<>()) *
+             static_cast<double>(c10::elementSize(tensor.dtype));
+    }
+    return static_cast<int64_t>(sum);
+  };
+  Saves saves;
+  saves.model_bytes = bytes(strategy_.weights());
+  saves.checkpoint_bytes = saves.model_bytes + bytes(strategy_.moments());
+  saves.num_checkpoints = num_checkpoints;
+  saves.num_there = std::ssize(checkpoint::list_checkpoints(dir_));
+  saves.limit = arguments_.save_total_limit;
+  return tell_lack_of_space(saves, dir_, *free);
 }
 
 bool Checkpoints::holds_model() const {
   return !dir_.empty() && formats::has_weights(dir_);
+}
+
+bool Checkpoints::holds_model_of(const TrainerState& state) const {
+  if (!holds_model()) return false;
+  try {
+    const auto file = dir_ / kState;
+    const auto saved = parse_json(read_file(file), file.string());
+    const auto wanted = end_of(state);
+    const auto same = [&](const char* key, const Json& usual) {
+      return saved.value(key, usual) == wanted.value(key, usual);
+    };
+    // Older states do not tell of which step the model is.
+    return saved.is_object() && same("global_step", -1) && same("best_global_step", -1) &&
+           same("lineage", Json::array()) && same(kModelStep, wanted.at(kModelStep));
+  } catch (const FileError&) {
+    return false;
+  }
 }
 
 /// Each rank reads what it keeps.

@@ -74,7 +74,7 @@ struct Clock {
     metrics["train_runtime"] = seconds;
     metrics["train_samples_per_second"] = static_cast<double>(all_samples) / seconds;
     metrics["train_steps_per_second"] = steps / seconds;
-    if (const auto made = static_cast<double>(state.updates()); made > 0) {
+    if (const auto made = static_cast<double>(state.counted_steps()); made > 0) {
       metrics["train_loss"] = state.total_loss_sum / made;
     }
     metrics["train_steady_seconds"] = train_seconds();

@@ -2,12 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
 #include <functional>
 
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
 #include "convoy/formats/shard_size.h"
 #include "convoy/launch/environment.h"
+#include "convoy/optim/lr_schedule.h"
 #include "convoy/optim/optimizer.h"
 #include "convoy/train/checkpoints/run_files.h"
 #include "convoy/train/setup/deepspeed.h"
@@ -24,6 +26,18 @@ void with_table(const TrainingArguments& arguments,
   values.declare(table);
   values = arguments;
   use(table);
+}
+
+/// Of a rank's step: what a million ranks make of them still has room in a number.
+constexpr int64_t kMostRows = int64_t{1} << 40;
+
+/// A part of all steps, or a number of them.
+void check_steps(const char* name, double steps) {
+  if (steps < 1 || steps == std::floor(steps)) return;
+  fail<UsageError>("train",
+                   "{} = {} is no number of steps; expected a whole one, or below 1 a fraction of "
+                   "all steps; try {}",
+                   name, steps, std::floor(steps));
 }
 
 }  // namespace
@@ -103,6 +117,21 @@ void TrainingArguments::check(bool trains, bool evaluates) const {
   if (bf16 && fp16) fail<UsageError>("train", "bf16 and fp16 are both on; expected one of them");
   if (!trains) return;
   if (report_to == "tensorboard") events_folder();
+  check_steps("logging_steps", logging_steps);
+  if (eval_steps) check_steps("eval_steps", *eval_steps);
+  check_steps("save_steps", save_steps);
+  if (per_device_train_batch_size > kMostRows / gradient_accumulation_steps) {
+    fail<UsageError>("train",
+                     "{} micro-batches of {} rows are no batch that counts; expected at most {} "
+                     "rows; try a smaller per_device_train_batch_size",
+                     gradient_accumulation_steps, per_device_train_batch_size, kMostRows);
+  }
+  if (lr_scheduler_type == "polynomial" && learning_rate <= optim::kPolynomialEnd) {
+    fail<UsageError>("train",
+                     "lr_scheduler_type = polynomial ends at {:g}, above which learning_rate has "
+                     "to begin; got {:g}; try a larger one, or linear",
+                     optim::kPolynomialEnd, learning_rate);
+  }
   if (!evaluates && eval_strategy != "no") {
     fail<UsageError>(
         "train",

@@ -108,13 +108,13 @@ void TrainingArguments::declare(OptionTable& t) {
   t.add(s, "metric_for_best_model", metric_for_best_model,
         "metric that decides which is best, without eval_; none = loss");
   t.add(s, "greater_is_better", greater_is_better,
-        "whether higher is better for that metric; auto = yes, except for a loss, mse or rmse")
+        "whether higher is better for that metric; auto = its name or its scorer tells")
       .choice({"auto", "true", "false"});
   t.add(s, "early_stopping_patience", early_stopping_patience,
         "stop after this many evaluations in a row without improvement; 0 = never")
       .at_least(0);
   t.add(s, "early_stopping_threshold", early_stopping_threshold,
-        "an improvement counts only if it is larger than this")
+        "improvements up to this do not count for early_stopping_patience")
       .at_least(0);
   parallel.declare(t);
   output.declare(t);

@@ -319,7 +319,9 @@ class Reader {
     out_.notes.push_back(fmt::format("{}: {}", part.key, part.why));
   }
 
-  void take(const std::string& key, const Json& value) {
+  void take(std::string key, const Json& value) {
+    constexpr std::string_view kOld = "bfloat16.";  // what DeepSpeed called it first, and takes
+    if (key.starts_with(kOld)) key.replace(0, kOld.size(), "bf16.");
     if (key.starts_with("tensorboard.") && key != "tensorboard.enabled") return;
     const auto& all = rules();
     const auto rule =

@@ -130,11 +130,13 @@ void Trainer::Impl::prepare() {
                      stream_->num_rows(), stream_options(true).layout.step_samples());
   }
   check_best_metric(arguments_.metric_for_best_model, make_scorer_);
+  best_.find_direction((make_scorer_ ? make_scorer_() : nullptr).get());
   state_ = {};
   state_.num_rows = stream_->num_rows();
   state_.step_samples = stream_options(true).layout.step_samples();
   state_.data_seed = stream_options(true).seed;
   state_.data_order = stream_->order();
+  state_.last_step_position = (per_epoch - 1) * state_.step_samples;
   state_.encoding = checkpoints_->encoding();
   state_.optimizer = strategy_->replica().flat().optimizer().name();
   if (arguments_.max_steps > 0) {
@@ -183,8 +185,20 @@ void Trainer::Impl::resume() {
   state_.num_train_epochs = fresh.num_train_epochs;
   state_.step_samples = fresh.step_samples;
   state_.data_order = fresh.data_order;
+  state_.last_step_position = fresh.last_step_position;
   state_.encoding = fresh.encoding;
   state_.job_id = fresh.job_id;
+}
+
+/// Before hours of work come to the first checkpoint that has no room.
+std::string Trainer::Impl::lack_of_space() const {
+  if (!job_.is_main() || ended()) return "";
+  const int64_t steps = state_.max_steps - state_.global_step;
+  const auto& when = arguments_.save_strategy;
+  const int64_t between = when == "steps"   ? every(arguments_.save_steps)
+                          : when == "epoch" ? std::max<int64_t>(1, stream_->steps_per_epoch())
+                                            : steps;
+  return checkpoints_->lack_of_space(when == "no" ? 0 : (steps + between - 1) / between);
 }
 
 RunInfo Trainer::Impl::describe() {
@@ -260,6 +274,7 @@ RunInfo Trainer::Impl::describe() {
         "try a smaller --bucket_cap_mb, or give the model as a list of blocks");
   }
   warn(stream_->warnings());
+  if (auto text = lack_of_space(); !text.empty()) info.warnings.push_back(std::move(text));
   warn(arguments_.warnings(state_.max_steps));
   if (ended()) {
     info.warnings.push_back(

@@ -1,0 +1,57 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "convoy/base/json.h"
+
+namespace convoy::checkpoint {
+
+/// In a run's folder: the lineage that it follows, from the moment at which somebody went back.
+inline constexpr const char* kLineage = ".lineage.json";
+
+/// Steps of a run after it went back to `from_step`.
+struct Branch {
+  int64_t id;  ///< a later one has a greater one
+  int64_t from_step;
+  bool operator==(const Branch&) const = default;
+};
+
+/// The branches on which a state came about, by ascending step; none: its run never went back.
+using Lineage = std::vector<Branch>;
+
+Json to_json(const Lineage& lineage);
+/// Throws Json::exception.
+Lineage lineage_from_json(const Json& json);
+
+/// That of a checkpoint, from the beginning of its state; nothing where that cannot be read.
+std::optional<Lineage> lineage_of(const std::filesystem::path& checkpoint);
+
+/// Checkpoints of a run and the line of them that it follows: the newest branch with what leads to
+/// it. The others were left behind when somebody went back.
+class Line {
+ public:
+  /// Of the entries of `run` that are called checkpoint-<step>, whatever is in them.
+  explicit Line(const std::filesystem::path& run);
+
+  /// Those left behind, then those of the line, each by ascending step.
+  const std::vector<std::pair<int64_t, std::filesystem::path>>& checkpoints() const {
+    return checkpoints_;
+  }
+  const Lineage& lineage() const { return lineage_; }
+  /// For a branch that begins now.
+  int64_t next_id() const { return next_id_; }
+
+ private:
+  std::vector<std::pair<int64_t, std::filesystem::path>> checkpoints_;
+  Lineage lineage_;
+  int64_t next_id_ = 1;
+};
+
+/// Whether a state of `step` with the lineage `of` leads to, or is on, `line`.
+bool is_on(const Lineage& line, int64_t step, const Lineage& of);
+
+}  // namespace convoy::checkpoint
