@@ -69,6 +69,7 @@ int run_repartition(const data::RepartitionOptions& options) {
   line("wrote", "{} ({}, was {})",
        (options.output.empty() ? options.input : options.output).string(),
        human_bytes(report.new_bytes), human_bytes(report.old_bytes));
+  for (const auto& change : report.changes) line("note", "{}", change);
   line("time", "{}", human_seconds(progress.seconds()));
   return 0;
 }

@@ -37,12 +37,14 @@ struct Place {
 };
 
 bool is_whole(Type::type id) {
-  return id == Type::BOOL || arrow::is_integer(id) || arrow::is_temporal(id) ||
-         id == Type::DURATION;
+  return id == Type::BOOL || arrow::is_integer(id) || id == Type::TIMESTAMP || id == Type::DATE32 ||
+         id == Type::DATE64;
 }
 
+/// Times of day and durations, too: less than a second counts in them.
 bool is_fraction(Type::type id) {
-  return id == Type::FLOAT || id == Type::DOUBLE;
+  return id == Type::FLOAT || id == Type::DOUBLE || id == Type::TIME32 || id == Type::TIME64 ||
+         id == Type::DURATION;
 }
 
 bool is_lists(const arrow::DataType& type) {
@@ -55,6 +57,37 @@ const arrow::DataType& without_dictionary(const arrow::DataType& type) {
   return *static_cast<const arrow::DictionaryType&>(type).value_type();
 }
 
+/// Appends instants as whole seconds since 1970, times of day and durations as seconds. False where
+/// `array` has none of them.
+bool append_seconds(const arrow::Array& array, Column& out) {
+  const auto whole = [&](int64_t per_second, int64_t seconds_of_one = 1) {
+    return [&out, per_second, seconds_of_one](const auto& typed) {
+      for (int64_t i = 0; i < typed.length(); ++i) {
+        const auto ticks = static_cast<int64_t>(typed.Value(i));
+        const int64_t seconds = ticks / per_second - (ticks % per_second < 0 ? 1 : 0);
+        out.ints.push_back(seconds * seconds_of_one);
+      }
+    };
+  };
+  const auto fractions = [&](const auto& typed) {
+    using Typed = typename std::decay_t<decltype(typed)>::TypeClass;
+    const auto unit = static_cast<const Typed&>(*typed.type()).unit();
+    const auto per_second = static_cast<double>(ticks_per_second(unit));
+    for (int64_t i = 0; i < typed.length(); ++i) {
+      out.floats.push_back(static_cast<float>(static_cast<double>(typed.Value(i)) / per_second));
+    }
+  };
+  if (array.type_id() == Type::TIMESTAMP) {
+    const auto unit = static_cast<const arrow::TimestampType&>(*array.type()).unit();
+    whole(ticks_per_second(unit))(static_cast<const arrow::TimestampArray&>(array));
+    return true;
+  }
+  constexpr int64_t kDay = 86400;
+  return with_type<arrow::Date32Array>(array, whole(1, kDay)) ||
+         with_type<arrow::Date64Array>(array, whole(1000)) ||
+         with_type<arrow::Time32Array, arrow::Time64Array, arrow::DurationArray>(array, fractions);
+}
+
 /// Appends plain values without nulls; the caller has checked that the type is readable.
 void append_plain(const arrow::Array& array, Column& out) {
   const auto append = [&](auto& values) {
@@ -65,10 +98,8 @@ void append_plain(const arrow::Array& array, Column& out) {
       }
     };
   };
-  const bool known =
-      with_integers(array, append(out.ints)) || with_fractions(array, append(out.floats)) ||
-      with_type<arrow::Date32Array, arrow::Date64Array, arrow::Time32Array, arrow::Time64Array,
-                arrow::TimestampArray, arrow::DurationArray>(array, append(out.ints));
+  const bool known = with_integers(array, append(out.ints)) ||
+                     with_fractions(array, append(out.floats)) || append_seconds(array, out);
   internal_check(known, "data", "cannot decode {}", array.type()->ToString());
 }
 

@@ -3,7 +3,9 @@
 // Knows Arrow; for sources only: columns by the type of their values.
 
 #include <arrow/array.h>
+#include <arrow/type.h>
 
+#include <cstdint>
 #include <utility>
 
 namespace convoy::data {
@@ -14,6 +16,12 @@ bool with_type(const arrow::Array& array, F&& f) {
   return ((array.type_id() == Arrays::TypeClass::type_id &&
            (f(static_cast<const Arrays&>(array)), true)) ||
           ...);
+}
+
+/// Ticks of a unit of time in a second.
+inline int64_t ticks_per_second(arrow::TimeUnit::type unit) {
+  constexpr int64_t kPerSecond[] = {1, 1'000, 1'000'000, 1'000'000'000};
+  return kPerSecond[unit];
 }
 
 template <class F>

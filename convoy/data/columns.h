@@ -8,8 +8,9 @@
 
 namespace convoy::data {
 
-/// One decoded column. Whole numbers of every width (also timestamps) arrive as int64, fractions
-/// as float32.
+/// One decoded column. Whole numbers of every width arrive as int64, fractions as float32.
+/// Timestamps and dates are whole seconds since 1970, times of day and durations seconds with
+/// fractions, whatever unit the file has.
 struct Column {
   enum Kind { Int64, Float32 };
 

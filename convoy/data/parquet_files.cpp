@@ -93,6 +93,13 @@ class ChainStream : public RowStream {
   int64_t decoded_rows_ = 0;
 };
 
+/// Values are rows of an embedding table, whether its domain says so or a tag.
+bool is_of_ids(const formats::Feature& feature) {
+  const bool tagged = feature.has_tag("categorical") || feature.has_tag("item_id");
+  return feature.int_domain.has_value() &&
+         (feature.int_domain->is_categorical || (tagged && feature.type == formats::Feature::Int));
+}
+
 }  // namespace
 
 Selection select(const formats::Schema& schema, const std::vector<std::string>& columns) {
@@ -100,7 +107,7 @@ Selection select(const formats::Schema& schema, const std::vector<std::string>& 
   selection.columns = columns;
   for (const std::string& name : columns) {
     const formats::Feature* feature = schema.find(name);
-    if (feature && feature->int_domain && feature->int_domain->is_categorical) {
+    if (feature && is_of_ids(*feature)) {
       selection.limits[name].max = feature->int_domain->max;
     }
   }

@@ -41,10 +41,12 @@ ParquetWriter::ParquetWriter(const std::filesystem::path& file, std::filesystem:
         ->max_row_group_length(std::numeric_limits<int64_t>::max())
         ->created_by("convoy");
     for (const auto& [column, codec] : style.compression) builder.compression(column, codec);
+    if (style.whole_decimals) builder.enable_store_decimal_as_integer();
     auto properties = builder.build();
     parquet::ArrowWriterProperties::Builder arrow_builder;
     arrow_builder.store_schema();
     if (style.keep_list_names) arrow_builder.disable_compliant_nested_types();
+    if (style.int96) arrow_builder.enable_deprecated_int96_timestamps();
     auto arrow_properties = arrow_builder.build();
     ARROW_ASSIGN_OR_RAISE(
         writer_, parquet::arrow::FileWriter::Open(*schema, arrow::system_memory_pool(), output_,

@@ -9,7 +9,7 @@ namespace convoy::data {
 struct TableOptions {
   char separator = 0;                     ///< 0: guessed from the first line
   std::vector<std::string> column_names;  ///< names for a file without a header line
-  bool texts = false;                     ///< values may be long, have lines in quotes, read "NA"
+  bool texts = false;                     ///< values may be long, or read "NA"
 };
 
 }  // namespace convoy::data

@@ -45,14 +45,33 @@ std::string first_line(const fs::path& file) {
   std::string text(1 << 16, '\0');
   int64_t got = arrow_value(input->Read(static_cast<int64_t>(text.size()), text.data()), file);
   text.resize(static_cast<size_t>(got));
-  return text.substr(0, text.find('\n'));
+  bool quoted = false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    quoted ^= text[i] == '"';
+    if (text[i] == '\n' && !quoted) return text.substr(0, i);
+  }
+  return text.substr(0, text.find('\n'));  // a quote that nothing closes is a letter
+}
+
+/// Number of `c` in a line, but for those inside quotes.
+int64_t count_outside_quotes(const std::string& line, char c) {
+  if (std::count(line.begin(), line.end(), '"') % 2 != 0) {
+    return std::count(line.begin(), line.end(), c);
+  }
+  bool quoted = false;
+  int64_t count = 0;
+  for (const char letter : line) {
+    quoted ^= letter == '"';
+    count += letter == c && !quoted;
+  }
+  return count;
 }
 
 char guess_separator(const std::string& line) {
   char best = ',';
   int64_t most = 0;
   for (char c : {'\t', ',', ';', '|'}) {
-    int64_t count = std::count(line.begin(), line.end(), c);
+    const int64_t count = count_outside_quotes(line, c);
     if (count > most) {
       most = count;
       best = c;
@@ -79,7 +98,7 @@ std::shared_ptr<arrow::csv::StreamingReader> open_csv(const fs::path& file,
   auto parse = arrow::csv::ParseOptions::Defaults();
   parse.delimiter = options.separator;
   parse.quoting = options.separator != '\t';
-  parse.newlines_in_values = options.texts && parse.quoting;
+  parse.newlines_in_values = parse.quoting;
   return arrow_value(
       arrow::csv::StreamingReader::Make(arrow::io::IOContext(arrow::system_memory_pool()),
                                         open_text(file), read, parse, convert),

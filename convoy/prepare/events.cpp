@@ -64,7 +64,7 @@ class Reader {
     events_.times.resize(time_names_.size());
     for (const FeatureSpec& spec : columns.features) {
       EventFeature feature{spec, {}, {}};
-      const int column = first.require(spec.name, "--features");
+      const int column = first.require(spec.name, "one of its columns in --features");
       guessed_.push_back(!spec.kind && first.is_text());
       if (!spec.kind) {
         feature.spec.kind = guess_kind(*first.columns()[static_cast<size_t>(column)].type);
@@ -181,16 +181,21 @@ class Reader {
     consumers_.push_back({index, {type, {name, source.file().string(), flag}, std::move(append)}});
   }
 
-  /// The text type of a column that serves one purpose; one that serves several is left as guessed.
+  /// How a text file's column is parsed: as its uses say. Where one of several wants text, all get
+  /// it, and the others read numbers and times from it: as a number "007" would be 7.
   std::shared_ptr<arrow::DataType> type_of(const data::TableSource& source, int column) const {
     std::shared_ptr<arrow::DataType> type;
-    int uses = 0;
+    bool one = true, text = false, first = true;
     for (const auto& [index, consumer] : consumers_) {
       if (columns_[index] != column) continue;
-      ++uses;
-      type = consumer.text_type;
+      const auto& wanted = consumer.text_type;
+      text = text || (wanted && wanted->id() == arrow::Type::STRING);
+      one = one && (first || (wanted == type || (wanted && type && wanted->Equals(*type))));
+      type = wanted;
+      first = false;
     }
-    if (uses == 1 && type) return type;
+    if (text) return arrow::utf8();
+    if (one && type) return type;
     const auto& guessed = source.columns()[static_cast<size_t>(column)].type;
     return guessed->id() == arrow::Type::NA ? arrow::int64() : guessed;
   }

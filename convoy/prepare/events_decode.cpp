@@ -1,11 +1,15 @@
 #include "convoy/prepare/events_decode.h"
 
 #include <arrow/builder.h>
+#include <arrow/memory_pool.h>
 #include <arrow/type.h>
 #include <arrow/util/value_parsing.h>
 
 #include <cmath>
 #include <optional>
+#include <type_traits>
+#include <utility>
+#include <vector>
 
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
@@ -25,33 +29,40 @@ using data::with_integers;
 
 enum class TimeText { kNumber, kInstant, kNeither };
 
+bool parse_instant(std::string_view text, arrow::TimeUnit::type unit, int64_t& ticks) {
+  return arrow::internal::ParseTimestampISO8601(text.data(), text.size(), unit, &ticks);
+}
+
 TimeText kind_of(std::string_view text) {
   double number = 0;
   int64_t instant = 0;
   if (parse_number(text, number)) return TimeText::kNumber;
-  return arrow::internal::ParseTimestampISO8601(text.data(), text.size(), arrow::TimeUnit::SECOND,
-                                                &instant)
-             ? TimeText::kInstant
-             : TimeText::kNeither;
+  for (const auto unit : {arrow::TimeUnit::SECOND, arrow::TimeUnit::MICRO, arrow::TimeUnit::NANO}) {
+    if (parse_instant(text, unit, instant)) return TimeText::kInstant;
+  }
+  return TimeText::kNeither;
 }
 
-/// A column of times came as text: names the first entry that is no time, or not of the same kind
-/// as the first.
-void refuse_text(const arrow::StringArray& array, const ColumnPlace& place) {
+using Texts = std::vector<std::optional<std::string>>;
+
+/// Kind of times that a column holds as text. Throws FileError that names the first entry that is
+/// no time, or not of the same kind as the first.
+TimeText kind_of_all(const Texts& texts, const ColumnPlace& place) {
   std::optional<TimeText> first;
   int64_t odd = -1;
-  for (int64_t i = 0; i < array.length(); ++i) {
-    if (array.IsNull(i)) continue;
-    const TimeText kind = kind_of(array.GetView(i));
+  for (size_t i = 0; i < texts.size(); ++i) {
+    if (!texts[i]) continue;
+    const TimeText kind = kind_of(*texts[i]);
     if (!first && kind != TimeText::kNeither) first = kind;
-    if (kind == TimeText::kNeither || (kind != *first && odd < 0)) odd = i;
+    if (kind == TimeText::kNeither || (kind != *first && odd < 0)) odd = static_cast<int64_t>(i);
     if (kind == TimeText::kNeither) break;
   }
-  if (odd < 0) return;
+  if (odd < 0) return first.value_or(TimeText::kNumber);
   fail<FileError>("prepare",
                   "column '{}', row {} of {} holds '{}'; expected a number or a timestamp like "
                   "2024-01-31T12:00:00, of one kind in the whole column; try to mend it, or {}",
-                  place.column, place.first_row + odd, place.file, array.GetView(odd), place.flag);
+                  place.column, place.first_row + odd, place.file, *texts[static_cast<size_t>(odd)],
+                  place.flag);
 }
 
 /// For an array of a known type: calls `value` with every entry, `missing` for each null.
@@ -114,6 +125,58 @@ std::shared_ptr<arrow::Array> of_decimals(const arrow::Array& array) {
   return out;
 }
 
+bool is_text(const arrow::Array& array) {
+  using arrow::Type;
+  const bool coded = array.type_id() == Type::DICTIONARY;
+  const auto id = coded ? static_cast<const arrow::DictionaryArray&>(array).dictionary()->type_id()
+                        : array.type_id();
+  return id == Type::STRING || id == Type::LARGE_STRING;
+}
+
+Texts texts_of(const arrow::Array& array, const ColumnPlace& place) {
+  Texts out;
+  each_text(
+      array, place, [&](std::string_view text) { out.emplace_back(text); },
+      [&] { out.emplace_back(); });
+  return out;
+}
+
+/// An array of the type that `builder` has, of what `parse` gets out of each text; null where it
+/// gets nothing out of one.
+template <class Builder, class Parse>
+std::shared_ptr<arrow::Array> parsed(const Texts& texts, Builder&& builder, Parse parse) {
+  for (const auto& text : texts) {
+    typename std::decay_t<Builder>::value_type value{};
+    if (text && !parse(*text, value)) return nullptr;
+    must(text ? builder.Append(value) : builder.AppendNull());
+  }
+  std::shared_ptr<arrow::Array> out;
+  must(builder.Finish(&out));
+  return out;
+}
+
+/// A column of times that came as text: whole numbers, fractions, or instants.
+std::shared_ptr<arrow::Array> times_of(const Texts& texts, const ColumnPlace& place) {
+  const auto number = [](const std::string& text, auto& value) {
+    return parse_number(text, value);
+  };
+  if (kind_of_all(texts, place) == TimeText::kNumber) {
+    auto whole = parsed(texts, arrow::Int64Builder(), number);
+    return whole ? whole : parsed(texts, arrow::DoubleBuilder(), number);
+  }
+  for (const auto unit : {arrow::TimeUnit::MICRO, arrow::TimeUnit::NANO}) {
+    auto out = parsed(
+        texts, arrow::TimestampBuilder(arrow::timestamp(unit), arrow::system_memory_pool()),
+        [&](const std::string& text, int64_t& ticks) { return parse_instant(text, unit, ticks); });
+    if (out) return out;
+  }
+  fail<FileError>(
+      "prepare",
+      "column '{}' in {} holds instants with nanoseconds and others that nanoseconds do "
+      "not reach; expected years 1678 to 2261; try to mend it",
+      place.column, place.file);
+}
+
 }  // namespace
 
 void each_text(const arrow::Array& array, const ColumnPlace& place,
@@ -167,6 +230,23 @@ void each_number(const arrow::Array& array, const ColumnPlace& place,
   }
   const auto whole = [&](auto number) { value(static_cast<double>(number)); };
   const auto fraction = [&](double number) { std::isnan(number) ? missing() : value(number); };
+  if (is_text(array)) {
+    const auto texts = texts_of(array, place);
+    for (size_t i = 0; i < texts.size(); ++i) {
+      double number = 0;
+      if (!texts[i]) {
+        missing();
+      } else if (parse_number(trim(*texts[i]), number)) {
+        fraction(number);
+      } else {
+        fail<FileError>("prepare",
+                        "column '{}', row {} of {} holds '{}'; expected a number; try {}",
+                        place.column, place.first_row + static_cast<int64_t>(i), place.file,
+                        *texts[i], place.flag);
+      }
+    }
+    return;
+  }
   if (with_integers(array, each(missing, whole)) ||
       with_fractions(array, each(missing, fraction))) {
     return;
@@ -208,19 +288,19 @@ void append_times(const arrow::Array& array, const ColumnPlace& place, int64_t u
                        : times.append_seconds(number / static_cast<double>(units_per_second));
   };
   if (array.type_id() == arrow::Type::TIMESTAMP) {
-    constexpr int64_t kPerSecond[] = {1, 1000, 1000000, 1000000000};
     const int64_t per_second =
-        kPerSecond[static_cast<const arrow::TimestampType&>(*array.type()).unit()];
+        data::ticks_per_second(static_cast<const arrow::TimestampType&>(*array.type()).unit());
     // Nanoseconds stay; everything coarser becomes microseconds.
     const int64_t factor = per_second > 1000000 ? 1 : 1000000 / per_second;
     return with_unit(false, per_second * factor,
                      ticks(factor))(static_cast<const arrow::TimestampArray&>(array));
   }
-  if (array.type_id() == arrow::Type::STRING) {
-    refuse_text(static_cast<const arrow::StringArray&>(array), place);
+  if (is_text(array)) {
+    return append_times(*times_of(texts_of(array, place), place), place, units_per_second, times);
   }
   constexpr int64_t kMicroseconds = 1000000, kDay = 86400 * kMicroseconds;
   if (data::with_type<arrow::Date32Array>(array, with_unit(false, kMicroseconds, ticks(kDay))) ||
+      data::with_type<arrow::Date64Array>(array, with_unit(false, kMicroseconds, ticks(1000))) ||
       with_integers(array, with_unit(false, units_per_second, ticks(1))) ||
       with_fractions(array, with_unit(true, 1, seconds))) {
     return;

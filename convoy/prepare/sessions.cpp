@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
 #include <set>
 #include <unordered_map>
 
@@ -32,6 +33,10 @@ void check_options(const SessionOptions& options) {
   if (options.output.empty()) fail<UsageError>("prepare", "no output folder; try --output DIR");
   at_least("--max-length", options.max_length, 2);
   at_least("--min-length", options.min_length, 1);
+  at_least("--stride", options.stride, 0);
+  if (options.stride > 0 && options.rows != HistoryRows::Sliding) {
+    fail<UsageError>("prepare", "--stride has no effect on these rows; try --rows sliding");
+  }
   at_least("--row-group-size", options.row_group_size, 1);
   if (options.min_length > options.max_length) {
     fail<UsageError>("prepare", "--min-length {} is above --max-length {}; expected at most that",
@@ -232,6 +237,30 @@ formats::Schema make_schema(const SessionOptions& options, const Material& mater
   return builder.schema();
 }
 
+/// Warns where windows without events lie between others for longer than a year: one event with a
+/// wrong time numbers all windows anew.
+void warn_of_stray_windows(const Events& events, const SessionOrder& order,
+                           const SessionOptions& options, SessionReport& report) {
+  std::map<int64_t, const Session*> of_window;
+  for (const Session& session : order.sessions) of_window.emplace(session.window, &session);
+  const Session* before = nullptr;
+  for (const auto& [window, session] : of_window) {
+    if (before != nullptr && (window - before->window) * options.window_days > 365) {
+      const auto told = [&](const Session& some) {
+        const int64_t event = order.events[static_cast<size_t>(some.begin)];
+        return fmt::format("event {} at {:.15g} seconds after 1970", event + 1,
+                           events.times.front().seconds(event));
+      };
+      report.warnings.push_back(fmt::format(
+          "between window {} ({}) and window {} ({}) there are {} days without an event; if one of "
+          "the times is wrong, mend it or drop the event: all windows are counted from the first",
+          before->window, told(*before), window, told(*session),
+          (window - before->window) * options.window_days));
+    }
+    before = session;
+  }
+}
+
 }  // namespace
 
 SessionReport make_sessions(const SessionOptions& given, const ProgressFn& progress) {
@@ -254,6 +283,7 @@ SessionReport make_sessions(const SessionOptions& given, const ProgressFn& progr
       order_sessions(events, options.gap_seconds, Windows(events, options.window_days));
   SessionReport report;
   report.warnings = events.warnings;
+  if (options.window_days > 0) warn_of_stray_windows(events, order, options, report);
   report.num_dropped_events = events.num_events - static_cast<int64_t>(order.events.size());
   report.num_duplicates = find_duplicates(events, order, options.drop_duplicates);
   report.num_events = static_cast<int64_t>(order.events.size());

@@ -10,6 +10,10 @@
 
 namespace convoy::prepare {
 
+/// Rows of a history that is longer than max_length: consecutive blocks from its start, a sliding
+/// window whose last position is its end, or its last events alone.
+enum class HistoryRows { Blocks, Sliding, Last };
+
 /// How interactions become sessions.
 struct SessionOptions {
   std::vector<std::filesystem::path> inputs;  ///< CSV, TSV (also .gz) or Parquet
@@ -24,6 +28,8 @@ struct SessionOptions {
   /// `0001` and so on, with train.parquet (all its events) and valid.parquet.
   int64_t window_days = 0;
   int64_t max_length = 20;
+  HistoryRows rows = HistoryRows::Blocks;
+  int64_t stride = 0;      ///< events between the ends of sliding windows; 0: half of max_length
   int64_t min_length = 2;  ///< shorter rows are dropped
   int64_t row_group_size = 500;
   bool keep_time = false;        ///< also the column time-list: when each event was, in seconds
@@ -44,12 +50,15 @@ struct SessionReport {
   int64_t num_duplicates = 0;      ///< events with user, item and time of an earlier one
   int64_t num_users = 0;
   int64_t num_sessions = 0;
-  int64_t num_windows = 0;  ///< that have rows
+  int64_t num_single_sessions = 0;  ///< of one event: no row can have them
+  int64_t num_windows = 0;          ///< that have rows
   int64_t num_items = 0;
   int64_t num_train_rows = 0;
   int64_t num_train_groups = 0;
   int64_t num_valid_rows = 0;
   int64_t num_short_rows = 0;      ///< windows below min_length, dropped
+  int64_t num_train_events = 0;    ///< events before the targets of validation
+  int64_t num_unread_events = 0;   ///< those of them that no training row has
   int64_t num_unseen_targets = 0;  ///< validation targets that training never shows
   int64_t num_named_items = 0;
   double mean_train_length = 0;
@@ -63,11 +72,13 @@ struct SessionReport {
 /// of features that an earlier run had and this one has not are taken away.
 ///
 /// Events are sorted by (user, time), ties keep the order of the files. Ids count from 1 by falling
-/// number of training events, ties by raw id; 0 is padding, and a missing category. The last event
+/// number of training events, ties by raw id; 0 is padding, and a missing category. With windows
+/// they count by the first window that has them, then by falling number in it, so that no id tells
+/// what comes later. The last event
 /// of each session is the target of its validation row, which holds the session's last max_length
-/// events; training rows are consecutive stretches of max_length over the events before it. With
-/// windows a model is trained on one and evaluated on the next: training rows hold the last events,
-/// too.
+/// events; training rows are stretches of max_length over the events before it, as `rows` says.
+/// With windows a model is trained on one and evaluated on the next: training rows hold the last
+/// events, too.
 ///
 /// Interactions are held in memory. Throws UsageError for impossible options and FileError as
 /// read_events does, or when the output cannot be written.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 #include <optional>
 #include <set>
@@ -137,13 +138,26 @@ Vocabulary make_vocabulary(const Codes& column, const SessionOrder& order, bool 
                            const ItemNames& earlier) {
   const size_t num_values = column.values.size();
   std::vector<int64_t> counts(num_values, 0);
+  std::vector<int64_t> first_windows(num_values, std::numeric_limits<int64_t>::max());
+  for (const Session& session : order.sessions) {
+    for (int64_t i = session.begin; i < session.end; ++i) {
+      const int32_t code = column.codes[static_cast<size_t>(order.events[static_cast<size_t>(i)])];
+      if (code < 0) continue;
+      auto& first = first_windows[static_cast<size_t>(code)];
+      first = std::min(first, session.window);
+    }
+  }
+  std::vector<int64_t> first_counts(num_values, 0);  // in the first window
   std::vector<bool> present(num_values, false);
   for (const Session& session : order.sessions) {
     for (int64_t i = session.begin; i < session.end; ++i) {
       const int32_t code = column.codes[static_cast<size_t>(order.events[static_cast<size_t>(i)])];
       if (code < 0) continue;
       present[static_cast<size_t>(code)] = true;
-      if (!leave_last || i + 1 < session.end) ++counts[static_cast<size_t>(code)];
+      if (leave_last && i + 1 == session.end) continue;
+      ++counts[static_cast<size_t>(code)];
+      first_counts[static_cast<size_t>(code)] +=
+          session.window == first_windows[static_cast<size_t>(code)];
     }
   }
   Vocabulary out;
@@ -166,7 +180,9 @@ Vocabulary make_vocabulary(const Codes& column, const SessionOrder& order, bool 
     if (present[code]) codes.push_back(code);
   }
   std::sort(codes.begin(), codes.end(), [&](size_t a, size_t b) {
-    return counts[a] != counts[b] ? counts[a] > counts[b] : ranks[a] < ranks[b];
+    if (first_windows[a] != first_windows[b]) return first_windows[a] < first_windows[b];
+    if (first_counts[a] != first_counts[b]) return first_counts[a] > first_counts[b];
+    return ranks[a] < ranks[b];
   });
   for (size_t code : codes) {
     const int64_t id = out.size() + 1;

@@ -54,7 +54,8 @@ int64_t find_duplicates(const Events& events, SessionOrder& order, bool take_out
 /// What the users' numbers stand for: id as in Session, raw id, and the number of events.
 std::vector<Item> users_of(const Codes& users, const SessionOrder& order);
 
-/// Ids of the values of a column: by falling count in training, ties in raw order.
+/// Ids of the values of a column: by the first window that has them, by falling count in training
+/// (in that window), ties in raw order.
 struct Vocabulary {
   std::vector<int64_t> ids;  ///< by code
   std::vector<Item> items;   ///< by id - 1

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
+#include <vector>
 
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
@@ -58,19 +60,48 @@ bool leaves_last_out(const SessionOptions& options) {
   return options.validation && options.window_days == 0;
 }
 
+namespace {
+
+/// First and last + 1 events of the rows of a history, in its order.
+std::vector<std::pair<int64_t, int64_t>> rows_of(const SessionOptions& options, int64_t begin,
+                                                 int64_t end) {
+  std::vector<std::pair<int64_t, int64_t>> out;
+  if (options.rows == HistoryRows::Blocks) {
+    for (; begin < end; begin += options.max_length) {
+      out.emplace_back(begin, std::min(begin + options.max_length, end));
+    }
+    return out;
+  }
+  const int64_t stride = options.stride > 0 ? options.stride : options.max_length / 2;
+  for (int64_t stop = end; stop > begin; stop -= stride) {
+    const int64_t start = std::max(begin, stop - options.max_length);
+    out.emplace_back(start, stop);
+    if (start == begin || options.rows == HistoryRows::Last) break;
+  }
+  std::reverse(out.begin(), out.end());
+  return out;
+}
+
+}  // namespace
+
 void write_train(const SessionOptions& options, const Material& material, int64_t window,
                  SessionWriter& writer, SessionReport& report) {
   for (const Session& session : material.order.sessions) {
     if (session.window != window) continue;
     const int64_t end = session.end - (leaves_last_out(options) ? 1 : 0);
-    for (int64_t begin = session.begin; begin < end; begin += options.max_length) {
-      const int64_t stop = std::min(begin + options.max_length, end);
+    int64_t read = session.begin, unread = 0;
+    for (const auto& [begin, stop] : rows_of(options, session.begin, end)) {
       if (stop - begin < options.min_length) {
         ++report.num_short_rows;
-      } else {
-        material.write(writer, session, begin, stop);
+        continue;
       }
+      material.write(writer, session, begin, stop);
+      unread += std::max<int64_t>(0, begin - read);
+      read = std::max(read, stop);
     }
+    report.num_train_events += end - session.begin;
+    report.num_unread_events += unread + std::max<int64_t>(0, end - read);
+    report.num_single_sessions += session.end - session.begin == 1;
   }
   report.num_train_rows += writer.num_rows();
   report.num_windows += window > 0 && writer.num_rows() > 0;

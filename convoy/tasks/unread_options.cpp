@@ -20,6 +20,7 @@ bool read_without_training(const Option& option) {
                                            "train.data_seed",
                                            "train.top_ks",
                                            "train.metric_names",
+                                           "train.eval_time",
                                            "output.quiet"};
   return option.section == "parallel" || kRead.contains(option.key());
 }

@@ -114,7 +114,8 @@ TEST_F(Errors, ATokenIsNeverRepeated) {
 TEST_F(Errors, ImpossibleBatchAndDegrees) {
   refused("--per_device_train_batch_size 0", "expected at least 1");
   refused("--gradient_accumulation_steps 0", "expected at least 1");
-  refused("--n_head 3", "d_model = 8 does not divide into n_head = 3 heads; try n_head = 4");
+  refused("--n_head 3",
+          "d_model = 8 does not divide into n_head = 3 heads; try n_head = 2, or d_model = 9");
   refused("--strategy ddp", "try convoy launch -n 2 train ..., or convoy train --nproc 2");
   refused("--strategy dp --replicas 3 --dp_batch total", "does not divide over 3 devices; try 9");
   refused("--max_length 0", "max_length = 0");

@@ -46,7 +46,7 @@ TEST_F(Transformers4Rec, TheMusicSampleTrainsFromItsFolder) {
   EXPECT_EQ(json("out/config.json")["features"].size(), 3);
 
   ASSERT_EQ(run("predict out --data music --top-k 1 --output -"), 0) << output_;
-  expect("row,user_id,rank,item_id,score,name\n0,17,1,");
+  expect("row,user_id,rank,item_id,score\n0,17,1,");
   expect("\n1,3,1,");
   ASSERT_EQ(run("data inspect music"), 0) << output_;
   expect("ids          1 to 16; the schema allows up to 20");

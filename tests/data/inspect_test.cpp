@@ -29,6 +29,18 @@ std::filesystem::path write_sessions(const std::filesystem::path& file, int64_t 
   return file;
 }
 
+TEST(Inspect, SaysWhatTrainingRefuses) {
+  Folder folder;
+  const auto file = folder / "x.parquet";
+  testing::write_parquet(file, {{"item_id-list", testing::int_lists({{1, 2}, {-1, 9}})}});
+  folder.write("schema.json", R"({"feature": [{"name": "item_id-list", "type": "INT",
+      "valueCount": {}, "intDomain": {"max": 8}, "annotation": {"tag": ["item_id"]}}]})");
+  const auto report = inspect(file.string(), {1, 1});
+  ASSERT_EQ(report.advice.size(), 2U);
+  EXPECT_HAS(report.advice[0], "reach 9 but the schema ends at 8; training will refuse them");
+  EXPECT_HAS(report.advice[1], "begin at -1, below 0; training will refuse them");
+}
+
 TEST(Inspect, TellsWhatAFileHolds) {
   Folder folder;
   const auto file = write_sessions(folder / "x.parquet", 10, 4);

@@ -1,5 +1,6 @@
 #include "convoy/data/parquet_files.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -46,10 +47,31 @@ TEST_F(ParquetFilesTest, ReadsWholeNumbersOfEveryWidth) {
                  "row 1 of");
   auto flags = testing::numbers<arrow::BooleanBuilder, bool>({true, false, true});
   EXPECT_EQ(read_x(flags).ints, (std::vector<int64_t>{1, 0, 1}));
-  arrow::TimestampBuilder times(arrow::timestamp(arrow::TimeUnit::MICRO),
+}
+
+TEST_F(ParquetFilesTest, ReadsTimesInSecondsWhateverTheirUnit) {
+  const std::vector<int64_t> expected = {1700000000, -1};
+  int64_t per_second = 1;
+  for (const auto unit : {arrow::TimeUnit::SECOND, arrow::TimeUnit::MILLI, arrow::TimeUnit::MICRO,
+                          arrow::TimeUnit::NANO}) {
+    const auto type = arrow::timestamp(unit);
+    auto times = std::make_shared<arrow::TimestampBuilder>(type, arrow::default_memory_pool());
+    testing::ok(times->AppendValues({1700000000 * per_second, -per_second}));
+    EXPECT_EQ(read_x(times->Finish().ValueOrDie()).ints, expected) << type->ToString();
+    arrow::ListBuilder lists(arrow::default_memory_pool(), times);
+    testing::ok(lists.Append());
+    testing::ok(times->AppendValues({1700000000 * per_second, -per_second}));
+    EXPECT_EQ(read_x(lists.Finish().ValueOrDie()).ints, expected) << type->ToString();
+    per_second *= 1000;
+  }
+  EXPECT_EQ(read_x(testing::numbers<arrow::Date32Builder>({19753, -1})).ints,
+            (std::vector<int64_t>{19753 * 86400, -86400}));
+  EXPECT_EQ(read_x(testing::numbers<arrow::Date64Builder>({int64_t{19753} * 86400000})).ints,
+            (std::vector<int64_t>{19753 * 86400}));
+  arrow::DurationBuilder pauses(arrow::duration(arrow::TimeUnit::MILLI),
                                 arrow::default_memory_pool());
-  testing::ok(times.AppendValues({7, 8}));
-  EXPECT_EQ(read_x(times.Finish().ValueOrDie()).ints, (std::vector<int64_t>{7, 8}));
+  testing::ok(pauses.AppendValues({1500, -250}));
+  EXPECT_EQ(read_x(pauses.Finish().ValueOrDie()).floats, (std::vector<float>{1.5, -0.25}));
 }
 
 TEST_F(ParquetFilesTest, ReadsFractionsAsFloat32) {
@@ -177,6 +199,22 @@ TEST_F(ParquetFilesTest, IdsStayInTheirDomain) {
   EXPECT_MESSAGE(dataset.read(1, selection), "holds id 6; expected 0 to 5");
   write_parquet(folder_ / "x.parquet", {{"a", ints({3, -1})}, {"b", ints({0, 0})}});
   EXPECT_MESSAGE(ParquetFiles((folder_ / "x.parquet").string()).read(0, selection), "holds id -1");
+}
+
+// Without isCategorical a tag says that values are rows of a table.
+TEST_F(ParquetFilesTest, TagsMakeIds) {
+  for (const char* tag : {"categorical", "item_id"}) {
+    const auto schema = formats::Schema::from_json(
+        fmt::format(R"({{"feature": [{{"name": "a", "type": "INT", "intDomain": {{"max": 5}},
+                                     "annotation": {{"tag": ["{}"]}}}}]}})",
+                    tag),
+        "test");
+    for (const int64_t id : {6, -1}) {
+      write_parquet(folder_ / "x.parquet", {{"a", ints({0, id})}});
+      EXPECT_MESSAGE(ParquetFiles((folder_ / "x.parquet").string()).read(0, select(schema, {"a"})),
+                     fmt::format("holds id {}; expected 0 to 5", id).c_str());
+    }
+  }
 }
 
 TEST_F(ParquetFilesTest, SaysWhatIsWrongWithAFile) {

@@ -1,6 +1,8 @@
 #include "convoy/data/tools/repartition.h"
 
 #include <gtest/gtest.h>
+#include <parquet/file_reader.h>
+#include <parquet/schema.h>
 
 #include <algorithm>
 
@@ -48,6 +50,51 @@ std::vector<int64_t> groups_after(const std::filesystem::path& input, Repartitio
   EXPECT_EQ(int_rows(options.output, "id"), int_rows(input, "id"));
   EXPECT_EQ(int_rows(options.output, "items"), int_rows(input, "items"));
   return file.group_rows();
+}
+
+// As Spark has timestamps and decimals.
+TEST(Repartition, KeepsPhysicalTypes) {
+  Folder folder;
+  arrow::TimestampBuilder times(arrow::timestamp(arrow::TimeUnit::NANO),
+                                arrow::default_memory_pool());
+  arrow::Decimal128Builder prices(arrow::decimal128(9, 2));
+  for (int64_t row = 0; row < 4; ++row) {
+    testing::ok(times.Append(row));
+    testing::ok(prices.Append(arrow::Decimal128(row)));
+  }
+  const auto table = arrow::Table::Make(
+      arrow::schema({arrow::field("time", times.type()), arrow::field("price", prices.type())}),
+      {times.Finish().ValueOrDie(), prices.Finish().ValueOrDie()});
+  const auto types_of = [](const std::filesystem::path& file) {
+    const auto schema = parquet::ParquetFileReader::OpenFile(file.string())->metadata()->schema();
+    return std::pair(schema->Column(0)->physical_type(), schema->Column(1)->physical_type());
+  };
+  for (const bool old : {true, false}) {
+    const auto input = folder / "in.parquet", output = folder / "out.parquet";
+    parquet::WriterProperties::Builder style;
+    parquet::ArrowWriterProperties::Builder arrow_style;
+    if (old) {
+      style.enable_store_decimal_as_integer();
+      arrow_style.enable_deprecated_int96_timestamps();
+    }
+    const auto out = arrow::io::FileOutputStream::Open(input.string()).ValueOrDie();
+    testing::ok(parquet::arrow::WriteTable(*table, arrow::default_memory_pool(), out, 4,
+                                           style.build(), arrow_style.build()));
+    testing::ok(out->Close());
+    const auto report = repartition({.input = input, .output = output, .partitions = 2});
+    EXPECT_EQ(types_of(output), types_of(input));
+    EXPECT_EQ(types_of(input).first == parquet::Type::INT96, old);
+    EXPECT_TRUE(report.changes.empty()) << report.changes[0];
+  }
+}
+
+TEST(Repartition, OfNoRowsHasNoPartitions) {
+  Folder folder;
+  const auto input = write_rows(folder / "in.parquet", 0, 4);
+  for (const auto& options : {RepartitionOptions{.input = input, .partitions = 2},
+                              RepartitionOptions{.input = input, .ranks = 2}}) {
+    EXPECT_HAS(error_of<UsageError>([&] { repartition(options); }), "has no rows");
+  }
 }
 
 TEST(Repartition, RowGroupSizes) {

@@ -151,6 +151,26 @@ TEST(Ranking, CountsWhatIsBetterAndBreaksTiesById) {
   EXPECT_EQ(tied_ranks(h.narrow(0, 0, 0), table, at::empty({0}, at::kLong)).numel(), 0);
 }
 
+// The k-th best is the one whose rank is k, whatever ties.
+TEST(Ranking, BestColumnsAreInTheOrderOfRanks) {
+  for (const auto type : {at::kFloat, at::kBFloat16}) {
+    auto table = param(at::randint(-3, 4, {300, 2}).to(type));
+    auto h = at::randint(-3, 4, {20, 2}).to(type);
+    const auto scores = tied_scores(h, table, 1);
+    for (const int64_t k : {1, 7, 298, 299, 500}) {
+      const auto best = best_columns(scores, k);
+      ASSERT_EQ(best.columns.size(1), std::min<int64_t>(k, 299));
+      EXPECT_TRUE(at::equal(best.scores, scores.gather(1, best.columns)));
+      for (int64_t place = 0; place < best.columns.size(1); ++place) {
+        const auto ranks = tied_ranks(h, table, best.columns.select(1, place) + 1);
+        ASSERT_TRUE((ranks == place + 1).all().item<bool>()) << k << " " << place;
+      }
+    }
+  }
+  const auto odd = at::tensor({1., 3., NAN, 3., 3.}, at::kFloat).view({1, 5});
+  EXPECT_TRUE(at::equal(best_columns(odd, 3).columns[0], at::tensor({2, 1, 3}, at::kLong)));
+}
+
 TEST(Ranking, PiecesChangeNothing) {
   // Whole numbers: products are exact however they are cut, and many scores tie.
   auto table = param(at::randint(-9, 10, {2500, 3}).to(at::kFloat));

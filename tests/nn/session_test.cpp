@@ -156,6 +156,7 @@ INSTANTIATE_TEST_SUITE_P(Bodies, SessionBody,
 TEST(Session, HstuAsksHowLongAgoEventsWereFromWhatComesNext) {
   auto config = config_of("hstu");
   config.initializer_range = 0.5;
+  config.eval_time = "target";
   const auto batch = columns({{3, 9, 4, 17}});
   auto request = columns({{3, 9, 4}});
   request[kRequestTime] = batch.at("time").select(1, 3);
@@ -176,6 +177,28 @@ TEST(Session, HstuAsksHowLongAgoEventsWereFromWhatComesNext) {
   }
   config.time_feature = "";
   EXPECT_THROW(make_session_model(config), UsageError);
+}
+
+// An evaluation knows no more than serving does, unless it is told to.
+TEST(Session, HstuIsEvaluatedAtTheTimeOfTheLastEvent) {
+  auto config = config_of("hstu");
+  config.initializer_range = 0.5;
+  const auto batch = columns({{3, 9, 4, 17}});
+  auto later = batch;
+  later["time"] = batch.at("time").clone();
+  later["time"].select(1, 3).add_(86400 * 30);
+  const auto loss = [&](const nn::Bundle& of, nn::Mode mode) {
+    return Model(config).run(of, mode).at("loss");
+  };
+  const auto evaluate = nn::Mode::Evaluate;
+  EXPECT_TRUE(at::equal(loss(later, evaluate), loss(batch, evaluate)));
+  const auto said = Model(config).run(columns({{3, 9, 4}}), nn::Mode::Predict).at("scores")[0];
+  EXPECT_EQ(Model(config).run(batch, evaluate).at("target_rank")[0].item<int64_t>(),
+            1 + (said > said[16]).sum().item<int64_t>());
+  const auto trained = loss(batch, nn::Mode::Train);
+  config.eval_time = "target";
+  EXPECT_FALSE(at::equal(loss(later, evaluate), loss(batch, evaluate)));
+  EXPECT_TRUE(at::equal(loss(batch, nn::Mode::Train), trained));
 }
 
 // What is drawn depends on the session's sample, not on what else is in the batch.

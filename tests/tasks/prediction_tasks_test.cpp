@@ -156,8 +156,8 @@ TEST_F(PredictionTasks, AreLearntEvaluatedAndTold) {
   }
   EXPECT_EQ(row, rows.size());
   ASSERT_EQ(run("predict out --top_k 1 --output told.csv --rows 1"), 0) << output_;
-  EXPECT_TRUE(read_file(folder_ / "told.csv")
-                  .starts_with("row,user_id,rank,item_id,score,name,bought,spent\n"));
+  EXPECT_TRUE(
+      read_file(folder_ / "told.csv").starts_with("row,user_id,rank,item_id,score,bought,spent\n"));
   ASSERT_EQ(run("predict out --top_k 1 --output told.parquet"), 0) << output_;
 }
 

@@ -113,6 +113,11 @@ void advise(const ParquetFiles& data, InspectReport& report) {
         fmt::format("ids in '{}' reach {} but the schema ends at {}; training will refuse them",
                     report.id_column, *report.max_id, *report.schema_max_id));
   }
+  if (report.min_id && *report.min_id < 0) {
+    report.advice.push_back(
+        fmt::format("ids in '{}' begin at {}, below 0; training will refuse them", report.id_column,
+                    *report.min_id));
+  }
   if (!report.id_column.empty() && report.id_column != report.list_column) {
     report.advice.push_back(
         fmt::format("'{}' holds one item a row, and training wants the items of a session as a "

@@ -3,7 +3,10 @@
 #include <parquet/file_reader.h>
 #include <parquet/metadata.h>
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <string>
 #include <vector>
 
 #include "convoy/base/files.h"
@@ -26,6 +29,10 @@ class Plan {
       size_ = std::min(options.row_group_size, std::max<int64_t>(1, rows));
       groups_ = (rows + size_ - 1) / size_;
       return;
+    }
+    if (rows == 0) {
+      fail<UsageError>("prepare", "{} has no rows; expected some to make partitions of",
+                       options.input.string());
     }
     groups_ = options.partitions;
     const char* flag = "--partitions";
@@ -90,6 +97,7 @@ class Repartition {
     const Plan plan(options, report_.num_rows, report_.old_groups);
     AtomicFile file(output_);
     copy(plan, file.temporary());
+    tell_changes(file.temporary());
     report_.new_bytes = static_cast<int64_t>(fs::file_size(file.temporary()));
     file.commit();
     return report_;
@@ -122,6 +130,24 @@ class Repartition {
     }
   }
 
+  /// Which columns other programs read in another way than before.
+  void tell_changes(const fs::path& written) {
+    const auto reader = open_parquet(written, kBatchRows);
+    const auto now = reader->parquet_reader()->metadata();
+    const auto text = [](const parquet::ColumnDescriptor& column) {
+      const auto& logical = *column.logical_type();
+      return parquet::TypeToString(column.physical_type()) +
+             (logical.is_none() ? "" : " " + logical.ToString());
+    };
+    for (int c = 0; c < std::min(now->num_columns(), metadata_->num_columns()); ++c) {
+      const auto &before = *metadata_->schema()->Column(c), &after = *now->schema()->Column(c);
+      if (text(before) == text(after)) continue;
+      report_.changes.push_back(fmt::format("column '{}' is stored as {}; it was {}",
+                                            before.path()->ToDotString(), text(after),
+                                            text(before)));
+    }
+  }
+
   int64_t begin_group(const Plan& plan, int64_t done, ParquetWriter& writer) {
     const int64_t end = plan.end(report_.new_groups);
     if (end <= done) {
@@ -139,6 +165,16 @@ class Repartition {
 
   ParquetStyle style() const {
     ParquetStyle out{.keep_list_names = true};
+    bool has_others = false;  // timestamps that are no INT96
+    for (int c = 0; c < metadata_->num_columns(); ++c) {
+      const auto& column = *metadata_->schema()->Column(c);
+      const auto type = column.physical_type();
+      const bool whole = type == parquet::Type::INT32 || type == parquet::Type::INT64;
+      out.int96 = out.int96 || type == parquet::Type::INT96;
+      has_others = has_others || (whole && column.logical_type()->is_timestamp());
+      out.whole_decimals = out.whole_decimals || (whole && column.logical_type()->is_decimal());
+    }
+    out.int96 = out.int96 && !has_others;  // Arrow stores all timestamps of a file alike
     if (metadata_->num_row_groups() == 0) return out;
     const auto first = metadata_->RowGroup(0);
     for (int c = 0; c < metadata_->num_columns(); ++c) {

@@ -26,11 +26,13 @@ struct RepartitionReport {
   int64_t max_group_rows = 0;
   int64_t old_bytes = 0;
   int64_t new_bytes = 0;
+  std::vector<std::string> changes;  ///< sentences: columns that are stored in another type
 };
 
-/// Rewrites a Parquet file with other row groups. Rows keep their order, columns their types and
-/// the file its metadata and compression. Memory holds one new row group, encoded, and one old
-/// one's pages. The output appears whole or not at all. Throws UsageError and FileError.
+/// Rewrites a Parquet file with other row groups. Rows keep their order, columns their types (but
+/// for those that the report names) and the file its metadata and compression. Memory holds one new
+/// row group, encoded, and one old one's pages. The output appears whole or not at all. Throws
+/// UsageError and FileError.
 RepartitionReport repartition(const RepartitionOptions& options, const ProgressFn& progress = {});
 
 }  // namespace convoy::data

@@ -54,6 +54,9 @@ struct SessionConfig {
   std::map<std::string, at::Tensor> swap_values;
   /// Categorical features whose embeddings are not trained. Of a run, not in config.json.
   std::set<std::string> frozen_embeddings;
+  /// Whether an evaluation of a body that reads times asks at the time of the session's last event,
+  /// which is what serving knows, or of the target. Of a run, not in config.json.
+  std::string eval_time = "last";
 
   // What fields() tells of.
   int64_t d_model = 64, n_layer = 2, n_head = 4, n_inner = 0;

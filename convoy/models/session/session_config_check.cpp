@@ -10,9 +10,12 @@ namespace convoy::models {
 void SessionConfig::check() const {
   check_fields(const_cast<SessionConfig*>(this)->fields());
   if (d_model % n_head != 0) {
-    fail<UsageError>("models",
-                     "d_model = {} does not divide into n_head = {} heads; try n_head = {}",
-                     d_model, n_head, d_model % 4 == 0 ? 4 : 1);
+    int64_t fewer = n_head;
+    while (d_model % fewer != 0) --fewer;
+    const int64_t wider = (d_model + n_head - 1) / n_head * n_head;
+    fail<UsageError>(
+        "models", "d_model = {} does not divide into n_head = {} heads; try {}d_model = {}",
+        d_model, n_head, fewer > 1 ? fmt::format("n_head = {}, or ", fewer) : "", wider);
   }
   if (const auto able = bodies_that_learn_by(masking);
       masking != "auto" && std::find(able.begin(), able.end(), body) == able.end()) {

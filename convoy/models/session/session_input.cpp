@@ -136,11 +136,16 @@ void SessionInput::put_times(nn::Bundle& out, const nn::Bundle& in,
   auto asked = times;
   if (config_.hstu_time == "next") {
     const auto last = (masking::session_lengths(ids) - 1).unsqueeze(1);
+    const auto places = at::arange(ids.size(1), ids.options());
+    auto own = places == last;  // positions whose next event has no time, or none that is known
+    if (context.mode == Mode::Evaluate && config_.eval_time == "last") {
+      own.logical_or_(places == last - 1);
+    }
     const auto request = in.find(kRequestTime);
     const bool known = context.mode == Mode::Predict && request != in.end();
     const auto at_last = known ? request->second.unsqueeze(1).expand_as(times) : times;
     const auto next = at::constant_pad_nd(times.narrow(1, 1, times.size(1) - 1), {0, 1}, 0);
-    asked = at::where(at::arange(ids.size(1), ids.options()) == last, at_last, next);
+    asked = at::where(own, at_last, next);
   }
   out["time_buckets"] = time_buckets(asked, times);
   out["key_mask"] = items_of(ids, context);

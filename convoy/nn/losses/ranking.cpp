@@ -4,6 +4,7 @@
 #include <ATen/core/grad_mode.h>
 
 #include <algorithm>
+#include <limits>
 
 #include "convoy/nn/losses/cross_entropy.h"
 #include "convoy/nn/skinny_gemm.h"
@@ -78,6 +79,33 @@ at::Tensor tied_ranks(const at::Tensor& h, const ParamPtr& table, const at::Tens
                         : ranks_of(scores, columns.narrow(0, begin, rows)));
   }
   return at::cat(parts);
+}
+
+BestColumns best_columns(const at::Tensor& scores, int64_t k) {
+  at::NoGradGuard no_grad;
+  const int64_t all = scores.size(1);
+  k = std::min(k, all);
+  auto [values, columns] = scores.topk(std::min(k + 1, all), 1);
+  if (k > 0 && k < all) {
+    // Where the next best is as good as the last one, topk takes any of them.
+    const auto border = values.select(1, k - 1);
+    const auto split = border.eq(values.select(1, k))
+                           .logical_and_(border != -std::numeric_limits<double>::infinity())
+                           .nonzero();
+    columns = columns.narrow(1, 0, k).clone();
+    for (int64_t i = 0; i < split.size(0); ++i) {
+      const auto at = split.select(0, i);
+      const auto row = scores.index_select(0, at).squeeze(0), least = border.index_select(0, at);
+      const auto above = (row <= least).logical_not_().nonzero().squeeze(1);
+      const auto equal = (row == least).nonzero().squeeze(1);
+      const auto first = equal.narrow(0, 0, k - above.size(0));
+      columns.index_copy_(0, at, at::cat({above, first}).unsqueeze(0));
+    }
+  }
+  columns = std::get<0>(columns.sort(1));
+  values = scores.gather(1, columns);
+  const auto order = values.argsort(/*stable=*/true, 1, /*descending=*/true);
+  return {values.gather(1, order), columns.gather(1, order)};
 }
 
 }  // namespace convoy::nn

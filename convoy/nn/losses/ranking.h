@@ -18,4 +18,14 @@ at::Tensor tied_scores(const at::Tensor& h, const ParamPtr& table, double temper
 at::Tensor tied_ranks(const at::Tensor& h, const ParamPtr& table, const at::Tensor& targets,
                       int64_t first_id = 1, const comm::Group& tensor = {});
 
+/// Best columns of some rows, best first, and their scores [N, k].
+struct BestColumns {
+  at::Tensor scores, columns;
+};
+
+/// Finds the `k` best of scores [N, C] (all where there are fewer) in the order that tied_ranks()
+/// counts in: by falling score, equal ones by column. A score that is no number comes first. Among
+/// columns of -inf, which callers exclude, any may be left out.
+BestColumns best_columns(const at::Tensor& scores, int64_t k);
+
 }  // namespace convoy::nn

@@ -40,7 +40,23 @@ struct SessionFlags {
   std::string validation = "leave-last-out";
   std::string windows;
   std::string time_unit = "s";
+  std::string rows = "blocks";
 };
+
+/// Which part of long histories the rows have, and the share of training events that none has.
+std::string rows_text(const SessionFlags& flags, const prepare::SessionReport& report) {
+  const int64_t most = flags.options.max_length;
+  const auto stride = flags.options.stride > 0 ? flags.options.stride : most / 2;
+  auto out = flags.rows == "sliding"
+                 ? fmt::format("sliding windows of up to {} events, {} apart", most, stride)
+             : flags.rows == "last" ? fmt::format("the last {} events of each history", most)
+                                    : fmt::format("blocks of up to {} events", most);
+  if (report.num_unread_events == 0) return out;
+  return fmt::format("{}; {} of {} training events ({:.1f} %) are in none", out,
+                     human_count(report.num_unread_events), human_count(report.num_train_events),
+                     100.0 * static_cast<double>(report.num_unread_events) /
+                         static_cast<double>(report.num_train_events));
+}
 
 int run_sessions(SessionFlags flags) {
   prepare::SessionOptions& options = flags.options;
@@ -54,6 +70,9 @@ int run_sessions(SessionFlags flags) {
     fail<UsageError>("data", "--names-key and --names-value have no effect; try --names FILE");
   }
   options.window_days = flags.windows == "day" ? 1 : flags.windows == "week" ? 7 : 0;
+  options.rows = flags.rows == "sliding" ? prepare::HistoryRows::Sliding
+                 : flags.rows == "last"  ? prepare::HistoryRows::Last
+                                         : prepare::HistoryRows::Blocks;
   options.columns.time = flags.time.empty() ? std::vector<std::string>{} : split(flags.time, ',');
   for (const auto& [unit, number] :
        {std::pair{"ms", 1'000}, {"us", 1'000'000}, {"ns", 1'000'000'000}}) {
@@ -76,8 +95,13 @@ int run_sessions(SessionFlags flags) {
          human_count(report.num_duplicates),
          options.drop_duplicates ? ", dropped" : ", kept; --drop-duplicates leaves them out");
   }
-  line("users", "{}", human_count(report.num_users));
-  if (options.gap_seconds > 0) line("sessions", "{}", human_count(report.num_sessions));
+  const bool by_user = options.gap_seconds == 0 && options.window_days == 0;
+  const auto single = report.num_single_sessions == 0
+                          ? ""
+                          : fmt::format(" ({} with one event, which is in no row)",
+                                        human_count(report.num_single_sessions));
+  line("users", "{}{}", human_count(report.num_users), by_user ? single : "");
+  if (!by_user) line("sessions", "{}{}", human_count(report.num_sessions), single);
   if (options.window_days > 0) {
     line("windows", "{}, of a {} each", human_count(report.num_windows), flags.windows);
   }
@@ -88,6 +112,7 @@ int run_sessions(SessionFlags flags) {
   line("train", "{} rows in {} row groups, mean length {:.2f}; {} dropped as shorter than {}",
        human_count(report.num_train_rows), human_count(report.num_train_groups),
        report.mean_train_length, human_count(report.num_short_rows), options.min_length);
+  line("rows", "{}", rows_text(flags, report));
   if (options.validation && options.window_days > 0) {
     line("valid", "{} rows", human_count(report.num_valid_rows));
   } else if (options.validation) {
@@ -133,7 +158,16 @@ void add_sessions(CLI::App& app, Work& run) {
          "one folder per day or week, which sessions do not cross; for convoy train --windows")
       ->check(CLI::IsMember({"day", "week"}));
   sub->add_option("--gap", options.gap_seconds, "pause in seconds that ends a session");
-  sub->add_option("--max-length", options.max_length, "items per row")->capture_default_str();
+  sub->add_option("--max-length", options.max_length,
+                  "items per row; longer histories become several rows, or a part of them one")
+      ->capture_default_str();
+  sub->add_option("--rows", flags->rows,
+                  "training rows of longer histories: blocks from the start, one after the other; "
+                  "sliding windows that end with the history; its last --max-length items alone")
+      ->check(CLI::IsMember({"blocks", "sliding", "last"}))
+      ->capture_default_str();
+  sub->add_option("--stride", options.stride,
+                  "items between the ends of sliding windows [half of --max-length]");
   sub->add_flag("--keep-time", options.keep_time,
                 "also write the time of each event, in seconds, for model.body = hstu");
   sub->add_flag("--drop-duplicates", options.drop_duplicates,

@@ -52,8 +52,9 @@ void show(const Recommendation& row, const RecommendationNames& names) {
     fmt::print("  {} {:.4f}\n", printable(names.targets[i]), row.targets[i]);
   }
   for (size_t i = 0; i < row.ids.size(); ++i) {
-    fmt::print("  {:>3}. {:<12} {:>9.4f}  {}\n", i + 1, printable(names.items.raw_id(row.ids[i])),
-               row.scores[i], printable(names.items.name(row.ids[i])));
+    const auto title = printable(names.items.name(row.ids[i]));
+    fmt::print("  {:>3}. {:<12} {:>9.4f}{}{}\n", i + 1, printable(names.items.raw_id(row.ids[i])),
+               row.scores[i], title.empty() ? "" : "  ", title);
   }
 }
 

@@ -9,6 +9,7 @@
 #include "convoy/base/files.h"
 #include "convoy/data/row_writer.h"
 #include "convoy/models/session/session_targets.h"
+#include "convoy/nn/losses/ranking.h"
 #include "convoy/tasks/session/dataset.h"
 #include "convoy/tasks/text_output.h"
 
@@ -36,7 +37,7 @@ void take_best(const parallel::MicroBatch& batch, const nn::Bundle& out, int64_t
     wide.scatter_(1, whole->second.to(wide.device()), -std::numeric_limits<float>::infinity());
     scores = wide.narrow(1, 1, scores.size(1));
   }
-  auto [values, columns] = scores.topk(best.scores.size(1), 1);
+  const auto [values, columns] = nn::best_columns(scores, best.scores.size(1));
   const int64_t rows = batch.samples.size(0);
   auto numbers = best.numbers.narrow(0, filled, rows);
   best.scores.narrow(0, filled, rows).copy_(values.narrow(0, 0, rows));
@@ -81,6 +82,13 @@ Recommendation to_recommendation(const int64_t* numbers, const float* scores, in
     }
     row.ids.push_back(numbers[kIds + i]);
     row.scores.push_back(scores[i]);
+  }
+  for (const float value : targets) {
+    if (std::isfinite(value)) continue;
+    fail<NumericError>("train",
+                       "what is predicted of row {} beside the items is not finite; got {}; look "
+                       "for extreme values in the data, or try without fp16",
+                       row.row, value);
   }
   row.targets = std::move(targets);
   return row;
@@ -143,7 +151,8 @@ class TextWriter : public RecommendationWriter {
   TextWriter(const std::filesystem::path& file, const RecommendationNames& names, bool json)
       : output_(file), names_(names), json_(json) {
     if (json_) return;
-    auto header = std::string("row,user_id,rank,item_id,score,name");
+    auto header = std::string("row,user_id,rank,item_id,score");
+    if (names.items.has_names()) header += ",name";
     for (const auto& target : names.targets) header += "," + csv_value(target);
     output_.put(header + "\n");
   }
@@ -160,8 +169,9 @@ class TextWriter : public RecommendationWriter {
         for (size_t t = 0; t < row.targets.size(); ++t) line[names_.targets[t]] = row.targets[t];
         output_.put(json_line(line) + "\n");
       } else {
-        auto line = fmt::format("{},{},{},{},{},{}", row.row, csv_value(user), i + 1,
-                                csv_value(raw), row.scores[i], csv_value(name));
+        auto line = fmt::format("{},{},{},{},{}", row.row, csv_value(user), i + 1, csv_value(raw),
+                                row.scores[i]);
+        if (names_.items.has_names()) line += "," + csv_value(name);
         for (const float value : row.targets) line += fmt::format(",{}", value);
         output_.put(line + "\n");
       }
@@ -183,12 +193,10 @@ class TableWriter : public RecommendationWriter {
 
   void write(const Recommendation& row) override {
     for (size_t i = 0; i < row.ids.size(); ++i) {
-      std::vector<data::RowWriter::Value> values{row.row,
-                                                 if_any(user_text(row, names_)),
+      std::vector<data::RowWriter::Value> values{row.row, if_any(user_text(row, names_)),
                                                  static_cast<int64_t>(i) + 1,
-                                                 names_.items.raw_id(row.ids[i]),
-                                                 row.scores[i],
-                                                 if_any(names_.items.name(row.ids[i]))};
+                                                 names_.items.raw_id(row.ids[i]), row.scores[i]};
+      if (names_.items.has_names()) values.push_back(if_any(names_.items.name(row.ids[i])));
       values.insert(values.end(), row.targets.begin(), row.targets.end());
       rows_.add(values);
     }
@@ -201,9 +209,12 @@ class TableWriter : public RecommendationWriter {
 
  private:
   static std::vector<data::RowWriter::Column> columns_of(const RecommendationNames& names) {
-    std::vector<data::RowWriter::Column> out{{"row", int64_t{}},  {"user_id", std::string()},
-                                             {"rank", int64_t{}}, {"item_id", std::string()},
-                                             {"score", float{}},  {"name", std::string()}};
+    std::vector<data::RowWriter::Column> out{{"row", int64_t{}},
+                                             {"user_id", std::string()},
+                                             {"rank", int64_t{}},
+                                             {"item_id", std::string()},
+                                             {"score", float{}}};
+    if (names.items.has_names()) out.emplace_back("name", std::string());
     for (const auto& target : names.targets) out.emplace_back(target, float{});
     return out;
   }

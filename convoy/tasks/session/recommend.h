@@ -54,8 +54,8 @@ std::filesystem::path kept_file(const std::filesystem::path& folder, const std::
 prepare::ItemNames item_names(const std::filesystem::path& folder,
                               const std::string& file = "items.parquet");
 
-/// Writes recommendations with raw ids: columns row, user_id, rank, item_id, score, name, and one
-/// for each target.
+/// Writes recommendations with raw ids: columns row, user_id, rank, item_id, score, name where
+/// items have titles, and one for each target.
 class RecommendationWriter {
  public:
   virtual ~RecommendationWriter() = default;

@@ -16,6 +16,7 @@
 #include "convoy/comm/device.h"
 #include "convoy/models/session/session.h"
 #include "convoy/models/session/session_targets.h"
+#include "convoy/nn/losses/ranking.h"
 #include "convoy/parallel/run/replica.h"
 #include "convoy/prepare/scales.h"
 #include "convoy/tasks/session/recommend.h"
@@ -112,7 +113,9 @@ class Recommender::Model {
           best(scores[static_cast<int64_t>(row)], requests[i], sessions[row], out[i].unknown);
       for (const auto& [column, binary, weight] : config_.targets) {
         const auto& values = predicted.at(models::SessionTargets::prediction(column));
-        out[i].predictions[column] = values[static_cast<int64_t>(row)].item<double>();
+        const auto value = values[static_cast<int64_t>(row)].item<double>();
+        check_finite("predictions for a request", value);
+        out[i].predictions[column] = value;
       }
     }
     return out;
@@ -275,6 +278,14 @@ class Recommender::Model {
     return out;
   }
 
+  static void check_finite(const char* of, double value) {
+    if (std::isfinite(value)) return;
+    fail<NumericError>("predict",
+                       "the {} are not finite; got {}; look for extreme values in its features, or "
+                       "for a training that diverged",
+                       of, value);
+  }
+
   static double checked(const models::SessionFeature& feature, double value) {
     const bool fits = feature.categorical ? value == std::floor(value) && value >= 0 &&
                                                 value < static_cast<double>(feature.cardinality)
@@ -321,11 +332,13 @@ class Recommender::Model {
     if (request.exclude_seen) {
       for (const int64_t id : session.seen) scores[id - 1] = kNever;
     }
-    const auto [values, columns] = scores.topk(std::min(request.top_k, scores.size(0)));
+    const auto found = nn::best_columns(scores.unsqueeze(0), request.top_k);
+    const auto values = found.scores.squeeze(0), columns = found.columns.squeeze(0);
     std::vector<RecommendedItem> out;
     for (int64_t i = 0; i < values.size(0); ++i) {
       const auto score = values.const_data_ptr<float>()[i];
       if (score == kNever) break;
+      check_finite("scores of a request", score);
       const int64_t id = columns.const_data_ptr<int64_t>()[i] + 1;
       out.push_back({names_.raw_id(id), names_.name(id), score});
     }

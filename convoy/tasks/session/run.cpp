@@ -202,6 +202,19 @@ void check_answers(const data::ParquetFiles& dataset, const models::SessionTarge
 
 }  // namespace
 
+void refuse_events(const std::string& where, const fs::path& ids_from) {
+  std::error_code ignored;
+  if (!fs::is_regular_file(where, ignored)) return;
+  const auto extension = fs::path(where).extension().string();
+  static const std::vector<std::string> kTexts{".csv", ".tsv", ".txt", ".gz", ".inter", ".dat"};
+  if (std::ranges::find(kTexts, extension) == kTexts.end()) return;
+  fail<UsageError>("data",
+                   "{} is a text file of events; expected sessions in Parquet; try convoy data "
+                   "sessions {}{} --output sessions, and sessions instead of it",
+                   where, where,
+                   ids_from.empty() ? "" : fmt::format(" --ids-from {}", ids_from.string()));
+}
+
 std::string owner_column(const formats::Schema& schema) {
   for (const char* tag : {"user_id", "session_id"}) {
     for (const auto& feature : schema.features) {
@@ -272,6 +285,9 @@ formats::Schema take_features(SessionArguments& arguments) {
     fail<UsageError>("data",
                      "there is no training data; expected data.path or data.train; try "
                      "--data.path FOLDER");
+  }
+  for (const auto& where : {data.path, data.train, data.valid}) {
+    refuse_events(where, arguments.model_name_or_path);
   }
   if (!data.path.empty() && !fs::exists(data.path)) {
     fail<FileError>("data", "data.path = {} is not there; try another folder", data.path);

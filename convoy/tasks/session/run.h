@@ -11,6 +11,10 @@
 
 namespace convoy::tasks {
 
+/// Throws UsageError where `where` is a text file of events, saying how they become sessions whose
+/// ids are those of the run in `ids_from`; "" = of none.
+void refuse_events(const std::string& where, const std::filesystem::path& ids_from);
+
 /// Reads the schema of the data and gives the model its features. Throws UsageError and FileError
 /// that name the option or the file.
 formats::Schema take_features(SessionArguments& arguments);

@@ -151,6 +151,11 @@ void SessionArguments::declare(OptionTable& t) {
         "eval_/next-item/ndcg_at_10, "
         "and so on with dcg, recall, precision, avg_precision")
       .choice({"plain", "transformers4rec"});
+  t.add(s, "eval_time", model.eval_time,
+        "time at which evaluations ask hstu for the next item: of the session's last event, as in "
+        "serving, or of the target, which serving does not know")
+      .choice({"last", "target"})
+      .only_with("model.body", {"hstu"});
   add_hints(t);
 }
 

@@ -1,5 +1,7 @@
 #include "convoy/tasks/session/task.h"
 
+#include <algorithm>
+
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
 #include "convoy/checkpoint/weights.h"
@@ -82,7 +84,13 @@ void SessionTask::settle(OptionTable& table) {
 
 Run SessionTask::run(std::shared_ptr<train::Dataset> train_data, train::ModelFiles files) {
   Run out;
-  out.factory = [model = arguments_.model] { return models::make_session_model(model); };
+  notes_ = out.notes;
+  // eval's options are read after the run is opened.
+  out.factory = [model = arguments_.model, &now = arguments_.model] {
+    auto taken = model;
+    taken.eval_time = now.eval_time;
+    return models::make_session_model(taken);
+  };
   out.train_data = std::move(train_data);
   out.files = std::move(files);
   const auto& ranking = arguments_.ranking;
@@ -146,6 +154,7 @@ NamedData SessionTask::open_data(const std::string& where, const SessionArgument
                     path);
   }
   if (file.empty()) return {};
+  refuse_events(file, folder_);
   if (trained_length_ > 0 && arguments.model.max_length > trained_length_) {
     fail<UsageError>("data",
                      "max_length = {} is beyond the {} positions that the model was trained with; "
@@ -157,7 +166,17 @@ NamedData SessionTask::open_data(const std::string& where, const SessionArgument
 }
 
 NamedData SessionTask::evaluation_data(const std::string& where) {
-  return open_data(where, arguments_, {});
+  auto out = open_data(where, arguments_, {});
+  const auto& model = arguments_.model;
+  if (out.data && notes_ && model.reads_times() && model.hstu_time == "next") {
+    const bool last = model.eval_time == "last";
+    auto note = fmt::format("evaluations ask for the next item at the time of {} (--eval_time {})",
+                            last ? "the session's last event, as serving does"
+                                 : "the target, which serving does not know",
+                            model.eval_time);
+    if (std::ranges::count(*notes_, note) == 0) notes_->push_back(std::move(note));
+  }
+  return out;
 }
 
 NamedData SessionTask::prediction_data(const std::string& where) const {

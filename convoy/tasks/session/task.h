@@ -34,7 +34,8 @@ class SessionTask : public Task {
   int64_t trained_length_ = 0;    ///< of an opened model
   std::filesystem::path folder_;  ///< where it was
   int64_t top_k_ = 10;
-  int64_t seed_ = 0;  ///< of the run
+  int64_t seed_ = 0;                                 ///< of the run
+  std::shared_ptr<std::vector<std::string>> notes_;  ///< of the run
   bool exclude_seen_ = false, requests_ = false;
 };
 
