@@ -22,12 +22,15 @@ int run_eval(const EvalOptions& options) {
   if (auto code = launch_ranks(options.nproc)) return *code;
   Opened opened(options.folder);
   const auto& run = opened.run;
-  const auto [name, data] = opened.task->evaluation_data(options.data);
+  const auto [name, data, notes] = opened.task->evaluation_data(options.data);
   if (!data) fail<UsageError>("cli", "the run names no evaluation data; try --data FILE");
   auto job = train::join_job(opened.training.parallel);
   train::Trainer trainer(run.factory, opened.training, nullptr, nullptr, job, run.fill);
   trainer.set_scorer(run.scorer);
-  if (job.is_main()) tell(*run.notes);
+  if (job.is_main()) {
+    tell(*run.notes);
+    tell(notes);
+  }
   auto metrics = trainer.evaluate(*data, "eval_");
   if (!job.is_main()) return 0;
   if (options.json) {

@@ -29,6 +29,7 @@ Trained train_run(Configured& configured, const train::Job& job, const Start& st
                   const std::string& plan) {
   const auto& arguments = configured.training;
   const bool tells = job.is_main() && !arguments.output.quiet;
+  configured.task->begin_with(start.weights);
   auto run = configured.task->prepare(arguments.parallel);
   configured.note_flags(run);
   run.files.texts["run.toml"] = configured.table.to_kept_toml();

@@ -113,13 +113,18 @@ std::vector<std::string> OptionTable::take_overrides(const std::vector<std::stri
       rest.push_back(arg);
       continue;
     }
-    const bool is_bool = other == nullptr ? option->type == "bool" : other->is_bool();
+    const auto can_be = [&](const std::string& text) {
+      return option != nullptr && std::ranges::find(option->choices, text) != option->choices.end();
+    };
+    const bool is_bool =
+        other == nullptr ? option->type == "bool" || can_be("true") : other->is_bool();
     std::string value;
     bool ignored = false;
     if (equals != std::string::npos) {
       value = arg.substr(equals + 1);
     } else if (is_bool) {
-      bool follows = i + 1 < args.size() && parse_bool(args[i + 1], ignored);
+      const bool follows =
+          i + 1 < args.size() && (can_be(args[i + 1]) || parse_bool(args[i + 1], ignored));
       value = follows ? args[++i] : "true";
     } else if (i + 1 < args.size() && args[i + 1].rfind("--", 0) != 0) {
       value = args[++i];

@@ -1,6 +1,7 @@
 #include "convoy/data/micro_batch.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 namespace convoy::data {
@@ -33,33 +34,79 @@ MicroBatchBuilder::MicroBatchBuilder(const std::map<std::string, ColumnShape>& c
                                      ListLimits limits)
     : columns_(columns), limits_(std::move(limits)) {}
 
+MicroBatchBuilder::Kept MicroBatchBuilder::kept_of(const RowRef& ref, int64_t length) const {
+  const int64_t most = limits_.max_length;
+  const bool keeps_last = limits_.truncation == Truncation::KeepLast;
+  const int64_t over = std::max<int64_t>(0, length - most);
+  Kept out{keeps_last ? over : 0, length - over, false, {}};
+  if (limits_.known.column.empty()) return out;
+  const Column& ids = ref.rows->columns.at(limits_.known.column);
+  auto [places, missed] = known_places(limits_.known, ids, ids.begin(ref.row),
+                                       keeps_last ? length : length - over, limits_.last_is_target);
+  out.missed = missed;
+  if (std::ssize(places) == (keeps_last ? length : length - over)) return out;
+  out.some = true;
+  const auto excess = std::max<int64_t>(0, std::ssize(places) - most);
+  out.places.assign(places.begin() + excess, places.end());
+  out.length = std::ssize(out.places);
+  return out;
+}
+
+/// Ids that the model has not are none: nothing ranks them.
+void MicroBatchBuilder::copy_whole(const Column& column, int64_t begin, int64_t length) {
+  if (limits_.last_is_target) {
+    if (limits_.truncation == Truncation::KeepFirst) length = std::min(length, limits_.max_length);
+    length = std::max<int64_t>(0, length - 1);
+  }
+  const auto first = std::ssize(whole_);
+  copy_values(column.ints, begin, length, whole_);
+  whole_lengths_.push_back(length);
+  if (limits_.known.column.empty()) return;
+  std::for_each(whole_.begin() + first, whole_.end(),
+                [&](int64_t& id) { id = id < limits_.known.size() ? id : 0; });
+}
+
 void MicroBatchBuilder::add(const RowRef& ref, int64_t sample_offset) {
-  int64_t row_length = 1;
+  int64_t row_length = 1, whole_length = 1;
+  std::optional<Kept> kept;  // all lists of a row are as long as each other
   for (const auto& [name, shape] : columns_) {
     const Column& column = ref.rows->columns.at(name);
     Column& values = ragged_[name];
     int64_t begin = column.begin(ref.row), length = column.end(ref.row) - begin;
     if (column.is_list) {
-      if (name == limits_.whole) {
-        copy_values(column.ints, begin, length, whole_);
-        whole_lengths_.push_back(length);
-      }
-      row_length = length;
-      length = std::min(length, limits_.max_length);
-      if (limits_.truncation == Truncation::KeepLast) begin += row_length - length;
+      if (name == limits_.whole) copy_whole(column, begin, length);
+      if (!kept) kept = kept_of(ref, length);
+      whole_length = length;
+      row_length = length = kept->length;
+      begin += kept->first;
     }
-    if (column.kind == Column::Int64) {
-      copy_values(column.ints, begin, length, values.ints);
+    const auto copy = [&](int64_t from, int64_t count) {
+      if (column.kind == Column::Int64) {
+        copy_values(column.ints, from, count, values.ints);
+      } else {
+        copy_values(column.floats, from * shape.num_numbers(), count * shape.num_numbers(),
+                    values.floats);
+      }
+    };
+    const auto before = std::ssize(values.ints);
+    if (column.is_list && kept->some) {
+      for (const int64_t place : kept->places) copy(column.begin(ref.row) + place, 1);
     } else {
-      copy_values(column.floats, begin * shape.num_numbers(), length * shape.num_numbers(),
-                  values.floats);
+      copy(begin, length);
+    }
+    if (const auto largest = limits_.known.largest.find(name);
+        largest != limits_.known.largest.end()) {
+      std::for_each(values.ints.begin() + before, values.ints.end(),
+                    [&](int64_t& id) { id = id <= largest->second ? id : 0; });
     }
   }
-  micro_batch_.truncated_rows += row_length > limits_.max_length;
-  row_length = std::min(row_length, limits_.max_length);
+  micro_batch_.truncated_rows += whole_length > limits_.max_length;
   micro_batch_.short_rows += row_length < 2;
   micro_batch_.lengths.push_back(row_length);
   micro_batch_.sample_offset.push_back(sample_offset);
+  if (!limits_.known.column.empty() && limits_.last_is_target) {
+    micro_batch_.missed.push_back(kept && kept->missed);
+  }
   ++micro_batch_.num_samples;
 }
 
@@ -67,6 +114,7 @@ MicroBatch MicroBatchBuilder::finish() {
   if (micro_batch_.lengths.empty()) {
     micro_batch_.lengths.push_back(0);
     micro_batch_.sample_offset.push_back(0);
+    if (!limits_.known.column.empty() && limits_.last_is_target) micro_batch_.missed.push_back(0);
     for (const auto& [name, shape] : columns_) {
       if (shape.is_list) continue;
       ragged_[name].ints.resize(shape.kind == Column::Int64);

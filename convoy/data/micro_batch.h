@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "convoy/data/columns.h"
+#include "convoy/data/known_ids.h"
 #include "convoy/data/row_source.h"
 
 namespace convoy::data {
@@ -32,7 +33,9 @@ struct PaddedColumn : ColumnShape {
 struct ListLimits {
   int64_t max_length = 20;  ///< longer ones are cut
   Truncation truncation = Truncation::KeepLast;
-  std::string whole = "";  ///< a column of ids that MicroBatch::whole has uncut; "": none
+  std::string whole = "";       ///< a column of ids that MicroBatch::whole has uncut; "": none
+  bool last_is_target = false;  ///< rows are evaluated on their last value
+  KnownIds known = {};
 };
 
 /// A micro-batch of one rank. It always has a row: a micro-batch without samples holds one row of
@@ -42,12 +45,15 @@ struct MicroBatch {
   int64_t num_samples = 0;  ///< rows that hold a sample: `rows`, or 0 for a micro-batch of padding
   int64_t length = 1;       ///< of the longest list, at least 1
   std::map<std::string, PaddedColumn> columns;
-  std::vector<int64_t> whole;  ///< [rows, whole_length] ids of ListLimits::whole, padded with zeros
-  int64_t whole_length = 0;    ///< of its longest list; 0: not asked for
+  /// [rows, whole_length] ids of ListLimits::whole, padded with zeros; without a target.
+  std::vector<int64_t> whole;
+  int64_t whole_length = 0;            ///< of its longest list; 0: not asked for
   std::vector<int64_t> lengths;        ///< [rows] valid positions; 1 without list columns
   std::vector<int64_t> sample_offset;  ///< [rows] index of the sample in the step's global batch
-  int64_t truncated_rows = 0;          ///< rows that lost positions to the limit
-  int64_t short_rows = 0;              ///< rows with fewer than two positions: nothing to predict
+  /// [rows] 1 = KnownPlaces::missed; empty unless rows have targets and ids may be unknown.
+  std::vector<int64_t> missed;
+  int64_t truncated_rows = 0;  ///< rows that lost positions to the limit
+  int64_t short_rows = 0;      ///< rows with fewer than two positions: nothing to predict
 };
 
 /// Collects rows of one micro-batch, then pads them to its longest.
@@ -56,12 +62,22 @@ class MicroBatchBuilder {
   /// Of these columns, by name.
   MicroBatchBuilder(const std::map<std::string, ColumnShape>& columns, ListLimits limits);
 
-  /// Copies the row, cut to the limit.
+  /// Copies what is known of the row, cut to the limit.
   void add(const RowRef& ref, int64_t sample_offset);
   /// The micro-batch; leaves the builder empty.
   MicroBatch finish();
 
  private:
+  /// Values of a row from `begin` on that a micro-batch has: all of a stretch, or some places.
+  struct Kept {
+    int64_t first = 0, length = 0;
+    bool some = false;
+    std::vector<int64_t> places;  // where `some`
+    bool missed = false;
+  };
+  Kept kept_of(const RowRef& ref, int64_t length) const;
+  void copy_whole(const Column& column, int64_t begin, int64_t length);
+
   const std::map<std::string, ColumnShape> columns_;
   const ListLimits limits_;
   MicroBatch micro_batch_;

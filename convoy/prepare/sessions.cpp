@@ -9,6 +9,7 @@
 
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
+#include "convoy/base/json.h"
 #include "convoy/base/text.h"
 #include "convoy/prepare/scales.h"
 #include "convoy/prepare/sessions_files.h"
@@ -146,7 +147,8 @@ std::vector<SessionWriter::Column> list_columns_of(const Events& events, bool ke
                        !feature.spec.of_session});
     const std::string& name = feature.spec.name;
     const bool taken = name == "item_id" || name == "train" || name == "valid" || name == "items" ||
-                       name == "users" || name == "user_id" || (keep_time && name == "time");
+                       name == "users" || name == "user_id" || name == "seen" || name == kNumSeen ||
+                       (keep_time && name == "time");
     if (taken || name.find('/') != std::string::npos) {
       fail<UsageError>("prepare",
                        "a feature cannot be called '{}', as its files could not be told "
@@ -155,7 +157,19 @@ std::vector<SessionWriter::Column> list_columns_of(const Events& events, bool ke
     }
   }
   if (keep_time) columns.push_back({kTimeColumn, false});
+  columns.push_back({kNumSeen, false, /*is_list=*/false});
   return columns;
+}
+
+/// Users of a row group of kSeenFile.
+constexpr int64_t kSeenRows = 4096;
+
+/// Where hardly any event is an item that its user had before, what was seen is not to be found
+/// again; as it was decided for the data whose ids are kept.
+bool decide_to_exclude(const SessionOptions& options, const SessionReport& report) {
+  const auto earlier = options.ids_from / kDecisionsFile;
+  if (!options.ids_from.empty() && fs::exists(earlier)) return decided_to_exclude(earlier);
+  return report.num_repeats * 100 < report.num_events;
 }
 
 /// The chosen column of a table of names, or the first of the usual ones that it has.
@@ -294,6 +308,7 @@ SessionReport make_sessions(const SessionOptions& given, const ProgressFn& progr
   Vocabulary items =
       make_vocabulary(events.item, order, leaves_last_out(options), ids_to_keep(options, "items"));
   report.num_items = items.size();
+  report.num_new_items = items.size() - ids_to_keep(options, "items").size();
   add_names(options, items, report);
   std::vector<Vocabulary> categories(events.features.size());
   for (size_t f = 0; f < categories.size(); ++f) {
@@ -307,8 +322,12 @@ SessionReport make_sessions(const SessionOptions& given, const ProgressFn& progr
   const auto scales = scales_of(events, options.ids_from);
   std::vector<std::string> stale = earlier_files(options.output);
   if (options.window_days > 0) stale.insert(stale.end(), {"train.parquet", "valid.parquet"});
-  remove_unfinished(options.output, {"train.", "valid.", "items.", "users.", "schema."});
-  const Material material{events, order, items, categories, options.keep_time};
+  remove_unfinished(options.output,
+                    {"train.", "valid.", "items.", "users.", "seen.", "sessions.", "schema."});
+  const People people(events, order, options.ids_from);
+  report.num_repeats = count_repeats(events, order);
+  report.exclude_seen = decide_to_exclude(options, report);
+  const Material material{events, order, items, categories, people, options.keep_time};
   const auto columns = list_columns_of(events, options.keep_time);
   auto inputs = options.inputs;
   inputs.push_back(options.names);
@@ -327,7 +346,13 @@ SessionReport make_sessions(const SessionOptions& given, const ProgressFn& progr
   const fs::path items_file = files.add("items.parquet");
   write_items(items_file, files.last(), items.items);
   const fs::path users_file = files.add("users.parquet");
-  write_items(users_file, files.last(), users_of(events.user, order));
+  write_items(users_file, files.last(), people.users());
+  SessionWriter seen = files.sessions(kSeenFile, {{formats::kItemColumn, false}}, kSeenRows);
+  people.write(order, events.item, items, seen);
+  const Json decisions{{"exclude_seen", report.exclude_seen},
+                       {"events", report.num_events},
+                       {"repeats", report.num_repeats}};
+  write_file(files.add(kDecisionsFile), decisions.dump() + "\n");
   for (size_t f = 0; f < categories.size(); ++f) {
     if (events.features[f].spec.kind != FeatureKind::Categorical) continue;
     const fs::path file = files.add(events.features[f].spec.name + ".parquet");

@@ -53,6 +53,9 @@ struct SessionReport {
   int64_t num_single_sessions = 0;  ///< of one event: no row can have them
   int64_t num_windows = 0;          ///< that have rows
   int64_t num_items = 0;
+  int64_t num_new_items = 0;  ///< of these, those that ids_from has not
+  int64_t num_repeats = 0;    ///< events with an item that the user had before
+  bool exclude_seen = false;  ///< what the folder says of results
   int64_t num_train_rows = 0;
   int64_t num_train_groups = 0;
   int64_t num_valid_rows = 0;
@@ -67,9 +70,10 @@ struct SessionReport {
 };
 
 /// Turns interactions into what training reads, written to `options.output`: `train.parquet`,
-/// `valid.parquet`, `schema.json` (Transformers4Rec's form), `items.parquet`, `users.parquet` and
-/// `<feature>.parquet` for each categorical feature. All of them appear at the end, or none; those
-/// of features that an earlier run had and this one has not are taken away.
+/// `valid.parquet`, `schema.json` (Transformers4Rec's form), `items.parquet`, `users.parquet`,
+/// `seen.parquet`, `sessions.json` and `<feature>.parquet` for each categorical feature. All of
+/// them appear at the end, or none; those of features that an earlier run had and this one has not
+/// are taken away.
 ///
 /// Events are sorted by (user, time), ties keep the order of the files. Ids count from 1 by falling
 /// number of training events, ties by raw id; 0 is padding, and a missing category. With windows

@@ -53,6 +53,8 @@ void Material::write(SessionWriter& writer, const Session& session, int64_t begi
       writer.ints(events.features.size() + 1).push_back(std::llround(seconds));
     }
   }
+  const size_t last = events.features.size() + (keep_time ? 2 : 1);
+  writer.ints(last).push_back(people.num_seen(session, end));
   writer.end_row(session.user_id);
 }
 

@@ -3,6 +3,7 @@
 // Internal to the component: the rows of sessions.
 
 #include "convoy/prepare/items.h"
+#include "convoy/prepare/people.h"
 #include "convoy/prepare/sessions.h"
 #include "convoy/prepare/sessions_order.h"
 #include "convoy/prepare/sessions_writer.h"
@@ -15,6 +16,7 @@ struct Material {
   const SessionOrder& order;
   const Vocabulary& items;
   const std::vector<Vocabulary>& categories;  ///< by feature; empty for continuous ones
+  const People& people;
   bool keep_time = false;
 
   size_t event_at(int64_t place) const {

@@ -27,6 +27,7 @@ using Work = std::function<int()>;
 struct NamedData {
   std::string name;
   std::shared_ptr<train::Dataset> data;  ///< null when there is none
+  std::vector<std::string> notes = {};   ///< sentences on what the model makes of it
 };
 
 /// What a task makes of its options: all that a Trainer wants.
@@ -85,6 +86,10 @@ class Task {
   virtual std::vector<Window> windows() const { return {}; }
   /// Metrics that are told of each window, less "eval_".
   virtual std::vector<std::string> main_metrics() const { return {"loss"}; }
+
+  /// The next prepare() is of a run that begins with the weights in `folder`, which are loaded by
+  /// others.
+  virtual void begin_with(const std::filesystem::path& /*folder*/) {}
 
   /// A new run, of which `parallel` says what a rank keeps. Throws UsageError and FileError that
   /// name the option or the file.

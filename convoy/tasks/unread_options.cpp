@@ -21,6 +21,7 @@ bool read_without_training(const Option& option) {
                                            "train.top_ks",
                                            "train.metric_names",
                                            "train.eval_time",
+                                           "train.exclude_seen",
                                            "output.quiet"};
   return option.section == "parallel" || kRead.contains(option.key());
 }

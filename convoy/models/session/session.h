@@ -41,6 +41,13 @@ struct SessionTarget {
 /// it that is when the last event was.
 inline constexpr const char* kRequestTime = "request_time";
 
+/// In a bundle of evaluation or prediction [B, E] int64: items that are not to be recommended after
+/// a row, padded with 0. They count as ranked behind all others.
+inline constexpr const char* kExcluded = "excluded_items";
+/// In a bundle of evaluation [B] int64: 1 = an empty row, whose target nothing ranks. Its rank
+/// counts as beyond all.
+inline constexpr const char* kMissed = "missed_target";
+
 /// A sequential recommender: embeddings of tabular features, a transformer body, a next-item head,
 /// whose matrix is the item embedding or its own.
 struct SessionConfig {
@@ -57,6 +64,8 @@ struct SessionConfig {
   /// Whether an evaluation of a body that reads times asks at the time of the session's last event,
   /// which is what serving knows, or of the target. Of a run, not in config.json.
   std::string eval_time = "last";
+  /// Items that no training has seen, which are not recommended. Of a run, not in config.json.
+  std::vector<int64_t> unseen_items;
 
   // What fields() tells of.
   int64_t d_model = 64, n_layer = 2, n_head = 4, n_inner = 0;
@@ -149,7 +158,8 @@ std::string embedding_name(const std::string& feature);
 ///
 /// Training: next-item loss at every position that has a successor, or at the items that are
 /// hidden. Evaluation: the last item of each session is hidden and is the target; the bundle gets
-/// `target_rank` [rows with a target] (1 = best). Prediction: the state after the last item scores
+/// `target_rank` [rows with a target] (1 = best) among all items but unseen_items and kExcluded,
+/// and kMissed of the batch. Prediction: the state after the last item scores
 /// all items; the bundle gets `scores` [B, V-1] of ids 1..V-1.
 ///
 /// Targets of whole sessions: see SessionTargets. Each session's loss counts once for each item

@@ -149,8 +149,11 @@ Fields SessionConfig::fields() {
        .help = "bidirectional bodies attend to padding, too",
        .only_with = kWithHidden},
       {"temperature", &temperature, "scores are divided by it", 1e-6},
-      {"max_length", &max_length, "longest session; longer ones are truncated", 2, HUGE_VAL, none,
-       Names{"max_sequence_length"}, "data"},
+      {"max_length", &max_length,
+       "longest session; longer ones are truncated. Unless given: that of the model that is "
+       "loaded, "
+       "else the longest in the schema (512 at most), else 20",
+       2, HUGE_VAL, none, Names{"max_sequence_length"}, "data"},
   };
 }
 

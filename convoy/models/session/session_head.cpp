@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "convoy/comm/device.h"
 #include "convoy/masking/item_masking.h"
 #include "convoy/models/ranks_of.h"
 #include "convoy/models/session/negatives.h"
@@ -60,6 +61,7 @@ SessionHead::SessionHead(const SessionConfig& config, const nn::ParamPtr& output
 nn::Bundle SessionHead::forward(const nn::Bundle& in, const nn::Context& context) {
   const auto targets = targets_of(in);
   auto out = next_items(in, targets, context);
+  if (const auto missed = in.find(kMissed); missed != in.end()) out[kMissed] = missed->second;
   const bool detects = detector_ && context.mode == Mode::Train;
   if (!targets_ && !detects) return out;
   const auto& ids = in.at("item_ids");
@@ -112,12 +114,18 @@ nn::Bundle SessionHead::next_items(const nn::Bundle& in, const Targets& targets,
   if (items_->is_by_rows()) {
     const auto rows = asked_states(in, targets);
     const auto number = [](double value) { return at::scalar_tensor(value, at::kDouble); };
-    return {{"loss", at::zeros({}, rows.options().dtype(at::kFloat))},
-            {"count", count},
-            {"row_states", states(rows).to(at::kFloat) / config_.temperature},
-            {"row_targets", targets.items},
-            {"row_first", number(static_cast<double>(first_id_))},
-            {"row_weight", number(targets_ ? config_.next_item_weight : 1)}};
+    const auto [unseen, excluded] = left_out_of(in, targets);
+    nn::Bundle left_out;
+    if (unseen.defined()) left_out["row_unseen"] = unseen;
+    if (excluded.defined()) left_out["row_excluded"] = excluded;
+    nn::Bundle out{{"loss", at::zeros({}, rows.options().dtype(at::kFloat))},
+                   {"count", count},
+                   {"row_states", states(rows).to(at::kFloat) / config_.temperature},
+                   {"row_targets", targets.items},
+                   {"row_first", number(static_cast<double>(first_id_))},
+                   {"row_weight", number(targets_ ? config_.next_item_weight : 1)}};
+    out.merge(left_out);
+    return out;
   }
   const auto ranks = ranks_of(in, context);
   nn::CrossEntropyOptions options{config_.temperature, first_id_};
@@ -135,7 +143,20 @@ nn::Bundle SessionHead::next_items(const nn::Bundle& in, const Targets& targets,
   nn::Bundle out{{"loss", share > 0 ? entropy.loss + smoothing : entropy.loss}, {"count", count}};
   if (context.mode == Mode::Evaluate) {
     const auto all = options.ranks.whole(h, "states that are ranked");
-    out["target_rank"] = nn::tied_ranks(all, items_, targets.items, first_id_, context.tensor);
+    out["target_rank"] = nn::tied_ranks(all, items_, targets.items, first_id_, context.tensor,
+                                        left_out_of(in, targets));
+  }
+  return out;
+}
+
+nn::LeftOut SessionHead::left_out_of(const nn::Bundle& in, const Targets& targets) const {
+  nn::LeftOut out;
+  if (!config_.unseen_items.empty()) {
+    out.ids = comm::upload(at::tensor(config_.unseen_items, at::kLong), targets.items.device());
+  }
+  if (const auto excluded = in.find(kExcluded); excluded != in.end()) {
+    const auto rows = targets.positions.div(in.at("item_ids").size(1), "floor");
+    out.of_rows = excluded->second.index_select(0, rows);
   }
   return out;
 }

@@ -5,6 +5,7 @@
 #include "convoy/models/session/replaced_items.h"
 #include "convoy/models/session/session.h"
 #include "convoy/models/session/session_targets.h"
+#include "convoy/nn/losses/left_out.h"
 #include "convoy/nn/losses/sampled_softmax.h"
 
 namespace convoy::models {
@@ -31,6 +32,8 @@ class SessionHead : public nn::Block {
   nn::Bundle next_items(const nn::Bundle& in, const Targets& targets,
                         const nn::Context& context) const;
   Targets targets_of(const nn::Bundle& in) const;
+  /// What does not compete with the targets in an evaluation.
+  nn::LeftOut left_out_of(const nn::Bundle& in, const Targets& targets) const;
   /// States [N, ...] that predict the targets.
   at::Tensor asked_states(const nn::Bundle& in, const Targets& targets) const;
   at::Tensor normed(const at::Tensor& rows) const;

@@ -77,6 +77,10 @@ nn::Bundle SessionInput::forward(const nn::Bundle& columns, const nn::Context& c
     if (context.mode == Mode::Predict) break;
     out[SessionTargets::answer(target.column)] = in.at(target.column);
   }
+  for (const char* name : {kExcluded, kMissed}) {  // as they are: not as long as sessions
+    const auto found = columns.find(name);
+    if (context.mode == Mode::Evaluate && found != columns.end()) out[name] = found->second;
+  }
   const auto ranks = ranks_of(ids, context);
   auto x = with_cls(joined(in, ranks, context), ids, ranks, context);
   // The ids where they came from: no step waits for a GPU to know its targets.

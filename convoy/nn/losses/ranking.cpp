@@ -63,22 +63,23 @@ at::Tensor tied_scores(const at::Tensor& h, const ParamPtr& table, double temper
 }
 
 at::Tensor tied_ranks(const at::Tensor& h, const ParamPtr& table, const at::Tensor& targets,
-                      int64_t first_id, const comm::Group& tensor) {
+                      int64_t first_id, const comm::Group& tensor, const LeftOut& left_out) {
   at::NoGradGuard no_grad;
   const bool cut = is_cut(table, 0, tensor);
   auto columns = (targets - first_id).unsqueeze(1);
   const auto items = columns_from(table, first_id).to(at::kFloat);
+  const int64_t first = cut ? table->begin() + rows_below(table, first_id) : first_id;
   const int64_t piece = score_rows_at_once(table->spec().shape[0] - first_id, h.device());
   std::vector<at::Tensor> parts{at::empty({0}, targets.options())};
   for (int64_t begin = 0; begin < h.size(0); begin += piece) {
     const int64_t rows = std::min(piece, h.size(0) - begin);
-    const auto scores = at::mm(h.narrow(0, begin, rows).to(at::kFloat), items);
-    parts.push_back(cut ? ranks_among_all(scores, targets.narrow(0, begin, rows),
-                                          table->begin() + rows_below(table, first_id), table,
-                                          tensor)
-                        : ranks_of(scores, columns.narrow(0, begin, rows)));
+    auto scores = at::mm(h.narrow(0, begin, rows).to(at::kFloat), items);
+    left_out.rows(begin, rows).mask(scores, first);
+    parts.push_back(
+        cut ? ranks_among_all(scores, targets.narrow(0, begin, rows), first, table, tensor)
+            : ranks_of(scores, columns.narrow(0, begin, rows)));
   }
-  return at::cat(parts);
+  return left_out.without_rank(at::cat(parts), targets);
 }
 
 BestColumns best_columns(const at::Tensor& scores, int64_t k) {

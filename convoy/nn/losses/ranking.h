@@ -1,6 +1,7 @@
 #pragma once
 
 #include "convoy/nn/block.h"
+#include "convoy/nn/losses/left_out.h"
 
 // Shapes: N rows, D model width, V vocabulary with padding.
 namespace convoy::nn {
@@ -13,10 +14,11 @@ at::Tensor tied_scores(const at::Tensor& h, const ParamPtr& table, double temper
                        int64_t first_id = 1, const comm::Group& tensor = {});
 
 /// Rank [N] int64 of each target's score among the ids first_id..V-1: 1 = best. Equal scores rank
-/// by id. A score that is no number counts as better than every target. Scores exist for a few rows
-/// at a time only.
+/// by id. A score that is no number counts as better than every target. Ids of `left_out` do not
+/// compete. Scores exist for a few rows at a time only.
 at::Tensor tied_ranks(const at::Tensor& h, const ParamPtr& table, const at::Tensor& targets,
-                      int64_t first_id = 1, const comm::Group& tensor = {});
+                      int64_t first_id = 1, const comm::Group& tensor = {},
+                      const LeftOut& left_out = {});
 
 /// Best columns of some rows, best first, and their scores [N, k].
 struct BestColumns {

@@ -6,6 +6,7 @@
 
 #include "convoy/comm/device.h"
 #include "convoy/comm/to_host.h"
+#include "convoy/nn/losses/left_out.h"
 #include "convoy/parallel/rows/row_table.h"
 
 namespace convoy::parallel {
@@ -17,6 +18,7 @@ struct RowTable::Asked {
   int64_t here = 0;    // of this rank
   int64_t each = 0;    // of every rank, filled up
   int64_t first = 0;   // lowest id that competes
+  nn::LeftOut left_out;
 };
 
 struct RowTable::Scores {
@@ -28,12 +30,19 @@ RowTable::Asked RowTable::ask(const nn::Bundle& out) const {
   Asked asked;
   const auto states = out.find("row_states");
   const bool has_rows = states != out.end();
+  const auto given = [&](const char* name) {
+    const auto found = out.find(name);
+    return found == out.end() ? at::Tensor() : found->second;
+  };
+  const auto unseen = given("row_unseen"), excluded = given("row_excluded");
+  const int64_t num_unseen = unseen.defined() ? unseen.size(0) : 0;
+  const int64_t num_excluded = excluded.defined() ? excluded.size(1) : 0;
   if (has_rows) {
     asked.here = states->second.size(0);
     asked.first = comm::item<int64_t>(out.at("row_first").to(at::kLong));
   }
-  const auto told = comm::download(
-      ranks_.all_gather(on_device({asked.here, asked.first}), "count states to rank"));
+  const auto told = comm::download(ranks_.all_gather(
+      on_device({asked.here, asked.first, num_unseen, num_excluded}), "count states to rank"));
   asked.each = comm::item<int64_t>(told.select(1, 0).max());
   asked.first = comm::item<int64_t>(told.select(1, 1).max());
   auto own = at::zeros({asked.each, width_}, state_.weights.options());
@@ -44,6 +53,19 @@ RowTable::Asked RowTable::ask(const nn::Bundle& out) const {
   }
   asked.states = ranks_.all_gather(own, "states to rank").view({-1, width_});
   asked.targets = ranks_.all_gather(targets, "targets to rank").view({-1});
+  // A rank without targets scores those of others, but has not been told what they leave out.
+  if (const auto most = comm::item<int64_t>(told.select(1, 2).max()); most > 0) {
+    auto ids = unseen.defined() ? unseen : at::zeros({most}, targets.options());
+    asked.left_out.ids =
+        std::get<0>(ranks_.all_gather(ids, "unseen items").view({-1, most}).max(0));
+  }
+  if (const auto most = comm::item<int64_t>(told.select(1, 3).max()); most > 0) {
+    auto ids = at::zeros({asked.each, most}, targets.options());
+    if (excluded.defined()) {
+      ids.narrow(0, 0, asked.here).narrow(1, 0, num_excluded).copy_(excluded);
+    }
+    asked.left_out.of_rows = ranks_.all_gather(ids, "items left out").view({-1, most});
+  }
   return asked;
 }
 
@@ -75,8 +97,9 @@ RowTable::Scores RowTable::score_own(const Asked& asked, const at::Tensor& own) 
   for (; begin < rows; begin += most) {
     const int64_t some = std::min(most, rows - begin);
     const auto items = rounded(state_.weights.narrow(0, begin, some));
-    const auto scores = at::mm(asked.states, items.t());
-    sums.push_back(at::logsumexp(scores, 1));
+    auto scores = at::mm(asked.states, items.t());
+    sums.push_back(at::logsumexp(scores, 1));  // the loss is over all
+    asked.left_out.mask(scores, begin * num_ranks + rank, num_ranks);
     const auto ids = at::arange(begin, begin + some, target.options()) * num_ranks + rank;
     // Not (scores > wanted): a score that is no number must not look like a hit. Equal ones rank by
     // id; the target's own, which another product gave, is not its rival.
@@ -103,12 +126,16 @@ void RowTable::score(nn::Bundle& out) {
     if (!out.empty()) {
       out["loss"] =
           out.at("loss") + of_rank(whole - wanted).sum() * comm::item<double>(out.at("row_weight"));
-      out["target_rank"] = of_rank(own.better) + 1;
+      const auto ranks = asked.left_out.without_rank(own.better + 1, asked.targets);
+      out["target_rank"] = of_rank(ranks);
     }
   } else if (!out.empty()) {
     out["target_rank"] = asked.targets;
   }
-  for (const char* name : {"row_states", "row_targets", "row_first", "row_weight"}) out.erase(name);
+  for (const char* name :
+       {"row_states", "row_targets", "row_first", "row_weight", "row_unseen", "row_excluded"}) {
+    out.erase(name);
+  }
 }
 
 }  // namespace convoy::parallel

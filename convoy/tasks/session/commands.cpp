@@ -105,10 +105,13 @@ int run_sessions(SessionFlags flags) {
   if (options.window_days > 0) {
     line("windows", "{}, of a {} each", human_count(report.num_windows), flags.windows);
   }
-  line("items", "{}{}", human_count(report.num_items),
+  line("items", "{}{}{}", human_count(report.num_items),
+       options.ids_from.empty() ? "" : fmt::format(" ({} new)", human_count(report.num_new_items)),
        options.names.empty()
            ? ""
            : fmt::format(" ({} with a name)", human_count(report.num_named_items)));
+  line("repeats", "{} of {} events are an item that the user had before; exclude_seen = {}",
+       human_count(report.num_repeats), human_count(report.num_events), report.exclude_seen);
   line("train", "{} rows in {} row groups, mean length {:.2f}; {} dropped as shorter than {}",
        human_count(report.num_train_rows), human_count(report.num_train_groups),
        report.mean_train_length, human_count(report.num_short_rows), options.min_length);

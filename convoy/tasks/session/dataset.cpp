@@ -1,6 +1,7 @@
 #include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
 
+#include <limits>
 #include <mutex>
 #include <utility>
 
@@ -19,6 +20,27 @@ at::Tensor adopt(std::vector<T>&& values, at::IntArrayRef shape) {
       c10::CppTypeToScalarType<T>::value);
 }
 
+/// [rows, longest] ids below `num_ids` of the lists of each row's owner, less its target.
+at::Tensor seen_before(const data::MicroBatch& micro_batch, const SeenBefore& seen, int64_t num_ids,
+                       bool has_target) {
+  const auto& owners = micro_batch.columns.at(seen.owner).ints;
+  const auto& counts = micro_batch.columns.at(seen.count).ints;
+  const auto list_of = [&](int64_t row) {
+    const auto at = static_cast<size_t>(row);
+    return seen.lists->of(owners[at], counts[at] - (has_target ? 1 : 0));
+  };
+  int64_t longest = 1;
+  for (int64_t row = 0; row < micro_batch.rows; ++row) {
+    longest = std::max<int64_t>(longest, std::ssize(list_of(row)));
+  }
+  auto out = at::zeros({micro_batch.rows, longest}, at::kLong);
+  for (int64_t row = 0; row < micro_batch.rows; ++row) {
+    auto* ids = out.data_ptr<int64_t>() + row * longest;
+    for (const int32_t id : list_of(row)) *ids++ = id < num_ids ? id : 0;
+  }
+  return out;
+}
+
 parallel::MicroBatch to_tensors(data::MicroBatch&& micro_batch) {
   parallel::MicroBatch out;
   for (auto& [name, column] : micro_batch.columns) {
@@ -29,8 +51,11 @@ parallel::MicroBatch to_tensors(data::MicroBatch&& micro_batch) {
                                                           : adopt(std::move(column.floats), shape);
   }
   if (micro_batch.whole_length > 0) {
-    out.inputs[kWholeSession] =
+    out.inputs[models::kExcluded] =
         adopt(std::move(micro_batch.whole), {micro_batch.rows, micro_batch.whole_length});
+  }
+  if (!micro_batch.missed.empty()) {
+    out.inputs[models::kMissed] = adopt(std::move(micro_batch.missed), {micro_batch.rows});
   }
   out.inputs["lengths"] = adopt(std::move(micro_batch.lengths), {micro_batch.rows});
   out.samples = adopt(std::move(micro_batch.sample_offset), {micro_batch.rows});
@@ -39,8 +64,11 @@ parallel::MicroBatch to_tensors(data::MicroBatch&& micro_batch) {
 
 class SessionStream : public train::BatchStream {
  public:
-  SessionStream(data::SessionLoader loader, std::vector<std::string> warnings)
-      : loader_(std::move(loader)), warnings_(std::move(warnings)) {
+  using ToTensors = std::function<parallel::MicroBatch(data::MicroBatch&&)>;
+  SessionStream(data::SessionLoader loader, std::vector<std::string> warnings, ToTensors to_tensors)
+      : loader_(std::move(loader)),
+        warnings_(std::move(warnings)),
+        to_tensors_(std::move(to_tensors)) {
     const auto& more = loader_.warnings();
     warnings_.insert(warnings_.end(), more.begin(), more.end());
   }
@@ -60,7 +88,7 @@ class SessionStream : public train::BatchStream {
       step.num_samples.push_back(micro_batch.num_samples);
       step.micro_batches.push_back(micro_batch.num_samples == 0
                                        ? parallel::MicroBatch()
-                                       : to_tensors(std::move(micro_batch)));
+                                       : to_tensors_(std::move(micro_batch)));
     }
     return step;
   }
@@ -75,34 +103,49 @@ class SessionStream : public train::BatchStream {
  private:
   data::SessionLoader loader_;
   std::vector<std::string> warnings_;
+  ToTensors to_tensors_;
 };
 
 class SessionDataset : public train::Dataset {
  public:
   SessionDataset(data::ParquetFiles dataset, data::LoaderOptions options,
-                 std::vector<std::string> warnings)
+                 std::vector<std::string> warnings, SeenBefore seen)
       : dataset_(std::move(dataset)),
         options_(std::move(options)),
-        warnings_(std::move(warnings)) {}
+        warnings_(std::move(warnings)),
+        seen_(std::move(seen)) {}
 
   std::unique_ptr<train::BatchStream> open(const train::StreamOptions& options) const override {
     auto own = options_;
     static_cast<train::StreamOptions&>(own) = options;
     if (!options.shuffle) own.partition = data::Partition::Rows;
-    return std::make_unique<SessionStream>(data::SessionLoader(dataset_, own), warnings_);
+    return std::make_unique<SessionStream>(
+        data::SessionLoader(dataset_, own), warnings_,
+        [this](data::MicroBatch&& micro_batch) { return with_seen(std::move(micro_batch)); });
   }
   std::vector<int64_t> row_lengths() const override {
     std::call_once(read_lengths_, [&] { lengths_ = data::row_lengths(dataset_, options_); });
     return lengths_;
   }
   parallel::MicroBatch of_rows(const std::vector<int64_t>& rows) const override {
-    return to_tensors(data::micro_batch_of(dataset_, options_, rows));
+    return with_seen(data::micro_batch_of(dataset_, options_, rows));
   }
 
  private:
+  parallel::MicroBatch with_seen(data::MicroBatch&& micro_batch) const {
+    if (!seen_.lists) return to_tensors(std::move(micro_batch));
+    const auto num_ids =
+        options_.known.column.empty() ? std::numeric_limits<int64_t>::max() : options_.known.size();
+    auto lists = seen_before(micro_batch, seen_, num_ids, options_.last_is_target);
+    auto out = to_tensors(std::move(micro_batch));
+    out.inputs[models::kExcluded] = std::move(lists);
+    return out;
+  }
+
   data::ParquetFiles dataset_;
   data::LoaderOptions options_;
   std::vector<std::string> warnings_;
+  SeenBefore seen_;
   mutable std::once_flag read_lengths_;
   mutable std::vector<int64_t> lengths_;
 };
@@ -111,9 +154,10 @@ class SessionDataset : public train::Dataset {
 
 std::shared_ptr<train::Dataset> make_session_dataset(data::ParquetFiles dataset,
                                                      data::LoaderOptions options,
-                                                     std::vector<std::string> warnings) {
+                                                     std::vector<std::string> warnings,
+                                                     SeenBefore seen) {
   return std::make_shared<SessionDataset>(std::move(dataset), std::move(options),
-                                          std::move(warnings));
+                                          std::move(warnings), std::move(seen));
 }
 
 std::shared_ptr<train::Dataset> make_random_sessions(const models::SessionConfig& model) {

@@ -82,6 +82,18 @@ void fill_rows(const parallel::State& state, const std::string& name, const at::
   }
 }
 
+int64_t num_items_in(const fs::path& folder, const models::SessionConfig& config) {
+  const formats::SafetensorsFolder file(folder);
+  const auto name = models::embedding_name(config.item_feature);
+  if (!file.tensors().contains(name) || file.entry(name).shape.empty()) {
+    fail<FileError>("tasks",
+                    "{} has no weight {}, as this model does; try its run.toml as the "
+                    "configuration file",
+                    folder.string(), name);
+  }
+  return file.entry(name).shape[0];
+}
+
 train::Trainer::Fill fill_from(const fs::path& folder, const models::SessionConfig& config,
                                const BesideData& data, const PretrainedVectors& vectors) {
   const auto file = std::make_shared<formats::SafetensorsFolder>(folder);

@@ -17,6 +17,10 @@ parallel::State draw_all(parallel::Replica& model);
 /// Gives tensor `name` of a state, where it is here, `values` as its first rows.
 void fill_rows(const parallel::State& state, const std::string& name, const at::Tensor& values);
 
+/// Ids of the item embedding, padding included, among the weights in `folder`. Throws FileError
+/// where there is none.
+int64_t num_items_in(const std::filesystem::path& folder, const models::SessionConfig& config);
+
 /// Begins with the weights of an earlier run in `folder`. Its embeddings and output matrix may have
 /// fewer ids: the rows of the others are drawn, as if they had always been there, or are those of
 /// `vectors`, which all ids have where they are frozen. `data`: the files beside the data. Throws

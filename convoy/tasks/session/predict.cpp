@@ -83,8 +83,6 @@ void answer_requests(const Prediction& asked, const train::TrainingArguments& tr
 
 void SessionTask::declare_predict(OptionTable& table) {
   table.add("predict", "top_k", top_k_, "items to recommend per session").at_least(1);
-  table.add("predict", "exclude_seen", exclude_seen_,
-            "do not recommend items that the session already has");
   table.add(
       "predict", "requests", requests_,
       "answer requests from the standard input, one per line, such as {\"items\": [\"a\", \"b\"]}");
@@ -93,9 +91,11 @@ void SessionTask::declare_predict(OptionTable& table) {
 void SessionTask::predict(const Prediction& asked, const Run& run,
                           const train::TrainingArguments& training) {
   if (requests_) {
-    return answer_requests(asked, training, {.top_k = top_k_, .exclude_seen = exclude_seen_});
+    const auto& data = arguments_.data;
+    const bool excludes = excludes_seen(data.valid_file().empty() ? "." : data.valid_file());
+    return answer_requests(asked, training, {.top_k = top_k_, .exclude_seen = excludes});
   }
-  const auto [file, data] = prediction_data(asked.data);
+  const auto [file, data, notes] = prediction_data(asked.data);
   if (!data) fail<UsageError>("tasks", "the run names no evaluation data; try --data FILE.parquet");
   if (asked.to_file()) {
     check_output(asked.output, "recommendations", /*tables=*/true, inputs_of(asked, file));
@@ -111,12 +111,16 @@ void SessionTask::predict(const Prediction& asked, const Run& run,
   }
   train::Trainer trainer(run.factory, training, nullptr, nullptr, job, run.fill);
   trainer.load_weights(asked.folder);
-  if (job.is_main()) asked.tell(*run.notes);
+  if (job.is_main()) {
+    asked.tell(*run.notes);
+    asked.tell(notes);
+  }
 
   int64_t rows = 0;
   size_t fewest = SIZE_MAX, most = 0;  // items of a row: sessions may have seen the others
   recommend(trainer, *data,
-            {arguments_.model.item_feature, owner_column(schema_), top_k_, asked.rows, targets},
+            {arguments_.model.item_feature, owner_column(schema_), top_k_, asked.rows, targets,
+             arguments_.model.unseen_items},
             [&](const Recommendation& row) {
               writer ? writer->write(row) : show(row, names);
               ++rows;

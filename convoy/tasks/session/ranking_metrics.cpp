@@ -48,6 +48,10 @@ void RankingMetrics::add(const at::Tensor& ranks) {
   }
 }
 
+void RankingMetrics::add_missed(int64_t count) {
+  histogram_.data_ptr<int64_t>()[0] += count;
+}
+
 void RankingMetrics::reduce(const comm::Group& group) {
   group.all_reduce(histogram_, comm::ReduceOp::Sum, "reduce metrics");
 }

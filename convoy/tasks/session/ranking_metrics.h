@@ -22,6 +22,8 @@ class RankingMetrics : public train::Scorer {
   /// out["target_rank"] [n] int64: 1 = best.
   void add(const nn::Bundle& out) override { add(out.at("target_rank")); }
   void add(const at::Tensor& ranks);
+  /// Rows whose answer nothing ranks.
+  void add_missed(int64_t count);
   void reduce(const comm::Group& group) override;
 
   int64_t count() const;

@@ -9,6 +9,7 @@
 #include "convoy/base/files.h"
 #include "convoy/data/row_writer.h"
 #include "convoy/models/session/session_targets.h"
+#include "convoy/nn/losses/left_out.h"
 #include "convoy/nn/losses/ranking.h"
 #include "convoy/tasks/session/dataset.h"
 #include "convoy/tasks/text_output.h"
@@ -31,12 +32,17 @@ void take_best(const parallel::MicroBatch& batch, const nn::Bundle& out, int64_t
                const RecommendOptions& options, Best& best, int64_t& filled) {
   auto scores = out.at("scores");
   const auto& sessions = batch.inputs.at(options.item_feature);
-  if (const auto whole = batch.inputs.find(kWholeSession); whole != batch.inputs.end()) {
-    // Column c is id c + 1; padding (id 0) falls on a column that is cut off again.
-    auto wide = at::cat({scores.new_zeros({scores.size(0), 1}), scores}, 1);
-    wide.scatter_(1, whole->second.to(wide.device()), -std::numeric_limits<float>::infinity());
-    scores = wide.narrow(1, 1, scores.size(1));
+  nn::LeftOut left_out;
+  if (!options.unseen.empty()) {
+    left_out.ids = at::tensor(options.unseen, at::kLong).to(scores.device());
   }
+  if (const auto found = batch.inputs.find(models::kExcluded); found != batch.inputs.end()) {
+    left_out.of_rows = found->second.to(scores.device());
+  }
+  left_out.mask(scores, /*first=*/1);
+  const auto empty = batch.inputs.at("lengths") == 0;
+  scores.masked_fill_(empty.to(scores.device()).unsqueeze(1),
+                      -std::numeric_limits<float>::infinity());
   const auto [values, columns] = nn::best_columns(scores, best.scores.size(1));
   const int64_t rows = batch.samples.size(0);
   auto numbers = best.numbers.narrow(0, filled, rows);

@@ -31,11 +31,12 @@ struct RecommendOptions {
   int64_t top_k = 10;
   int64_t rows = 0;                       ///< only the first; 0 = all
   std::vector<std::string> targets = {};  ///< columns that the model predicts, too
+  std::vector<int64_t> unseen = {};       ///< items that are not recommended
 };
 
 /// Scores the rows of `data`, on all ranks, and hands over its `top_k` best items (fewer when
-/// there are fewer) on rank 0, in order of the rows. Items of kWholeSession, where `data` gives it,
-/// are left out.
+/// there are fewer) on rank 0, in order of the rows. Items of models::kExcluded, where `data` gives
+/// it, are left out; a row without items has none.
 void recommend(train::Trainer& trainer, const train::Dataset& data, const RecommendOptions& options,
                const std::function<void(const Recommendation&)>& use);
 

@@ -16,9 +16,11 @@
 #include "convoy/comm/device.h"
 #include "convoy/models/session/session.h"
 #include "convoy/models/session/session_targets.h"
+#include "convoy/nn/losses/left_out.h"
 #include "convoy/nn/losses/ranking.h"
 #include "convoy/parallel/run/replica.h"
 #include "convoy/prepare/scales.h"
+#include "convoy/tasks/session/known_items.h"
 #include "convoy/tasks/session/recommend.h"
 #include "convoy/tasks/session/run.h"
 
@@ -69,6 +71,9 @@ class Recommender::Model {
     config_.read_json(parse_json(read_file(file), file.string()), file.string());
     names_ = item_names(folder);
     ids_ = ids_of(names_, num_items());
+    const auto known = KnownItems::of_run(folder, num_ids());
+    if (const auto unseen = known.unseen(); !unseen.empty()) unseen_ = at::tensor(unseen);
+    std::erase_if(ids_, [&](const auto& entry) { return !known.knows(entry.second); });
     scales_ = prepare::Scales::load(kept_file(folder, prepare::kScalesFile));
     for (const auto& feature : config_.features) {
       if (!feature.categorical || feature.name == config_.item_feature) continue;
@@ -105,8 +110,9 @@ class Recommender::Model {
       asked.push_back(i);
     }
     if (asked.empty()) return out;
-    const auto predicted = outputs_of(bundle_of(requests, sessions, asked, longest));
-    const auto& scores = predicted.at("scores");
+    auto predicted = outputs_of(bundle_of(requests, sessions, asked, longest));
+    auto& scores = predicted.at("scores");
+    if (unseen_.defined()) nn::LeftOut{unseen_, {}}.mask(scores, /*first=*/1);
     for (size_t row = 0; row < asked.size(); ++row) {
       const auto i = asked[row];
       out[i].items =
@@ -348,7 +354,8 @@ class Recommender::Model {
   at::Device device_;
   models::SessionConfig config_;
   prepare::ItemNames names_;
-  Ids ids_;
+  Ids ids_;            // of items that are known
+  at::Tensor unseen_;  // the others; undefined: none
   prepare::Scales scales_;
   std::map<std::string, Ids> categories_;  // by feature, where the run has their raw values
   std::set<std::string> of_numbers_;       // those of them whose raw values are numbers

@@ -10,8 +10,12 @@
 #include "convoy/data/parquet_files.h"
 #include "convoy/data/tools/inspect_rows.h"
 #include "convoy/prepare/scales.h"
+#include "convoy/prepare/seen.h"
 #include "convoy/tasks/session/dataset.h"
+#include "convoy/tasks/session/known_items.h"
+#include "convoy/tasks/session/same_ids.h"
 #include "convoy/tasks/session/swap_values.h"
+#include "convoy/tasks/session/unknown_rows.h"
 #include "convoy/tasks/session/vector_columns.h"
 #include "convoy/tasks/task.h"
 
@@ -200,6 +204,24 @@ void check_answers(const data::ParquetFiles& dataset, const models::SessionTarge
   });
 }
 
+/// Of data that a model was not trained with: their own schema says which ids are right, and those
+/// that the model has not are unknown.
+void pass_over_unknown(const models::SessionConfig& model, const std::string& where,
+                       data::LoaderOptions& options) {
+  const auto file = beside(where)("schema.json");
+  const auto own = file.empty() ? formats::Schema() : formats::Schema::load(file);
+  for (const auto& feature : model.features) {
+    if (!feature.categorical) continue;
+    const auto* there = own.find(feature.name);
+    const bool known = there != nullptr && there->int_domain;
+    auto& most = options.selection.limits[feature.name].max;
+    most = known ? std::max(most, there->int_domain->max) : std::numeric_limits<int64_t>::max();
+    if (feature.name != model.item_feature) {
+      options.known.largest[feature.name] = feature.cardinality - 1;
+    }
+  }
+}
+
 }  // namespace
 
 void refuse_events(const std::string& where, const fs::path& ids_from) {
@@ -224,6 +246,12 @@ std::string owner_column(const formats::Schema& schema) {
   return "";
 }
 
+data::ListLimits list_limits(const SessionArguments& arguments) {
+  const bool keeps_last = arguments.data.truncation == "keep_last";
+  return {.max_length = arguments.model.max_length,
+          .truncation = keeps_last ? data::Truncation::KeepLast : data::Truncation::KeepFirst};
+}
+
 std::shared_ptr<train::Dataset> open_sessions(const std::string& where,
                                               const SessionArguments& arguments,
                                               const formats::Schema& schema,
@@ -236,21 +264,41 @@ std::shared_ptr<train::Dataset> open_sessions(const std::string& where,
   if (!model.time_feature.empty()) columns.push_back(model.time_feature);
   options.selection = data::select(schema, columns);
   select_vectors(model, options.selection);
-  options.max_length = model.max_length;
-  options.truncation =
-      data.truncation == "keep_last" ? data::Truncation::KeepLast : data::Truncation::KeepFirst;
-  if (more.whole_items) options.whole = model.item_feature;
+  static_cast<data::ListLimits&>(options) = list_limits(arguments);
+  options.last_is_target = more.evaluates;
+  if (more.known) {
+    options.known = {.column = model.item_feature, .known = more.known};
+    if (more.of_others) pass_over_unknown(model, where, options);
+  }
   options.partition = data.partition == "rows" ? data::Partition::Rows : data::Partition::RowGroups;
   options.shuffle_window = data.shuffle_window;
   options.memory_budget = data.memory_budget_mb << 20;
   options.prefetch_depth = data.prefetch_depth;
   data::ParquetFiles dataset(where);
-  for (const auto& column : dataset.columns()) {
-    const bool ids = column.readable && !column.is_list && column.kind == data::Column::Int64;
-    const bool selected = std::ranges::count(columns, column.name) > 0;
-    if (ids && column.name == more.owner && !selected)
-      options.selection.columns.push_back(column.name);
+  const auto has_ids = [&](const std::string& name) {
+    const auto column = std::ranges::find(dataset.columns(), name, &data::ColumnInfo::name);
+    return column != dataset.columns().end() && column->readable && !column->is_list &&
+           column->kind == data::Column::Int64;
+  };
+  const auto select = [&](const std::string& name) {
+    auto& selected = options.selection.columns;
+    if (std::ranges::find(selected, name) == selected.end()) selected.push_back(name);
+  };
+  SeenBefore seen;
+  if (more.excluded) {
+    const auto file = beside(where)(prepare::kSeenFile);
+    // The target of a row whose end is cut is not the last of the list.
+    const bool ends = !more.evaluates || options.truncation == data::Truncation::KeepLast;
+    const bool knows = ends && !file.empty() && has_ids(more.owner) && has_ids(prepare::kNumSeen);
+    if (knows) {
+      seen = {std::make_shared<prepare::SeenLists>(file), more.owner, prepare::kNumSeen};
+      select(prepare::kNumSeen);
+    } else {
+      options.whole = model.item_feature;
+    }
   }
+  const bool wants_owner = !more.evaluates || seen.lists;
+  if (wants_owner && has_ids(more.owner)) select(more.owner);
   if (more.answers) {
     for (const auto& target : model.targets) {
       check_answers(dataset, target);
@@ -261,7 +309,17 @@ std::shared_ptr<train::Dataset> open_sessions(const std::string& where,
   check_lists(dataset, model);
   check_vectors(dataset, model);
   if (!model.time_feature.empty()) check_times(dataset, model.time_feature);
-  return make_session_dataset(std::move(dataset), options, std::move(warnings));
+  if (more.notes != nullptr) {
+    const auto unknown = survey_unknown(dataset, model.item_feature, options, seen).notes(options);
+    more.notes->insert(more.notes->end(), unknown.begin(), unknown.end());
+    if (more.excluded && !seen.lists) {
+      more.notes->push_back(
+          fmt::format("exclude_seen leaves out the items of each row alone: there is no {} beside "
+                      "{} that has more; convoy data sessions writes it",
+                      prepare::kSeenFile, where));
+    }
+  }
+  return make_session_dataset(std::move(dataset), options, std::move(warnings), std::move(seen));
 }
 
 void take_swap_values(SessionArguments& arguments, const formats::Schema& schema, int64_t seed) {
@@ -314,7 +372,7 @@ train::ModelFiles session_files(const SessionArguments& arguments, const formats
   files.config = arguments.model.to_json();
   files.texts["schema.json"] = schema.to_json();
   const auto& data = arguments.data;
-  files.looked_for = {"items.parquet", prepare::kScalesFile};
+  files.looked_for = {"items.parquet", prepare::kScalesFile, kUnseenFile};
   for (const auto& feature : arguments.model.features) {
     if (!feature.categorical || feature.name == arguments.model.item_feature) continue;
     files.looked_for.push_back(names_file(feature.name));

@@ -2,6 +2,7 @@
 
 #include <filesystem>
 
+#include "convoy/data/micro_batch.h"
 #include "convoy/formats/schema.h"
 #include "convoy/models/session/session.h"
 #include "convoy/tasks/session/session_arguments.h"
@@ -35,12 +36,24 @@ train::ModelFiles session_files(const SessionArguments& arguments, const formats
 /// The column that says whose session a row is: the user, else the session; "" when there is none.
 std::string owner_column(const formats::Schema& schema);
 
+/// How lists of the data are cut.
+data::ListLimits list_limits(const SessionArguments& arguments);
+
 /// What batches of sessions hold beside what the model reads.
 struct MoreColumns {
   /// The model's targets, all of which are read once: throws FileError on one that is no answer.
   bool answers = true;
-  std::string owner = "";    ///< a column, where the file has it as whole numbers
-  bool whole_items = false;  ///< all items of each session as input kWholeSession
+  std::string owner = "";  ///< a column, where the file has it as whole numbers
+  /// models::kExcluded: what the owner of each row had before, as far as kSeenFile beside the data
+  /// tells, else the items of the row.
+  bool excluded = false;
+  bool evaluates = false;  ///< the last item of each row is its target, not what is known of it
+  /// Items that the model knows, by id; null: all.
+  std::shared_ptr<const std::vector<bool>> known = nullptr;
+  /// The data are not those that the model was trained with: ids that it has not are unknown, too.
+  bool of_others = false;
+  /// Where open_sessions() tells what the model does not know or read of the rows; null: nowhere.
+  std::vector<std::string>* notes = nullptr;
 };
 
 /// The session data set of a Parquet file for this model. Its streams give `warnings` too.

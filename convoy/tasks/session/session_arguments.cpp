@@ -146,6 +146,11 @@ void SessionArguments::declare(OptionTable& t) {
 
   s = "train";
   t.add(s, "top_ks", ranking.top_ks, "cut-offs of NDCG, Recall, MRR and AP (average precision)");
+  t.add(s, "exclude_seen", ranking.exclude_seen,
+        "evaluate and recommend among items that the person has not seen; auto = as the run was "
+        "trained, as convoy data sessions decided for the data (where under 1 % of the events "
+        "repeat an item of the person), else false")
+      .choice({"auto", "true", "false"});
   t.add(s, "metric_names", ranking.metric_names,
         "transformers4rec: report its ranking metrics, too, by its names: "
         "eval_/next-item/ndcg_at_10, "

@@ -46,6 +46,7 @@ std::string valid_in(const std::string& where);
 struct RankingArguments {
   std::vector<std::string> top_ks{"5", "10", "20"};
   std::string metric_names = "plain";
+  std::string exclude_seen = "auto";
 
   /// The cut-offs of the metrics. Throws UsageError on one that is no positive number.
   std::vector<int64_t> top_k_values() const;

@@ -12,11 +12,17 @@ namespace convoy::tasks {
 /// What an evaluation of sessions finds out: of next items, and of each target.
 class SessionMetrics : public train::Scorer {
  public:
-  SessionMetrics(RankingMetrics ranking, const std::vector<models::SessionTarget>& targets)
-      : ranking_(std::move(ranking)), targets_(targets.begin(), targets.end()) {}
+  /// `excludes_seen`: what a person has seen does not compete, which the results tell.
+  SessionMetrics(RankingMetrics ranking, const std::vector<models::SessionTarget>& targets,
+                 bool excludes_seen = false)
+      : ranking_(std::move(ranking)),
+        targets_(targets.begin(), targets.end()),
+        excludes_seen_(excludes_seen) {}
 
   void add(const nn::Bundle& out) override {
     ranking_.add(out);
+    const auto missed = out.find(models::kMissed);
+    if (missed != out.end()) ranking_.add_missed(missed->second.sum().item<int64_t>());
     for (auto& target : targets_) target.add(out);
   }
   void reduce(const comm::Group& group) override {
@@ -26,12 +32,14 @@ class SessionMetrics : public train::Scorer {
   std::map<std::string, double> values(const std::string& prefix, double loss) const override {
     auto out = ranking_.values(prefix, loss);
     for (const auto& target : targets_) out.merge(target.values(prefix, loss));
+    if (excludes_seen_) out[prefix + "exclude_seen"] = 1;
     return out;
   }
 
  private:
   RankingMetrics ranking_;
   std::vector<TargetMetrics> targets_;
+  bool excludes_seen_;
 };
 
 }  // namespace convoy::tasks

@@ -7,15 +7,20 @@
 #include "convoy/checkpoint/weights.h"
 #include "convoy/data/parquet_files.h"
 #include "convoy/prepare/popularity.h"
+#include "convoy/prepare/seen.h"
 #include "convoy/tasks/memory.h"
 #include "convoy/tasks/random_data.h"
 #include "convoy/tasks/session/dataset.h"
 #include "convoy/tasks/session/first_weights.h"
+#include "convoy/tasks/session/inherited_options.h"
 #include "convoy/tasks/session/pretrained_vectors.h"
 #include "convoy/tasks/session/same_ids.h"
 #include "convoy/tasks/session/session_metrics.h"
+#include "convoy/tasks/session/training_rows.h"
 
 namespace convoy::tasks {
+
+namespace fs = std::filesystem;
 
 namespace {
 
@@ -47,6 +52,8 @@ void replace_places(OptionTable& table) {
 void SessionTask::settle(OptionTable& table) {
   replace_places(table);
   arguments_.apply_parity(table);
+  settle_max_length(arguments_, table);
+  settle_exclude_seen(arguments_, table);
   arguments_.take_tasks();
   for (const char* key : {"model.summary_type", "model.task_weights"}) {
     if (!arguments_.model.targets.empty() || !table.asked_for(key)) continue;
@@ -95,10 +102,10 @@ Run SessionTask::run(std::shared_ptr<train::Dataset> train_data, train::ModelFil
   out.files = std::move(files);
   const auto& ranking = arguments_.ranking;
   // By the options as they are then: eval's are read after the run is opened.
-  out.scorer = [&ranking, targets = arguments_.model.targets] {
+  out.scorer = [&ranking, excludes = excludes_, targets = arguments_.model.targets] {
     const bool other_names = ranking.metric_names == "transformers4rec";
     return std::make_unique<SessionMetrics>(RankingMetrics(ranking.top_k_values(), other_names),
-                                            targets);
+                                            targets, *excludes);
   };
   return out;
 }
@@ -124,9 +131,15 @@ Run SessionTask::prepare(const train::ParallelArguments& parallel) {
         "too: losses and metrics do not show how well the model predicts; use uni");
   }
   warnings.insert(warnings.end(), schema_.warnings.begin(), schema_.warnings.end());
-  auto out = run(open_sessions(train_file, arguments_, schema_, warnings),
-                 session_files(arguments_, schema_));
-  out.valid_data = evaluation_data("").data;
+  auto train_data = open_sessions(train_file, arguments_, schema_, warnings);
+  std::vector<std::string> told;
+  survey(vectors, told);
+  auto out = run(std::move(train_data), session_files(arguments_, schema_));
+  if (!arguments_.data.items_file().empty()) out.files.texts[kUnseenFile] = known_->to_json();
+  const auto valid = evaluation_data("");
+  out.valid_data = valid.data;
+  *out.notes = std::move(told);
+  out.notes->insert(out.notes->end(), valid.notes.begin(), valid.notes.end());
   if (!vectors.empty()) out.fill = fill_with(vectors);
   if (const auto& earlier = arguments_.model_name_or_path; !earlier.empty()) {
     out.fill = fill_from(earlier, arguments_.model, beside_schema(arguments_.data), vectors);
@@ -134,10 +147,44 @@ Run SessionTask::prepare(const train::ParallelArguments& parallel) {
   return out;
 }
 
+void SessionTask::survey(const PretrainedVectors& vectors, std::vector<std::string>& notes) {
+  auto& model = arguments_.model;
+  const auto& train_file = arguments_.data.train_file();
+  const int64_t num_ids = model.item().cardinality;
+  const auto rows = survey_training(data::ParquetFiles(train_file), model.item_feature, num_ids,
+                                    list_limits(arguments_));
+  if (rows.cut_rows > 0) notes.push_back("warning: " + rows.warning(model.max_length));
+  // Vectors of their own tell of items what their head is not trained on, if it reads them.
+  const bool all = arguments_.data.items_file().empty() ||
+                   (vectors.contains(model.item_feature) && model.weight_tying);
+  auto known = all ? KnownItems(num_ids) : KnownItems(rows.seen);
+  for (const auto& folder : {fs::path(arguments_.model_name_or_path), earlier_}) {
+    if (folder.empty()) continue;
+    const int64_t had = num_items_in(folder, model);
+    const auto before = KnownItems::of_run(folder, had);
+    int64_t first = 0;
+    for (int64_t id = 1; id < num_ids; ++id) {
+      first += rows.seen[static_cast<size_t>(id)] && !before.knows(id);
+    }
+    known.add(before);
+    if (!earlier_.empty() && folder != earlier_) continue;
+    notes.push_back(
+        fmt::format("begins with the weights of {}; {} of {} items are new, training sees {} for "
+                    "the first time",
+                    folder.string(), human_count(std::max<int64_t>(0, num_ids - had)),
+                    human_count(num_ids - 1), human_count(first)));
+  }
+  model.unseen_items = known.unseen();
+  known_ = std::make_shared<const KnownItems>(std::move(known));
+}
+
 Run SessionTask::open(const std::filesystem::path& folder, OptionTable& table) {
   schema_ = open_session_model(folder, arguments_, table);
   folder_ = folder;
   trained_length_ = arguments_.model.max_length;
+  known_ = std::make_shared<const KnownItems>(
+      KnownItems::of_run(folder, arguments_.model.item().cardinality));
+  arguments_.model.unseen_items = known_->unseen();
   auto out = run(nullptr, {});
   out.fill = [folder](parallel::Replica& model) {
     checkpoint::load_weights(folder, model.weights(), model.world());
@@ -145,8 +192,14 @@ Run SessionTask::open(const std::filesystem::path& folder, OptionTable& table) {
   return out;
 }
 
+bool SessionTask::excludes_seen(const std::string& file) const {
+  const auto& said = arguments_.ranking.exclude_seen;
+  if (said != "auto") return said == "true";
+  return prepare::decided_to_exclude(beside(file)(prepare::kDecisionsFile));
+}
+
 NamedData SessionTask::open_data(const std::string& where, const SessionArguments& arguments,
-                                 const MoreColumns& more) const {
+                                 MoreColumns more) const {
   const auto file = where.empty() ? arguments.data.valid_file() : valid_in(where);
   const auto& path = arguments.data.path;
   if (file.empty() && !path.empty() && !std::filesystem::exists(path)) {
@@ -162,13 +215,24 @@ NamedData SessionTask::open_data(const std::string& where, const SessionArgument
                      arguments.model.max_length, trained_length_);
   }
   if (!folder_.empty()) check_same_ids(folder_, arguments.model, beside(file));
-  return {file, open_sessions(file, arguments, schema_, {}, more)};
+  NamedData out{file, nullptr};
+  more.owner = owner_column(schema_);
+  more.excluded = excludes_seen(file);
+  more.of_others = !folder_.empty();
+  if (more.of_others || !arguments.model.unseen_items.empty()) {
+    more.known = {known_, &known_->by_id()};
+  }
+  more.notes = &out.notes;
+  out.data = open_sessions(file, arguments, schema_, {}, more);
+  return out;
 }
 
 NamedData SessionTask::evaluation_data(const std::string& where) {
-  auto out = open_data(where, arguments_, {});
+  auto out = open_data(where, arguments_, {.evaluates = true});
+  if (!out.data) return out;
+  *excludes_ = excludes_seen(out.name);
   const auto& model = arguments_.model;
-  if (out.data && notes_ && model.reads_times() && model.hstu_time == "next") {
+  if (notes_ && model.reads_times() && model.hstu_time == "next") {
     const bool last = model.eval_time == "last";
     auto note = fmt::format("evaluations ask for the next item at the time of {} (--eval_time {})",
                             last ? "the session's last event, as serving does"
@@ -182,9 +246,7 @@ NamedData SessionTask::evaluation_data(const std::string& where) {
 NamedData SessionTask::prediction_data(const std::string& where) const {
   auto arguments = arguments_;
   arguments.data.truncation = "keep_last";  // what follows a session follows its end
-  return open_data(
-      where, arguments,
-      {.answers = false, .owner = owner_column(schema_), .whole_items = exclude_seen_});
+  return open_data(where, arguments, {.answers = false});
 }
 
 std::string SessionTask::baseline() {

@@ -1,5 +1,7 @@
 #pragma once
 
+#include "convoy/tasks/session/known_items.h"
+#include "convoy/tasks/session/pretrained_vectors.h"
 #include "convoy/tasks/session/run.h"
 #include "convoy/tasks/task.h"
 
@@ -13,6 +15,7 @@ class SessionTask : public Task {
   void settle(OptionTable& table) override;
   std::vector<Window> windows() const override;
   std::vector<std::string> main_metrics() const override;
+  void begin_with(const std::filesystem::path& folder) override { earlier_ = folder; }
   Run prepare(const train::ParallelArguments& parallel) override;
   Run open(const std::filesystem::path& folder, OptionTable& table) override;
   NamedData evaluation_data(const std::string& where) override;
@@ -26,17 +29,26 @@ class SessionTask : public Task {
   /// whose they are.
   NamedData prediction_data(const std::string& where) const;
   NamedData open_data(const std::string& where, const SessionArguments& arguments,
-                      const MoreColumns& more) const;
+                      MoreColumns more) const;
+  /// The items that this training sees, or an earlier one that it goes on from; what is cut and
+  /// new is noted.
+  void survey(const PretrainedVectors& vectors, std::vector<std::string>& notes);
+  /// Whether a ranking leaves out what whoever a row of `file` is of has seen.
+  bool excludes_seen(const std::string& file) const;
   Run run(std::shared_ptr<train::Dataset> train_data, train::ModelFiles files);
 
   SessionArguments arguments_;
   formats::Schema schema_;
-  int64_t trained_length_ = 0;    ///< of an opened model
-  std::filesystem::path folder_;  ///< where it was
+  int64_t trained_length_ = 0;     ///< of an opened model
+  std::filesystem::path folder_;   ///< where it was
+  std::filesystem::path earlier_;  ///< begin_with()
+  std::shared_ptr<const KnownItems> known_;
   int64_t top_k_ = 10;
   int64_t seed_ = 0;                                 ///< of the run
   std::shared_ptr<std::vector<std::string>> notes_;  ///< of the run
-  bool exclude_seen_ = false, requests_ = false;
+  bool requests_ = false;
+  /// Of the last evaluation data.
+  std::shared_ptr<bool> excludes_ = std::make_shared<bool>(false);
 };
 
 /// `convoy data sessions` and `synthetic`.

@@ -1,0 +1,27 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <limits>
+
+// Shapes: N rows, C scored ids.
+namespace convoy::nn {
+
+/// Rank of a target that does not compete: beyond every cut-off.
+inline constexpr int64_t kNoRank = std::numeric_limits<int64_t>::max();
+
+/// Ids that do not compete in a ranking. Tensors may be undefined: none.
+struct LeftOut {
+  at::Tensor ids;      ///< [K] int64, of no row
+  at::Tensor of_rows;  ///< [N, E] int64, of each row; 0 = none
+
+  /// Those of some rows.
+  LeftOut rows(int64_t begin, int64_t count) const;
+  /// Gives scores [N, C] of the ids first, first + stride, ... the least value where the id is left
+  /// out.
+  void mask(at::Tensor& scores, int64_t first, int64_t stride = 1) const;
+  /// Gives ranks [N] of left-out targets kNoRank.
+  at::Tensor without_rank(const at::Tensor& ranks, const at::Tensor& targets) const;
+};
+
+}  // namespace convoy::nn

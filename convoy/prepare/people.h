@@ -1,0 +1,40 @@
+#pragma once
+
+// Internal to the component: what each user had, of these events and an earlier preparation's.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "convoy/prepare/items.h"
+#include "convoy/prepare/seen.h"
+#include "convoy/prepare/sessions_order.h"
+#include "convoy/prepare/sessions_writer.h"
+
+namespace convoy::prepare {
+
+/// Users with their whole lists. Users of the earlier preparation who have no event now come last.
+class People {
+ public:
+  /// `earlier`: the folder of --ids-from, whose items keep their ids; "" = none.
+  People(const Events& events, const SessionOrder& order, const std::filesystem::path& earlier);
+
+  /// Items that the user of a session had at place `end` of the order.
+  int64_t num_seen(const Session& session, int64_t end) const;
+  /// For users.parquet.
+  const std::vector<Item>& users() const { return users_; }
+  /// kSeenFile.
+  void write(const SessionOrder& order, const Codes& column, const Vocabulary& items,
+             SessionWriter& writer) const;
+
+ private:
+  std::vector<Item> users_;
+  std::vector<int64_t> first_, end_;  ///< by number - 1: places of the order
+  SeenLists past_;
+  std::vector<int64_t> past_ids_;  ///< by number - 1: the user's in past_; 0 = none
+};
+
+/// Events with an item that their user had before.
+int64_t count_repeats(const Events& events, const SessionOrder& order);
+
+}  // namespace convoy::prepare

@@ -1,0 +1,111 @@
+#include "convoy/tasks/session/unknown_rows.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "convoy/base/text.h"
+#include "convoy/data/tools/inspect_rows.h"
+
+namespace convoy::tasks {
+
+UnknownRows survey_unknown(const data::ParquetFiles& dataset, const std::string& item_column,
+                           const data::LoaderOptions& options, const SeenBefore& seen) {
+  UnknownRows out;
+  const auto& known = options.known;
+  data::Selection selection{{item_column}, options.selection.limits};
+  for (const auto& [name, largest] : known.largest) selection.columns.push_back(name);
+  if (seen.lists) {
+    for (const auto& name : {seen.owner, seen.count}) selection.columns.push_back(name);
+  }
+  std::erase_if(selection.limits, [&](const auto& limit) {
+    return std::ranges::find(selection.columns, limit.first) == selection.columns.end();
+  });
+  const auto had_target = [&](const data::Rows& rows, int64_t row) {
+    const auto& items = rows.columns.at(item_column);
+    const int64_t target = items.ints[static_cast<size_t>(items.end(row) - 1)];
+    if (seen.lists) {
+      const auto at = static_cast<size_t>(row);
+      const auto had = seen.lists->of(rows.columns.at(seen.owner).ints[at],
+                                      rows.columns.at(seen.count).ints[at] - 1);
+      return std::ranges::find(had, target) != had.end();
+    }
+    const auto begin = items.ints.begin() + items.begin(row),
+               end = items.ints.begin() + items.end(row);
+    return !options.whole.empty() && std::find(begin, end - 1, target) != end - 1;
+  };
+  const bool keeps_first = options.truncation == data::Truncation::KeepFirst;
+  data::each_rows(dataset, selection, [&](const data::Rows& rows) {
+    for (const auto& [name, largest] : known.largest) {
+      const auto& ids = rows.columns.at(name).ints;
+      out.unknown_values[name] +=
+          std::ranges::count_if(ids, [most = largest](int64_t id) { return id > most; });
+    }
+    const auto& items = rows.columns.at(item_column);
+    for (int64_t row = 0; row < rows.num_rows; ++row) {
+      const int64_t begin = items.begin(row), length = items.end(row) - begin;
+      if (length < (options.last_is_target ? 2 : 1)) continue;
+      ++out.num_rows;
+      out.seen_targets += options.last_is_target && had_target(rows, row);
+      const int64_t looked_at = keeps_first ? std::min(length, options.max_length) : length;
+      auto read = looked_at;
+      if (!known.column.empty()) {
+        const auto [places, missed] =
+            data::known_places(known, items, begin, looked_at, options.last_is_target);
+        const auto id = [&](int64_t i) { return items.ints[static_cast<size_t>(begin + i)]; };
+        const int64_t inputs = looked_at - (options.last_is_target ? 1 : 0);
+        int64_t unknown = 0;
+        for (int64_t i = 0; i < inputs; ++i) unknown += !known.knows(id(i));
+        out.unknown_items += unknown;
+        out.partial_rows += unknown > 0;
+        out.empty_rows += unknown == inputs;
+        out.unknown_targets += options.last_is_target && !known.knows(id(looked_at - 1));
+        read = std::ssize(places);
+      }
+      out.cut_rows += read > options.max_length || looked_at < length;
+    }
+  });
+  return out;
+}
+
+std::vector<std::string> UnknownRows::notes(const data::ListLimits& limits) const {
+  std::vector<std::string> out;
+  const auto rows = [](int64_t count) {
+    return fmt::format("{} {}", human_count(count), count == 1 ? "row" : "rows");
+  };
+  if (unknown_targets > 0) {
+    out.push_back(fmt::format("{} with a target that the model does not know: misses",
+                              rows(unknown_targets)));
+  }
+  if (seen_targets > 0) {
+    out.push_back(
+        fmt::format("{} with a target that the person had before, which exclude_seen "
+                    "leaves out: misses",
+                    rows(seen_targets)));
+  }
+  if (empty_rows > 0) {
+    out.push_back(fmt::format("{} without {} that the model knows: {}", rows(empty_rows),
+                              limits.last_is_target ? "an item before the target" : "an item",
+                              limits.last_is_target ? "misses" : "nothing is recommended"));
+  }
+  if (unknown_items > 0) {
+    out.push_back(fmt::format("{} in {} {} unknown to the model and passed over",
+                              plural(unknown_items, "item"), rows(partial_rows),
+                              unknown_items == 1 ? "is" : "are"));
+  }
+  for (const auto& [name, count] : unknown_values) {
+    if (count == 0) continue;
+    out.push_back(fmt::format("{} of {} {} unknown to the model and {} as none",
+                              plural(count, "value"), name, count == 1 ? "is" : "are",
+                              count == 1 ? "counts" : "count"));
+  }
+  if (cut_rows > 0) {
+    out.push_back(fmt::format(
+        "{} of {} {} longer than max_length = {}: their {} {} are read", human_count(cut_rows),
+        rows(num_rows), cut_rows == 1 ? "is" : "are", limits.max_length,
+        limits.truncation == data::Truncation::KeepLast ? "last" : "first", limits.max_length));
+  }
+  return out;
+}
+
+}  // namespace convoy::tasks

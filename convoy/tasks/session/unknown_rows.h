@@ -1,0 +1,35 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "convoy/data/loader.h"
+#include "convoy/data/parquet_files.h"
+#include "convoy/tasks/session/dataset.h"
+
+namespace convoy::tasks {
+
+/// Counts over the rows of an evaluation or a prediction: what the model does not know of them or
+/// does not read.
+struct UnknownRows {
+  int64_t num_rows = 0;         ///< that have a target where there are targets
+  int64_t unknown_targets = 0;  ///< rows whose target no training has seen
+  int64_t empty_rows = 0;       ///< rows without an item (before the target) that the model knows
+  int64_t unknown_items = 0;    ///< items that are passed over, in
+  int64_t partial_rows = 0;     ///< so many rows
+  int64_t cut_rows = 0;         ///< rows of which the model reads some items alone
+  int64_t seen_targets = 0;     ///< rows whose target is left out, as the person had it before
+  std::map<std::string, int64_t> unknown_values;  ///< of other categorical columns
+
+  /// Sentences for the user on what is not 0.
+  std::vector<std::string> notes(const data::ListLimits& limits) const;
+};
+
+/// Reads the columns of ids once. Nothing is unknown where `options` has no KnownIds, nor left out
+/// where `seen` has no lists and `options` no whole rows.
+UnknownRows survey_unknown(const data::ParquetFiles& dataset, const std::string& item_column,
+                           const data::LoaderOptions& options, const SeenBefore& seen);
+
+}  // namespace convoy::tasks
