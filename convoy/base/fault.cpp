@@ -16,8 +16,10 @@ namespace convoy {
 
 namespace {
 
-const std::vector<std::string> kKinds{"sigkill", "sigstop", "exception", "exit",  "oom",
-                                      "nan",     "slow",    "mismatch",  "nodata"};
+const std::vector<std::string> kKinds{"sigkill", "sigstop", "exception", "exit",     "oom",   "nan",
+                                      "double",  "skip",    "slow",      "mismatch", "nodata"};
+/// Operations of one rank that no other rank waits for.
+const std::vector<std::string> kSkipped{"update"};
 const std::vector<std::string> kPhases{
     "start",  "forward", "layer",   "backward", "layer_backward", "backward_weight", "reduce",
     "gather", "update",  "offload", "send",     "receive",        "evaluation",      "saving"};
@@ -64,6 +66,7 @@ void arm_fault(int rank, int num_ranks, int restart_count, bool threads) {
   read.phase = parts[1];
   check_known(read.kind, kKinds, all);
   check_known(read.phase, kPhases, all);
+  if (read.kind == "skip") check_known(read.phase, kSkipped, all);
   // Evaluations also run without training.
   const bool in_training = read.phase.find("backward") != std::string::npos ||
                            read.phase == "reduce" || read.phase == "update" ||
@@ -96,7 +99,10 @@ Fault fault_at(std::string_view phase) {
   if (own_rank != kAllRanks && own_rank != plan.thread) return Fault::kNone;
   if (plan.kind.empty() || plan.phase != phase) return Fault::kNone;
   if (phase != "start" && current_activity().step != plan.step) return Fault::kNone;
-  if (plan.kind == "nan") return Fault::kNan;  // also when the step is looked at again
+  // These last for the whole step; NaN also when the step is looked at again.
+  if (plan.kind == "nan") return Fault::kNan;
+  if (plan.kind == "double") return Fault::kDouble;
+  if (plan.kind == "skip") return Fault::kSkip;
   const std::string kind = plan.kind;
   plan.kind.clear();
   if (kind == "mismatch") return Fault::kMismatch;

@@ -11,6 +11,8 @@ namespace convoy {
 enum class Fault {
   kNone,
   kNan,       ///< spoil what is at hand with NaN
+  kDouble,    ///< double what is at hand: a wrong number that nothing else would notice
+  kSkip,      ///< leave out the operation
   kMismatch,  ///< call a collective that the other ranks do not call
 };
 

@@ -107,8 +107,12 @@ Pass Executor::make_pass(const std::vector<MicroBatch>& micro_batches, const Ste
 
 template <class Run>
 void Executor::observed(const schedule::Instruction& i, const Run& run) {
-  for (const auto& observer : observers_) observer->before(i);
-  run();
+  bool skips = false;
+  for (const auto& observer : observers_) {
+    observer->before(i);
+    skips = observer->skips(i) || skips;
+  }
+  if (!skips) run();
   for (const auto& observer : observers_) observer->after(i);
 }
 

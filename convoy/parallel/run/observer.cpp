@@ -70,15 +70,21 @@ class FaultInjector : public Observer {
       : flat_(flat), gathers_(gathers), groups_(groups) {}
 
   void before(const Instruction& i) override {
+    skips_ = false;
     const char* phase = phase_of(i.op);
     if (phase == nullptr) return;
     const auto fault = fault_at(phase);
+    skips_ = fault == Fault::kSkip;
     if (fault == Fault::kMismatch) {
       auto extra = at::zeros({1});
       groups_.world.all_reduce(extra, comm::ReduceOp::Sum, "injected fault");
     }
-    if (fault == Fault::kNan) spoil(i);
+    if (fault != Fault::kNan && fault != Fault::kDouble) return;
+    doubles_ = fault == Fault::kDouble;
+    spoil(i);
   }
+
+  bool skips(const Instruction&) override { return skips_; }
 
   void after(const Instruction& i) override {
     if (is_backward(i.op) && std::exchange(spoils_backward_, false)) {
@@ -87,28 +93,30 @@ class FaultInjector : public Observer {
   }
 
  private:
+  void spoil(at::Tensor numbers) const { doubles_ ? numbers.mul_(2) : numbers.fill_(NAN); }
+
   void spoil(const Instruction& i) {
     const at::NoGradGuard no_grad;
     if (is_backward(i.op)) {
       spoils_backward_ = true;
     } else if (i.op == Op::Store) {
-      if (i.kind != schedule::Kind::Gradients) flat_.offload()->here(i.kind, i.bucket).fill_(NAN);
+      if (i.kind != schedule::Kind::Gradients) spoil(flat_.offload()->here(i.kind, i.bucket));
     } else if (i.op == Op::Reduce || i.op == Op::ReduceScatter) {
       spoil_bucket(i.bucket);
     } else {
       gathers_.settle();
-      flat_.offload() != nullptr ? spoil_what_is_here(i) : flat_.fill(NAN);
+      flat_.offload() != nullptr || doubles_ ? spoil_what_is_here(i) : flat_.fill(NAN);
     }
   }
 
   /// Offloaded weights may not be in memory.
   void spoil_what_is_here(const Instruction& i) {
     for (const int64_t bucket : schedule::reads(i, flat_.layout())) {
-      flat_.bucket_weights(bucket).fill_(NAN);
+      spoil(flat_.bucket_weights(bucket));
     }
     if (i.bucket < 0) return;
     const auto kind = i.op == Op::Update ? schedule::Kind::Masters : schedule::Kind::Weights;
-    flat_.narrow(kind, i.bucket, flat_.part(i.bucket)).fill_(NAN);
+    spoil(flat_.narrow(kind, i.bucket, flat_.part(i.bucket)));
   }
 
   /// Of the first of these units that is trained.
@@ -116,7 +124,7 @@ class FaultInjector : public Observer {
     for (const int64_t unit : units) {
       if (flat_.layout().table().is_frozen(unit)) continue;
       const auto& slots = flat_.units()[static_cast<size_t>(unit)].slots;
-      return slots.front().param->add_to_grad([](at::Tensor& grad) { grad.fill_(NAN); });
+      return slots.front().param->add_to_grad([this](at::Tensor& grad) { spoil(grad); });
     }
   }
 
@@ -126,13 +134,16 @@ class FaultInjector : public Observer {
       return spoil_gradient(flat_.layout().buckets()[static_cast<size_t>(bucket)].units);
     }
     const auto& all = flat_.layout().buckets()[static_cast<size_t>(bucket)].all;
-    flat_.grads(bucket, {all.begin, all.begin + 1}).fill_(NAN);
+    // One element is enough for a norm that is not finite.
+    const auto end = doubles_ ? all.end : all.begin + 1;
+    spoil(flat_.grads(bucket, {all.begin, end}));
   }
 
   FlatBuffers& flat_;
   Gathers& gathers_;
   comm::Groups groups_;
   bool spoils_backward_ = false;
+  bool doubles_ = false, skips_ = false;
 };
 
 }  // namespace

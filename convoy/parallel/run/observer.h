@@ -11,6 +11,8 @@ class Observer {
  public:
   virtual ~Observer() = default;
   virtual void before(const schedule::Instruction& instruction) = 0;
+  /// Whether the instruction is to be left out; asked after before().
+  virtual bool skips(const schedule::Instruction& /*instruction*/) { return false; }
   virtual void after(const schedule::Instruction& instruction) = 0;
 };
 

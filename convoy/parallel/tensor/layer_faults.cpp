@@ -66,6 +66,7 @@ class FaultyEngine : public comm::Engine {
   void happen(at::Tensor& mine) {
     const auto fault = fault_at(in_backward_() ? kBackward : kForward);
     if (fault == Fault::kNan && mine.is_floating_point()) mine.fill_(NAN);
+    if (fault == Fault::kDouble && mine.is_floating_point()) mine.mul_(2);
     if (fault != Fault::kMismatch) return;
     const std::string label = "injected fault";
     engine_->all_reduce(at::zeros({1}, mine.options()), ReduceOp::Sum, {label, true})->wait();

@@ -1,0 +1,74 @@
+#include "cli/verdicts.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "convoy/base/text.h"
+#include "convoy/report/table.h"
+
+namespace convoy::cli {
+
+namespace {
+
+std::string size_text(const conformance::Gap& gap) {
+  return gap.size == 0 ? "equal" : fmt::format("{:.0e}", gap.size);
+}
+
+const conformance::Gap& larger(const conformance::Gap& a, const conformance::Gap& b) {
+  return a.size >= b.size ? a : b;
+}
+
+Json to_json(const conformance::Gap& gap) {
+  return {{"relative", std::isfinite(gap.size) ? Json(gap.size) : Json("infinite")},
+          {"where", gap.where}};
+}
+
+}  // namespace
+
+void print_verdicts(const std::vector<Verdict>& verdicts) {
+  report::Table table;
+  table.column("layout", report::Align::kLeft).column("loss").column("grad_norm");
+  table.column("gradients").column("weights").column("", report::Align::kLeft);
+  table.column("promised", report::Align::kLeft);
+  for (const auto& verdict : verdicts) {
+    if (!verdict.refused.empty()) continue;
+    const auto& off = verdict.difference;
+    table.row({verdict.layout, size_text(larger(off.first_loss, off.losses)),
+               size_text(larger(off.first_norm, off.norms)), size_text(off.gradients),
+               size_text(off.weights), verdict.holds() ? "holds" : "BROKEN",
+               verdict.contract.to_text()});
+  }
+  fmt::print("\n{}", table.to_text());
+  for (const auto& verdict : verdicts) {
+    for (const auto& sentence : verdict.broken) {
+      fmt::print("\n{}", wrap(fmt::format("{}: {}", verdict.layout, sentence), 2));
+    }
+    if (!verdict.refused.empty()) {
+      fmt::print("\n{}", wrap(fmt::format("{}: refused: {}", verdict.layout, verdict.refused), 2));
+    }
+  }
+  fmt::print("\n");
+}
+
+Json to_json(const std::vector<Verdict>& verdicts) {
+  Json out = Json::array();
+  for (const auto& verdict : verdicts) {
+    const auto& off = verdict.difference;
+    out.push_back({{"layout", verdict.layout},
+                   {"promised", verdict.contract.to_text()},
+                   {"holds", verdict.holds()},
+                   {"same_bits", verdict.refused.empty() && off.same_bits},
+                   {"first_loss", to_json(off.first_loss)},
+                   {"losses", to_json(off.losses)},
+                   {"first_grad_norm", to_json(off.first_norm)},
+                   {"grad_norms", to_json(off.norms)},
+                   {"gradients", to_json(off.gradients)},
+                   {"weights", to_json(off.weights)},
+                   {"broken", verdict.broken},
+                   {"refused", verdict.refused}});
+  }
+  return out;
+}
+
+}  // namespace convoy::cli

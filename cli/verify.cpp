@@ -1,0 +1,273 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+
+#include "cli/asked.h"
+#include "cli/commands.h"
+#include "cli/verdicts.h"
+#include "cli/verify_trainings.h"
+#include "convoy/base/error.h"
+#include "convoy/base/text.h"
+#include "convoy/conformance/contract.h"
+#include "convoy/launch/environment.h"
+#include "convoy/machine/cores.h"
+#include "convoy/machine/gpus.h"
+#include "convoy/nn/declare.h"
+#include "convoy/report/progress_line.h"
+#include "convoy/train/setup/batch.h"
+
+namespace convoy::cli {
+
+namespace {
+
+struct VerifyOptions {
+  std::string config;
+  int num_ranks = 0;
+  int64_t steps = 3;
+  bool whole = false, all_layouts = false, json = false;
+};
+
+/// Facts on a run that decide which layouts there are, and how equal they are.
+struct Subject {
+  int num_ranks = 1;
+  bool in_threads = false;  ///< DataParallel: one process
+  plan::Split own;          ///< the run's layout
+  plan::Split one_device;   ///< with the rows of its step
+  conformance::LayoutFacts facts;
+  int64_t num_blocks = 1;
+};
+
+/// Ranks that a run is verified on: those that are typed, else as few as its layout takes, else
+/// two.
+int ranks_of(const VerifyOptions& options, const train::ParallelArguments& parallel) {
+  if (parallel.strategy == "single") return 1;
+  const auto together = static_cast<int>(parallel.ranks_of_rows());
+  if (parallel.strategy == "dp") {
+    return together * static_cast<int>(parallel.replicas > 0 ? parallel.replicas : 2);
+  }
+  if (options.num_ranks == 0) return std::max(2, together);
+  if (options.num_ranks % together != 0) {
+    fail<UsageError>("cli",
+                     "--nproc {} ranks do not divide over {} ranks that compute the same rows "
+                     "together; try --nproc {}",
+                     options.num_ranks, together, together);
+  }
+  return options.num_ranks;
+}
+
+/// Ranks of a state replica where there are several; 0: all keep one together.
+int64_t shard_of(const train::ParallelArguments& parallel, int64_t state_ranks) {
+  int64_t ranks = 0;
+  const bool is_number = parse_number(parallel.mesh.shard, ranks);
+  return is_number && parallel.zero > 0 && ranks < state_ranks ? ranks : 0;
+}
+
+bool shares_parameters(const nn::BlockList& blocks) {
+  const auto model = nn::declare(blocks);
+  std::vector<int> readers(model.params.size(), 0);
+  for (const auto& block : model.blocks) {
+    for (const auto param : block.params) ++readers[static_cast<size_t>(param)];
+  }
+  return std::any_of(readers.begin(), readers.end(), [](int number) { return number > 1; });
+}
+
+Subject subject_of(const VerifyOptions& options, const Asked& asked) {
+  const auto& training = asked.configured->training;
+  const auto& parallel = training.parallel;
+  Subject out;
+  out.num_ranks = ranks_of(options, parallel);
+  out.in_threads = parallel.strategy == "dp";
+  const auto together = static_cast<int>(parallel.ranks_of_rows());
+  const int data = out.num_ranks / together;
+  const int64_t all_rows = train::step_rows(training, parallel.counts_in_total() ? 1 : data);
+  int64_t rows = training.per_device_train_batch_size;
+  if (parallel.counts_in_total()) rows /= data;
+  const int64_t micro_batches = std::max<int64_t>(1, all_rows / std::max<int64_t>(1, rows));
+  out.one_device = {.rows = rows, .micro_batches = micro_batches};
+  out.own = {.pipeline = parallel.num_stages(),
+             .data = data,
+             .tensor = parallel.num_tensor_ranks(),
+             .context = parallel.num_context_ranks(),
+             .rows = rows,
+             .micro_batches = std::max<int64_t>(1, micro_batches / data),
+             .zero = parallel.zero,
+             .recompute = training.gradient_checkpointing,
+             .sequence = parallel.sequence_parallel,
+             .schedule = parallel.pipeline.schedule,
+             .optimizer = parallel.offload.optimizer,
+             .gradients = parallel.offload.gradients,
+             .parameters = parallel.offload.parameters};
+  out.own.shard = shard_of(parallel, out.own.state_ranks());
+  const auto blocks = asked.run.factory();
+  out.num_blocks = std::ssize(blocks);
+  out.facts.shares_blocks = shares_parameters(blocks);
+  out.facts.reduces_each = parallel.reduce_each;
+  out.facts.half_precision = training.bf16 || training.fp16;
+  out.facts.over_network = parallel.backend == "gloo";
+  out.facts.on_gpu =
+      parallel.device == "cuda" || (parallel.device == "auto" && machine::visible_gpus() > 0);
+  return out;
+}
+
+void check(const VerifyOptions& options, const Configured& configured) {
+  if (launch::detect_environment().launched()) {
+    fail<UsageError>("cli", "convoy verify starts its own ranks; try it without a launcher");
+  }
+  if (!configured.task->windows().empty()) {
+    fail<UsageError>("cli", "convoy verify compares one training; try it without --windows");
+  }
+  const auto& parallel = configured.training.parallel;
+  if (parallel.strategy == "plan") {
+    fail<UsageError>("cli",
+                     "convoy verify compares a layout that is given; try convoy plan --output "
+                     "planned.toml first, or --all-layouts with --strategy auto");
+  }
+  if (options.num_ranks > 0 && parallel.strategy == "dp") {
+    fail<UsageError>("cli", "--nproc has no effect with --strategy dp; try --replicas");
+  }
+}
+
+Verdict judge(std::string layout, const VerifyTrainings::Outcome& outcome,
+              const conformance::TrainingRecord& reference, const conformance::LayoutFacts& facts) {
+  Verdict out{.layout = std::move(layout), .contract = contract_of(facts)};
+  if (outcome.refused) {
+    out.refused = outcome.failure;
+  } else if (!outcome.failure.empty()) {
+    out.difference.same_bits = false;
+    out.broken.push_back(outcome.failure);
+  } else {
+    out.difference = conformance::difference(outcome.record, reference);
+    out.broken = broken(out.contract, out.difference);
+  }
+  return out;
+}
+
+/// A step that every layout of so many ranks can share out, and stages can overlap.
+plan::Split enough_for_all(plan::Split one_device, int64_t ranks) {
+  const int64_t least = std::max(one_device.micro_batches, 2 * ranks);
+  one_device.micro_batches = (least + ranks - 1) / ranks * ranks;
+  return one_device;
+}
+
+/// Trains on one device, then in each layout.
+std::vector<Verdict> verify_all(const VerifyOptions& options, const Subject& subject,
+                                const VerifyTrainings& trainings) {
+  std::vector<conformance::Layout> layouts;
+  auto one_device = subject.one_device;
+  if (options.all_layouts) {
+    one_device = enough_for_all(one_device, subject.num_ranks);
+    layouts = conformance::layouts_of({.num_ranks = subject.num_ranks,
+                                       .rows = one_device.rows,
+                                       .micro_batches = one_device.micro_batches,
+                                       .num_blocks = subject.num_blocks,
+                                       .to_disk = true});
+  }
+  report::ProgressLine progress("training");
+  const auto show = progress.function();
+  const auto total = std::max<int64_t>(1, std::ssize(layouts)) + 1;
+  show(0, total);
+  const auto reference = trainings.one_device(one_device);
+  if (!reference.failure.empty()) {
+    progress.wipe();
+    fail<UsageError>("cli", "the run does not train on one device, which is the reference: {}",
+                     reference.failure);
+  }
+  std::vector<Verdict> out;
+  auto facts = subject.facts;
+  for (const auto& layout : layouts) {
+    show(std::ssize(out) + 1, total);
+    facts.split = layout.split;
+    out.push_back(judge(layout.to_text(), trainings.in_layout(layout), reference.record, facts));
+  }
+  if (layouts.empty()) {
+    show(1, total);
+    facts.split = subject.own;
+    const auto outcome = trainings.as_configured(subject.in_threads ? 1 : subject.num_ranks);
+    auto verdict = judge(conformance::Layout{subject.own, subject.in_threads}.to_text(), outcome,
+                         reference.record, facts);
+    // Of a run's own layout a refusal is an answer, too, but no proof.
+    if (!verdict.refused.empty()) {
+      progress.wipe();
+      throw UsageError(verdict.refused);
+    }
+    out.push_back(std::move(verdict));
+  }
+  progress.wipe();
+  return out;
+}
+
+int run_verify(const VerifyOptions& options) {
+  const auto asked = ask_about(options.config, {.tells = !options.json});
+  auto& configured = *asked.configured;
+  check(options, configured);
+  const auto subject = subject_of(options, asked);
+  if (subject.num_ranks == 1 && !options.all_layouts) {
+    fail<UsageError>("cli", "one rank is the reference itself; try --nproc 2");
+  }
+  const auto& parallel = configured.training.parallel;
+  VerifyTrainings::Options trial{.steps = options.steps};
+  trial.threads =
+      parallel.threads > 0 ? parallel.threads : machine::cores_per_rank(subject.num_ranks);
+  const int64_t stages = options.all_layouts ? subject.num_ranks : parallel.num_stages();
+  constexpr int64_t kLayersOfVirtualStage = 2;
+  const bool interleaves =
+      options.all_layouts || schedule::entry_of(parallel.pipeline.schedule).interleaved;
+  const int64_t each = stages > 1 && interleaves ? parallel.pipeline.virtual_stages : 1;
+  if (!options.whole) {
+    trial.cut = cut_layers(configured.table, kLayersOfVirtualStage * stages * each);
+  }
+  if (!options.json) {
+    const auto& one = subject.one_device;
+    fmt::print("{}\n",
+               wrap(fmt::format("Compares {} with one device that accumulates {} of {}{}.",
+                                plural(options.steps, "step"),
+                                plural(one.micro_batches, "micro-batch"), plural(one.rows, "row"),
+                                trial.cut.empty() ? ""
+                                                  : "; the model is cut (" + join(trial.cut) +
+                                                        "), --whole takes all of it"),
+                    0));
+  }
+  const VerifyTrainings trainings(configured, trial);
+  const auto verdicts = verify_all(options, subject, trainings);
+  if (options.json) {
+    fmt::print("{}\n", to_json(verdicts).dump(2));
+  } else {
+    print_verdicts(verdicts);
+  }
+  const bool any_broken = std::any_of(verdicts.begin(), verdicts.end(),
+                                      [](const auto& it) { return !it.broken.empty(); });
+  const bool any_holds =
+      std::any_of(verdicts.begin(), verdicts.end(), [](const auto& it) { return it.holds(); });
+  return any_broken || !any_holds ? 1 : 0;
+}
+
+}  // namespace
+
+void add_verify(CLI::App& app, Run& run) {
+  auto options = std::make_shared<VerifyOptions>();
+  auto* command = app.add_subcommand(
+      "verify", "Compare a run's layout with one device: losses, gradients, weights");
+  command->add_option("config", options->config, "TOML file of the run")->required();
+  command->add_option("--nproc", options->num_ranks, "ranks, on this host [those the layout needs]")
+      ->check(at_least(1));
+  command->add_option("--steps", options->steps, "steps to train [3]")->check(at_least(1));
+  command->add_flag("--whole", options->whole, "train all layers; else two for each virtual stage");
+  command->add_flag("--all-layouts,--all_layouts", options->all_layouts,
+                    "every layout that these ranks allow, instead of the run's own");
+  command->add_flag("--json", options->json, "print JSON");
+  command->footer(
+      "Trains some steps of the run on one device that accumulates its micro-batches, and in its "
+      "layout, with the options of convoy train, and compares every loss, gradient norm, optimizer "
+      "state and weight. Ranks that hold the same state compare it after each step. "
+      "docs/training.md "
+      "says which layouts promise the same bits and which agree to rounding: the exit code is 1 "
+      "where a promise is broken.\n"
+      "Examples:\n"
+      "  convoy verify run.toml --nproc 2\n"
+      "  convoy verify run.toml --nproc 4 --zero 3 --tensor_parallel_size 2 --steps 5\n"
+      "  convoy verify run.toml --nproc 2 --all-layouts\n");
+  command->callback([options, &run] { run = [options] { return run_verify(*options); }; });
+}
+
+}  // namespace convoy::cli

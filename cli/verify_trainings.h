@@ -1,0 +1,56 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "cli/plan_settings.h"
+#include "cli/program.h"
+#include "convoy/conformance/layouts.h"
+#include "convoy/conformance/training_record.h"
+#include "convoy/launch/process.h"
+
+namespace convoy::cli {
+
+/// Short trainings of one run in fresh processes of this host, each in another layout.
+class VerifyTrainings {
+ public:
+  struct Options {
+    int64_t steps = 3;
+    int64_t threads = 1;           ///< intra-op threads of each rank, equal in all layouts
+    std::vector<std::string> cut;  ///< options that make the model small, as --section.name=value
+  };
+
+  VerifyTrainings(Configured& configured, Options options);
+
+  /// Outcome of one training.
+  struct Outcome {
+    conformance::TrainingRecord record;
+    std::string failure;   ///< first line of its error; "": it ended well
+    bool refused = false;  ///< the failure is a UsageError: this layout does not suit the run
+  };
+
+  /// Trains on one device.
+  Outcome one_device(const plan::Split& split) const;
+  /// Trains with the run's own options on so many ranks; 1: in one process.
+  Outcome as_configured(int num_ranks) const;
+  Outcome in_layout(const conformance::Layout& layout) const;
+
+ private:
+  Outcome train(const Settings& settings, int num_ranks,
+                const launch::ProcessOptions& process = {}) const;
+  /// Options that give the run this layout, whatever its own is.
+  Settings settings_of_layout(const conformance::Layout& layout) const;
+
+  Configured& configured_;
+  Options options_;
+  TrialFolder folder_;
+  std::string file_;
+};
+
+/// Options that cut a model to so many layers, for a run that begins with weights of its own; those
+/// that are below it stay.
+std::vector<std::string> cut_layers(const OptionTable& table, int64_t layers);
+
+}  // namespace convoy::cli

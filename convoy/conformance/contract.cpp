@@ -1,0 +1,83 @@
+#include "convoy/conformance/contract.h"
+
+#include <fmt/format.h>
+
+namespace convoy::conformance {
+
+namespace {
+
+/// Tolerances of fp32 trainings that add in another order.
+Contract to_rounding(std::string reason) {
+  return {.bits = false,
+          .first_loss = 1e-6,
+          .losses = 1e-4,
+          .first_norm = 1e-5,
+          .norms = 1e-3,
+          .gradients = 1e-4,
+          .weights = 1e-5,
+          .reason = std::move(reason)};
+}
+
+/// Tolerances in bf16 and fp16, whose products have 8 and 11 significant bits.
+Contract to_half_precision(std::string reason) {
+  return {.bits = false,
+          .first_loss = 2e-3,
+          .losses = 2e-2,
+          .first_norm = 2e-2,
+          .norms = 1e-1,
+          .gradients = 5e-2,
+          .weights = 1e-3,
+          .reason = std::move(reason)};
+}
+
+/// Why a layout adds in another order than one device; "": it does not.
+std::string reason_of(const LayoutFacts& facts) {
+  const auto& split = facts.split;
+  if (split.tensor > 1) return "tensor ranks add parts of products";
+  if (split.context > 1) return "context ranks add parts of rows";
+  if (split.pipeline > 1 && facts.shares_blocks) return "stages that share a parameter add in turn";
+  if (split.data > 1 && split.shard > 0) return "state replicas add in turn";
+  const bool reduces_each = split.zero >= 2 && facts.reduces_each && split.pipeline == 1;
+  if (split.data > 1 && split.micro_batches > 1 && !reduces_each) {
+    return "each rank adds its micro-batches first";
+  }
+  if (split.data > 2 && facts.over_network) return "the network's engine adds in its own order";
+  if (split.data > 1 && reduces_each && facts.over_network) {
+    return "the network's engine adds over ranks first";
+  }
+  return facts.on_gpu ? "a GPU's products are not repeatable" : "";
+}
+
+void check(std::vector<std::string>& out, const char* what, const Gap& gap, double most) {
+  if (gap.size <= most) return;
+  out.push_back(
+      fmt::format("{} differs by {:.1e} ({}); at most {:.0e}", what, gap.size, gap.where, most));
+}
+
+}  // namespace
+
+std::string Contract::to_text() const {
+  return bits ? "bits" : "to rounding: " + reason;
+}
+
+Contract contract_of(const LayoutFacts& facts) {
+  auto reason = reason_of(facts);
+  if (reason.empty()) return {};
+  return facts.half_precision ? to_half_precision(std::move(reason))
+                              : to_rounding(std::move(reason));
+}
+
+std::vector<std::string> broken(const Contract& contract, const Difference& difference) {
+  std::vector<std::string> out;
+  if (contract.bits && difference.same_bits) return out;
+  check(out, "the first loss", difference.first_loss, contract.first_loss);
+  check(out, "a later loss", difference.losses, contract.losses);
+  check(out, "the first gradient norm", difference.first_norm, contract.first_norm);
+  check(out, "a later gradient norm", difference.norms, contract.norms);
+  check(out, "the gradient of a parameter", difference.gradients, contract.gradients);
+  check(out, "a weight", difference.weights, contract.weights);
+  if (contract.bits && out.empty()) out.emplace_back("an optimizer state differs");
+  return out;
+}
+
+}  // namespace convoy::conformance

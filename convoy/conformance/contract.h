@@ -1,0 +1,38 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "convoy/conformance/difference.h"
+#include "convoy/plan/split.h"
+
+namespace convoy::conformance {
+
+/// Facts on which it depends how closely a layout follows one device.
+struct LayoutFacts {
+  plan::Split split;
+  bool reduces_each = true;  ///< ZeRO 2 and 3 reduce gradients after each micro-batch
+  bool half_precision = false;
+  bool shares_blocks = false;  ///< several blocks read one parameter, as with tied embeddings
+  bool on_gpu = false;
+  bool over_network = false;  ///< collectives are not those of one host's shared memory
+};
+
+/// Promise of docs/training.md on how closely a layout's numbers follow those of one device that
+/// accumulates the same micro-batches.
+struct Contract {
+  bool bits = true;  ///< every loss, norm, weight and optimizer state is equal
+  double first_loss = 0, losses = 0, first_norm = 0, norms = 0;  ///< largest relative difference
+  double gradients = 0, weights = 0;  ///< relative to the norm of all, as in Difference
+  std::string reason;                 ///< why not the bits, in a few words
+
+  /// "bits", or "to rounding: ...".
+  std::string to_text() const;
+};
+
+Contract contract_of(const LayoutFacts& facts);
+
+/// Sentences on what breaks the contract; empty: all holds.
+std::vector<std::string> broken(const Contract& contract, const Difference& difference);
+
+}  // namespace convoy::conformance

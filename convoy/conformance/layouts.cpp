@@ -1,0 +1,90 @@
+#include "convoy/conformance/layouts.h"
+
+#include <fmt/format.h>
+
+#include "convoy/schedule/pipeline/pipeline.h"
+
+namespace convoy::conformance {
+
+namespace {
+
+using plan::Split;
+using schedule::Place;
+
+/// A split whose state of this ZeRO stage is on disk, as far as the stage allows.
+Split on_disk(Split split) {
+  split.optimizer = Place::Disk;
+  if (split.zero >= 2) split.gradients = Place::Disk;
+  if (split.zero >= 3) split.parameters = Place::Disk;
+  return split;
+}
+
+/// Adds a mesh with each stage of ZeRO; those of data ranks alone also hybrid and offloaded.
+void add_stages_of_zero(std::vector<Layout>& out, const LayoutRequest& request, Split split) {
+  const bool only_data = split.pipeline == 1 && split.tensor == 1 && split.context == 1;
+  const int64_t most = split.state_ranks() > 1 ? 3 : 0;
+  for (split.zero = 0; split.zero <= most; ++split.zero) {
+    out.push_back({split});
+    if (!only_data || split.zero == 0) continue;
+    if (split.data % 2 == 0 && split.data > 2) {
+      auto hybrid = split;
+      hybrid.shard = split.data / 2;
+      out.push_back({hybrid});
+    }
+    if (request.to_disk) out.push_back({on_disk(split)});
+  }
+  split.zero = 0;
+  split.recompute = true;
+  out.push_back({split});
+}
+
+void add_mesh(std::vector<Layout>& out, const LayoutRequest& request, Split split) {
+  if (split.pipeline == 1) {
+    add_stages_of_zero(out, request, split);
+    if (split.tensor > 1) {
+      split.sequence = true;
+      add_stages_of_zero(out, request, split);
+    }
+    return;
+  }
+  for (const auto& entry : schedule::pipeline_schedules()) {
+    split.schedule = entry.schedule;
+    if (entry.schedule == schedule::PipelineSchedule::OneFOneB) {
+      add_stages_of_zero(out, request, split);
+    } else {
+      out.push_back({split});
+    }
+  }
+}
+
+}  // namespace
+
+std::string Layout::to_text() const {
+  return threads ? fmt::format("{} DataParallel threads, {} x {} rows", split.data,
+                               split.micro_batches, split.rows)
+                 : split.to_text();
+}
+
+std::vector<Layout> layouts_of(const LayoutRequest& request) {
+  std::vector<Layout> out;
+  for (int context = 1; context <= request.num_ranks; ++context) {
+    for (int tensor = 1; tensor <= request.num_ranks / context; ++tensor) {
+      for (int pipeline = 1; pipeline <= request.num_ranks / context / tensor; ++pipeline) {
+        const int data = request.num_ranks / (context * tensor * pipeline);
+        const bool fills = data * context * tensor * pipeline == request.num_ranks;
+        if (!fills || pipeline > request.num_blocks || request.micro_batches % data != 0) continue;
+        const Split split{.pipeline = pipeline,
+                          .data = data,
+                          .tensor = tensor,
+                          .context = context,
+                          .rows = request.rows,
+                          .micro_batches = request.micro_batches / data};
+        add_mesh(out, request, split);
+        if (data == request.num_ranks) out.push_back({split, /*threads=*/true});
+      }
+    }
+  }
+  return out;
+}
+
+}  // namespace convoy::conformance

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "convoy/plan/split.h"
+
+namespace convoy::conformance {
+
+/// Layout of a training that can be compared with one device.
+struct Layout {
+  plan::Split split;
+  bool threads = false;  ///< DataParallel: one process with a thread for each data rank
+
+  std::string to_text() const;
+};
+
+/// Limits of the layouts to list.
+struct LayoutRequest {
+  int num_ranks = 2;
+  int64_t rows = 1;           ///< of a micro-batch
+  int64_t micro_batches = 1;  ///< of one device's step
+  int64_t num_blocks = 1;     ///< of the model: a stage has one at least
+  bool to_disk = false;       ///< also with state offloaded to disk
+};
+
+/// Lists every kind of layout that so many ranks allow: meshes of data, context, tensor and
+/// pipeline ranks, each with ZeRO's stages, schedules, sequence parallelism, recomputation and
+/// offload. Some do not suit every model: a training refuses them with the reason.
+std::vector<Layout> layouts_of(const LayoutRequest& request);
+
+}  // namespace convoy::conformance

@@ -1,0 +1,134 @@
+#!/usr/bin/env python3
+"""Writes docs/conformance.md: what `convoy verify --all-layouts` finds, family by technique and precision.
+
+conformance.py PROGRAM --write FILE    trains all families and writes the table
+conformance.py PROGRAM --draw N        trains N columns that the day draws, and checks every promise
+
+Each cell is the largest difference of losses, gradients and weights from one device, rounded up to a power
+of ten; "bits" where all numbers are equal. Ends with 1 where a promise of docs/training.md is broken.
+"""
+import argparse
+import datetime
+import json
+import math
+import pathlib
+import random
+import subprocess
+import sys
+import tempfile
+
+TEXT = ("--data.train text.txt --data.tokenizer words --block_size 16 --learning_rate 1e-2 "
+        "--per_device_train_batch_size 2 ")
+SESSIONS = ("--data.path sessions --d_model 16 --n_layer 4 --n_head 2 --learning_rate 1e-2 "
+            "--per_device_train_batch_size 4 ")
+FAMILIES = {
+    "gpt2": TEXT + "--model_type gpt2 --n_embd 16 --n_layer 4 --n_head 4 --n_positions 32",
+    "llama": TEXT + "--model_type llama --hidden_size 16 --intermediate_size 32 --num_hidden_layers 4 "
+             "--num_attention_heads 4 --num_key_value_heads 2 --max_position_embeddings 32",
+    "bert": TEXT + "--model_type bert --hidden_size 16 --intermediate_size 32 --num_hidden_layers 4 "
+            "--num_attention_heads 4 --max_position_embeddings 32 --mlm_probability 0.4",
+    "t5": TEXT + "--model_type t5 --d_model 16 --d_kv 4 --d_ff 32 --num_layers 2 --num_heads 4 "
+          "--relative_attention_num_buckets 8 --relative_attention_max_distance 12 --eos_token_id 3",
+    **{f"session {body}": SESSIONS + f"--model.body {body}"
+       for body in ("gpt2", "bert", "albert", "electra", "xlnet", "sasrec", "ligr")},
+}
+PRECISIONS = {"fp32": "", "bf16": " --bf16"}
+COLUMNS = [(family, precision) for family in FAMILIES for precision in PRECISIONS]
+
+
+def make_data(program, folder):
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"] + [f"w{i}" for i in range(20)]
+    (folder / "words").mkdir()
+    (folder / "words/vocab.txt").write_text("\n".join(words) + "\n")
+    lines = (" ".join(f"w{(line * 7 + i * 3) % 20}" for i in range(12)) for line in range(400))
+    (folder / "text.txt").write_text("\n".join(lines) + "\n")
+    subprocess.run([program, "data", "synthetic", "--output", "sessions", "--items", "30", "--rows", "300"],
+                   cwd=folder, check=True, capture_output=True)
+
+
+def verify(program, folder, family, precision, ranks):
+    """Returns what a column's layouts came to."""
+    (folder / "run.toml").write_text("")
+    words = f"verify run.toml --all-layouts --json --steps 2 --threads 1 --nproc {ranks} "
+    words += FAMILIES[family] + PRECISIONS[precision]
+    done = subprocess.run([program, *words.split()], cwd=folder, capture_output=True, text=True)
+    if not done.stdout.strip():
+        sys.exit(f"{family}, {precision}: {done.stderr.strip()}")
+    return json.loads(done.stdout)
+
+
+def largest(row):
+    sizes = [row[key]["relative"] for key in ("first_loss", "losses", "first_grad_norm", "grad_norms", "gradients",
+                                              "weights")]
+    return math.inf if "infinite" in sizes else max(sizes)
+
+
+def cell(row):
+    if row["refused"]:
+        return "-"
+    if row["broken"]:
+        return "**broken**"
+    if row["same_bits"]:
+        return "bits"
+    size = largest(row)
+    return "1e-16" if size == 0 else f"1e{math.ceil(math.log10(size))}"
+
+
+def technique(row):
+    """A layout without its numbers of rows."""
+    return row["layout"].rsplit(", ", 1)[0]
+
+
+def page(columns, ranks):
+    lines = ["# Conformance", "",
+             "Written by `./dev test --all` (`scripts/conformance.py`): what [`convoy verify --all-layouts`](verify.md) finds on "
+             f"{ranks} ranks with",
+             "small models of each family. A cell is the largest relative difference of losses, gradient norms, gradients and weights "
+             "from one device",
+             "after two steps, rounded up to a power of ten; `bits`: all numbers are equal; `-`: the layout does not suit the family. "
+             "`./dev test`",
+             "checks columns that the day draws.", ""]
+    for precision in PRECISIONS:
+        families = [family for family in FAMILIES if (family, precision) in columns]
+        rows = {}
+        for family in families:
+            for row in columns[family, precision]:
+                rows.setdefault(technique(row), {})[family] = cell(row)
+        lines += [f"## {precision}", "", "| layout | " + " | ".join(families) + " |",
+                  "|---" * (len(families) + 1) + "|"]
+        for name, cells in rows.items():
+            lines.append(f"| {name} | " + " | ".join(cells.get(family, "-") for family in families) + " |")
+        lines.append("")
+    return "\n".join(lines)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("program")
+    parser.add_argument("--ranks", type=int, default=2)
+    parser.add_argument("--write", type=pathlib.Path)
+    parser.add_argument("--draw", type=int, default=0)
+    parser.add_argument("--seed", default=datetime.date.today().isoformat())
+    options = parser.parse_args()
+    program = str(pathlib.Path(options.program).resolve())
+    chosen = random.Random(options.seed).sample(COLUMNS, options.draw) if options.draw else COLUMNS
+    columns, broken = {}, []
+    with tempfile.TemporaryDirectory() as folder:
+        folder = pathlib.Path(folder)
+        make_data(program, folder)
+        for family, precision in chosen:
+            rows = columns[family, precision] = verify(program, folder, family, precision, options.ranks)
+            tried = [row for row in rows if not row["refused"]]
+            print(f"{family}, {precision}: {len(tried)} layouts, {sum(row['same_bits'] for row in tried)} with the same bits",
+                  flush=True)
+            broken += [f"{family}, {precision}, {row['layout']}: {text}" for row in rows for text in row["broken"]]
+            if not tried:
+                broken.append(f"{family}, {precision}: no layout was tried")
+    if options.write:
+        options.write.write_text(page(columns, options.ranks))
+    if broken:
+        sys.exit("broken promises (seed " + options.seed + "):\n" + "\n".join(broken))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,92 @@
+#include "convoy/conformance/contract.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "convoy/conformance/layouts.h"
+
+namespace convoy::conformance {
+namespace {
+
+plan::Split split(int pipeline, int data, int tensor, int64_t micro_batches, int64_t zero = 0) {
+  return {.pipeline = pipeline,
+          .data = data,
+          .tensor = tensor,
+          .micro_batches = micro_batches,
+          .zero = zero};
+}
+
+TEST(Contract, PromisesBitsWhereTheDocsDo) {
+  EXPECT_TRUE(contract_of({.split = split(1, 2, 1, 1)}).bits);     // ddp
+  EXPECT_TRUE(contract_of({.split = split(1, 4, 1, 1, 1)}).bits);  // ZeRO 1
+  EXPECT_TRUE(contract_of({.split = split(1, 2, 1, 4, 2)}).bits);  // ZeRO 2 reduces each
+  EXPECT_TRUE(contract_of({.split = split(2, 1, 1, 4)}).bits);     // pipeline
+}
+
+TEST(Contract, PromisesRoundingWhereSumsHaveAnotherOrder) {
+  EXPECT_FALSE(contract_of({.split = split(1, 2, 1, 4)}).bits);
+  EXPECT_FALSE(contract_of({.split = split(1, 2, 1, 4, 2), .reduces_each = false}).bits);
+  EXPECT_FALSE(contract_of({.split = split(1, 1, 2, 1)}).bits);
+  EXPECT_FALSE(contract_of({.split = split(2, 2, 1, 4)}).bits);
+  EXPECT_FALSE(contract_of({.split = split(2, 1, 1, 4), .shares_blocks = true}).bits);
+  EXPECT_FALSE(contract_of({.split = split(1, 2, 1, 1), .on_gpu = true}).bits);
+}
+
+TEST(Contract, IsBrokenByWhatIsBeyondIt) {
+  const auto rounding = contract_of({.split = split(1, 1, 2, 1)});
+  Difference off;
+  off.same_bits = false;
+  off.first_loss.raise(5e-7, "step 1");
+  EXPECT_TRUE(broken(rounding, off).empty());
+  off.gradients.raise(1e-2, "w");
+  ASSERT_EQ(broken(rounding, off).size(), 1U);
+  EXPECT_NE(broken(rounding, off)[0].find("(w)"), std::string::npos);
+}
+
+TEST(Contract, OfBitsIsBrokenByOneBit) {
+  Difference off;
+  off.same_bits = false;
+  EXPECT_FALSE(broken({}, off).empty());
+  EXPECT_TRUE(broken({}, {}).empty());
+}
+
+TEST(Layouts, OfTwoRanksHaveEveryTechnique) {
+  std::set<std::string> families;
+  bool threads = false;
+  for (const auto& it : layouts_of(
+           {.num_ranks = 2, .rows = 2, .micro_batches = 4, .num_blocks = 4, .to_disk = true})) {
+    EXPECT_EQ(it.split.num_ranks(), 2);
+    EXPECT_EQ(it.split.global_batch(), 8);
+    families.insert(it.split.family());
+    threads = threads || it.threads;
+  }
+  for (const char* family : {"ddp", "zero 1", "zero 2", "zero 3", "tensor", "tensor x sequence",
+                             "context", "pipeline", "zero 1 x offload", "zero 3 x offload"}) {
+    EXPECT_TRUE(families.contains(family)) << family;
+  }
+  EXPECT_TRUE(threads);
+}
+
+TEST(Layouts, OfFourRanksCombineThem) {
+  std::set<std::string> families;
+  for (const auto& it :
+       layouts_of({.num_ranks = 4, .rows = 1, .micro_batches = 8, .num_blocks = 4})) {
+    families.insert(it.split.family());
+  }
+  for (const char* family : {"hybrid zero 3", "pipeline x tensor", "pipeline x zero 1",
+                             "tensor x zero 2", "context x tensor"}) {
+    EXPECT_TRUE(families.contains(family)) << family;
+  }
+}
+
+TEST(Layouts, HaveNoMoreStagesThanBlocksAndShareOutTheStep) {
+  for (const auto& it :
+       layouts_of({.num_ranks = 4, .rows = 1, .micro_batches = 2, .num_blocks = 1})) {
+    EXPECT_EQ(it.split.pipeline, 1);
+    EXPECT_LE(it.split.data, 2);
+  }
+}
+
+}  // namespace
+}  // namespace convoy::conformance
