@@ -27,21 +27,22 @@ inline constexpr size_t kActivityBytes = 256;
 void publish_activity(void* page);
 void retract_activity(void* page);
 
-/// The same with a page mapped from a new file. False when it cannot be made: a status that nobody
-/// can read must not stop a run.
+/// Keeps the activity in a page mapped from a new file, too. Returns false when the file cannot be
+/// made: a status that nobody can read must not stop a run.
 bool publish_activity_to_file(const std::filesystem::path& path);
 
-/// Who tells: a thread, or several that work for one. What a thread does beside the one that tells
-/// steps and operations (the main thread, before anyone did) is not what the process is doing.
+/// Source of activities: a thread, or several that work for one. The process's activity is that of
+/// the thread that tells steps and operations (the main thread, before any did); other threads'
+/// work is not part of it.
 using Voice = uint64_t;
 Voice own_voice();
-/// This thread works for the one whose voice it is.
+/// Makes this thread tell as part of `voice`, the voice of the thread that it works for.
 void speak_as(Voice voice);
 
 void tell_step(int64_t step);
 void tell_operation(std::string_view operation);
 
-/// What this process told last.
+/// The activity that this process told last.
 Activity current_activity();
 
 /// The operation of one of several threads that work side by side, for another one to read.
@@ -56,17 +57,18 @@ class ThreadOperation {
   std::string text_;
 };
 
-/// What this thread tells from now on is told to `own`, too, which must live meanwhile; null: no
-/// longer.
+/// Copies operations that this thread tells to `own`, too, until the next call. `own` must live as
+/// long; null ends it.
 void tell_too(ThreadOperation* own);
 
-/// Of a process whose ranks are threads: who failed last, and in what, for whoever reports it.
+/// Records which thread failed last, and in what, for whoever reports it; for processes whose ranks
+/// are threads.
 void note_failure(const std::string& who_and_where);
 std::string noted_failure();
 
-/// What a process told through a page. Safe while it is being written.
+/// The activity that a process told through a page. Safe while it is being written.
 Activity read_activity(const void* page);
-/// Empty when the file is missing or too short.
+/// As read_activity(); nothing when the file is missing or too short.
 std::optional<Activity> read_activity_file(const std::filesystem::path& path);
 
 /// "step 17, reduce bucket 3", "reduce bucket 3", "" when nothing was told.

@@ -67,7 +67,7 @@ template <class E = Error, class... Args>
   throw E(fmt::format("[{}] {}", component, fmt::format(format, std::forward<Args>(args)...)));
 }
 
-/// The same where every rank of the job comes to the same conclusion.
+/// As fail(), where every rank of the job comes to the same conclusion.
 template <class E = Error, class... Args>
 [[noreturn]] void fail_on_all_ranks(const char* component, fmt::format_string<Args...> format,
                                     Args&&... args) {

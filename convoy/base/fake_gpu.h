@@ -11,7 +11,8 @@ struct FakeGpus {
   int number = 0;
 };
 
-/// What CONVOY_FAKE_GPU=FOLDER:NUMBER asks for; nothing where it is not set. Throws UsageError.
+/// The GPUs that CONVOY_FAKE_GPU=FOLDER:NUMBER asks for; nothing where it is not set. Throws
+/// UsageError.
 std::optional<FakeGpus> fake_gpus();
 
 }  // namespace convoy

@@ -7,7 +7,7 @@
 // CONVOY_FAULT=kind@rank:phase:step, such as sigkill@1:backward:3 (docs/faults.md).
 namespace convoy {
 
-/// What the caller has to do itself, for it knows the numbers and the group.
+/// Part of a fault that the caller has to carry out, because it knows the numbers and the group.
 enum class Fault {
   kNone,
   kNan,       ///< spoil what is at hand with NaN
@@ -23,7 +23,7 @@ void arm_fault(int rank, int num_ranks, int restart_count, bool threads = false)
 
 /// This thread is one of the ranks of its process, and has no other's faults.
 void suffer_faults_of(int rank);
-/// Of a process whose ranks are threads: the one that CONVOY_FAULT names; else 0.
+/// The rank that CONVOY_FAULT names, in a process whose ranks are threads; else 0.
 int faulty_thread();
 
 /// Whether a fault of this rank is to happen in a phase.

@@ -63,7 +63,7 @@ bool takes_what_comes(const fs::path& path) {
          type == fs::file_type::fifo || type == fs::file_type::socket;
 }
 
-/// What a neighbour tells of whose it is.
+/// Part of a neighbour's name that tells which file it belongs to.
 std::string known_as(const fs::path& path) {
   return path.filename().string().substr(0, 200);
 }

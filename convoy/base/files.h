@@ -25,7 +25,7 @@ void check_keeps_inputs(const char* component, const std::filesystem::path& outp
 /// The whole content of a file. Throws FileError when it cannot be read.
 std::string read_file(const std::filesystem::path& path);
 
-/// The same of what must be a regular file: reading a pipe might never end.
+/// Content of a file that must be a regular one: reading a pipe might never end. Throws FileError.
 std::string read_regular_file(const std::filesystem::path& path);
 
 /// The lines of a file, one after the other.
@@ -60,7 +60,7 @@ class AtomicFile {
 
   const std::filesystem::path& temporary() const { return temporary_; }
 
-  /// What is written comes to the disk. Throws FileError.
+  /// Writes the content to the disk. Throws FileError.
   void flush();
   /// Flushes and takes the final name. Throws FileError.
   void commit();
@@ -110,8 +110,8 @@ void remove_whole(const std::filesystem::path& folder);
 void remove_unfinished(const std::filesystem::path& folder,
                        const std::vector<std::string>& prefixes);
 
-/// What stands behind an errno of writing, and what to try: "Permission denied; try a place where
-/// you may write". `error` 0: nobody knows.
+/// Text for an errno of writing, with advice: "Permission denied; try a place where you may write".
+/// `error` 0: the reason is not known.
 std::string write_trouble(int error);
 
 /// Makes a new folder that only its owner can enter, in the system's temporary place. Throws

@@ -11,7 +11,7 @@ using Json = nlohmann::json;
 /// Parses JSON. Throws FileError that names `where` and the position of the mistake.
 Json parse_json(std::string_view text, const std::string& where);
 
-/// What a JSON exception says, without the library's own names.
+/// Message of a JSON exception without the library's own names.
 std::string json_trouble(const Json::exception& error);
 
 /// The text under `key`; "" where there is none, or something else.
@@ -19,7 +19,7 @@ std::string text_of(const Json& json, const char* key);
 
 /// One line of JSON; bytes that are not UTF-8 are shown as such instead of being an error.
 std::string json_line(const Json& json);
-/// The same in several lines, for people too.
+/// JSON in several indented lines, for people; bytes that are not UTF-8 as in json_line().
 std::string json_text(const Json& json);
 
 }  // namespace convoy

@@ -19,7 +19,7 @@ inline constexpr int kLanes = 16;
 using Floats = float __attribute__((vector_size(kLanes * sizeof(float))));
 using Bits = uint32_t __attribute__((vector_size(kLanes * sizeof(uint32_t))));
 
-/// What a bf16 number looks like: the upper half of an fp32 one.
+/// Bits of a bf16 number: the upper half of an fp32 one.
 struct Bf16 {
   uint16_t bits;
 };

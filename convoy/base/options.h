@@ -30,7 +30,7 @@ struct Option {
   std::function<void()> check;                    ///< throws UsageError on a value out of range
   std::string source;                             ///< where the value came from; "" = default
   bool typed = false;                             ///< it came from the command line
-  std::function<std::string()> kept;              ///< the same as a run keeps it; empty = not
+  std::function<std::string()> kept;              ///< the value as a run keeps it; empty = not
 
   std::string key() const { return section + "." + name; }
   /// The present value as `parse` takes it: text without TOML's quotes.
@@ -156,16 +156,16 @@ class OptionTable {
   /// Throws UsageError on the first value that is out of range, or asked for and without effect.
   void check() const;
 
-  /// The present values as a TOML file that reads back to the same.
+  /// The present values as a TOML file that reads back to the same values.
   std::string to_toml(bool with_help = false) const;
 
-  /// The same as a run keeps it, for use from any folder and for another run: paths are absolute,
-  /// and what was said for once is left out.
+  /// The values as a run keeps them, for use from any folder and for another run: paths are
+  /// absolute, and once() options are left out.
   std::string to_kept_toml() const;
 
   /// Lines for `--help`, by section: all options, or those of every day.
   std::string help_text(bool all = true) const;
-  /// The same of some options.
+  /// Lines for `--help` of the options for which `shown` returns true.
   std::string help_of(const std::function<bool(const Option&)>& shown) const;
 
   /// A Markdown table for the docs.
@@ -200,7 +200,7 @@ class OptionTable {
 /// The values of a TOML file as text, by their keys, "section.name"; nothing of a file that cannot
 /// be read.
 std::map<std::string, std::string> toml_values(const std::filesystem::path& path);
-/// The same of its text, as to_kept_toml() writes it.
+/// Values of a TOML text that to_kept_toml() wrote, by key.
 std::map<std::string, std::string> toml_values_of(const std::string& text);
 
 }  // namespace convoy

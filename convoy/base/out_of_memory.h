@@ -5,11 +5,11 @@
 
 namespace convoy {
 
-/// Whether torch, or a library of NVIDIA's, failed to get memory: all throw one type for
-/// everything.
+/// Whether a message of torch, or of a library of NVIDIA's, says that memory ran out: all throw one
+/// type for everything.
 bool tells_of_memory(std::string_view message);
 
-/// The same of what was thrown, by whomever.
+/// Whether any library threw `error` because memory ran out.
 bool is_out_of_memory(const std::exception& error);
 
 }  // namespace convoy

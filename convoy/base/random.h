@@ -20,7 +20,8 @@ constexpr std::array<uint32_t, 4> philox(std::array<uint32_t, 4> counter,
   return counter;
 }
 
-/// The same for as many counters side by side, laid out so that the compiler can vectorise it.
+/// Computes philox() for kLanes counters side by side, laid out so that the compiler can vectorise
+/// it.
 template <int kLanes>
 [[gnu::always_inline]] inline void philox_lanes(uint32_t (&words)[4][kLanes], uint32_t k0,
                                                 uint32_t k1) {

@@ -17,7 +17,7 @@ namespace convoy {
 /// allows that.
 class ScratchFile {
  public:
-  /// Of places, bytes and memory, so that the page cache can be passed by.
+  /// Alignment of places, sizes and memory, so that the page cache can be bypassed.
   static constexpr size_t kAlignment = 4096;
   static constexpr size_t aligned(size_t bytes) {
     return (bytes + kAlignment - 1) / kAlignment * kAlignment;
@@ -43,15 +43,15 @@ class ScratchFile {
     std::shared_ptr<State> state_;
   };
 
-  /// `memory` stays as it is until the ticket was waited for. What overlaps must not be under way.
+  /// Leave `memory` untouched until wait() returned. Transfers under way must not overlap.
   Ticket read(size_t place, void* memory, size_t bytes);
   Ticket write(size_t place, const void* memory, size_t bytes);
 
-  /// Those bytes as memory, for when nothing of them is under way; changes are in the file once the
-  /// last owner is gone.
+  /// Maps these bytes into memory, for when no transfer of them is under way. Changes are in the
+  /// file once the last owner is gone.
   std::shared_ptr<void> map(size_t place, size_t bytes) const;
 
-  /// Whether the page cache is passed by.
+  /// Whether reads and writes bypass the page cache.
   bool is_direct() const { return direct_; }
 
  private:

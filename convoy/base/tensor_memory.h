@@ -7,28 +7,28 @@
 
 namespace convoy {
 
-/// Bytes of tensors that one thread made, less those that it let go of, and but for pools.
+/// Bytes of tensors that one thread allocated, less those that it freed; pools are not counted.
 class ThreadMemory {
  public:
   void add(int64_t bytes) noexcept {
     held_ += bytes;
     peak_ = std::max<int64_t>(peak_, held_);
   }
-  /// The most beside what is held now, since the last call; while the thread does nothing.
+  /// Peak above what is held now, since the last call. Call it while the thread does nothing.
   int64_t take_passing() noexcept { return peak_.exchange(held_) - held_; }
 
  private:
   std::atomic<int64_t> held_{0}, peak_{0};  // written by one thread, read by another
 };
 
-/// Of this thread, if anyone asks.
+/// Counter of this thread's tensors; null where nobody asks.
 inline thread_local ThreadMemory* thread_memory = nullptr;
 
-/// Bytes of the tensors that this process holds in the host's memory, counted by the program's
-/// allocator, but for those in pools; all zero in a program that has none that counts.
+/// Bytes of the tensors that this process holds in the host's memory outside of pools, counted by
+/// the program's allocator; all zero in a program without a counting allocator.
 class TensorMemory {
  public:
-  /// Returns what is held now, with what is in pools.
+  /// Returns the bytes held now, pools included.
   int64_t add(int64_t bytes) noexcept {
     if (thread_memory != nullptr) thread_memory->add(bytes);
     const int64_t all = held_ += bytes, now = all - pooled_;
@@ -37,19 +37,20 @@ class TensorMemory {
     }
     return all;
   }
-  /// So many of them are in pools from now on, which are counted by themselves. False where nothing
-  /// counts what is held.
+  /// Moves `bytes` of the held ones into pools, which are counted separately. Returns false where
+  /// nothing counts allocations.
   bool pool(int64_t bytes) noexcept {
     if (held_ <= 0 && bytes > 0) return false;
     if (thread_memory != nullptr) thread_memory->add(-bytes);
     pooled_ += bytes;
     return true;
   }
-  /// So many of those are what the allocator gave to pools beyond what they asked for.
+  /// Records that `bytes` of the pooled ones are rounding: what the allocator gave beyond the
+  /// request.
   void round(int64_t bytes) noexcept { rounding_ += bytes; }
   int64_t held() const noexcept { return held_ - pooled_; }
-  /// What the allocator that counts refuses to go beyond, pools included as they asked; 0: it takes
-  /// what there is.
+  /// Sets the bytes beyond which the counting allocator refuses, pools included at the size that
+  /// they asked for; 0: no limit.
   void set_limit(int64_t bytes) noexcept { limit_ = bytes; }
   /// Whether `held` are within the limit.
   bool allows(int64_t held) const noexcept { return limit_ == 0 || held - rounding_ <= limit_; }
@@ -62,7 +63,7 @@ class TensorMemory {
 
 inline TensorMemory tensor_memory;
 
-/// What one pool has of tensor_memory, and gives back when it dies.
+/// The share of tensor_memory that one pool has; gives it back when it dies.
 class PooledBytes {
  public:
   PooledBytes() = default;
@@ -82,7 +83,7 @@ class PooledBytes {
     bytes = std::max(bytes, -bytes_);  // no more than was counted
     if (tensor_memory.pool(bytes)) bytes_ += bytes;
   }
-  /// The same of what the allocator gave beyond what was asked for.
+  /// Adds bytes that the allocator gave beyond the request.
   void add_rounding(int64_t bytes) noexcept {
     const int64_t before = bytes_;
     add(bytes);

@@ -49,10 +49,10 @@ std::string toml_text(std::string_view text);
 size_t utf8_length(std::string_view text);
 /// Whether the bytes are well-formed UTF-8.
 bool is_utf8(std::string_view bytes);
-/// The text as a terminal may be shown it: control characters, line ends among them, and broken
-/// UTF-8 as \xNN.
+/// Text as a terminal may be shown it: control characters, line ends included, and broken UTF-8
+/// become \xNN.
 std::string printable(std::string_view text);
-/// The same of text that may have lines and tabs.
+/// As printable(), but keeps line ends and tabs.
 std::string printable_lines(std::string_view text);
 
 inline constexpr const char* kBlanked = "***";

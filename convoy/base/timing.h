@@ -10,7 +10,7 @@ inline double seconds_since(std::chrono::steady_clock::time_point then) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - then).count();
 }
 
-/// Of an even number of values the mean of the middle two.
+/// Median; the mean of the middle two where the number of values is even.
 inline double median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
   const size_t half = values.size() / 2;
