@@ -38,10 +38,10 @@ struct AxisTrial {
   }
 };
 
-/// What placing operators of one block on different ranks could save.
+/// Time that placing operators of one block on different ranks could save.
 struct OperatorBound {
   double seconds = 0;        ///< of all blocks, one operator after the other
-  double least_seconds = 0;  ///< were all that need nothing of each other computed at once
+  double least_seconds = 0;  ///< if all operators that need nothing of each other ran at once
   int64_t operators = 0;
 };
 

@@ -66,7 +66,7 @@ class Predictor {
     return out;
   }
 
-  /// Of the run that was predicted last.
+  /// Layout and options of the run that was predicted last.
   std::string spread() const {
     auto out = asked_.mesh.to_text();
     if (asked_.options.zero > 0) out += fmt::format(", zero {}", asked_.options.zero);

@@ -21,8 +21,8 @@ struct CollectiveTime {
 
   /// Bytes per second over the whole, in 1e9.
   double algbw_gb_per_s() const;
-  /// What each link would carry in an ideal algorithm, as NCCL's tests define it: comparable
-  /// between collectives and numbers of ranks.
+  /// Bandwidth of each link in an ideal algorithm, as NCCL's tests define it: comparable between
+  /// collectives and numbers of ranks.
   double busbw_gb_per_s() const;
 };
 

@@ -7,7 +7,7 @@
 
 namespace convoy::bench {
 
-/// What this process asked its GPUs for.
+/// Work that this process asked its GPUs for.
 struct DeviceWork {
   int64_t launches = 0;  ///< kernels, copies, fills
   int64_t waits = 0;     ///< of the host, for whatever reason

@@ -10,7 +10,8 @@
 
 namespace convoy::bench {
 
-/// The most dense products of a GPU, in TFLOP/s, with sums in fp32; 0: it has none of that type.
+/// Peak rates of a GPU's dense products, in TFLOP/s, with sums in fp32; 0: it has none of that
+/// type.
 struct Peaks {
   double fp16 = 0;
   double bf16 = 0;
@@ -18,11 +19,11 @@ struct Peaks {
   double fp32 = 0;
 };
 
-/// By the name that the driver gives a GPU ("NVIDIA H100 80GB HBM3"); nothing where it is not in
-/// the table.
+/// Peak rates by the name that the driver gives a GPU ("NVIDIA H100 80GB HBM3"); nothing where it
+/// is not in the table.
 std::optional<Peaks> peaks_of(std::string_view name);
 
-/// Of these the peak of the products that training with `arguments` does.
+/// Peak rate of the products that training with `arguments` does, in TFLOP/s.
 double peak_tflops(const Peaks& peaks, const train::TrainingArguments& arguments);
 
 /// The driver's name of a GPU; "" of the CPU, or where the driver does not tell.

@@ -5,7 +5,7 @@
 
 namespace convoy::bench {
 
-/// What `convoy bench step` measures in fresh processes.
+/// Measurements of `convoy bench step`, in fresh processes.
 struct MeasuredStep {
   double seconds = 0;            ///< the median
   double loss = 0;               ///< of the last step

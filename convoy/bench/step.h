@@ -17,7 +17,7 @@ struct StepOptions {
   double peak_tflops = 0;  ///< of one device, for the MFU; 0: by the GPU's name, where it is known
 };
 
-/// What steady training steps took.
+/// Speed and memory of steady training steps.
 struct StepTimes {
   std::string strategy;
   int num_devices = 1;

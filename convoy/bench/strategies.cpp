@@ -29,8 +29,8 @@ struct Cut {
   int64_t micro_batches = 0;
 };
 
-/// The same rows for all, unless the batch is per device. The stages of a pipeline see the same
-/// ones, and each stage wants some micro-batches.
+/// Gives all trainings the same rows, unless the batch is per device. The stages of a pipeline see
+/// the same rows, and each stage wants some micro-batches.
 Cut cut_of(const Trial& trial, const StrategiesOptions& options,
            const train::TrainingArguments& arguments) {
   const int64_t total = arguments.per_device_train_batch_size;
@@ -124,7 +124,7 @@ std::vector<std::string> command(const Trial& trial, const StrategiesOptions& op
   return argv;
 }
 
-/// What is known of a row before it trains.
+/// The columns of a row that are known before it trains.
 StrategyRow row_of(const Trial& trial, const StrategiesOptions& options,
                    const train::TrainingArguments& arguments) {
   StrategyRow row;

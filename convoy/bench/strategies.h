@@ -12,20 +12,21 @@ namespace convoy::bench {
 
 struct StrategiesOptions {
   std::string config;  ///< TOML file of the run
-  /// Of `parallel.strategy`, or zero1 to zero3, also with two state replicas (-hybrid) or with
-  /// all on the disk that the stage allows (-disk); or a `pipeline_schedule`, with as many stages
-  /// as ranks, or half as many and two pipelines (-2d); or layers that are shared out: over all
-  /// ranks (tp), with the tokens (tp-sp), or in pairs beside others with other rows (dp-tp), as
-  /// stages of a pipeline (pp-tp), or both (3d, with two stages and ZeRO 1); or
-  /// positions of rows, shared out over all ranks (cp).
+  /// Values of `parallel.strategy`, or zero1 to zero3, also with two state replicas (-hybrid) or
+  /// with all on the disk that the stage allows (-disk); or a `pipeline_schedule`, with as many
+  /// stages as ranks, or half as many and two pipelines (-2d); or layers that are shared out: over
+  /// all ranks (tp), with the tokens (tp-sp), or in pairs beside others with other rows (dp-tp), as
+  /// stages of a pipeline (pp-tp), or both (3d, with two stages and ZeRO 1); or positions of rows,
+  /// shared out over all ranks (cp).
   std::vector<std::string> strategies{"single", "dp", "ddp"};
   std::vector<int> ranks{2};
-  /// Into how many micro-batches a pipeline cuts a step, each tried; empty: some for each stage.
+  /// Numbers of micro-batches that a pipeline cuts a step into, each tried; empty: some for each
+  /// stage.
   std::vector<int64_t> chunks = {};
-  /// Each is tried with all of the above; empty: the run's own.
+  /// Learning rates, each tried with all of the above; empty: the run's own.
   std::vector<std::string> learning_rates = {};
   bool per_device = false;  ///< keeps the batch per device, and adds ddp over a slow link
-  /// Of the run, as --section.name=value, beside the config.
+  /// Options of the run, as --section.name=value, beside the config.
   std::vector<std::string> overrides;
 };
 

@@ -26,7 +26,7 @@ struct Trial {
   int zero() const;
   bool is_hybrid() const;
   bool is_offloaded() const;
-  /// Of a pipeline; else empty.
+  /// Schedule of a pipeline; else empty.
   std::string schedule() const;
   bool is_pipeline() const { return !schedule().empty(); }
   bool has_virtual_stages() const;
@@ -41,8 +41,8 @@ struct Trial {
   bool has_processes() const;
 };
 
-/// What is asked for, each strategy with each number of ranks, and all of them with each learning
-/// rate. Throws UsageError on what cannot go.
+/// The trainings that are asked for: each strategy with each number of ranks, and all of them with
+/// each learning rate. Throws UsageError on combinations that cannot run.
 std::vector<Trial> trials(const StrategiesOptions& options);
 
 }  // namespace convoy::bench
