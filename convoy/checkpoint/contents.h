@@ -30,7 +30,7 @@ struct TensorFacts {
   size_t bytes = 0;
 };
 
-/// What a folder of weights holds, as its headers and small files tell.
+/// Content of a folder of weights, as its headers and small files tell.
 struct Contents {
   std::filesystem::path folder;
   std::string kind;             ///< "checkpoint", "model of a run" or "model"
@@ -43,7 +43,7 @@ struct Contents {
   std::vector<std::string> weights;  ///< the files of the weights
 };
 
-/// Throws FileError that names a file which cannot be read.
+/// Reads headers and small files. Throws FileError that names a file which cannot be read.
 Contents look_at(const std::filesystem::path& folder);
 
 Json to_json(const Contents& contents);

@@ -116,7 +116,7 @@ class Export {
                     from.string()));
   }
 
-  /// What is strange about the tensors.
+  /// Adds warnings about unusual tensors.
   void warning() {
     const auto note = [this](const std::vector<std::string>& names, const std::string& what) {
       constexpr size_t kShown = 5;

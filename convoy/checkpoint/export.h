@@ -15,7 +15,7 @@ struct ExportOptions {
   int64_t max_shard_bytes = 0;
 };
 
-/// What an export wrote.
+/// Files that an export wrote.
 struct Exported {
   int64_t num_tensors = 0, num_bytes = 0;
   std::vector<std::string> weights;   ///< files

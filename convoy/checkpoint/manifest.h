@@ -11,15 +11,15 @@
 
 namespace convoy::checkpoint {
 
-/// What the files of a folder must hold: the checksum() of each tensor, to which those of its
-/// pieces add up, whoever holds which. It is written after all of them.
+/// Checksums that the files of a folder must have: the checksum() of each tensor, which is the sum
+/// of its pieces' checksums, whoever holds them. It is written after all other files.
 class Manifest {
  public:
   static constexpr const char* kName = "manifest.json";
 
   Manifest() = default;
-  /// That of `folder`; empty where there is none. Throws FileError that names what is wrong with
-  /// it.
+  /// The manifest of `folder`; empty where there is none. Throws FileError that names the mistake
+  /// in it.
   static Manifest read(const std::filesystem::path& folder);
   static Manifest parse(std::string_view text, const std::string& where);
 
@@ -37,7 +37,7 @@ class Manifest {
   bool empty() const { return sums_.empty(); }
   const std::map<std::string, std::map<std::string, uint64_t>>& sums() const { return sums_; }
   const std::map<std::string, uint64_t>& bytes() const { return bytes_; }
-  /// What is wrong with the files that hold no tensors, a line for each.
+  /// Mistakes in the files that hold no tensors, a line for each.
   std::vector<std::string> wrong_others(const std::filesystem::path& folder) const;
 
  private:

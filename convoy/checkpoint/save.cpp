@@ -33,8 +33,8 @@ State all_of(std::vector<FilesOfState>& states) {
   return out;
 }
 
-/// What this process writes of it. The state replicas share the writing where all see the
-/// files; else the first has it alone, which may be the only one on rank 0's host.
+/// Keeps the pieces that this process writes. The state replicas share the writing where all see
+/// the files; else the first replica writes everything, which may be the only one on rank 0's host.
 void keep_own(State& state, bool all_see) {
   for (auto& tensor : state) {
     for (auto& piece : tensor.pieces) piece.owned = all_see ? piece.writes : piece.owned;
@@ -64,7 +64,8 @@ void copy(State& state, PooledBytes& copies) {
   comm::download_all(downloads);
 }
 
-/// What has no room in memory is written before training goes on and changes it.
+/// Whether state is offloaded: it has no room in memory for a copy, so it is written before
+/// training goes on and changes it.
 bool is_offloaded(const State& state) {
   return std::any_of(state.begin(), state.end(), [](const auto& tensor) {
     return std::any_of(tensor.pieces.begin(), tensor.pieces.end(),

@@ -10,15 +10,15 @@
 
 namespace convoy::checkpoint {
 
-/// Checksums of the tensors of a state, of which each rank adds those of its pieces.
+/// Checksums of the tensors of a state, to which each rank adds those of its pieces.
 class Sums {
  public:
   explicit Sums(const parallel::State& state);
 
-  /// `values`: a piece's, contiguous and on the host.
+  /// Adds the checksum of a piece; `values` are its elements, contiguous and on the host.
   void add(size_t tensor, const parallel::StatePiece& piece, const at::Tensor& values);
 
-  /// Of all ranks, by number of the tensor.
+  /// Checksums over all ranks, by number of the tensor.
   std::vector<uint64_t> together(const comm::Group& group);
 
  private:

@@ -118,7 +118,7 @@ class Verifier {
     }
   }
 
-  /// What a run needs to go on beside its tensors.
+  /// Checks the small files that a run needs to resume, beside its tensors.
   void check_small_files() {
     std::error_code error;
     for (const auto& file : fs::directory_iterator(found_.folder, error)) {

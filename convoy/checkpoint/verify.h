@@ -10,7 +10,7 @@
 
 namespace convoy::checkpoint {
 
-/// What reading every tensor of a folder showed.
+/// Result of reading every tensor of a folder.
 struct Verification {
   std::filesystem::path folder;
   bool has_manifest = false;

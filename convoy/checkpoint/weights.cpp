@@ -27,8 +27,8 @@ namespace {
 using parallel::State;
 using parallel::StateTensor;
 
-/// What rank 0 finds in the files: for each tensor of the state that is to be read its name there,
-/// dtype, shape and checksum.
+/// Looks on rank 0 for each tensor of the state that is to be read: its name in the files, dtype,
+/// shape and checksum.
 Json look_into(const fs::path& path, const State& state, const models::WeightLayout& layout) {
   const formats::SafetensorsFolder files(path);
   const Matching matching(files, state, layout);
@@ -95,7 +95,7 @@ class Filling {
   const State& state_;
 };
 
-/// Of a tensor of the state: where it is read from.
+/// Place that a tensor of the state is read from.
 struct Source {
   const formats::SafetensorsFile* file = nullptr;
   std::string name;

@@ -12,7 +12,7 @@
 
 namespace convoy::checkpoint {
 
-/// What a file of weights left to do, and what was passed over.
+/// Parameters that a file of weights lacked, and tensors that were passed over.
 struct LoadReport {
   std::vector<std::string> drawn;    ///< parameters that it does not hold: initial values
   std::vector<std::string> skipped;  ///< tensors that the model does not use (attention masks)
@@ -34,7 +34,7 @@ void save_weights(const std::filesystem::path& folder, const parallel::State& we
 LoadReport load_weights(const std::filesystem::path& path, const parallel::State& weights,
                         const comm::Group& group, const models::WeightLayout& layout = {});
 
-/// The same for the optimizer's moments; `path` is their file, which may be in shards.
+/// As load_weights(), for the optimizer's moments; `path` is their file, which may be in shards.
 void load_optimizer(const std::filesystem::path& path, const parallel::State& moments,
                     const comm::Group& group);
 
