@@ -10,25 +10,25 @@
 
 namespace convoy::comm {
 
-/// Waits until `is_over` has been true on every rank, which waits so long for what it stands for
-/// here. However long that takes: no collective waits for it longer than a moment.
+/// Waits until `is_over` has returned true on every rank. `is_over` waits on this rank for up to
+/// the given time. However long that takes, no collective waits for it longer than a moment.
 void until_all(const Group& group, const std::string& label,
                const std::function<bool(std::chrono::milliseconds)>& is_over);
 
-/// What a rank does while others wait for it.
+/// Duration of work that other ranks wait for.
 enum class Lasts {
   Briefly,
-  Long,  ///< as long as a disk needs, which may be longer than a collective may wait: on a thread
-         ///< beside, so that it must not use the group
+  Long,  ///< as long as a disk needs, perhaps longer than a collective may wait: it runs on a
+         ///< thread of its own, and must not use the group
 };
 
-/// What `look` returns on rank 0, told to all ranks; what it throws, all throw. For decisions that
-/// hang on files: each rank may see others, and all must decide alike.
+/// Runs `look` on rank 0 and returns its result on all ranks; an error it throws is thrown on all.
+/// For decisions that depend on files: each rank may see others, and all must decide alike.
 Json ask_main(const comm::Group& group, const std::string& label, const std::function<Json()>& look,
               Lasts lasts = Lasts::Briefly);
 
-/// Does `work` on every rank and waits until all are done. What one throws, all throw: the error of
-/// the first of them.
+/// Does `work` on every rank and waits until all are done. An error of one rank is thrown on all:
+/// that of the lowest rank with one.
 void each_rank(const Group& group, const std::string& label, const std::function<void()>& work,
                Lasts lasts = Lasts::Briefly);
 
@@ -37,7 +37,8 @@ void each_rank(const Group& group, const std::string& label, const std::function
 void check_agreement(const Group& group, const std::vector<std::string>& entries,
                      const std::string& what);
 
-/// The same for what one already knows of rank 0 and of another: entries of a line each.
+/// Throws UsageError as check_agreement() does, from the entries, one a line, of rank 0 and of
+/// `rank`.
 void check_same(const std::string& first, const std::string& other, int rank,
                 const std::string& what);
 

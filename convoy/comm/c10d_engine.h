@@ -8,8 +8,8 @@
 
 namespace convoy::comm {
 
-/// What a backend says went wrong, in one line: its first, without the place in its source, and
-/// NCCL's own reason where there is one.
+/// Reason of a backend's failure in one line: the message's first line without the place in its
+/// source, and NCCL's own reason where there is one.
 std::string reason_of(const std::exception& error);
 
 /// Wraps any c10d backend as an Engine. `names`: see StoreAddress. What `name` = "nccl" can do and

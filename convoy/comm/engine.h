@@ -23,7 +23,7 @@ class Work {
   virtual bool done() const { return false; }
 };
 
-/// `work`, and then `finish` in the thread that waits for it.
+/// Work that waits for `work`, then runs `finish` in the thread that waits.
 std::shared_ptr<Work> then(std::shared_ptr<Work> work, std::function<void()> finish);
 
 /// How an operation is called.
@@ -38,7 +38,7 @@ using Counts = std::vector<int64_t>;
 /// Ranks that send to each other, two by two.
 using Pairs = std::vector<std::pair<int, int>>;
 
-/// What moves tensors between the ranks of a Group. One folder per engine.
+/// Moves tensors between the ranks of a Group. One folder per engine.
 ///
 /// Every rank of the group calls the same operations in the same order. Tensors are contiguous and
 /// stay alive and untouched until the work is waited for. Where parts are concerned they are flat.
@@ -49,7 +49,7 @@ class Engine {
   virtual ~Engine() = default;
   virtual const char* name() const = 0;
   virtual bool adds() const { return false; }
-  /// What is sent leaves only when its receiver has asked for it: ask early.
+  /// Whether a message leaves only when its receiver has asked for it: call receive early.
   virtual bool sends_when_asked() const { return false; }
 
   /// `op` is Sum or Max, here and below.

@@ -32,7 +32,8 @@ struct EngineEntry {
 /// anything asks for one.
 void add_engine(const EngineEntry& entry);
 
-/// What parallel.backend may name besides auto; or those only that also carry ranks without GPUs.
+/// Names that parallel.backend takes besides auto; `without_gpus`: those that also carry ranks
+/// without GPUs.
 std::vector<std::string> engine_names(bool without_gpus = false);
 
 /// Throws UsageError when `backend` cannot serve ranks that compute on `device`.

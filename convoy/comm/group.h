@@ -4,11 +4,12 @@
 
 namespace convoy::comm {
 
-/// What a group has communicated so far.
+/// Traffic of a group so far.
 struct Traffic {
   int64_t collectives = 0;  ///< collective operations
   int64_t bytes = 0;        ///< payload bytes of this rank
-  /// Of its sums; of half of one, a gather or a reduce-scatter, half the bytes of the whole.
+  /// Payload bytes of sums; a gather or a reduce-scatter, half of a sum, counts half the bytes of
+  /// the whole.
   int64_t sum_bytes = 0;
   double waited = 0;  ///< seconds in operations that return when they are done
 };
@@ -27,7 +28,7 @@ class Group {
   int rank() const { return rank_; }
   int size() const { return size_; }
   const char* engine() const { return engine_ ? engine_->name() : "none"; }
-  /// What is sent leaves only when its receiver has asked for it: ask early.
+  /// Whether a message leaves only when its receiver has asked for it: call start_receive early.
   bool sends_when_asked() const { return engine_ && engine_->sends_when_asked(); }
 
   /// A collective under way; wait() on a default handle returns at once.
@@ -100,15 +101,16 @@ class Group {
   void barrier(const std::string& label) const;
   void abort(const std::string& reason) const;
 
-  /// The same ranks and traffic over what `wrap` makes of the engine; of one rank nothing changes.
+  /// A group with the same ranks and traffic over the engine that `wrap` returns; a group of one
+  /// rank stays as it is.
   Group over(const std::function<std::shared_ptr<Engine>(std::shared_ptr<Engine>)>& wrap) const;
 
   Traffic traffic() const { return traffic_ ? *traffic_ : Traffic{}; }
-  /// Of several groups together: copies of one count once.
+  /// Traffic of several groups together: copies of one count once.
   static Traffic traffic_of(const std::vector<Group>& groups);
 
  private:
-  /// Counts the collective, which of a message its sender does, and starts it, each in its range of
+  /// Counts the collective (of a message only the sender does) and starts it, each in its range of
   /// the trace.
   template <class Start>
   Handle begin(const at::Tensor& tensor, const std::string& label, const Start& start,

@@ -34,11 +34,11 @@ struct Groups {
   /// second group for its other direction, and one from host to host by `connect_hosts`.
   Groups(const schedule::Mesh& mesh, const Connect& connect, const Connect& connect_hosts = {});
 
-  /// Of the ranks with the same part one counts it.
+  /// Whether this rank counts its part: one of the ranks with the same part does.
   bool owns_part() const { return replicas.rank() == 0; }
   /// Makes every wait in them fail with `reason`.
   void abort(const std::string& reason) const;
-  /// What this rank has communicated so far, over all groups.
+  /// Traffic of this rank so far, over all groups.
   Traffic traffic() const;
 
  private:

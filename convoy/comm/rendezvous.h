@@ -11,7 +11,7 @@
 
 namespace convoy::comm {
 
-/// What a rank tells the others when they meet.
+/// Facts that a rank tells the others when they meet.
 struct Introduction {
   std::string host;  ///< own_host()
   NcclSupport nccl;
@@ -27,7 +27,7 @@ class Connector {
   /// naming the first of `options` that one does not have like rank 0.
   Connector(const StoreAddress& point, const std::string& backend, at::Device device,
             const std::vector<std::string>& options = {});
-  /// The same through a store that is open already.
+  /// Meets the others through a store that is open already.
   Connector(const StoreAddress& point, c10::intrusive_ptr<c10d::Store> store,
             const std::string& backend, at::Device device,
             const std::vector<std::string>& options = {});
@@ -35,8 +35,8 @@ class Connector {
   /// The group of these ranks, of which this is one, in this order. Each of them calls it, with a
   /// name that no other group has.
   Group connect(const std::vector<int>& ranks, const std::string& name) const;
-  /// The same at any time after the start, over Gloo, with waits of up to `patience`: for a thread
-  /// beside the others' collectives.
+  /// As connect(), at any time after the start, over Gloo, with waits of up to `patience`: for a
+  /// thread that runs beside the others' collectives.
   Group connect_later(const std::vector<int>& ranks, const std::string& name,
                       std::chrono::milliseconds patience) const;
 

@@ -42,15 +42,15 @@ class NoBrokenPipes {
   sigset_t signal_, before_;
 };
 
-/// How long it still is, never less than nothing.
+/// Time left until `end`, never below zero.
 inline std::chrono::milliseconds until(std::chrono::steady_clock::time_point end) {
   const auto left = end - std::chrono::steady_clock::now();
   return std::max(std::chrono::duration_cast<std::chrono::milliseconds>(left),
                   std::chrono::milliseconds(0));
 }
 
-/// What `make` returns, or nothing when it takes longer than `limit`: for waits in code of others
-/// that know no timeout. It runs on a thread of its own, which is left behind when it is late.
+/// Returns the result of `make`, or nothing when it takes longer than `limit`: for waits in others'
+/// code that know no timeout. It runs on a thread of its own, which is left behind when it is late.
 template <class Make>
 std::optional<std::invoke_result_t<Make>> within(std::chrono::milliseconds limit, Make make) {
   const Voice caller = own_voice();

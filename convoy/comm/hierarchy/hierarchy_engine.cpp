@@ -130,10 +130,10 @@ class HierarchyEngine : public Engine {
     return all;
   }
 
-  /// What this host's ranks get of the sums over all hosts, with the bits of all_reduce. Between
-  /// two leaders no order can differ, so they send each other only what the other's ranks get. Gloo
-  /// adds those of more in an order that depends on the place in the whole: it has to have all of
-  /// it.
+  /// The parts of this host's ranks of the sums over all hosts, with the bits of all_reduce.
+  /// Between two leaders no order can differ, so each sends only the other's parts. With more
+  /// leaders Gloo adds in an order that depends on the place in the whole tensor: it has to have
+  /// all of it.
   at::Tensor parts_between_hosts(const at::Tensor& sums, const Counts& counts, ReduceOp op,
                                  const std::string& label) {
     const auto& leaders = levels_.leaders;

@@ -7,7 +7,7 @@
 
 namespace convoy::comm {
 
-/// What a rank tells the others before they choose between NCCL and the host.
+/// Facts that a rank tells the others before they choose between NCCL and the host.
 struct NcclSupport {
   std::string missing;  ///< why this rank cannot use NCCL, or ""
   std::string gpu;      ///< identity() of its GPU
@@ -16,7 +16,7 @@ struct NcclSupport {
 /// Why these ranks cannot use NCCL, which wants a GPU of its own for each; "" when they can.
 std::string why_not_nccl(const std::vector<NcclSupport>& ranks);
 
-/// What this rank tells.
+/// The facts of this rank.
 NcclSupport own_nccl_support(at::Device device);
 
 }  // namespace convoy::comm

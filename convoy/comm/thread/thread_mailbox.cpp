@@ -9,13 +9,13 @@
 
 namespace convoy::comm {
 
-/// What the calling thread's work on a device comes to so far.
+/// Point in the calling thread's work on a device, taken when it is made.
 class Moment {
  public:
   explicit Moment(at::Device device) : gpu_(device.type()), event_(device.type()), device_(device) {
     event_.record(gpu_.getStream(device));
   }
-  /// What the calling thread does on `device` from now on comes after it.
+  /// Makes later work of the calling thread on `device` wait for this point.
   void precede(at::Device device) { event_.block(gpu_.getStream(device)); }
   void precede() { precede(device_); }
 
