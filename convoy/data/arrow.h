@@ -17,8 +17,8 @@
 
 namespace convoy::data {
 
-/// What a status says went wrong: the system's own word where there is one ("Permission denied"),
-/// for Arrow's says only that opening failed.
+/// Reason of a failed status: the system's own word where there is one ("Permission denied"),
+/// because Arrow's says only that opening failed.
 std::string arrow_trouble(const arrow::Status& status);
 
 /// Throws FileError that names `file` unless `status` is fine.

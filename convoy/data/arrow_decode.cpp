@@ -139,7 +139,7 @@ struct Lists {
   std::shared_ptr<arrow::Array> values;
 };
 
-/// Of lists and values without nulls.
+/// Lists of an array; lists and values must not be null.
 Lists lists_of(const arrow::Array& array, const Place& place) {
   if (array.null_count() > 0) {
     fail<FileError>("data", "{} is null; expected a list; drop such rows or fill them",

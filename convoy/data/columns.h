@@ -64,11 +64,11 @@ struct Rows {
 /// Ids of a categorical column lie in [0, max].
 struct IdLimit {
   int64_t max = std::numeric_limits<int64_t>::max();
-  /// What to try where one is beyond it.
+  /// Advice for an id beyond it.
   std::string advice = "mend the schema's intDomain or encode the column again";
 };
 
-/// What to read from a file, and what to check while decoding.
+/// Columns to read from a file, and checks while decoding.
 struct Selection {
   std::vector<std::string> columns;
   std::map<std::string, IdLimit> limits;  ///< by column name; columns without one are not checked

@@ -19,8 +19,9 @@ enum class Partition {
   RowGroups,  ///< Transformers4Rec's rule: whole row groups, in contiguous blocks
 };
 
-/// Bytes of decoded rows that are shuffled as a whole unless shuffle_window says otherwise. Of the
-/// files and the columns read, not of the memory there is: the order is a property of a run.
+/// Bytes of decoded rows that are shuffled as a whole unless shuffle_window says otherwise. It
+/// counts the files and the columns read, not the memory there is: the order is a property of a
+/// run.
 inline constexpr int64_t kShuffledWhole = int64_t{256} << 20;
 
 struct LoaderOptions : StreamOptions, ListLimits {
@@ -68,7 +69,7 @@ class SessionLoader {
   /// Sentences for the user, made once at construction.
   const std::vector<std::string>& warnings() const;
 
-  /// What the order of an epoch's samples depends on beside seed and number of rows.
+  /// Text of everything but seed and number of rows that decides the order of an epoch's samples.
   std::string order() const;
 
   /// Begins an epoch at position s0 (StepBatch::end of the last step done, or 0), also while

@@ -29,7 +29,7 @@ struct PaddedColumn : ColumnShape {
   std::vector<float> floats;
 };
 
-/// What micro-batches have of lists.
+/// Limits of the lists in micro-batches.
 struct ListLimits {
   int64_t max_length = 20;  ///< longer ones are cut
   Truncation truncation = Truncation::KeepLast;
@@ -59,7 +59,7 @@ struct MicroBatch {
 /// Collects rows of one micro-batch, then pads them to its longest.
 class MicroBatchBuilder {
  public:
-  /// Of these columns, by name.
+  /// Builder for these columns, by name.
   MicroBatchBuilder(const std::map<std::string, ColumnShape>& columns, ListLimits limits);
 
   /// Copies what is known of the row, cut to the limit.

@@ -69,7 +69,8 @@ class EpochOrder {
   int64_t num_lanes() const { return static_cast<int64_t>(lanes_.size()); }
   int64_t window() const { return window_; }
 
-  /// What the order depends on beside seed, epoch and number of rows: equal texts, equal orders.
+  /// Text of everything but seed, epoch and number of rows that decides the order: equal texts,
+  /// equal orders.
   std::string text() const;
 
   /// Row of the data set (counted over all row groups) that is sample s; -1 for a hole.

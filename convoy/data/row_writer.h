@@ -13,9 +13,9 @@ namespace convoy::data {
 /// Writes a table as Parquet row by row, in bounded memory.
 class RowWriter {
  public:
-  /// Of one column of a row; the first alternative is none.
+  /// Value of one column of a row; the first alternative is none.
   using Value = std::variant<std::monostate, int64_t, float, double, std::string>;
-  /// Its name, and some value of its type.
+  /// Name of a column, and some value of its type.
   using Column = std::pair<std::string, Value>;
 
   /// Writes to `file`; messages speak of `shown`, the name that the file is to have in the end.
@@ -24,7 +24,7 @@ class RowWriter {
             const std::vector<Column>& columns);
   ~RowWriter();
 
-  /// `row`: of each column a value of its type, or none. Throws FileError.
+  /// Writes a row: for each column a value of its type, or none. Throws FileError.
   void add(const std::vector<Value>& row);
   /// Writes what is left and the footer. Throws FileError.
   void close();

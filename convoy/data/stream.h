@@ -17,7 +17,7 @@ struct Layout {
   int64_t step_samples() const { return accumulation * world * per_device_batch; }
 };
 
-/// What every stream of batches is asked for.
+/// Options that every stream of batches has.
 struct StreamOptions {
   Layout layout;
   uint64_t seed = 42;
@@ -34,7 +34,7 @@ struct StepBatch {
   std::vector<Rows> micro_batches;  ///< one for each micro-batch
 };
 
-/// What a rank gets in one epoch.
+/// Rows and micro-batches of a rank in one epoch.
 struct RankShare {
   int64_t rows = 0;
   int64_t batches = 0;  ///< micro-batches, equal for all ranks

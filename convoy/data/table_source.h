@@ -17,7 +17,7 @@
 
 namespace convoy::data {
 
-/// What a table holds, as far as its first block tells.
+/// Column of a table, as far as its first block tells.
 struct SourceColumn {
   std::string name;   ///< as in the file: "user_id:token"
   std::string plain;  ///< without RecBole's type: "user_id"

@@ -135,7 +135,7 @@ TokenTexts read_ids(const IdsFile& from, int64_t memory_budget, const ProgressFn
   return out;
 }
 
-/// What there is no tokenizer for is text.
+/// Throws FileError unless the file is text, for which there is no tokenizer.
 void check_is_text(const fs::path& file, const std::string& column) {
   check_text_file(file, ".txt, .jsonl or .parquet");
   if (kind_of_texts(file) != ".parquet") return;

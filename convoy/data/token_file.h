@@ -40,8 +40,8 @@ TokenTexts read_token_texts(const std::filesystem::path& file, const std::string
                             int64_t memory_budget = TokenStore::kNoLimit,
                             const ProgressFn& progress = {});
 
-/// Of the tokenizer that made a file of ids, 0 where it does not say that; reads nothing else of
-/// it. None for another file.
+/// Vocabulary size of the tokenizer that made a file of ids, 0 where the file does not tell; reads
+/// nothing else of it. None for another kind of file.
 std::optional<int32_t> vocab_size_of_ids(const std::filesystem::path& file,
                                          const std::string& column);
 
@@ -50,8 +50,8 @@ int64_t num_held_out(int64_t num_texts, double percent);
 
 /// Where a block of ids begins, for each block; all are `block_size` long.
 ///
-/// Of a whole number `texts_at_once` of texts each, neighbours are joined and cut into blocks; what
-/// is left over is dropped, as Hugging Face's run_clm does with 1,000. 0 joins all.
+/// Joins the texts in groups of `texts_at_once` and cuts each group into blocks; the rest of a
+/// group is dropped, as Hugging Face's run_clm does with 1,000. 0 joins all.
 std::vector<int64_t> cut_blocks(const TokenTexts& texts, int64_t first_text, int64_t end_text,
                                 int64_t texts_at_once, int64_t block_size);
 

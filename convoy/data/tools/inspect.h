@@ -16,7 +16,7 @@ struct InspectOptions {
   int64_t batch_size = 32;  ///< rows of a rank's batch
 };
 
-/// What falls to one rank by convoy's way, by rows, and by another.
+/// Share of one rank by rows, convoy's way, and by row groups.
 struct DealtShare : RankShare {
   int64_t groups = 0;  ///< Transformers4Rec's way: contiguous blocks of ceil(groups / ranks)
   int64_t group_rows = 0;
@@ -29,7 +29,7 @@ struct InspectedColumn {
   std::vector<std::string> tags;  ///< from the schema
 };
 
-/// What a data set holds and how it falls on ranks.
+/// Content of a data set, and how it is dealt to ranks.
 struct InspectReport {
   std::string where;
   int64_t num_files = 0;
