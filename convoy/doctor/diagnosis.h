@@ -8,7 +8,7 @@
 
 namespace convoy::doctor {
 
-/// What carries collectives between ranks.
+/// Engine that carries collectives between ranks.
 struct Engine {
   std::string name;
   bool usable = false;
@@ -18,7 +18,7 @@ struct Engine {
 /// Threads, shared memory and Gloo.
 std::vector<Engine> host_engines();
 
-/// What follows from the engines that cannot be used.
+/// Findings about the engines that cannot be used.
 std::vector<Finding> check_engines(const std::vector<Engine>& engines, int num_gpus);
 
 /// How fast a device computes and copies.
@@ -30,7 +30,7 @@ struct Rate {
   double copy_gb_per_second = 0;  ///< bytes read and written
 };
 
-/// What the rates tell about this machine.
+/// Findings about this machine from its rates.
 std::vector<Finding> check_rates(const std::vector<Rate>& rates);
 
 /// Everything that `convoy doctor` found out.
