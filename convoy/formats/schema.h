@@ -43,9 +43,9 @@ struct Feature {
   bool has_tag(std::string_view tag) const;
 };
 
-/// What the columns of a data set mean, in Transformers4Rec's forms: `schema.json` (TensorFlow
-/// Metadata in JSON: camelCase keys, whole numbers plain or quoted) and `schema.pbtxt` (the same as
-/// protobuf text).
+/// Meaning of a data set's columns, in Transformers4Rec's forms: `schema.json` (TensorFlow Metadata
+/// in JSON: camelCase keys, whole numbers plain or quoted) and `schema.pbtxt` (the same as protobuf
+/// text).
 struct Schema {
   std::vector<Feature> features;
   /// Fields that neither this reader nor TensorFlow Metadata knows: misspelled, probably.

@@ -8,13 +8,13 @@
 
 namespace convoy::formats {
 
-/// What convoy named in a trace: an instruction, a collective that started, a wait.
+/// Span that convoy named in a trace: an instruction, a collective that started, a wait.
 struct TraceMark {
   std::string name;
   double begin = 0, end = 0;  ///< seconds, of a clock that no two ranks share
 };
 
-/// What a rank wrote with `--trace`, without torch's operations.
+/// Trace that a rank wrote with `--trace`, without torch's operations.
 struct TraceFile {
   std::filesystem::path path;
   int num_ranks = 1;                                  ///< of the training
