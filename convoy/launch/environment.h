@@ -35,7 +35,7 @@ struct RankEnvironment {
 /// Looks up an environment variable; null when it is not set.
 using GetEnv = std::function<const char*(const char*)>;
 
-/// The same of this process.
+/// Looks up an environment variable of this process; null when it is not set.
 const char* process_variable(const char* name);
 
 /// Reads what the launcher left in the environment, in this order: RANK (convoy launch, torchrun,
@@ -43,7 +43,7 @@ const char* process_variable(const char* name);
 /// Throws UsageError, naming the variable, when values are missing or contradict each other.
 RankEnvironment detect_environment(const GetEnv& get);
 
-/// The same for this process.
+/// As detect_environment(get), from this process's environment.
 RankEnvironment detect_environment();
 
 /// host:port where the launchers of a SLURM job meet when nobody says another place: the first host

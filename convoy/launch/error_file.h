@@ -43,7 +43,7 @@ using convoy::host_name;
 /// Seconds since 1970.
 double wall_time();
 
-/// The same, but counted on from the first call by a clock that nobody can set: for time-outs.
+/// Seconds since the first call, by a clock that nobody can set: for time-outs.
 double steady_time();
 
 }  // namespace convoy::launch

@@ -54,7 +54,7 @@ std::vector<char*> pointers(std::vector<std::string>& texts) {
   return out;
 }
 
-/// What a child tells through a pipe: that it is there, then why it did not become the program.
+/// Message of a child through a pipe: that it is there, then why it did not become the program.
 struct Word {
   pid_t pid = -1;
   int reason = 0;
@@ -70,7 +70,7 @@ void hear_of_children() {
   ::sigaction(SIGCHLD, &action, nullptr);
 }
 
-/// What the child does between fork and exec: only calls that are safe there. Returns on failure.
+/// Code of the child between fork and exec: only calls that are safe there. Returns on failure.
 void become(const char* program, char* const* argv, char* const* env, const char* folder,
             const Command& command, const cpu_set_t& cores, int tell) {
   ::setpgid(0, 0);

@@ -23,7 +23,7 @@ constexpr double kClosingSeconds = 2;
 
 }  // namespace
 
-/// What the thread works on.
+/// State and loop of the server's thread.
 class RendezvousServer::EventLoop {
  public:
   EventLoop(std::vector<Descriptor> listeners, RendezvousOptions options, std::string secret,

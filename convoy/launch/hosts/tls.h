@@ -23,7 +23,7 @@ class Tls {
   void receive(std::string_view wire, std::string& plain);
   /// Until the other side has proved to know the secret it is kept here.
   void send(std::string_view plain);
-  /// What is to go to the other side now.
+  /// Takes the bytes that are to go to the other side now.
   std::string take();
 
   /// Whether the other side has proved to know the secret.

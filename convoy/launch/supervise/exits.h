@@ -9,15 +9,15 @@
 
 namespace convoy::launch {
 
-/// In which order processes end, also of those that end between two looks. On a kernel that does
-/// not tell (before 5.3) it knows of none.
+/// Order in which processes end, also of those that end between two calls. On a kernel that does
+/// not tell (before 5.3) it reports none.
 class Exits {
  public:
   Exits();
 
   void watch(pid_t process);
   int fd() const { return queue_.get(); }  ///< readable when one has ended
-  /// Those that have ended since the last call.
+  /// Takes the processes that have ended since the last call.
   std::vector<pid_t> take();
 
  private:

@@ -44,7 +44,7 @@ bool hangs(const RankReport& rank) {
          (rank.suspended || (!operation.empty() && !is_collective(operation)));
 }
 
-/// What became of a rank that is not to blame.
+/// Sentence about the end of a rank that is not to blame.
 std::string consequence(const RankReport& rank, const RankReport& culprit) {
   const std::string place = rank.place();
   const std::string in = place.empty() ? "" : " in " + place;

@@ -18,7 +18,7 @@
 
 namespace convoy::launch {
 
-/// What a rank finds in its environment: torchrun's variables, and some of our own.
+/// Environment variables of a rank: torchrun's, and some of our own.
 std::map<std::string, std::string> rank_variables(const NodeInfo& node,
                                                   const LaunchOptions& options, int rank);
 
