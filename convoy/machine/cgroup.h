@@ -5,7 +5,7 @@
 
 namespace convoy::machine {
 
-/// What a container or a batch system allows this process. 0 = no limit.
+/// Limits that a container or a batch system sets for this process. 0 = no limit.
 struct CgroupLimits {
   double cpus = 0;           ///< CPU time, in CPUs
   int64_t memory_bytes = 0;  ///< beyond it the kernel kills processes

@@ -43,11 +43,11 @@ int device_files(const std::filesystem::path& dev);
 int count_gpus(const char* visible, int present);
 int visible_gpus();  ///< of this process, found without loading CUDA
 
-/// What the kernel tells without any library of NVIDIA: /sys/bus/pci and /proc/driver/nvidia below
-/// `root`.
+/// GPUs that the kernel reports, without any library of NVIDIA's: reads /sys/bus/pci and
+/// /proc/driver/nvidia below `root`.
 Gpus read_gpus(const std::filesystem::path& root = "/");
 
-/// Adds what NVIDIA's management library tells (memory, NVLink), if libnvidia-ml.so.1 can be
+/// Adds the facts of NVIDIA's management library (memory, NVLink), if libnvidia-ml.so.1 can be
 /// opened.
 void add_nvml(Gpus& gpus);
 

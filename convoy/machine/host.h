@@ -17,7 +17,7 @@ struct NumaNode {
   std::vector<int> distances;  ///< to each node; 10 = itself
 };
 
-/// What the kernel tells about this machine. What it does not tell is "", 0 or empty.
+/// Facts that the kernel reports about this machine; unknown ones are "", 0 or empty.
 struct Host {
   std::string name;
   std::string system;  ///< distribution and kernel
@@ -45,7 +45,7 @@ Host read_host(const std::filesystem::path& root = "/");
 std::vector<std::string> machine_lines(const Host& host, int num_cores,
                                        const std::map<std::string, std::string>& versions = {});
 
-/// Those of this machine and the cores that this process may use.
+/// Report lines for this machine and the cores that this process may use.
 std::vector<std::string> machine_lines(const std::map<std::string, std::string>& versions);
 
 }  // namespace convoy::machine

@@ -16,7 +16,7 @@ struct Space {
   int64_t free_bytes = 0;
 };
 
-/// What the system allows this process.
+/// Limits that the system sets for this process.
 struct Limits {
   int usable_cpus = 1;  ///< by affinity
   /// `ulimit -n`, `-u` and `-l`; none = unlimited.

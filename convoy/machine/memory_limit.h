@@ -19,11 +19,11 @@ struct MemoryLimit {
 /// The tightest of the machine's memory, its control group and `ulimit -v` and `-d`.
 MemoryLimit memory_limit(int64_t machine_bytes, const CgroupLimits& cgroup, const Limits& limits);
 
-/// The same of this process.
+/// As above, for this process.
 MemoryLimit memory_limit();
 
-/// What this process can still take before the kernel ends a process for it: of the machine, swap
-/// included, and of its control group. 0 = unknown.
+/// Bytes that this process can still take before the kernel ends a process for it: the least of
+/// those left on the machine, swap included, and in its control group. 0 = unknown.
 int64_t available_memory(const std::filesystem::path& root = "/");
 
 /// How many processes the kernel ended since it started because memory was short; none where it
