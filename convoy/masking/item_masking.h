@@ -11,7 +11,7 @@ namespace convoy::masking {
 /// function of seed, step and the samples' indices, so every layout of ranks hides the same.
 at::Tensor training_mask(const at::Tensor& ids, double probability, const nn::Context& context);
 
-/// What permuted training asks for (XLNet's "plm").
+/// Targets of permuted training (XLNet's "plm").
 struct Permutation {
   at::Tensor asked;    ///< [B, T] bool: the items to be predicted
   at::Tensor visible;  ///< [B, T, T] bool: whether position i sees which item is at j

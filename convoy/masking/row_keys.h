@@ -7,8 +7,8 @@
 
 namespace convoy::masking {
 
-/// What a row's random draws depend on, for each row of `ids` [B, T] int64 on the host: seed, step
-/// and sample in training, its ids alone in evaluation. `site` keeps different draws apart.
+/// Keys of the random draws of each row of `ids` [B, T] int64 on the host: hashes of seed, step and
+/// sample in training, of the row's ids alone in evaluation. `site` keeps different draws apart.
 std::vector<uint64_t> row_keys(const at::Tensor& ids, uint64_t site, const nn::Context& context);
 
 /// A whole number below `end`, drawn.

@@ -17,10 +17,10 @@ struct SpanCorruption {
   std::vector<int64_t> sentinel_ids;  ///< of the first span, the second, ...
   int64_t end_id = 1;
 
-  /// Of a text of `length`: tokens that are asked for, and spans that they lie in.
+  /// Number of tokens that are asked for in a text of `length`, and of spans that they lie in.
   int64_t num_noise_tokens(int64_t length) const;
   int64_t num_spans(int64_t length) const;
-  /// What a text of `length` becomes: I and L, with sentinels and the end.
+  /// Lengths I and L that a text of `length` turns into, with sentinels and the end.
   int64_t input_length(int64_t length) const;
   int64_t target_length(int64_t length) const;
   /// The longest text that leaves at most `input_length` positions. Throws UsageError where there

@@ -8,8 +8,8 @@
 // Shapes: B rows, T positions.
 namespace convoy::masking {
 
-/// What of a text is hidden in training, as Hugging Face's DataCollatorForLanguageModeling does it:
-/// of the chosen positions 80 % become `mask_id`, 10 % a random id, 10 % stay.
+/// Masking in training as Hugging Face's DataCollatorForLanguageModeling does it: of the chosen
+/// positions 80 % become `mask_id`, 10 % a random id, 10 % stay.
 struct TextMasking {
   double probability = 0.15;
   int64_t mask_id = 0;
