@@ -4,7 +4,7 @@
 
 namespace convoy::models {
 
-/// What ends a causal language model: a normalisation of the states and a matrix of the vocabulary.
+/// End of a causal language model: a normalisation of the states and a matrix of the vocabulary.
 struct CausalHeadOptions {
   std::string norm;           ///< the norm's name; "" = the states are normalised already
   bool norm_has_bias = true;  ///< layer normalisation; else RMSNorm
@@ -12,12 +12,12 @@ struct CausalHeadOptions {
   nn::ParamPtr table;  ///< [V, D] of the embedding
   bool tied = true;    ///< it is the head's too; else `lm_head.weight`
   double initializer_range = 0.02;
-  /// What each position of a batch should predict, where that follows from the batch alone.
+  /// Targets of a batch's positions, where they follow from the batch alone.
   at::Tensor (*targets)(const nn::Bundle& batch, int64_t num_ids) = nullptr;
 };
 
-/// bundle["hidden"] [B, T, D] and what put_targets() put there to what LanguageModelConfig
-/// promises.
+/// Reads bundle["hidden"] [B, T, D] and the targets of put_targets(); gives the outputs that
+/// LanguageModelConfig promises.
 nn::BlockPtr make_causal_head(const CausalHeadOptions& options);
 
 }  // namespace convoy::models

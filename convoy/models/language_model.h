@@ -16,7 +16,7 @@ struct TextMasking;
 
 namespace convoy::models {
 
-/// How Hugging Face's files name what a model holds.
+/// Names of a model's tensors in Hugging Face's files.
 struct WeightLayout {
   std::string prefix;                ///< of the body's names, which some files leave out
   std::vector<std::string> buffers;  ///< ends of names that hold no weights
@@ -40,7 +40,7 @@ struct WeightLayout {
   std::vector<Alias> aliases{};
 };
 
-/// What a family is trained to do: to name what comes next, hidden tokens, or hidden spans.
+/// Task that a family is trained for: to predict the next token, hidden tokens, or hidden spans.
 enum class Objective { NextToken, HiddenTokens, Spans };
 
 /// How a family names the tokens that stand for hidden spans: the first span's number, 0, between
@@ -74,13 +74,13 @@ class LanguageModelConfig {
   /// Most positions of a row: beyond max_length() where longer texts are stretched.
   virtual int64_t position_limit() const { return max_length(); }
   virtual Objective objective() const { return Objective::NextToken; }
-  /// The token that stands for what is hidden, for the first where there are several; "" = none.
+  /// Token that stands for a hidden one, the first where there are several; "" = none.
   virtual std::string mask_token() const { return ""; }
-  /// The tokens that stand for hidden spans, where those are what it is trained to name.
+  /// Tokens that stand for hidden spans, where the model is trained to predict spans.
   virtual SpanTokens span_tokens() const { return {}; }
   /// Tokens that are never hidden.
   virtual std::vector<std::string> kept_tokens() const { return {}; }
-  /// Takes what blocks made from now on hide in training, which is no part of config.json.
+  /// Sets the masking of blocks made from now on in training, which is no part of config.json.
   virtual void hide(const masking::TextMasking& /*tokens*/,
                     const masking::SpanCorruption& /*spans*/) {}
   /// The id that a decoder sees first where an encoder reads the text; none where a text goes on.
@@ -118,10 +118,10 @@ class LanguageModelConfig {
   const std::vector<std::string>& unknown() const { return unknown_; }
 
  protected:
-  /// Of heads of keys that each serve one head of queries.
+  /// Width of the key heads on a rank, where each serves one head of queries.
   static int64_t width_on(const schedule::TensorPlace& place, int64_t heads, int64_t head_width);
   virtual void check_together() const = 0;
-  /// Writes what goes by several spellings.
+  /// Writes keys that go by several spellings.
   virtual void finish(Json& /*json*/) const {}
 
   /// Positions that a matrix of a block is multiplied with; `head`: of the last block.
@@ -136,7 +136,7 @@ class LanguageModelConfig {
   std::vector<std::string> unknown_;
 };
 
-/// Those there are, and what was added.
+/// Names of the built-in families, then of added ones.
 std::vector<std::string> language_families();
 
 /// Adds a family under its `model_type`: at the start of a program, before anything reads one.
@@ -161,15 +161,15 @@ inline constexpr int64_t kIgnored = -100;
 void check_ids(const at::Tensor& ids, int64_t num_ids, const std::string& what,
                bool ignores = false);
 
-/// What each position should predict, [B, T] int64, -100 = nothing; from `labels` or `input_ids`.
+/// Targets of positions, [B, T] int64, -100 = none; from `labels` or `input_ids`.
 at::Tensor causal_targets(const nn::Bundle& in, int64_t num_ids);
 
 /// Flat positions whose `targets` [B, T] are not -100, [N] int64.
 at::Tensor asked_of(const at::Tensor& targets);
 
-/// Puts what a head is asked for into `out`: `asked` [N], the flat positions whose `targets` [B, T]
-/// are not -100, and `targets` [N]. No head needs to wait for a GPU to know how many there are
-/// where `targets` are on the host.
+/// Puts the targets of a head into `out`: `asked` [N], the flat positions whose `targets` [B, T]
+/// are not -100, and `targets` [N]. Where `targets` are on the host, no head needs to wait for a
+/// GPU to learn N.
 void put_targets(nn::Bundle& out, const at::Tensor& targets, at::Device device);
 
 }  // namespace convoy::models

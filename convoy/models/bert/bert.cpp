@@ -66,7 +66,7 @@ class BertLayer : public nn::Block {
     out_norm_ = declare_norm(names.out_norm, D);
   }
 
-  /// The same layer once more, by another name.
+  /// Shares the parameters of `first`, under another block name.
   BertLayer(const BertLayer& first, const std::string& block, Gives gives)
       : Block(block),
         config_(first.config_),
@@ -113,7 +113,7 @@ class BertLayer : public nn::Block {
   }
 
  private:
-  /// Of the first position of each row.
+  /// States of the first position of each row.
   static at::Tensor first_states(const at::Tensor& all, const nn::TensorRanks& ranks) {
     if (!ranks.shares()) return all.narrow(1, 0, 1).contiguous();
     return ranks.select(all, ranks.first_tokens(all.device()), ranks.among_first());
@@ -129,7 +129,7 @@ class BertLayer : public nn::Block {
     return {ranks, asked->second, rows, length};
   }
 
-  /// Of the positions of `x` over those of `all`.
+  /// Attention of the positions of `x` over those of `all`.
   at::Tensor attention(const at::Tensor& x, const nn::TensorRanks& ranks, const at::Tensor& all,
                        const nn::TensorRanks& ranks_of_all, const nn::Bundle& in,
                        const nn::Context& context) {

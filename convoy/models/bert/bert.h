@@ -6,7 +6,7 @@
 
 namespace convoy::models {
 
-/// What a layer wants of Hugging Face's BertConfig: its keys by its names, with its defaults.
+/// Settings of a layer from Hugging Face's BertConfig: its keys by its names, with its defaults.
 struct BertConfig {
   int64_t hidden_size = 768;
   int64_t num_attention_heads = 12;
@@ -17,12 +17,12 @@ struct BertConfig {
   int64_t max_position_embeddings = 512;
   double initializer_range = 0.02;
   double layer_norm_eps = 1e-12;
-  bool drops_fed = true;  ///< dropout on what the feed-forward part adds, too; ALBERT has none
+  bool drops_fed = true;  ///< dropout on the feed-forward part's output, too; ALBERT has none
 
   double feed_forward_dropout() const { return drops_fed ? hidden_dropout_prob : 0; }
 };
 
-/// Whose states a layer gives.
+/// Positions whose states a layer gives.
 enum class Gives {
   All,
   First,  ///< of the first position of each row, [B, 1, hidden_size]
@@ -35,8 +35,8 @@ enum class Gives {
 nn::BlockPtr make_bert_layer(const BertConfig& config, const std::string& prefix, int64_t index,
                              Gives gives = Gives::All);
 
-/// ALBERT's: `count` layers that all read the parameters of the first (Lan et al., 2020). `last`:
-/// what the last one gives.
+/// ALBERT's layers: `count` of them, which all read the parameters of the first (Lan et al., 2020).
+/// `last`: positions whose states the last one gives.
 nn::BlockList make_albert_layers(const BertConfig& config, const std::string& prefix, int64_t count,
                                  Gives last = Gives::All);
 

@@ -35,7 +35,7 @@ class Rotary {
         width_(config.head_width()),
         by_row_(options_.type == "dynamic") {}
 
-  /// Of the batch's positions, else of all up to `length`, which steps share.
+  /// Tables for the batch's positions, else for all up to `length`, which steps share.
   const nn::RotaryTables& tables(const nn::Bundle& batch, int64_t length, at::Device device) {
     const auto given = [&](const char* name) {
       const auto found = batch.find(name);

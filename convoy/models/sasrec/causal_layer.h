@@ -5,8 +5,8 @@
 
 namespace convoy::models {
 
-/// What layers of SASRec and LiGR have in common: attention of a position to itself and to those
-/// before, and dropout between the products of the feed-forward part.
+/// Common parts of the layers of SASRec and LiGR: causal attention, and dropout between the
+/// products of the feed-forward part.
 class CausalLayer : public nn::Block {
  public:
   bool takes_tensor_ranks() const override { return true; }
@@ -18,10 +18,10 @@ class CausalLayer : public nn::Block {
 
   CausalLayer(const SasrecConfig& config, const std::string& name);
 
-  /// Of the positions of `asking` over those of `seen`, both [B, T, D] or shares of it.
+  /// Attention of the positions of `asking` over those of `seen`, both [B, T, D] or shares of it.
   at::Tensor attention(const at::Tensor& asking, const at::Tensor& seen,
                        const nn::TensorRanks& ranks, const nn::Context& context) const;
-  /// `inner` [B, T, columns of `weight` here].
+  /// Drops out of `inner` [B, T, columns of `weight` here].
   at::Tensor drop_inner(const at::Tensor& inner, const nn::ParamPtr& weight,
                         const nn::Context& context) const;
 

@@ -18,7 +18,7 @@ namespace convoy::models {
 /// they wait for the positions.
 class ReplacedItems : public SessionEmbeddings {
  public:
-  /// Of a config with masking rtd. The embeddings are those of the input.
+  /// Needs a config with masking rtd. The embeddings are those of the input.
   ReplacedItems(const SessionConfig& config, const SessionEmbeddings& input);
 
   nn::Bundle forward(const nn::Bundle& in, const nn::Context& context) override;
@@ -42,7 +42,7 @@ class ReplacedItems : public SessionEmbeddings {
 /// Tells which items were replaced: from the discriminator's states, a probability each.
 class ReplacementDetector {
  public:
-  /// Of the block that `declare` and its parameters belong to.
+  /// Declares its parameters by `declare`, which belongs to the block that holds it.
   ReplacementDetector(const SessionConfig& config,
                       const std::function<nn::DenseParams(const std::string&, int64_t)>& declare);
 

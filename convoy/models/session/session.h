@@ -11,7 +11,7 @@
 
 namespace convoy::models {
 
-/// What config.json calls it; other tools know no "session".
+/// `model_type` in config.json; other tools know no "session".
 inline constexpr const char* kSessionModelType = "convoy_session";
 
 /// One input column of the session model.
@@ -26,7 +26,7 @@ struct SessionFeature {
   bool is_number() const { return !categorical && width == 0; }
 };
 
-/// What a session model predicts, as options and config.json say it.
+/// Kinds of predictions of a session model, as options and config.json spell them.
 inline constexpr const char *kNextItem = "next-item", *kBinary = "binary",
                             *kRegression = "regression";
 
@@ -37,8 +37,8 @@ struct SessionTarget {
   double weight = 1;   ///< of its loss
 };
 
-/// In a bundle of prediction [B] int64: when it is asked for what comes next, in seconds; without
-/// it that is when the last event was.
+/// Key in a bundle of prediction, [B] int64: the time for which the next item is asked, in seconds;
+/// without it, the time of the last event.
 inline constexpr const char* kRequestTime = "request_time";
 
 /// In a bundle of evaluation or prediction [B, E] int64: items that are not to be recommended after
@@ -56,10 +56,11 @@ struct SessionConfig {
   std::vector<SessionTarget> targets;  ///< beside the next item
   std::string time_feature;            ///< column of the events' times in seconds; "" = not read
   double next_item_weight = 1;         ///< of its loss, where there are targets
-  /// Of each feature what swap noise takes values from, [n] int64 or fp32 on the host: of the data,
-  /// not in config.json.
+  /// Values that swap noise draws from, by feature: [n] int64 or fp32 on the host. They come from
+  /// the data and are not in config.json.
   std::map<std::string, at::Tensor> swap_values;
-  /// Categorical features whose embeddings are not trained. Of a run, not in config.json.
+  /// Categorical features whose embeddings are not trained. They belong to the run and are not in
+  /// config.json.
   std::set<std::string> frozen_embeddings;
   /// Whether an evaluation of a body that reads times asks at the time of the session's last event,
   /// which is what serving knows, or of the target. Of a run, not in config.json.
@@ -108,7 +109,7 @@ struct SessionConfig {
   /// Every option, bound to this object.
   Fields fields();
 
-  /// What `auto` stands for, too: clm, mlm, plm or rtd.
+  /// Masking with `auto` resolved: clm, mlm, plm or rtd.
   std::string masking_kind() const;
   /// Asks for the items at some positions, which the model does not see there.
   bool masks_items() const { return masking_kind() != "clm"; }
@@ -124,11 +125,12 @@ struct SessionConfig {
   /// Looks at how long ago events were.
   bool reads_times() const { return body == "hstu"; }
   int64_t inner() const;
-  /// What `auto` stands for, too.
+  /// Activation with `auto` resolved.
   std::string activation_kind() const;
   /// Training scores some items for each target, which are not the same for all.
   bool has_own_negatives() const { return loss == "gbce"; }
-  /// Of the item table; nothing where a step may read all of it, or its head has another.
+  /// Row reads of the item table; nothing where a step may read all of it, or the head has a table
+  /// of its own.
   std::optional<schedule::RowReads> item_reads() const;
   /// Targets of whole sessions are read from the state of a vector of its own behind the session.
   bool has_cls() const { return summary_type == "cls" && !targets.empty(); }
@@ -136,7 +138,7 @@ struct SessionConfig {
   int64_t num_positions() const {
     return max_length + (masks_items() ? 1 : 0) + (has_cls() ? 1 : 0);
   }
-  /// Width of a categorical feature's embedding, and of what a vector becomes.
+  /// Width of a categorical feature's embedding, or of a vector's projection.
   int64_t dim_of(const SessionFeature& feature) const;
   const SessionFeature& item() const;
 

@@ -5,12 +5,12 @@
 // Shapes: B rows, T positions, D = d_model.
 namespace convoy::models {
 
-/// What the input of a session model makes of features and places: the features' vectors, the
-/// vector that stands for a session (`cls`), positions.
+/// Input of a session model from features and places: the features' vectors, the vector that stands
+/// for a session (`cls`), positions.
 class SessionEmbeddings : public SessionFeatures {
  protected:
   SessionEmbeddings(const SessionConfig& config, const std::string& name);
-  /// The same once more, by another name.
+  /// Shares the parameters of `first`, under another block name.
   SessionEmbeddings(const SessionEmbeddings& first, const std::string& name);
 
   /// The joined features with cls in its place behind the session: x [B, T, D] (or a rank's share)

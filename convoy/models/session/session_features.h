@@ -8,7 +8,7 @@
 
 namespace convoy::models {
 
-/// What the input of a session model makes of its features: one vector per position.
+/// Joins the features of a session model to one vector per position.
 class SessionFeatures : public nn::Block {
  public:
   at::Tensor rows_read(const nn::Param& table, const nn::Bundle& batch,
@@ -17,7 +17,7 @@ class SessionFeatures : public nn::Block {
 
  protected:
   SessionFeatures(const SessionConfig& config, const std::string& name);
-  /// With the parameters of another, which it does not tie yet.
+  /// Uses the parameters of `of`, which it does not tie yet.
   SessionFeatures(const SessionFeatures& of, const std::string& name);
 
   /// [B, T, D] (or a rank's share) of the columns [B, T].
@@ -41,7 +41,7 @@ class SessionFeatures : public nn::Block {
                     const nn::Context& context) const;
   at::Tensor with_noise(const at::Tensor& given, const at::Tensor& ids,
                         const SessionFeature& feature, const nn::Context& context) const;
-  /// What stands for a feature's values, of each its own vector.
+  /// Vectors for a feature's values, a vector for each.
   at::Tensor vectors_of(const at::Tensor& values, const SessionFeature& feature,
                         const nn::TensorRanks& ranks) const;
   at::Tensor soft(const at::Tensor& numbers, const Soft& embedding,

@@ -23,8 +23,8 @@ class SessionInput : public SessionEmbeddings {
 
  private:
   masking::Permutation permutation(const at::Tensor& known, const nn::Context& context) const;
-  /// What a body sees that looks at both sides under clm: as in Transformers4Rec the learned vector
-  /// stands where no item is, in training also for the last one; but in prediction the last of
+  /// Input under clm of a body that looks at both sides: as in Transformers4Rec the learned vector
+  /// stands where no item is, in training also for the last item; but in prediction the last of
   /// max_length positions holds nothing.
   at::Tensor seen_from_both_sides(const at::Tensor& x, const at::Tensor& known,
                                   const nn::Context& context) const;

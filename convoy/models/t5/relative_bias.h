@@ -12,12 +12,12 @@ struct RelativeBuckets {
   bool both_sides = true;      ///< else what stands behind counts as distance 0
 };
 
-/// Of each of `distances` int64 (place that is looked at minus place that looks), as Hugging Face's
-/// T5 computes them.
+/// Buckets of `distances` int64 (position that is looked at minus position that looks), as Hugging
+/// Face's T5 computes them.
 at::Tensor relative_buckets(const at::Tensor& distances, const RelativeBuckets& buckets);
 
-/// [1, H, T, seen + T] fp32: the value of `table` [count, H] for the last T of `seen` + T positions
-/// and each of all of them.
+/// [1, H, T, seen + T] fp32: the values of `table` [count, H] for the last T of `seen` + T
+/// positions looking at each of all of them.
 at::Tensor relative_bias(const nn::ParamPtr& table, int64_t T, int64_t seen,
                          const RelativeBuckets& buckets);
 

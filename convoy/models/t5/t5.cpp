@@ -20,7 +20,7 @@ namespace convoy::models {
 
 namespace {
 
-/// What encoder and decoder begin with: `hidden` [B, S, D] and `decoder_hidden` [B, T, D].
+/// Inputs of encoder and decoder: `hidden` [B, S, D] and `decoder_hidden` [B, T, D].
 class T5Input : public nn::Block {
  public:
   explicit T5Input(const T5Config& config) : Block("shared"), config_(config) {
@@ -72,7 +72,7 @@ class T5Input : public nn::Block {
   bool takes_sequence_parallel() const override { return true; }
 
  private:
-  /// What the decoder sees when it is to say `labels`.
+  /// Ids that the decoder sees when it is to predict `labels`: shifted right by one.
   at::Tensor shifted(const at::Tensor& labels) const {
     auto out = at::full_like(labels, config_.first_id());
     const int64_t last = labels.size(1) - 1;

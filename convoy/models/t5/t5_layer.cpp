@@ -161,7 +161,7 @@ class T5Layer : public nn::Block {
     return nn::linear(x, weight, nullptr, false, ranks);
   }
 
-  /// Of a product whose terms are so many.
+  /// Initial values for a product with `terms` terms.
   Init normal(double terms) const {
     return Init::normal(config_.initializer_factor / std::sqrt(terms));
   }

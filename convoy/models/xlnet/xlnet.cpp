@@ -69,7 +69,8 @@ class XlnetLayer : public nn::Block {
  private:
   static constexpr int64_t kSites = 5;  // of random draws, in each stream
 
-  /// What is looked at: [B, H, T, E], [B, H, T, E] and, by distance, [H, 2 T, E].
+  /// Keys, values and positions that are looked at: [B, H, T, E], [B, H, T, E] and, by distance,
+  /// [H, 2 T, E].
   struct Keys {
     at::Tensor k, v, r;
   };

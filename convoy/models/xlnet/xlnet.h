@@ -6,7 +6,7 @@
 
 namespace convoy::models {
 
-/// What a layer wants of Hugging Face's XLNetConfig: its keys by its names.
+/// Settings of a layer from Hugging Face's XLNetConfig: its keys by its names.
 struct XlnetConfig {
   int64_t d_model = 1024, n_layer = 24, n_head = 16, d_inner = 4096;
   std::string ff_activation = "gelu";
