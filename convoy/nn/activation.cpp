@@ -138,7 +138,7 @@ Tensors computed(const std::string& kind, const at::Tensor& x, const at::Tensor&
   return {out, times_out};
 }
 
-/// The same where there is no kernel here.
+/// Computes by torch's operations, where there is no kernel here.
 Tensors computed_by_torch(const std::string& kind, const at::Tensor& x, const at::Tensor& times,
                           const at::Tensor& grad) {
   const auto approximation = kind == "gelu" ? "none" : "tanh";
@@ -165,7 +165,7 @@ Tensors computed_by_torch(const std::string& kind, const at::Tensor& x, const at
   return {back, times.defined() ? out.mul_(grad) : at::Tensor()};
 }
 
-/// The same on a GPU, where torch compiles a kernel for it.
+/// Computes on a GPU, by a kernel where torch compiles one.
 Tensors computed_on_device(const std::string& kind, const at::Tensor& x, const at::Tensor& times,
                            const at::Tensor& grad) {
   auto out = activate_on_device(curve_of(kind), x, times, grad);

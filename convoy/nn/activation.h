@@ -7,7 +7,7 @@
 
 namespace convoy::nn {
 
-/// What the feed-forward part can do between its two products, by Hugging Face's names.
+/// Activations of the feed-forward part between its two products, by Hugging Face's names.
 const std::vector<std::string>& activations();
 
 /// The activation `kind` of `x`, times `times` where one is given, elementwise (Shazeer, "GLU

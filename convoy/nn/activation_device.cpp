@@ -104,7 +104,7 @@ std::vector<c10::Scalar> scalars_of(const Curve& curve) {
           static_cast<double>(curve.cubic)};
 }
 
-/// What `kernel` gives of tensors that can be packed(), else nothing.
+/// Result of `kernel` for tensors that can be packed(), else nothing.
 std::optional<at::Tensor> run_packed(DeviceKernel& kernel, const std::vector<at::Tensor>& tensors,
                                      const Curve& curve, const at::Tensor& which = {}) {
   std::vector<at::Tensor> words;

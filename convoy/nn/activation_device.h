@@ -6,7 +6,7 @@
 
 namespace convoy::nn {
 
-/// Of an activation x s(x): s is a sigmoid of linear x + cubic x^3, or the normal distribution's.
+/// Activation x s(x): s is a sigmoid of linear x + cubic x^3, or the normal distribution's.
 struct Curve {
   bool normal = false;
   float linear = 1, cubic = 0;
@@ -18,10 +18,10 @@ struct Curve {
 std::vector<at::Tensor> activate_on_device(const Curve& curve, const at::Tensor& x,
                                            const at::Tensor& times, const at::Tensor& grad);
 
-/// What the kernels compute for one element: the result; and the gradients of x and of `times`.
+/// The kernels' computation of one element: the result; and the gradients of x and of `times`.
 float activation_element(const Curve& curve, float x, float times);
 float activation_slope(const Curve& curve, float x, float times, float grad, bool of_times);
-/// The same for four bf16 numbers that are packed().
+/// As above, for four bf16 numbers that are packed().
 int64_t packed_activation(const Curve& curve, int64_t x, int64_t times);
 int64_t packed_slope(const Curve& curve, int64_t x, int64_t times, int64_t grad, bool of_times);
 

@@ -19,7 +19,7 @@ class KvCache;
 
 enum class Mode { Train, Evaluate, Predict };
 
-/// What a block may know of the step besides its inputs. Random draws are pure functions of these.
+/// The step as a block may know it, besides its inputs. Random draws are pure functions of these.
 struct Context {
   Mode mode = Mode::Train;
   uint64_t seed = 0;
@@ -72,18 +72,18 @@ class Block {
   const std::vector<ParamPtr>& params() const { return params_; }
   /// Whether forward gives the same bits and effects however often it runs: it can be recomputed.
   virtual bool repeatable() const { return true; }
-  /// Whether forward computes with what Param::shape() says that this rank has of each parameter,
-  /// together with the others of Context::tensor, and returns the same bits on all.
+  /// Whether forward computes with this rank's part of each parameter, of Param::shape(), together
+  /// with the other ranks of Context::tensor, and returns the same bits on all.
   virtual bool takes_tensor_ranks() const { return false; }
-  /// Whether it does so where Context::sequence_parallel has them share out tokens (TensorRanks),
-  /// and gives parts of the gradients of parameters that are whole.
+  /// Whether it also does so where Context::sequence_parallel makes these ranks share out tokens
+  /// (TensorRanks), and then gives partial gradients of parameters that are whole.
   virtual bool takes_sequence_parallel() const { return false; }
   /// Whether it computes with the positions of a row that Context::context leaves to this rank
   /// (ContextRanks).
   virtual bool takes_context_ranks() const { return false; }
-  /// Beside its type and the shapes of its parameters and inputs: all that decides what it costs.
-  /// Of blocks that say the same one is run to learn what they cost. By default a block is like no
-  /// other.
+  /// Key of a block's cost: with its type and the shapes of its parameters and inputs it decides
+  /// what the block costs, so of blocks with equal keys only one is run to learn it. By default a
+  /// block is like no other.
   virtual std::string likeness() const;
   /// The ids [n] of rows of `table` (ParamSpec::row_reads) that forward will read in training and
   /// evaluation, of the batch that the first block gets; in any order, some more than once. In
@@ -107,7 +107,7 @@ class Block {
   /// [rows, columns] with weight decay.
   ParamPtr declare_matrix(std::string name, std::vector<int64_t> shape, Init init,
                           schedule::TensorCut cut = {});
-  /// Without weight decay.
+  /// A parameter of `size` elements without weight decay.
   ParamPtr declare_vector(std::string name, int64_t size, Init init = Init::zeros(),
                           schedule::TensorCut cut = {});
   /// A table whose rows are looked up: backward asks for none of its values.

@@ -10,7 +10,7 @@ namespace convoy::nn {
 /// The parameters of a model, each once, in the order of the blocks that read them.
 std::vector<ParamPtr> params_of(const BlockList& blocks);
 
-/// What a plan has to know of a model; its parameters are those of params_of().
+/// Declares a model to the planner; its parameters are those of params_of().
 schedule::ModelDecl declare(const BlockList& blocks);
 
 }  // namespace convoy::nn

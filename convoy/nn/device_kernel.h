@@ -17,7 +17,8 @@
 
 namespace convoy::nn {
 
-/// What kernels for a GPU have from the GPU itself: results with some wrong bits at the end.
+/// Stand-ins for functions that kernels have from the GPU itself, whose results have some wrong
+/// bits at the end.
 inline float convoy_fast_exp(float x) {
   return std::exp(x);
 }
@@ -93,8 +94,8 @@ enum class Kept : int64_t {
   KeysRead
 };
 
-/// x in bf16 seen as int64, each four numbers of the last dimension, if it lies so. Of tensors that
-/// do not lie in one piece a kernel takes 64 bits about as fast as 16.
+/// x in bf16 seen as int64, each four numbers of the last dimension, if its layout allows that. For
+/// tensors that are not contiguous a kernel takes 64 bits about as fast as 16.
 std::optional<at::Tensor> packed(const at::Tensor& x);
 
 /// [2, 1] on the device of `like`, in `type`: 0 and 1. A kernel that gets it makes both halves of

@@ -159,7 +159,7 @@ at::Tensor dropout(const at::Tensor& x, double rate, const Context& context, int
 
 namespace {
 
-/// Of some rows at what of their positions here is [first, first + length): [rows x length, D].
+/// Mask of some rows at the positions [first, first + length) of those here: [rows x length, D].
 at::Tensor mask_of_rows(int64_t row, int64_t rows, int64_t first, int64_t length, int64_t D,
                         double rate, const Context& context, int64_t site,
                         const ContextRanks& positions, at::Device device) {

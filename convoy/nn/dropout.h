@@ -15,12 +15,13 @@ namespace convoy::nn {
 at::Tensor dropout(const at::Tensor& x, double rate, const Context& context, int64_t site,
                    at::IntArrayRef extents = {}, at::IntArrayRef origin = {});
 
-/// Of states, x [B, T, D] or shares of them, [n, D]: each token has the mask that it has of all.
+/// Dropout of states, x [B, T, D] or shares of them, [n, D]: each token has its mask among all
+/// tokens.
 at::Tensor dropout(const at::Tensor& x, double rate, const Context& context, int64_t site,
                    const TensorRanks& ranks);
 
-/// The mask that some of the tokens of rows of `length` have, as of x [B, length, D]: [A, D] on the
-/// host. `tokens` [A] int64 on the host: of all flattened.
+/// Mask of some of the tokens of rows of `length`, as dropout() of x [B, length, D] draws it:
+/// [A, D] on the host. `tokens` [A] int64 on the host: indices into all tokens, flattened.
 at::Tensor mask_of_tokens(const at::Tensor& tokens, int64_t length, int64_t D, double rate,
                           const Context& context, int64_t site);
 

@@ -113,7 +113,7 @@ at::Tensor words_of(const at::Tensor& x) {
   return at::stack({x, at::bitwise_right_shift(x, 32)}).to(at::kInt);
 }
 
-/// What a small tensor is known by that is made of `parts`.
+/// Key of a small tensor that is made of `parts`.
 std::vector<int64_t> key_of(Kept kind, std::initializer_list<at::IntArrayRef> parts) {
   std::vector<int64_t> key{static_cast<int64_t>(kind)};
   for (const auto& part : parts) {

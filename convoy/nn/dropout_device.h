@@ -12,7 +12,7 @@ namespace convoy::nn {
 inline constexpr int kDrawLanes = 16;
 inline constexpr int kDrawChunk = kDrawLanes * 8;
 
-/// What a site's mask is drawn with: kept elements become `scale`, others 0.
+/// Stream that a site's mask is drawn from: kept elements become `scale`, others 0.
 struct MaskStream {
   uint64_t key;
   uint32_t threshold;  ///< in 65536ths
@@ -21,7 +21,8 @@ struct MaskStream {
 
 MaskStream mask_stream(double rate, const Context& context, int64_t site);
 
-/// The samples [rows] int64 of `context`, on the host. Throws InternalError where it has others.
+/// The samples [rows] int64 of `context`, on the host. Throws InternalError where their number
+/// differs.
 at::Tensor samples_of(const Context& context, int64_t rows);
 
 /// dropout_mask() on a GPU, with the same bits: by a kernel of its own that torch compiles there,
@@ -29,9 +30,9 @@ at::Tensor samples_of(const Context& context, int64_t rows);
 at::Tensor device_mask(at::IntArrayRef sizes, at::IntArrayRef bounds, at::IntArrayRef origin,
                        const at::Tensor& samples, const MaskStream& stream, at::Device device);
 
-/// What a mask of `sizes` [B, ..., S] drops, on a GPU: [B, ..., S / 128, 8, 16] bool, a view.
-/// `samples` as above. Nothing where lines are not whole chunks of 128 positions, or torch cannot
-/// compile the kernel.
+/// Elements that a mask of `sizes` [B, ..., S] drops, on a GPU: [B, ..., S / 128, 8, 16] bool, a
+/// view. `samples` as above. Nothing where lines are not whole chunks of 128 positions, or torch
+/// cannot compile the kernel.
 std::optional<at::Tensor> drops_on_device(at::IntArrayRef sizes, at::IntArrayRef bounds,
                                           at::IntArrayRef origin, const at::Tensor& samples,
                                           const MaskStream& stream, at::Device device);
@@ -48,13 +49,13 @@ std::optional<at::Tensor> dropped_on_device(const at::Tensor& grad, const at::Te
 /// Whether the kernel was compiled, or could be at its first use.
 bool compiles_masks();
 
-/// The same by operations on whole int64 tensors, on any device.
+/// As device_mask(), by operations on whole int64 tensors, on any device.
 at::Tensor mask_by_steps(at::IntArrayRef sizes, at::IntArrayRef bounds, at::IntArrayRef origin,
                          const at::Tensor& samples, const MaskStream& stream, at::Device device);
 
-/// What the kernel computes for one element of a row, as bits of a float.
+/// The kernel's computation of one element of a row, as bits of a float.
 int mask_element(int64_t position, int64_t sample, const MaskStream& stream);
-/// What the kernel of drops_on_device() computes for the counter-th element of a line.
+/// The computation of drops_on_device()'s kernel for the counter-th element of a line.
 int64_t drops_element(int64_t line, int64_t counter, int64_t sample, const MaskStream& stream);
 
 }  // namespace convoy::nn

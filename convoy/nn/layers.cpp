@@ -136,7 +136,8 @@ at::Tensor linear(const Operand& x, const ParamPtr& weight, const ParamPtr& bias
 
 namespace {
 
-/// Of a table whose rows tensor ranks share out: all but one of them have zeros for an id.
+/// Embedding from a table whose rows tensor ranks share out: all but one of them have zeros for an
+/// id.
 at::Tensor cut_embedding(const at::Tensor& ids, const ParamPtr& table, bool padding,
                          const TensorRanks& ranks) {
   const int64_t first = table->begin(), end = first + table->shape()[0];

@@ -13,10 +13,10 @@ struct Operand;
 /// torch::nn::Linear. Dimensions behind the second count as one with it.
 at::Tensor linear(const at::Tensor& x, const ParamPtr& weight, const ParamPtr& bias, bool in_first);
 
-/// The same where `ranks` (nn/tensor_parallel/tensor_ranks.h) may share out the weight. Of `in`: x
-/// is what this one has of it, and the products are summed over them: all of the sum, or of shared
-/// tokens this rank's, [n, out]. Of `out`: x is what to_columns() gave, and the result what is
-/// here.
+/// As above, where `ranks` (nn/tensor_parallel/tensor_ranks.h) may share out the weight. If they
+/// share out `in`: x is this rank's part of it, and the products are summed over the ranks: the
+/// whole sum, or where tokens are shared out this rank's, [n, out]. If they share out `out`: x
+/// comes from to_columns(), and the result is this rank's part.
 at::Tensor linear(const Operand& x, const ParamPtr& weight, const ParamPtr& bias, bool in_first,
                   const TensorRanks& ranks);
 
@@ -27,7 +27,7 @@ inline at::Tensor linear(const Operand& x, const DenseParams& dense, const Tenso
   return linear(x, dense.weight, dense.bias, false, ranks);
 }
 
-/// Whose part of a sum comes first.
+/// Rank whose part of a sum comes first.
 enum class SumOrder { FirstToLast, LastToFirst };
 
 /// linear() of one x with several weights [out, in]: one product on a GPU that has them side by
@@ -41,8 +41,8 @@ std::vector<at::Tensor> linears(const Operand& x, const std::vector<DenseParams>
 /// Ids must be in range: loaders check them against the schema.
 at::Tensor embedding(const at::Tensor& ids, const ParamPtr& table, bool padding);
 
-/// The same where `ranks` may share out V. Where they share out tokens, ids [B, T] are all, and the
-/// rows those of this rank's, [n, D].
+/// As above, where `ranks` may share out V. Where they share out tokens, ids [B, T] are all, and
+/// the result has the rows of this rank's, [n, D].
 at::Tensor embedding(const at::Tensor& ids, const ParamPtr& table, bool padding,
                      const TensorRanks& ranks);
 
@@ -65,11 +65,11 @@ at::Tensor add_vector(const at::Tensor& x, const ParamPtr& vector);
 
 /// x [B, T, D] plus the first T rows of `table` [positions, D].
 at::Tensor add_positions(const at::Tensor& x, const ParamPtr& table);
-/// The same of x [n, D] where `ranks` share out tokens.
+/// As above, for x [n, D] where `ranks` share out tokens.
 at::Tensor add_positions(const at::Tensor& x, const ParamPtr& table, const TensorRanks& ranks);
 
-/// What reads the result of a normalisation. What only products read may come in bf16 where they
-/// compute so: on a GPU it does, and so does what is kept for backward.
+/// Readers of a normalisation's result. A result that only products read may come in bf16 where
+/// they compute in bf16: on a GPU it does, and so does what is kept for backward.
 enum class ReadBy { Anything, Products };
 
 /// Layer normalisation over the last dimension; sums are fp32 whatever the compute dtype, and so is

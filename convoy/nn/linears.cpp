@@ -15,7 +15,7 @@ namespace convoy::nn {
 
 namespace {
 
-/// Of parameters' memory along their first dimension, and of rows' along their last.
+/// Dimensions: the first of parameters' memory, and the last of rows'.
 constexpr int64_t kFirst = 0, kColumns = 1;
 
 std::vector<at::Tensor> values_of(const std::vector<ParamPtr>& params) {

@@ -9,7 +9,7 @@
 
 namespace convoy::nn {
 
-/// What `work` returns, computed without autograd.
+/// Returns the result of `work`, computed without autograd.
 template <class Work>
 auto without_grad(const Work& work) {
   at::NoGradGuard no_grad;
@@ -24,8 +24,8 @@ auto without_grad(const Work& work) {
 at::Tensor with_backward(at::Tensor output, const std::vector<at::Tensor>& inputs,
                          std::function<std::vector<at::Tensor>(const at::Tensor& grad)> backward);
 
-/// The same of an operation with several outputs: gradients of those that nothing read are
-/// undefined.
+/// As with_backward(), for an operation with several outputs: gradients of outputs that nothing
+/// read are undefined.
 std::vector<at::Tensor> with_backward_of_all(
     std::vector<at::Tensor> outputs, const std::vector<at::Tensor>& inputs,
     std::function<std::vector<at::Tensor>(const std::vector<at::Tensor>& grads)> backward);

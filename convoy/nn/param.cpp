@@ -151,7 +151,7 @@ uint64_t key_of(const ParamSpec& spec, uint64_t seed) {
   return hash_combine(mix64(seed), hash_text(spec.name));
 }
 
-/// Of Normal and Uniform.
+/// Draws values of Normal and Uniform.
 void draw(const Init& init, uint64_t key, int64_t first, int64_t count, float* out) {
   if (init.kind == Init::Kind::Normal) {
     return fill_normals(key, static_cast<uint64_t>(first), count, static_cast<float>(init.scale),

@@ -12,8 +12,8 @@
 
 namespace convoy::nn {
 
-/// How a parameter starts: a function of (seed, parameter name, global element index), so every
-/// layout of ranks draws the same weights.
+/// Initial values of a parameter: a function of (seed, parameter name, global element index), so
+/// every layout of ranks draws the same weights.
 struct Init {
   enum class Kind { Zeros, Ones, Normal, Uniform, Given };
   Kind kind = Kind::Zeros;
@@ -27,7 +27,7 @@ struct Init {
   static Init uniform(double half_width) { return {Kind::Uniform, half_width}; }
 };
 
-/// What a block says of a parameter before any memory exists.
+/// Declaration of a parameter, before any memory exists.
 struct ParamSpec {
   std::string name;            ///< global name, as in `model.safetensors`
   std::vector<int64_t> shape;  ///< global shape
@@ -36,8 +36,9 @@ struct ParamSpec {
   bool trainable = true;         ///< frozen parameters own no gradient and no optimizer state
   schedule::TensorCut cut = {};  ///< how tensor-parallel ranks share it out
   bool read_in_backward = true;  ///< false: no backward asks for the value (tables, biases)
-  /// Of a table of which a training step asks for rows by embedding() only, and its blocks can tell
-  /// which before they run (Block::rows_read): how many at most. It can be kept by rows.
+  /// Upper bounds of the rows that a step reads, for a table of which a training step asks for rows
+  /// by embedding() only, and whose blocks can tell which before they run (Block::rows_read). Such
+  /// a table can be kept by rows.
   std::optional<schedule::RowReads> row_reads = {};
 
   int64_t num_elements() const;
@@ -50,21 +51,23 @@ struct ParamSpec {
 /// gradient here; autograd never sees the weight as a leaf.
 class Param {
  public:
-  /// With a `leaf` that of an opaque module: autograd accumulates into it, its memory is ours.
+  /// With `leaf`, a tensor of an opaque module: autograd accumulates into it, its memory is ours.
   explicit Param(ParamSpec spec, at::Tensor leaf = {})
       : spec_(std::move(spec)), shape_(spec_.shape), leaf_(std::move(leaf)) {}
 
   const ParamSpec& spec() const { return spec_; }
-  /// Of what this rank has of it; spec().shape is the global one.
+  /// Shape of this rank's part; spec().shape is the global one.
   const std::vector<int64_t>& shape() const { return shape_; }
-  /// Where that begins along the dimension that is cut; in the first of several parts.
+  /// First index of this rank's part along the dimension that is cut, in the first of several
+  /// parts.
   int64_t begin() const { return begin_; }
   void cut(const schedule::TensorPlace& place);
 
-  /// Of a table that is kept by rows: value() and grad() have some rows only, in another order.
+  /// Whether this is a table that is kept by rows: value() and grad() have some rows only, in
+  /// another order.
   bool is_by_rows() const { return row_ids_.defined(); }
-  /// Where value() has these rows: the ids themselves where it has all. Throws InternalError where
-  /// it has not (known on the host only).
+  /// Places of these rows in value(): the ids themselves where it has all rows. Throws
+  /// InternalError where it lacks one (known on the host only).
   at::Tensor places_of(const at::Tensor& ids) const;
   /// The rows `ids` [n], ascending, are at `places` [n] of value; in whatever gradient is bound,
   /// too.
@@ -86,13 +89,13 @@ class Param {
   /// layer's backward.
   void add_grad(at::ScalarType dtype, const Write& write);
 
-  /// While there is such a list, writes of the form above go into it instead: products of weights'
-  /// gradients that are put off (a backward in two halves). Null: they are done at once.
+  /// Redirects later writes of the form above into a list, to run them later: products of weights'
+  /// gradients in a backward in two halves. Null: they are done at once.
   void put_off(std::vector<std::function<void()>>* later) { later_ = later; }
 
-  /// The same of several parameters that differ in their first dimension only: `write` gets one
-  /// after the other, in their gradients' memory where that lies side by side. Their products are
-  /// put off together.
+  /// As above, for several parameters that differ in their first dimension only: `write` gets them
+  /// one after the other, in their gradients' memory where that lies side by side. Their products
+  /// are put off together.
   friend void add_grads(const std::vector<std::shared_ptr<Param>>& params, at::ScalarType dtype,
                         const Write& write);
 
@@ -111,13 +114,13 @@ class Param {
 
   const at::Tensor& leaf() const { return leaf_; }
   void bind_value(at::Tensor value);
-  /// Where a micro-batch's gradient goes; unless it is `written` already, its old content does not
-  /// matter. `of_others`: what is written is of other micro-batches.
+  /// Sets the memory of a micro-batch's gradient; unless it is `written` already, its old content
+  /// does not matter. `of_others`: the content is of other micro-batches.
   void bind_grad(at::Tensor grad, bool written = false, bool of_others = false);
 
  private:
   void note_contribution();
-  /// Whether `write` may add to what is there.
+  /// Whether `write` may add to the memory's content.
   bool adds_in_place(at::ScalarType dtype) const;
 
   ParamSpec spec_;
@@ -141,7 +144,7 @@ void add_grads(const std::vector<ParamPtr>& params, at::ScalarType dtype,
 /// flattened, from `begin` on.
 void initialize(const ParamSpec& spec, uint64_t seed, at::Tensor out, int64_t begin = 0);
 
-/// The same for rows first, first + stride, ... of a table: out [rows, width].
+/// As initialize(), for rows first, first + stride, ... of a table: out [rows, width].
 void initialize_rows(const ParamSpec& spec, uint64_t seed, at::Tensor out, int64_t first,
                      int64_t stride);
 

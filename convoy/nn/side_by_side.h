@@ -10,10 +10,10 @@ namespace convoy::nn {
 /// autograd; undefined where they do not.
 at::Tensor side_by_side(const std::vector<at::Tensor>& parts, int64_t dim);
 
-/// The same, or where they lie elsewhere a copy.
+/// The tensors as one: a view as above, or a copy where they lie elsewhere.
 at::Tensor joined(const std::vector<at::Tensor>& parts, int64_t dim);
 
-/// How long tensors are along `dim`.
+/// Lengths of tensors along `dim`.
 std::vector<int64_t> lengths_of(const std::vector<at::Tensor>& parts, int64_t dim);
 
 }  // namespace convoy::nn

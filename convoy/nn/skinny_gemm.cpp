@@ -188,7 +188,7 @@ at::Tensor multiply_parts(const at::Tensor& x, const at::Tensor& matrix) {
   return scale.defined() ? sums.mul(scale) : sums;
 }
 
-/// Of numbers of 16 bits, made wide a few columns at a time.
+/// Product with a matrix of 16-bit numbers, made wide a few columns at a time.
 at::Tensor multiply_narrow(const at::Tensor& x, const at::Tensor& matrix, const at::Tensor& bias) {
   if (matrix.is_cuda() && at::isReducedFloatingType(matrix.scalar_type()) &&
       x.scalar_type() == at::kFloat) {

@@ -4,28 +4,28 @@
 
 namespace convoy::nn {
 
-/// The tokens whose states a layer has to give, all or some. Of the others nobody reads what comes
-/// after the attention, and the layer computes none of it.
+/// The tokens whose states a layer has to give, all or some. Nobody reads the states of other
+/// tokens behind the attention, and the layer computes none of them.
 class WantedTokens {
  public:
-  /// All.
+  /// All tokens.
   explicit WantedTokens(TensorRanks all) : ranks_(all), all_(std::move(all)) {}
-  /// Of states [B, T, ...], or shares of them, the `tokens` [A] int64 of all B x T flattened,
-  /// ascending.
+  /// The `tokens` [A] int64, ascending indices into all B x T flattened, of states [B, T, ...] or
+  /// shares of them.
   WantedTokens(TensorRanks all, const at::Tensor& tokens, int64_t rows, int64_t length);
 
-  /// As they hold the states of the wanted tokens.
+  /// Ranks that hold the states of the wanted tokens.
   const TensorRanks& ranks() const { return ranks_; }
 
-  /// The wanted ones of states of all, [B, T, D] or a share: [A, D], or a share.
+  /// States of the wanted tokens, [A, D] or a share, out of those of all, [B, T, D] or a share.
   at::Tensor of(const at::Tensor& states) const;
-  /// The same of [B, T, ...] where tokens are not shared out, as between two products: [A, ...].
+  /// As of(), for states [B, T, ...] that are not shared out, as between two products: [A, ...].
   at::Tensor of_whole(const at::Tensor& states) const;
-  /// States of the wanted in the places of `all`; zeros in the other places.
+  /// States of the wanted tokens in the places of `all`; zeros in the other places.
   at::Tensor put_back(const at::Tensor& states, const at::Tensor& all) const;
-  /// nn::dropout() of states of the wanted: each token has the mask that it has among all.
+  /// nn::dropout() of the wanted tokens' states: each token has its mask among all tokens.
   at::Tensor dropout(const at::Tensor& x, double rate, const Context& context, int64_t site) const;
-  /// x plus that of `added`.
+  /// x plus dropout() of `added`.
   at::Tensor add_dropped(const at::Tensor& x, const at::Tensor& added, double rate,
                          const Context& context, int64_t site) const;
 

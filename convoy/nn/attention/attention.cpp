@@ -49,7 +49,7 @@ bool takes_groups(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
   return choice == static_cast<int64_t>(at::SDPBackend::flash_attention);
 }
 
-/// What torch's kernel of processors takes and what autograd keeps of it, without its arithmetic.
+/// Inputs of torch's kernel for processors and what autograd keeps of it, without its arithmetic.
 at::Tensor shapes_of_flash(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                            const std::optional<at::Tensor>& mask, bool triangle, double scale) {
   const at::Tensor Q = q.detach(), K = k.detach(), V = v.detach();

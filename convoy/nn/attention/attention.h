@@ -37,8 +37,9 @@ struct AttentionOptions {
 at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                      const AttentionOptions& options, const Context& context);
 
-/// The same of q [B, H, T, E] to S positions of another kind, such as an encoder's: `make` gives
-/// keys and values [B, K, S, E], with context.cache only once. options.causal must be false.
+/// Attention of q [B, H, T, E] to S positions of another kind, such as an encoder's: `make` gives
+/// keys and values [B, K, S, E]; with context.cache it is called only once. options.causal must be
+/// false.
 at::Tensor cross_attention(const at::Tensor& q, const std::function<KvCache::Seen()>& make,
                            const AttentionOptions& options, const Context& context);
 

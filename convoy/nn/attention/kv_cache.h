@@ -10,11 +10,11 @@
 // Shapes: B rows, K key heads, T positions under way, S positions so far, E width of a head.
 namespace convoy::nn {
 
-/// Keys and values of the positions that a model has seen, so that those to come need not compute
+/// Keys and values of the positions that a model has seen, so that later positions need not compute
 /// them again.
 class KvCache {
  public:
-  /// Of at most `capacity` positions; memory is taken when a block comes for the first time.
+  /// Holds at most `capacity` positions; takes a block's memory at its first append().
   explicit KvCache(int64_t capacity) : capacity_(capacity) {}
 
   struct Seen {

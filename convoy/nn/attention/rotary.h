@@ -32,7 +32,7 @@ struct RotaryTables {
 /// of a text of `length`.
 RotaryTables rotary_tables(const RotaryOptions& options, const at::Tensor& positions,
                            int64_t length, int64_t width);
-/// At 0..length-1.
+/// Tables at positions 0..length-1.
 RotaryTables rotary_tables(const RotaryOptions& options, int64_t length, int64_t width,
                            at::Device device);
 
@@ -40,8 +40,8 @@ RotaryTables rotary_tables(const RotaryOptions& options, int64_t length, int64_t
 /// [B, 1, T, E / 2] where rows stand at other positions.
 at::Tensor rotate(const at::Tensor& x, const at::Tensor& cos, const at::Tensor& sin);
 
-/// The same of several that differ in H only: on a GPU at once where they lie side by side, as
-/// linears() leaves them.
+/// Rotates several tensors that differ in H only: in one launch on a GPU where they lie side by
+/// side, as linears() leaves them.
 std::vector<at::Tensor> rotate_all(const std::vector<at::Tensor>& xs, const at::Tensor& cos,
                                    const at::Tensor& sin);
 

@@ -12,7 +12,7 @@ namespace convoy::nn {
 std::optional<at::Tensor> turn_on_device(const at::Tensor& x, const at::Tensor& cos,
                                          const at::Tensor& sin, float sign);
 
-/// What the kernels compute for one element: of the low or the high half; and for four bf16
+/// The kernels' computation of one element, of the low or the high half; and of four bf16
 /// neighbours that are packed().
 float turned_element(float low, float high, float cos, float sin, bool upper, float sign);
 int64_t turned_packed(int64_t low, int64_t high, const float* cos, const float* sin, bool upper,

@@ -4,8 +4,7 @@
 
 namespace convoy::nn {
 
-/// Where a piece of attention's scores stands among all: of R rows, all H heads, n queries and S
-/// keys.
+/// Place of a piece of attention's scores among all: R rows, all H heads, n queries and S keys.
 struct ScorePlace {
   std::vector<int64_t> sizes;   ///< [R, H, n, S]
   std::vector<int64_t> bounds;  ///< of all: heads, queries, keys
@@ -18,13 +17,13 @@ struct ScorePlace {
 class ScoreDropout {
  public:
   ScoreDropout() = default;
-  /// context.samples [R].
+  /// `context` must have samples [R].
   ScoreDropout(const ScorePlace& place, double rate, const Context& context, int64_t site,
                at::Device device);
 
-  /// [R, H, n, S] without what is dropped; multiplied where there is no factor.
+  /// The weights [R, H, n, S] after dropping; multiplied where there is no factor.
   at::Tensor kept(const at::Tensor& weights) const;
-  /// The same in place.
+  /// As kept(), in place.
   void drop(at::Tensor& weights) const;
   double factor() const { return factor_; }
 

@@ -68,7 +68,7 @@ template <class T>
   }
 }
 
-/// What reached the probabilities of a row becomes what reaches its products.
+/// Turns the gradients of a row's probabilities into those of its products.
 template <class T>
 [[gnu::always_inline]] inline void to_slopes(T* row, const T* probabilities, int64_t S,
                                              float scale) {

@@ -16,24 +16,24 @@ struct Stretch {
 /// before it, all ranks have as much to do.
 class ContextRanks {
  public:
-  /// Nothing is shared out.
+  /// No ranks: nothing is shared out.
   ContextRanks() = default;
-  /// Rows of `length` positions.
+  /// Shares out rows of `length` positions.
   ContextRanks(comm::Group group, int64_t length) : group_(std::move(group)), length_(length) {}
 
   const comm::Group& group() const { return group_; }
   bool shares() const { return group_.size() > 1; }
-  /// Of rows, all positions.
+  /// Positions of a row, those of all ranks together.
   int64_t length() const { return length_; }
-  /// Those of a rank, in order; one alone has all in the first.
+  /// Positions of a rank, in order; a rank alone has all in the first stretch.
   std::array<Stretch, 2> stretches(int rank) const;
   std::array<Stretch, 2> stretches() const { return stretches(group_.rank()); }
-  /// Positions of a rank.
+  /// Number of positions of a rank.
   int64_t size(int rank) const;
   int64_t size() const { return size(group_.rank()); }
   /// This rank's positions, [t] int64.
   at::Tensor positions(at::Device device) const;
-  /// Of all positions along `dim` those of this rank.
+  /// The part of this rank of all positions along `dim`.
   at::Tensor own(const at::Tensor& all, int64_t dim = 1) const;
 
  private:

@@ -62,7 +62,7 @@ class Ring {
     return out_.detach();  // the graph holds this ring
   }
 
-  /// Of `out`, which forward() gave.
+  /// Gradients from that of `out`, which forward() gave.
   std::vector<at::Tensor> backward(const at::Tensor& grad) {
     const auto fp32 = q_.options().dtype(at::kFloat);
     grad_ = grad.to(q_.scalar_type()).contiguous();
@@ -123,7 +123,7 @@ class Ring {
     }
   }
 
-  /// Those of which queries see keys.
+  /// Pairs of stretches in which queries see keys of rank `source`.
   std::vector<Pair> pairs_with(int source) const {
     std::vector<Pair> out;
     const auto own = ranks_.stretches(), others = ranks_.stretches(source);

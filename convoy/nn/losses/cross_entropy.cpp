@@ -58,8 +58,8 @@ CONVOY_CLONES float loss_of_row(float* row, int64_t count, int64_t column,
   return static_cast<float>(std::log(sum)) + (top - own);
 }
 
-/// The same of bf16 scores, which become the slope of the loss: softmax minus one-hot, in fp32
-/// until it is rounded into their place. `values`: room for the row.
+/// As loss_of_row() for bf16 scores, which become the slope of the loss: softmax minus one-hot, in
+/// fp32 until it is rounded into their place. `values`: room for the row.
 CONVOY_CLONES float slope_of_row(Bf16* row, float* values, int64_t count, int64_t column,
                                  float inverse_temperature) {
   Floats x;

@@ -31,7 +31,7 @@ at::Tensor losses_of_logarithms(const at::Tensor& scores, const at::Tensor& plac
   return own.neg().squeeze(1);
 }
 
-/// The same of bf16, without another pass in fp32.
+/// Losses of bf16 scores, without another pass in fp32.
 at::Tensor losses_of_softmax(const at::Tensor& scores, const at::Tensor& places,
                              at::Tensor& slopes) {
   at::_softmax_out(slopes, scores, 1, /*half_to_float=*/false);

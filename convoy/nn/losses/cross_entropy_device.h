@@ -5,7 +5,7 @@
 // Shapes: N positions with a target, D model width, C items.
 namespace convoy::nn {
 
-/// What cross_entropy() reads and fills on a GPU. Gradients are fp32, undefined where none is
+/// Inputs and gradients of cross_entropy() on a GPU. Gradients are fp32, undefined where none is
 /// wanted.
 struct DeviceLoss {
   at::Tensor input, items, bias;  ///< [N, D], [C, D]; [C] or undefined
@@ -15,7 +15,7 @@ struct DeviceLoss {
   bool fresh = false;                        ///< table_grad has no content yet
 };
 
-/// What add_device_loss() has of scores [R, C] at once.
+/// Bytes that add_device_loss() holds at once for scores [R, C].
 int64_t device_loss_bytes(int64_t R, int64_t C, at::ScalarType dtype, double temperature);
 
 /// Adds to out.loss and, where it is there, out.correct. Scores are there for `piece` rows at once,

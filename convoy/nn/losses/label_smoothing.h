@@ -11,9 +11,10 @@ struct SmoothingOptions {
   int64_t first_id = 1;    ///< of the ids that have it
 };
 
-/// What label smoothing (Szegedy et al., 2016) adds to the cross-entropy of h [N, D]: `share` times
-/// the target's score less the mean of all, summed over the rows. The sum of both is torch's
-/// cross-entropy with `label_smoothing`. fp32 scalar; the mean takes a pass over `table` [V, D].
+/// Term that label smoothing (Szegedy et al., 2016) adds to the cross-entropy of h [N, D]: `share`
+/// times the target's score less the mean of all scores, summed over the rows. Term and
+/// cross-entropy add up to torch's cross-entropy with `label_smoothing`. fp32 scalar; the mean
+/// takes a pass over `table` [V, D].
 ///
 /// To be called before cross_entropy(), so that its backward comes after: that one scales what it
 /// wrote to the table's gradient in forward, this one adds to it.

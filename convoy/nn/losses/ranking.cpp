@@ -23,7 +23,8 @@ at::Tensor ranks_of(const at::Tensor& scores, const at::Tensor& column) {
   return better.sum(1) + before.sum(1) + 1 - own.isnan().sum(1);
 }
 
-/// Of scores [N, C] of the ids from `first` on, where other ranks have those of others.
+/// Ranks of targets from scores [N, C] of the ids from `first` on, where other ranks have those of
+/// others.
 at::Tensor ranks_among_all(const at::Tensor& scores, const at::Tensor& targets, int64_t first,
                            const ParamPtr& table, const comm::Group& tensor) {
   const auto column = (targets - first).unsqueeze(1);
@@ -40,12 +41,12 @@ at::Tensor ranks_among_all(const at::Tensor& scores, const at::Tensor& targets, 
   return count + 1 - own.isnan().sum(1);
 }
 
-/// Of the rows of a table that are here, those of ids below `first_id`.
+/// Number of this rank's rows of a table with ids below `first_id`.
 int64_t rows_below(const ParamPtr& table, int64_t first_id) {
   return std::clamp<int64_t>(first_id - table->begin(), 0, table->shape()[0]);
 }
 
-/// Of the rows of a table that are here, those of ids from `first_id` on, one a column.
+/// This rank's rows of a table with ids from `first_id` on, one a column.
 at::Tensor columns_from(const ParamPtr& table, int64_t first_id) {
   const auto weights = table->value();
   const int64_t below = rows_below(table, first_id);

@@ -21,7 +21,7 @@ namespace {
 
 constexpr uint64_t kSite = 0x6e656761;  // keeps these draws apart from others
 
-/// What competes: rows of the table and how much each score is lowered.
+/// Competitors of a target: rows of the table and how much each score is lowered.
 struct Rivals {
   at::Tensor ids, rows, lowered;  // [n], [n, D], [n] fp32
 };

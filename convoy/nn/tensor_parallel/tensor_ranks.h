@@ -17,18 +17,18 @@ namespace convoy::nn {
 
 /// The ranks that share out weights, and how they hold the states of a batch: all of them on each
 /// rank, [B, T, ...]; or each rank a stretch of the B x T tokens, [n, ...], as equal as can be.
-/// Where context ranks share out the positions of rows (ContextRanks), T are those that are here.
-/// What is computed of a share of the tokens gives parts of the gradients of parameters that are
-/// whole on each rank: they are summed over the ranks once a step.
+/// Where context ranks share out the positions of rows (ContextRanks), T counts this rank's. Layers
+/// that compute with shares of the tokens give partial gradients of parameters that are whole on
+/// each rank: these are summed over the ranks once a step.
 class TensorRanks {
  public:
   TensorRanks() = default;
   /// States are whole.
   TensorRanks(comm::Group group) : group_(std::move(group)) {}  // NOLINT: a group says it
-  /// Of the tokens of `rows` rows, those at the positions that context ranks leave here: whole, or
-  /// shared out among the tensor ranks.
+  /// Tokens of `rows` rows at the positions that context ranks leave here: whole, or shared out
+  /// among the tensor ranks.
   TensorRanks(comm::Group group, int64_t rows, ContextRanks positions, bool shares);
-  /// Of all positions of `rows` x `length` tokens, shared out.
+  /// Tokens at all positions of `rows` x `length`, shared out.
   TensorRanks(comm::Group group, int64_t rows, int64_t length)
       : TensorRanks(std::move(group), rows, ContextRanks({}, length), /*shares=*/true) {}
 
@@ -45,26 +45,26 @@ class TensorRanks {
   int64_t begin() const { return begin_; }
   int64_t size() const;
 
-  /// The same for some tokens alone, [A] int64 on any device, ascending: each rank has those of its
-  /// stretch. They count as rows of one token.
+  /// The ranks for some tokens alone, [A] int64 on any device, ascending: each rank has those of
+  /// its stretch. They count as rows of one token.
   TensorRanks among(const at::Tensor& tokens) const;
-  /// The first token of each row, [B], and the same for those alone.
+  /// The first token of each row, [B], and the ranks for those tokens alone.
   at::Tensor first_tokens(at::Device device) const;
   TensorRanks among_first() const { return among(first_tokens(at::kCPU)); }
 
-  /// What this rank has of `all` [B, T, ...], or of the tokens [N, ...] whose positions are here:
-  /// [n, ...]. Where the tensor ranks do not share them out: [B, t, ...].
+  /// This rank's part of `all` [B, T, ...], or of the tokens [N, ...] whose positions are here:
+  /// [n, ...]; [B, t, ...] where the tensor ranks do not share out tokens.
   at::Tensor own(const at::Tensor& all) const;
-  /// Of states [B, T, D] or shares of them those of `tokens`, which `some` is among(): [A, D], or
-  /// shares.
+  /// States of `tokens`, which `some` is among(), out of states [B, T, D] or shares of them:
+  /// [A, D], or shares.
   at::Tensor select(const at::Tensor& states, const at::Tensor& tokens,
                     const TensorRanks& some) const;
-  /// The ranks' states [n, ...], one after the other: [N, ...]. Without autograd.
+  /// The ranks' states [n, ...], concatenated: [N, ...]. Without autograd.
   at::Tensor gather(const at::Tensor& mine, const std::string& label) const;
-  /// The sum over the ranks of this one's tokens, [n, ...], of `all` [N, ...]. Without autograd.
+  /// Sum over the ranks of `all` [N, ...], this rank's tokens of it: [n, ...]. Without autograd.
   at::Tensor scatter_sum(const at::Tensor& all, const std::string& label) const;
-  /// Shares of states [n, ...] as all ranks need them to compute the same: [N, ...]. What reaches a
-  /// rank in backward is its own tokens' gradient.
+  /// All states [N, ...] from the ranks' shares [n, ...], for ranks that all compute the same with
+  /// them: in backward a rank takes its own tokens' gradient.
   at::Tensor whole(const at::Tensor& mine, const std::string& label) const;
 
  private:
@@ -82,7 +82,7 @@ inline bool is_cut(const ParamPtr& param, int64_t dim, const comm::Group& tensor
   return is_cut(param, tensor) && param->spec().cut.dim == dim;
 }
 
-/// What a collective of a weight is for: "rows of transformer.h.3.mlp.c_proj".
+/// Label of a collective of a weight: "rows of transformer.h.3.mlp.c_proj".
 std::string label_of(const char* what, const ParamPtr& weight);
 
 /// An input that was gathered from the ranks' shares: backward keeps the share and gathers it
@@ -103,7 +103,7 @@ class GatheredInput {
   int readers_ = 0;
 };
 
-/// What a product reads.
+/// Input of a product.
 struct Operand {
   Operand(at::Tensor x) : value(x), edge(std::move(x)) {}  // NOLINT: a tensor is one
 
@@ -112,13 +112,13 @@ struct Operand {
   std::shared_ptr<GatheredInput> gathered;  ///< null: `value` is kept for backward
 };
 
-/// `x` for the products with a weight whose columns are shared out, and with all beside it that
-/// read the same: what reaches it on all ranks is added up in one sum in backward. Shares of tokens
-/// are gathered, in the weight's dtype, to [B, T, in].
+/// `x` as an input of products with a weight whose columns are shared out, and of all others that
+/// read the same: in backward one sum over the ranks adds up its gradients. Shares of tokens are
+/// gathered, in the weight's dtype, to [B, T, in].
 Operand to_columns(const at::Tensor& x, const ParamPtr& weight, const TensorRanks& ranks);
 
-/// What a rank knows of the gradient g [N, columns here] of a product, with what the others add
-/// where several have the same columns.
+/// This rank's gradient g [N, columns here] of a product, plus the other ranks' where several have
+/// the same columns.
 at::Tensor with_overlaps(const at::Tensor& g, const ParamPtr& weight, const comm::Group& tensor);
 
 /// Columns of all ranks, of x [N, columns here] by the stretches of `weight` along `dim`, less

@@ -22,7 +22,7 @@ namespace {
 
 constexpr int64_t kTablePiece = 8192;
 
-/// What rows' targets scored, [R]; zero where they are not here.
+/// Scores of rows' targets, [R]; zero where they are not on this rank.
 at::Tensor scores_at(const at::Tensor& scores, const at::Tensor& columns) {
   if (scores.size(1) == 0) return at::zeros({columns.size(0)}, scores.options().dtype(at::kDouble));
   const auto own = scores.gather(1, columns.clamp_min(0).unsqueeze(1)).squeeze(1);
