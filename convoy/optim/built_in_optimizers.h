@@ -15,8 +15,8 @@ OptimizerPtr make_adamw(const Settings& settings);
 /// over the stretch, elsewhere by adamw_bf16_by_operations().
 OptimizerPtr make_adamw_bf16(const Settings& settings);
 
-/// The same update by torch's operations, on any device; weights may differ in their last bits, but
-/// what is drawn is the same.
+/// Update of make_adamw_bf16() by torch's operations, on any device; weights may differ in their
+/// last bits, but the random draws are the same.
 void adamw_bf16_by_operations(const Stretch& stretch, const StepNumbers& numbers,
                               const Settings& settings);
 
@@ -24,7 +24,7 @@ void adamw_bf16_by_operations(const Stretch& stretch, const StepNumbers& numbers
 /// fp32: on a processor in one pass over the stretch, elsewhere by lion_by_operations().
 OptimizerPtr make_lion(const Settings& settings);
 
-/// The same update by torch's operations, on any device; bits may differ.
+/// Update of make_lion() by torch's operations, on any device; bits may differ.
 void lion_by_operations(const Stretch& stretch, const StepNumbers& numbers,
                         const Settings& settings);
 

@@ -20,7 +20,7 @@ struct HostWeights {
     lanes::store(values, weights + i, count);
     if (rounded != nullptr) lanes::store(values, rounded + i, count);
   }
-  /// What store() could not: to a dtype that is not bf16.
+  /// Writes the rounded weights where store() could not: in a dtype that is not bf16.
   void finish(const Stretch& stretch) const {
     if (stretch.rounded.defined() && rounded == nullptr) stretch.rounded.copy_(stretch.weights);
   }

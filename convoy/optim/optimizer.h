@@ -25,7 +25,7 @@ struct Span {
 };
 
 /// Some elements of flat buffers, [elements] each: those of neighbouring parameters, or parts of
-/// them, and what fills up the gaps between, which is zero and stays so.
+/// them, and the padding between them, which is zero and stays so.
 struct Stretch {
   at::Tensor weights;              ///< fp32 masters, updated in place
   at::Tensor grads;                ///< fp32; of no use afterwards
@@ -35,7 +35,7 @@ struct Stretch {
   std::vector<Span> spans = {};  ///< in ascending order; only for who asks for them
 };
 
-/// What an update is given beside, the same on all ranks.
+/// Per-step values passed to every update; equal on all ranks.
 struct StepNumbers {
   double learning_rate = 0;
   int64_t step = 1;         ///< counts from 1, and updates only
@@ -43,7 +43,8 @@ struct StepNumbers {
   uint64_t seed = 0;
 };
 
-/// What an optimizer is made with, by the options' names; one that does without ignores it.
+/// Settings that an optimizer is made with, by the options' names; it ignores those it has no use
+/// for.
 struct Settings {
   double beta1 = 0.9;
   double beta2 = 0.999;
@@ -69,8 +70,9 @@ class Optimizer {
   /// was before: the updates that a row of a table misses need not all be made up for one by one.
   /// 0: never.
   virtual int64_t updates_until_idle() const { return 0; }
-  /// What is left to do then: of each row `kept`, the product of what decay keeps of a weight, and
-  /// the number of updates, [rows, 1] fp32 both. The stretch's tensors are [rows, width].
+  /// Does the rest of such updates: `kept` is for each row the product of the factors that decay
+  /// leaves of a weight, `updates` the number of updates, [rows, 1] fp32 both. The stretch's
+  /// tensors are [rows, width].
   virtual void idle(const Stretch& rows, const at::Tensor& kept, const at::Tensor& updates) const;
 
   /// Bytes that all states of one weight take.
@@ -81,7 +83,8 @@ using OptimizerPtr = std::shared_ptr<const Optimizer>;
 
 inline constexpr const char* kDefaultOptimizer = "adamw_torch";
 
-/// By the names that `--optim` takes. Throws UsageError, with those there are, on any other.
+/// Makes an optimizer by the name that `--optim` takes. Throws UsageError, which lists the names,
+/// on any other.
 OptimizerPtr make_optimizer(const std::string& name = kDefaultOptimizer,
                             const Settings& settings = {});
 std::vector<std::string> optimizer_names();
@@ -96,7 +99,7 @@ struct OptimizerEntry {
 
 /// Adds one behind the others: at the start of a program, before anything asks for one.
 void add_optimizer(OptimizerEntry entry);
-/// Those among them that read Settings::epsilon.
+/// Names of the optimizers that read Settings::epsilon.
 std::vector<std::string> optimizers_with_epsilon();
 /// A line on each, for the help of `--optim`.
 std::string optimizer_help();

@@ -16,7 +16,8 @@
 // of which a state takes 16.
 namespace convoy::optim {
 
-/// Of the words of a parameter: word w of lane l of group g is that of element 64 g + 16 w + l.
+/// Key of the random words of a parameter: word w of lane l of group g is for element 64 g + 16 w +
+/// l.
 inline uint64_t rounding_key(uint64_t seed, int64_t step, std::string_view parameter) {
   // Seed and step side by side would give those of another seed in another step.
   return hash_combine(hash_combine(hash_text(parameter), seed), static_cast<uint64_t>(step));
