@@ -13,7 +13,7 @@ namespace convoy::parallel {
 
 namespace {
 
-/// What stages send each other at a time of the gradient of a unit that several hold.
+/// Elements that stages send each other at a time of the gradient of a unit that several hold.
 constexpr int64_t kTiedElements = 512 << 10;
 
 /// Fills stretches of the flat order in a buffer that begins at `begin`.

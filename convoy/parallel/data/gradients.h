@@ -12,32 +12,31 @@
 
 namespace convoy::parallel {
 
-/// The gradients of a step: where each micro-batch's go, and how they are summed over the ranks.
+/// The gradients of a step: the memory of each micro-batch's, and the sums over the ranks.
 ///
-/// Kept whole, a unit's gradient of the first micro-batch is written into the flat buffers, those
-/// of the later ones into scratch memory and added; on a GPU they are added as they come, where
-/// each parameter's comes at once and no other micro-batch is under way. Of shards, a bucket has
-/// memory from its first contribution until it is reduced. Micro-batches may take turns: each finds
-/// again what it wrote.
+/// Where gradients are whole, a unit's gradient of the first micro-batch is written into the flat
+/// buffers. Those of later micro-batches go into scratch memory and are added; on a GPU they are
+/// added in place, where each parameter's comes at once and no other micro-batch is under way.
+/// Where gradients are sharded, a bucket has memory from its first contribution until it is
+/// reduced. Micro-batches may take turns: each finds again what it wrote.
 class Gradients {
  public:
   /// `reduce_each`: sharded gradients are reduced after every micro-batch.
   Gradients(FlatBuffers& flat, comm::Groups groups, bool reduce_each);
 
   void begin_step();
-  /// Says where the gradient of `unit` goes for this micro-batch, until another is named.
+  /// Sets where the gradient of `unit` goes for this micro-batch, until another is named.
   void bind(int64_t unit, int64_t micro_batch);
-  /// The unit's gradient of this micro-batch is finished.
+  /// Completes the unit's gradient of this micro-batch.
   void accumulate(int64_t unit, int64_t micro_batch);
-  /// Sums what is in parts of the unit's gradient over the tensor ranks, before its bucket is
-  /// reduced.
+  /// Sums the partial gradients in the unit over the tensor ranks, before its bucket is reduced.
   void reduce_tensor(int64_t unit);
   /// Starts summing a bucket over the ranks: all of it, or this rank's part.
   void reduce(int64_t bucket);
   void reduce_scatter(int64_t bucket, int64_t micro_batch);
-  /// Sums what this rank has of a unit's reduced gradient over the stages that hold it.
+  /// Sums this rank's part of a unit's reduced gradient over the stages that hold the unit.
   void reduce_tied(int64_t unit);
-  /// In place of the sum: whether this rank's own gradient is finite.
+  /// Whether this rank's own gradient is finite; called in place of the sum.
   bool finite(int64_t bucket);
   /// Waits for the sums under way, that of an offloaded bucket among them; the `last` micro-batch's
   /// is summed up over the state replicas.
@@ -55,7 +54,7 @@ class Gradients {
   };
 
   bool is_sharded() const { return flat_.layout().is_sharded(schedule::Kind::Gradients); }
-  /// What a micro-batch's gradient of a unit is, once it is bound.
+  /// A micro-batch's gradient of a unit, once it is bound.
   struct Bound {
     at::Tensor scratch;              // undefined: its place
     std::vector<bool> written = {};  // by slot, while another micro-batch is bound

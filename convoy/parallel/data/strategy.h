@@ -28,24 +28,26 @@ class Strategy {
   virtual std::vector<nn::Bundle> forward(const std::vector<MicroBatch>& batches,
                                           nn::Mode mode) = 0;
 
-  /// What this process keeps of weights and buffers, or of the optimizer's moments; what all own
-  /// together is the whole.
+  /// This process's part of weights and buffers, or of the optimizer's moments; the parts of all
+  /// processes are the whole.
   virtual State weights() = 0;
   virtual State moments() = 0;
   /// Completes weights and buffers (and moments) after each process filled its part.
   virtual void share(bool moments) = 0;
 
-  /// One of this process's replicas, and all.
+  /// One of this process's replicas, and all of them.
   virtual Replica& replica() = 0;
   virtual std::vector<Replica*> replicas() = 0;
-  /// Bytes of the host's tensors that one of them held at most since the last call, beside what it
-  /// holds now; while nothing is computed.
+  /// Peak bytes of the host's tensors of one replica since the last call, above what it holds now.
+  /// Call it while nothing is computed.
   virtual int64_t take_passing_bytes(int replica) = 0;
   /// Ranks in different processes; size 1 when this process is alone.
   virtual const comm::Group& processes() const = 0;
-  /// Of the processes that compute the same rows together one counts and tells of them.
+  /// Whether this process counts and reports its rows: one of the processes that compute the same
+  /// rows does.
   bool tells_rows() { return replica().groups().tensor.rank() == 0; }
-  /// Collectives and bytes so far of this process's (or, within one process, of one) rank.
+  /// Collectives and bytes so far of this process's rank, or within one process, of one of its
+  /// ranks.
   virtual comm::Traffic traffic() const = 0;
 };
 

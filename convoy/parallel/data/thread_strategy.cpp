@@ -38,7 +38,7 @@ class OwnModules {
   std::map<const void*, const nn::Block*> leaves_;
 };
 
-/// What the threads work on. One that is stuck keeps it alive.
+/// Groups and replicas that the threads work on. A stuck thread keeps them alive.
 struct Ranks {
   std::vector<comm::Groups> groups;
   std::vector<std::unique_ptr<Replica>> replicas;

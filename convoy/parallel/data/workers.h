@@ -21,10 +21,10 @@ class Workers {
   Workers(const Workers&) = delete;
   Workers& operator=(const Workers&) = delete;
 
-  /// Why a run failed.
+  /// Failure of a run.
   struct Failure {
     int index = 0;             ///< the thread that is to blame
-    std::string operation;     ///< that it told last
+    std::string operation;     ///< the last operation that it told
     std::exception_ptr error;  ///< its own, or of one that waited for it
     bool is_stuck = false;     ///< it has not ended
   };
@@ -36,11 +36,11 @@ class Workers {
   /// thread left behind is an error.
   std::optional<Failure> try_run(std::function<void(int)> work,
                                  const std::function<void()>& on_error);
-  /// The same; throws the error.
+  /// As try_run(); throws the error.
   void run(std::function<void(int)> work, const std::function<void()>& on_error);
 
-  /// Bytes of the host's tensors that a thread held at most since the last call, beside what it
-  /// holds now; 0 in a program whose allocator does not count.
+  /// Peak bytes of the host's tensors of a thread since the last call, above what it holds now; 0
+  /// in a program whose allocator does not count.
   int64_t take_passing_bytes(int index);
 
  private:

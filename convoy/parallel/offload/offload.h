@@ -23,16 +23,16 @@ using schedule::Place;
 /// Room outside of the device's memory, in bytes from 0 on.
 class OffloadStore {
  public:
-  /// To be called once, in the thread that computes.
+  /// Waits for a transfer. Call it once, in the thread that computes.
   using Wait = std::function<void()>;
 
-  /// Ends what is under way on a GPU.
+  /// Ends the transfers under way on a GPU.
   virtual ~OffloadStore() = default;
-  /// Starts filling `memory`, [bytes] on the device, or writing it; it stays as it is until the
-  /// wait is over. What is written can be read once its wait is over.
+  /// Starts filling `memory`, [bytes] on the device, or writing it. Leave the memory alone until
+  /// the wait is over. Written bytes can be read once their wait is over.
   virtual Wait read(int64_t place, at::Tensor memory) = 0;
   virtual Wait write(int64_t place, at::Tensor memory) = 0;
-  /// Those bytes as a tensor of the host, while nothing of them is under way.
+  /// These bytes as a tensor of the host, while no transfer of them is under way.
   virtual at::Tensor view(int64_t place, int64_t bytes) = 0;
 };
 
@@ -44,33 +44,33 @@ std::unique_ptr<OffloadStore> make_disk_store(const std::filesystem::path& folde
                                               const std::string& what);
 std::unique_ptr<OffloadStore> make_host_store(int64_t bytes, at::Device device);
 
-/// The offloaded state of one rank: of each kind a bucket's elements are in memory only between
+/// The offloaded state of one rank: a bucket's elements of a kind are in memory only between
 /// fetch() (or create()) and store() or drop().
 class Offload {
  public:
-  /// `states`: which moments there are. Throws FileError where a disk has no room.
+  /// `states`: the moments that there are. Throws FileError where a disk has no room.
   Offload(const schedule::Layout& layout, const OffloadOptions& options, at::Device device,
           at::ScalarType compute_dtype, const std::vector<optim::StateSpec>& states);
-  /// Waits for what is under way: stores read and write memory that goes with this.
+  /// Waits for the transfers under way: stores read and write memory that goes with this.
   ~Offload();
   Offload(const Offload&) = delete;
   Offload& operator=(const Offload&) = delete;
 
-  /// Starts bringing a bucket's elements into memory, and finds memory for new ones.
+  /// Starts bringing a bucket's elements into memory, or finds memory for new ones.
   void fetch(schedule::Kind kind, int64_t bucket);
   void create(schedule::Kind kind, int64_t bucket);
-  /// Its elements, once they are there: what the rank keeps of the bucket; `moment`: of which.
+  /// A bucket's elements that the rank keeps, once they are in memory; `moment`: its index.
   at::Tensor here(schedule::Kind kind, int64_t bucket, size_t moment = 0);
-  /// Starts writing them.
+  /// Starts writing a bucket's elements.
   void store(schedule::Kind kind, int64_t bucket);
   void drop(schedule::Kind kind, int64_t bucket);
-  /// Forgets what is in memory, as after an error.
+  /// Forgets all elements in memory, as after an error.
   void forget();
 
-  /// A bucket's elements where they have their place, between steps.
+  /// A bucket's elements in their store, between steps.
   at::Tensor view(schedule::Kind kind, int64_t bucket, size_t moment = 0);
 
-  /// Bytes in all, of a kind, and of the memory through which they come and go.
+  /// Bytes of all offloaded state, of a kind, and of the memory for transfers.
   int64_t num_bytes() const { return num_bytes_; }
   int64_t num_bytes(schedule::Kind kind) const;
   int64_t num_pooled_bytes() const { return pool_.num_elements(); }

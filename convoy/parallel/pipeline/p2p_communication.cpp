@@ -19,13 +19,13 @@ namespace {
 using schedule::Instruction;
 using schedule::Op;
 
-/// Of a tensor's first byte in a body, so that it can be looked at as any type.
+/// Alignment of a tensor's first byte in a body, so that it can be viewed as any type.
 constexpr int64_t kAlign = 16;
 
 /// How many descriptions each side of a pair remembers: batches of changing length have many.
 constexpr size_t kMostShapes = 4096;
 
-/// What a head holds.
+/// Content of a head.
 struct Sizes {
   int64_t shapes = 0;  // number of the description, of those from this sender
   int64_t text = 0;    // bytes of the description, which follows; 0: it is known
@@ -52,7 +52,7 @@ Sizes sizes_of(const at::Tensor& head) {
   return sizes;
 }
 
-/// The same on both sides.
+/// Label of a message, equal on both sides.
 std::string label_of(const Instruction& i) {
   const bool grad = i.op == Op::SendGrad || i.op == Op::ReceiveGrad;
   return fmt::format("{} block {}, micro-batch {}", grad ? "gradient of" : "output of", i.block,
@@ -207,7 +207,7 @@ void P2PCommunication::ask_for_next(int64_t peer) {
   expected.pop_front();
 }
 
-/// What was asked for, of the bundle's size, and what had no room there.
+/// Returns the values that were asked for, at the bundle's size, with those that had no room there.
 at::Tensor P2PCommunication::receive_body(const Instruction& i, Asked& asked, int64_t bytes) {
   const int64_t room = asked.values.defined() ? asked.values.numel() : 0;
   asked.values_come.wait();

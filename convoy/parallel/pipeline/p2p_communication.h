@@ -15,10 +15,11 @@ namespace convoy::parallel {
 
 /// Carries bundles of tensors, and their gradients, between the stages of a pipeline.
 ///
-/// A bundle is two messages: what comes, then all values. Names, types and shapes go between them
-/// where they are new, else by a number that both sides remember. Tensors that the receiver has,
-/// because they are part of the batch, travel by name only. Each also tells how many have arrived
-/// from its receiver, who needs not keep those any longer: not all engines say so.
+/// A bundle is two messages: a head that announces it, then all values. Names, types and shapes go
+/// between them where they are new, else by a number that both sides remember. Tensors that the
+/// receiver has, because they are part of the batch, travel by name only. Each head also tells how
+/// many bundles of its receiver have arrived, which need not be kept any longer: not all engines
+/// say so.
 ///
 /// Where an engine sends only when it is asked, a rank asks for the next bundle of another stage as
 /// soon as it has one, before its size is known: for as many values as the last one had. A larger
@@ -32,18 +33,18 @@ class P2PCommunication {
 
   /// Whether a rank asks for bundles before it needs them: tell what to expect().
   bool asks_early() const { return groups_.pipeline.sends_when_asked(); }
-  /// What will be received until the next call, in this order.
+  /// Sets the receives until the next call, in this order.
   void expect(const std::vector<schedule::Instruction>& receives);
-  /// Starts sending a bundle, of which the receiver has `known`, too.
+  /// Starts sending a bundle; the receiver has `known`, too.
   void send(const schedule::Instruction& instruction, const nn::Bundle& bundle,
             const nn::Bundle& known);
   /// Tells, in the place of a bundle, that this rank has given up the step.
   void tell_given_up(const schedule::Instruction& instruction);
-  /// Waits for what is received; tensors that carry a gradient are leaves. This rank has `known`.
-  /// Nothing: its sender has given up the step.
+  /// Waits for a bundle; tensors that carry a gradient are leaves. This rank has `known`. Returns
+  /// nothing if the sender has given up the step.
   std::optional<nn::Bundle> receive(const schedule::Instruction& instruction,
                                     const nn::Bundle& known);
-  /// Waits until all that was sent has arrived.
+  /// Waits until all sent bundles have arrived.
   void settle();
   /// Bundles that were sent and, as far as this rank knows, have not arrived.
   size_t num_under_way() const { return in_flight_.size(); }
@@ -62,7 +63,7 @@ class P2PCommunication {
     void wait();
     /// Gives up the values as soon as they have left: heads may go another way, and later.
     void free_body();
-    /// Of Gloo nobody knows.
+    /// Whether the transfers have ended; Gloo never tells.
     bool done() const { return head.done() && text.done() && values_done(); }
     bool values_done() const { return body.done() && rest.done(); }
   };
@@ -79,7 +80,8 @@ class P2PCommunication {
   Packet pack(const nn::Bundle& bundle, const nn::Bundle& known, int64_t peer);
   void post(const schedule::Instruction& instruction, Packet packet);
   nn::Bundle unpack(const at::Tensor& body, const std::string& text, const nn::Bundle& known) const;
-  /// Over NCCL all that goes between two ranks is one queue: each direction has a group of its own.
+  /// Group of a direction. Over NCCL all messages between two ranks are one queue, so each
+  /// direction has its own.
   const comm::Group& towards(bool later_stage) const {
     return later_stage ? groups_.pipeline : groups_.pipeline_back;
   }

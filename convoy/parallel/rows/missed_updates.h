@@ -11,11 +11,12 @@
 // Shapes: K rows of a table that are here, D their width.
 namespace convoy::parallel {
 
-/// The rows of a table, [K, D] each: weights in fp32, and what the optimizer keeps of them.
+/// The rows of a table, [K, D] each: weights in fp32, and the optimizer's state of them.
 struct RowState {
   at::Tensor weights;
   std::vector<at::Tensor> states;
-  /// Of the weights, then of the states: who may hold them while they change. On the host only.
+  /// Holders of the old values while rows change: of the weights, then of the states. On the host
+  /// only.
   std::vector<std::shared_ptr<ChangingRows>> changing = {};
 
   /// Copies of the rows at `index` [n] int64.
@@ -30,21 +31,21 @@ struct RowState {
 /// updated only when a step reads them is that of a run which updates all in every step.
 ///
 /// Momentum moves a weight without a gradient. As many updates as the optimizer needs to become
-/// idle are done one by one, with the learning rates of their steps and its own arithmetic; of
-/// those beyond only decay is left, the product of its factors as the optimizer rounds them. A row
+/// idle are done one by one, with the learning rates of their steps and its own arithmetic. In
+/// later ones only decay is left, the product of its factors as the optimizer rounds them. A row
 /// whose first state is zero has had no gradient, and is idle from the start.
 class MissedUpdates {
  public:
   MissedUpdates(const optim::Optimizer& optimizer, int64_t num_rows);
 
-  /// An update was done of the rows with a gradient, and missed by the others.
+  /// Notes an update of the rows with a gradient, which the others missed.
   void note(const optim::StepNumbers& numbers, double weight_decay);
-  /// These rows took part in all that were noted.
+  /// Notes that these rows took part in all noted updates.
   void took_part(const std::vector<int64_t>& rows);
-  /// Makes up for what some rows missed, each once.
+  /// Makes up for the updates that some rows missed, each once.
   void make_up(const std::vector<int64_t>& rows, const RowState& table);
   void make_up_all(const RowState& table);
-  /// All rows are as of now.
+  /// Notes that all rows are up to date.
   void forget();
 
   int64_t num_bytes() const;
@@ -53,12 +54,13 @@ class MissedUpdates {
   struct Passed {
     optim::StepNumbers numbers;
     double weight_decay;
-    double kept;  ///< of a weight, as the optimizer rounds it
+    double kept;  ///< factor of a weight, as the optimizer rounds it
   };
 
   int64_t now() const { return static_cast<int64_t>(passed_.size()); }
   void make_up_late(std::vector<int64_t> late, const RowState& table);
-  /// Of rows of which all move, or none; ascending by what they missed first.
+  /// Makes up for rows of which all move, or none, in the order of the first update that they
+  /// missed.
   void make_up_alike(const std::vector<int64_t>& rows, int64_t one_by_one, const RowState& table);
   void replay(const std::vector<int64_t>& from, const std::vector<int64_t>& to,
               const RowState& rows) const;

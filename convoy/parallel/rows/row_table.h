@@ -52,7 +52,8 @@ class RowTable {
   /// [M] int64. A rank without rows gives an empty bundle.
   void score(nn::Bundle& out);
 
-  /// Of weights; of what the optimizer keeps and when rows were updated; of what a step fetched.
+  /// Bytes of weights; of the optimizer's state and of the updates noted; of the rows that a step
+  /// fetched.
   int64_t weight_bytes() const;
   int64_t optimizer_bytes() const;
   int64_t fetched_bytes() const;
@@ -60,7 +61,7 @@ class RowTable {
  private:
   std::vector<int64_t> of_all_ranks(const at::Tensor& ids) const;
   at::Tensor index() const;  ///< of the own rows that were fetched
-  /// As blocks see them, in fp32.
+  /// The rows as blocks see them, in fp32.
   at::Tensor rounded(const at::Tensor& rows) const;
   at::Tensor on_device(const std::vector<int64_t>& values) const;
   struct Asked;  ///< of all ranks

@@ -67,7 +67,7 @@ void RowTables::make_up() {
   for (auto& table : tables_) table.make_up();
 }
 
-/// Of the weights, or of what the optimizer keeps. Own rows lie apart in the whole table where
+/// Piece of the weights, or of the optimizer's state. Own rows lie apart in the whole table where
 /// there are several ranks.
 StatePiece RowTables::piece_of(const RowState& state, size_t which) const {
   const auto& rows = which == 0 ? state.weights : state.states[which - 1];

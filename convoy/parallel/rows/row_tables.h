@@ -14,13 +14,13 @@ namespace convoy::parallel {
 /// The tables of a replica that are kept by rows.
 class RowTables {
  public:
-  /// Those that the layout of `flat` keeps so, over the ranks that share a step's samples.
+  /// Tables that the layout of `flat` keeps by rows, over the ranks that share a step's samples.
   RowTables(const nn::BlockList& blocks, FlatBuffers& flat, const comm::Group& ranks);
 
   bool empty() const { return tables_.empty(); }
   RowTable& of(int64_t unit);
 
-  /// Fetches what the blocks read for these micro-batches.
+  /// Fetches the rows that the blocks read for these micro-batches.
   void fetch(int64_t unit, const std::vector<MicroBatch>& micro_batches, const StepInput& input,
              nn::Mode mode);
 
@@ -28,7 +28,7 @@ class RowTables {
   void restart();
   /// Brings all rows up to date.
   void make_up();
-  /// Add the own rows to what is there of a tensor: to weights, or to the optimizer's moments.
+  /// Add the own rows to the pieces of the tensors: to weights, or to the optimizer's moments.
   void add_weights(State& state) const;
   void add_moments(State& state, const std::vector<optim::StateSpec>& specs) const;
 

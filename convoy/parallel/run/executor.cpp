@@ -22,7 +22,7 @@ namespace {
 using schedule::Axis;
 using schedule::Op;
 
-/// What a run of the program receives of other stages.
+/// Instructions of a program that receive from other stages.
 std::vector<schedule::Instruction> received_in(const schedule::Program& program, const Pass& pass) {
   std::vector<schedule::Instruction> out;
   for (const auto& i : program) {
@@ -278,7 +278,7 @@ void Executor::timed(const Work& work) {
   wait_seconds_ += seconds_since(start);
 }
 
-/// What layers wait for other ranks is communication.
+/// Counts the time that layers wait for other ranks as communication.
 template <class Work>
 void Executor::in_layers(bool backward, const Work& work) {
   in_backward_ = backward;

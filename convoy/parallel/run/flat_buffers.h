@@ -13,7 +13,7 @@
 
 namespace convoy::parallel {
 
-/// Where one parameter lies in its flat buffers, in elements of the flat order.
+/// Place of a parameter in its flat buffers, in elements of the flat order.
 struct Slot {
   nn::ParamPtr param;
   int64_t begin = 0;
@@ -56,21 +56,21 @@ class FlatBuffers {
   int rank() const { return options_.rank; }
   bool trains() const { return options_.trains; }
   const optim::Optimizer& optimizer() const { return *options_.optimizer; }
-  /// What it keeps of each weight.
+  /// State that the optimizer keeps of each weight.
   const std::vector<optim::StateSpec>& states() const { return states_; }
-  /// Of the whole model.
+  /// Elements of the whole model.
   int64_t num_parameters() const;
   int64_t num_trainable_parameters() const;
 
-  /// Whole or sharded; undefined where they are offloaded.
+  /// Buffers, whole or sharded; undefined where they are offloaded.
   const at::Tensor& compute_weights() const { return weights_; }
   const at::Tensor& masters() const { return masters_; }
   const at::Tensor& grads() const { return grads_; }
-  /// The optimizer's, in the order of states().
+  /// Moments of the optimizer, in the order of states().
   const std::vector<at::Tensor>& moments() const { return moments_; }
 
-  /// Some of a bucket's elements, which this rank keeps, of a kind; `moment`: which of them. What
-  /// is offloaded must have been fetched.
+  /// Some of a bucket's elements of a kind, which this rank keeps; `moment`: its index. Offloaded
+  /// elements must have been fetched.
   at::Tensor narrow(schedule::Kind kind, int64_t bucket, const schedule::Extent& extent,
                     size_t moment = 0) const;
   at::Tensor weights(int64_t bucket, const schedule::Extent& extent) const {
@@ -82,9 +82,9 @@ class FlatBuffers {
   at::Tensor grads(int64_t bucket, const schedule::Extent& extent) const {
     return narrow(schedule::Kind::Gradients, bucket, extent);
   }
-  /// All of a bucket that this rank keeps, where it has its place. Between steps.
+  /// All elements of a bucket that this rank keeps, in their place. Between steps.
   at::Tensor view(schedule::Kind kind, int64_t bucket, size_t moment = 0) const;
-  /// What this rank keeps of a bucket.
+  /// Range of a bucket that this rank keeps.
   schedule::Extent kept(schedule::Kind kind, int64_t bucket) const {
     return layout_.kept(kind, bucket, options_.rank);
   }
@@ -112,21 +112,22 @@ class FlatBuffers {
   void attach(int64_t bucket);
   void detach(int64_t bucket);
 
-  /// What the weights, gradients and so on are made of.
+  /// Options of tensors for masters and gradients, and the dtype of weights.
   at::TensorOptions fp32() const { return at::TensorOptions().device(options_.device); }
   at::ScalarType weight_dtype() const {
     return layout_.options().low_precision ? options_.compute_dtype : at::kFloat;
   }
 
-  /// Rounds some of a bucket's masters to the compute dtype; nothing to do in fp32.
+  /// Rounds some of a bucket's masters to the compute dtype; does nothing in fp32.
   void publish(int64_t bucket, const schedule::Extent& extent);
-  /// The same for all masters that this rank keeps.
+  /// As publish(), for all masters that this rank keeps.
   void publish_weights();
   /// Sets all weights that this rank keeps. Between steps.
   void fill(double value);
 
   /// Points the gradients of `unit` into `memory`, which begins at `begin` of the flat order.
-  /// `written`: which slots' are there already; empty: none. `of_others`: of other micro-batches.
+  /// `written`: slots that have content already; empty: none. `of_others`: content of other
+  /// micro-batches.
   void bind_grads(int64_t unit, const at::Tensor& memory, int64_t begin,
                   const std::vector<bool>& written = {}, bool of_others = false);
 
@@ -137,7 +138,7 @@ class FlatBuffers {
   /// Every parameter of the model once, by unit; those of other stages have no elements here.
   std::vector<Slot> all_slots() const;
 
-  /// A whole flat buffer's part that belongs to `slot`, shaped as the parameter.
+  /// The part of a whole flat buffer that belongs to `slot`, shaped as the parameter.
   static at::Tensor view(const at::Tensor& flat, const Slot& slot, int64_t begin = 0);
 
  private:

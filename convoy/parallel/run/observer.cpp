@@ -119,7 +119,7 @@ class FaultInjector : public Observer {
     spoil(flat_.narrow(kind, i.bucket, flat_.part(i.bucket)));
   }
 
-  /// Of the first of these units that is trained.
+  /// Spoils the gradient of the first of these units that is trained.
   void spoil_gradient(const std::vector<int64_t>& units) {
     for (const int64_t unit : units) {
       if (flat_.layout().table().is_frozen(unit)) continue;
@@ -128,7 +128,7 @@ class FaultInjector : public Observer {
     }
   }
 
-  /// Of a bucket that is complete: where no memory of its own holds it, the flat buffers does.
+  /// Spoils a complete bucket: where it has no memory of its own, the flat buffers hold it.
   void spoil_bucket(int64_t bucket) {
     if (flat_.layout().is_sharded(schedule::Kind::Gradients)) {
       return spoil_gradient(flat_.layout().buckets()[static_cast<size_t>(bucket)].units);

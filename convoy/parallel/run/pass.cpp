@@ -198,7 +198,7 @@ void Pass::count_backward(int64_t m) {
   if (layout_.holds(0)) at(ins_, 0, m).clear();
 }
 
-/// Of what a block returned, by name; it is given up.
+/// Takes the gradients of a block's result, by name; they are given up.
 nn::Bundle Pass::take_gradient_after(int64_t block, int64_t m) {
   if (layout_.holds(block + 1)) return taken_grads(at(ins_, block + 1, m));
   return std::exchange(at(grads_, block, m), {});

@@ -15,7 +15,7 @@
 
 namespace convoy::parallel {
 
-/// What a run of a program gives to the blocks.
+/// Inputs of the blocks in a run of a program.
 struct PassInput {
   const std::vector<MicroBatch>& micro_batches;
   const StepInput& step;
@@ -27,7 +27,7 @@ struct PassInput {
   comm::Group context = {};        ///< its ranks share out the positions of rows
 };
 
-/// What lies between the blocks during a run: each block's inputs are detached, and the gradients
+/// Bundles between the blocks during a run: each block's inputs are detached, and the gradients
 /// carried from block to block. A micro-batch is on the device from its load to the last backward
 /// here; one without rows is skipped.
 class Pass {
@@ -40,19 +40,19 @@ class Pass {
   void forward(int64_t block, int64_t m);
   void recompute(int64_t block, int64_t m);
   void backward(int64_t block, int64_t m);
-  /// The same in two halves: the inputs' gradients first. Products of weights' gradients are put
+  /// Backward in two halves: the inputs' gradients first. Products of weights' gradients are put
   /// off until the second, but for parameters that several blocks read.
   void backward_input(int64_t block, int64_t m);
   void backward_weight(int64_t block, int64_t m);
   bool empty(int64_t m) const { return given_up_ || has_no_rows(m); }
-  /// Lets go of all that lies between the blocks. From now on it is as if there were no rows, and
-  /// other stages are told instead of sent something.
+  /// Frees all bundles between the blocks. From now on the pass behaves as if there were no rows;
+  /// other stages get a notice in place of each bundle.
   void give_up();
   const PassInput& input() const { return input_; }
   int64_t num_micro_batches() const { return static_cast<int64_t>(input_.micro_batches.size()); }
-  /// What a block returned, until it is sent on.
+  /// Result of a block, until it is sent on.
   const nn::Bundle& output(int64_t block, int64_t m) { return at(outs_, block, m); }
-  /// What the last block returned.
+  /// Result of the last block.
   nn::Bundle& result(int64_t m) { return outs_[static_cast<size_t>(m)].back(); }
 
   /// Carries out a send or a receive.

@@ -10,7 +10,7 @@ namespace convoy::parallel {
 
 namespace {
 
-/// What the allocator counts.
+/// Bytes of a buffer as the allocator counts them.
 int64_t host_bytes(const at::Tensor& buffer) {
   return buffer.is_cpu() ? static_cast<int64_t>(::malloc_usable_size(buffer.data_ptr())) : 0;
 }

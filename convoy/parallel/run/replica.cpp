@@ -40,7 +40,7 @@ std::vector<at::Tensor> copies(const std::vector<nn::NamedTensor>& tensors) {
   return out;
 }
 
-/// Those of the first stage come to `stages`, and to no other.
+/// Copies the first stage's values to `stages`, and to no other.
 void send_to_stages(const at::Tensor& values, const std::vector<int>& stages,
                     const comm::Group& pipeline, const std::string& label) {
   comm::Counts sent(static_cast<size_t>(pipeline.size()), 0), received = sent;
@@ -244,7 +244,7 @@ void Replica::broadcast_leaves() {
   }
 }
 
-/// Those of the first rank of the stage that runs their block.
+/// Broadcasts the buffers of the first rank of the stage that runs their block.
 void Replica::broadcast_buffers() {
   if (groups_.world.size() == 1) return;
   at::NoGradGuard no_grad;

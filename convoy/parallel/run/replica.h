@@ -12,7 +12,7 @@
 
 namespace convoy::parallel {
 
-/// How a run is spread, and what a replica of it is made of.
+/// Layout of a run, and the settings of a replica of it.
 struct ReplicaOptions : schedule::RunOptions {
   at::Device device = at::kCPU;
   at::ScalarType compute_dtype = at::kFloat;  ///< bf16 and fp16 keep fp32 master weights
@@ -22,7 +22,7 @@ struct ReplicaOptions : schedule::RunOptions {
   /// has the rest drawn. Default: all are drawn.
   std::function<void(Replica&)> fill;
 
-  /// With what follows from dtype and optimizer.
+  /// The run's options, completed by dtype and optimizer.
   schedule::RunOptions run() const;
 };
 
@@ -41,40 +41,40 @@ class Replica {
 
   StepResult step(const std::vector<MicroBatch>& micro_batches, const StepInput& input,
                   const OptimizerOptions& optimizer);
-  /// From the next step on there are so many micro-batches, of so many rows at most. Throws
-  /// UsageError where the stages of a pipeline would be others.
+  /// Sets, from the next step on, the number of micro-batches, and of their rows at most. Throws
+  /// UsageError where that would change the stages of a pipeline.
   void set_micro_batches(int64_t count, int64_t rows);
   /// Throws UsageError for predictions of a model with a table that is kept by rows.
   nn::Bundle forward(const MicroBatch& batch, nn::Mode mode);
 
   FlatBuffers& flat() { return flat_; }
   const comm::Groups& groups() const { return groups_; }
-  /// All that hold the model together.
+  /// All ranks that hold the model together.
   const comm::Group& world() const { return groups_.world; }
   comm::Traffic traffic() const { return groups_.traffic(); }
   const schedule::Program& program() const { return stage().step; }
   at::ScalarType compute_dtype() const { return options_.compute_dtype; }
   const ReplicaOptions& options() const { return options_; }
-  /// But for activations, which a replica does not know.
+  /// Memory by kind, without activations, which a replica does not know.
   schedule::MemoryUse memory() const;
-  /// Of tables that are kept by rows, the part of memory() that no other replica has.
+  /// Bytes of the tables that are kept by rows: the part of memory() that no other replica has.
   int64_t row_bytes() const { return rows_.weight_bytes() + rows_.optimizer_bytes(); }
-  /// What all stages do and keep.
+  /// Programs and layouts of all stages.
   const schedule::RunPlan& plan() const { return plan_; }
-  /// The most bytes of weights that a step gathers at a time.
+  /// Bytes of weights that a step gathers at a time, at most.
   int64_t most_gathered() const;
 
   /// Tensors without gradient that belong to the model's state.
   std::vector<nn::NamedTensor> buffers() const;
 
-  /// What this rank keeps of weights and buffers, or of the moments, to be read or written.
+  /// This rank's part of weights and buffers, or of the moments, to be read or written.
   State weights();
   State moments();
 
   /// Draws the initial values of these parameters.
   void draw(const std::set<std::string>& names);
 
-  /// Completes what each rank filled its part of: weights, buffers (rank 0's), and moments too.
+  /// Completes weights, buffers (rank 0's) and, if asked, moments, after each rank filled its part.
   void share(bool moments);
 
  private:

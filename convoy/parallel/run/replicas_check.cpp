@@ -19,8 +19,8 @@ namespace {
 using schedule::Axis;
 using schedule::Kind;
 
-/// What several ranks may have: a parameter's values of a kind, or of those that some tensor ranks
-/// have together one granule.
+/// A value that several ranks may have: a parameter's values of a kind, or one granule of those
+/// that some tensor ranks have together.
 struct Entry {
   Kind kind = Kind::Weights;
   size_t moment = 0;
@@ -196,7 +196,7 @@ std::optional<Difference> compare(const std::vector<Entry>& entries, const Among
   return std::nullopt;
 }
 
-/// Those that sum gradients, in words.
+/// Name of the ranks that sum gradients.
 const char* gradient_ranks(const schedule::Mesh& mesh) {
   if (mesh.degree(Axis::Context) == 1) return "data-parallel ranks";
   return mesh.degree(schedule::kRows) == 1 ? "context ranks" : "data-parallel and context ranks";

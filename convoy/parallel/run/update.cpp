@@ -69,7 +69,7 @@ void Update::reduce_totals() {
   handle_ = groups_.world.start_all_reduce(totals_, comm::ReduceOp::Sum, kLabel);
 }
 
-/// What the ranks told, on the host.
+/// Reads the ranks' totals, on the host.
 void Update::take_totals(const double* values) {
   result.loss_sum = values[kLoss];
   result.count = values[kTargets];
