@@ -15,7 +15,7 @@ namespace convoy::plan {
 std::vector<Split> draw_splits(const Wishes& wishes, int64_t num_blocks, uint64_t seed,
                                size_t number);
 
-/// What a split was predicted to take, and what it took.
+/// Time that a split was predicted to take, and the measured time.
 struct Trial {
   double predicted = 0, measured = 0;
 
@@ -24,10 +24,10 @@ struct Trial {
   std::string off() const;
 };
 
-/// How far predictions are off, as parts of what was measured.
+/// Errors of predictions, as parts of the measured times.
 struct Errors {
-  double median = 0;       ///< of what they are off, whatever the side
-  double nine_of_ten = 0;  ///< are off by this at most
+  double median = 0;       ///< of the errors, whatever their sign
+  double nine_of_ten = 0;  ///< of the errors, whatever their sign, are at most this
   double worst = 0;        ///< with its sign
   int64_t number = 0;
 
@@ -37,11 +37,12 @@ struct Errors {
 Errors errors_of(const std::vector<Trial>& trials);
 Json to_json(const Errors& errors);
 
-/// Of the pairs of trials that were measured to differ by more than a part, those that were
-/// predicted in their order less the others, of all (Kendall, 1938): 1 where there is no such pair.
+/// Rank correlation (Kendall, 1938): over the pairs of trials whose measured times differ by more
+/// than `apart` (a part of them), those predicted in their order less the others, of all such
+/// pairs; 1 where there is none.
 double kendalls_tau(const std::vector<Trial>& trials, double apart = 0.05);
 
-/// By what part the trial that was predicted to be the fastest is slower than the fastest.
+/// Part by which the trial that was predicted to be the fastest is slower than the fastest.
 double regret_of(const std::vector<Trial>& trials);
 
 }  // namespace convoy::plan

@@ -6,12 +6,12 @@
 
 namespace convoy::plan {
 
-/// Elements of each block on the tensor rank that has most, without tables that are kept by rows;
-/// what several read is the first one's.
+/// Elements of each block on the tensor rank that has most, without tables that are kept by rows; a
+/// parameter that several blocks read counts for the first.
 std::vector<double> elements_of(const Numbers& numbers, const schedule::RunOptions& base,
                                 int tensor);
 
-/// Those of all blocks that backward reads, too.
+/// Elements of all blocks that backward reads, too.
 double elements_read_in_backward(const Numbers& numbers, const schedule::RunOptions& base,
                                  int tensor);
 
@@ -19,7 +19,7 @@ bool is_recomputed(const Numbers& numbers, const Split& split, size_t block);
 /// Whether a block may be one of those that are recomputed, where not all are.
 bool may_be_recomputed(const Numbers& numbers, const Split& split, size_t block);
 
-/// The sum of the `number` smallest, and of the largest.
+/// Sum of the `number` smallest values, and of the largest.
 double least_of(std::vector<double> values, int64_t number);
 double most_of(std::vector<double> values, int64_t number);
 

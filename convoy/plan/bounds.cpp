@@ -55,8 +55,8 @@ double least_of_cut(const Cut& cut, const schedule::Costs& costs, const Numbers&
   return out;
 }
 
-/// What the sums of a step's gradients take, one after the other, and the gathers of weights that
-/// stage 3 shares out: no step is faster.
+/// Time of the sums of a step's gradients, one after the other, and of stage 3's gathers of
+/// weights: no step is faster.
 double least_of_links(const Numbers& numbers, const Cluster& cluster, const schedule::Mesh& mesh,
                       const schedule::RunOptions& options, const Split& split,
                       const std::vector<double>& of_blocks) {
@@ -85,13 +85,13 @@ double least_of_links(const Numbers& numbers, const Cluster& cluster, const sche
                       : out;
 }
 
-/// What a step takes at the least with its updates, which are part of it.
+/// Lower bound of a step's computing, updates included.
 struct Computing {
   double seconds = 0, updates = 0;
   double elements = 0;  ///< that a rank updates
 };
 
-/// Of a micro-batch the time of all blocks, at the least, and of it that of their sums.
+/// Lower bound of the time of all blocks for a micro-batch, and the sums' part of it.
 struct Work {
   double seconds = 0, sums = 0;
 };

@@ -156,7 +156,7 @@ void check_bf16(const std::string& device) {
 
 namespace {
 
-/// Of more no plan would ever be found.
+/// Largest number of devices: for more no plan would ever be found.
 constexpr int64_t kMostDevices = 1 << 20;
 
 void check_number(int64_t num_devices, const std::string& where) {

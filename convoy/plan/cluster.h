@@ -23,7 +23,7 @@ struct Device {
   bool has_bf16 = true;                   ///< else bf16_flops is of fp16 alone
 };
 
-/// Throws UsageError where the device that is known by this name has no products in bf16.
+/// Throws UsageError where the device of this name has no products in bf16.
 void check_bf16(const std::string& device);
 
 /// Devices whose data sheets are known, such as h100-80.
@@ -33,22 +33,22 @@ const std::vector<Device>& known_devices();
 struct Cluster {
   int num_hosts = 1;
   int devices_per_host = 1;
-  Device device;                    ///< each; where they differ, what numbers are known of
+  Device device;                    ///< each; where they differ, the one that numbers are known of
   std::vector<Device> each = {};    ///< by rank, where they differ; empty: all are `device`
   std::vector<double> speeds = {};  ///< by rank, of a model, where `device` has 1; empty: unknown
   Link inside;                      ///< between two devices of a host
   Link between;                     ///< of one host to all others
   double host_bytes_per_second = 25e9;  ///< between a device and its host's memory
   double disk_bytes_per_second = 1e9;   ///< of a host, in both directions together
-  /// What a host has room for of offloaded state, in its memory and on its disk; 0: all of it.
+  /// Capacity of a host for offloaded state, in its memory and on its disk; 0: no limit.
   int64_t host_memory_bytes = 0, disk_bytes = 0;
-  /// The part of a collective that a device computes beside; none of a processor's core that has
-  /// the engine's thread on it.
+  /// Part of a collective during which a device computes on; 0 for a processor's core that has the
+  /// engine's thread on it.
   double beside = 1;
-  /// A rank whose part of a sum over hosts has come goes on while others wait for theirs.
+  /// Whether a rank whose part of a sum over hosts has come goes on while others wait for theirs.
   bool phases_overlap = true;
-  /// What trainings reach of what data sheets promise: of products and of the memory. These and the
-  /// two below are what an H200 showed (docs/planning.md).
+  /// Parts of the data sheets' rates that trainings reach: of products and of the memory. These and
+  /// the two below are what an H200 showed (docs/planning.md).
   double efficiency = 0.7, memory_efficiency = 0.85;
   double kernel_seconds = 3e-6;   ///< that pass on a device from an operation to the next
   double launch_seconds = 20e-6;  ///< that a host needs for an operation of a device
@@ -59,11 +59,11 @@ struct Cluster {
   const Device& device_of(int rank) const {
     return each.empty() ? device : each[static_cast<size_t>(rank)];
   }
-  /// Products of fp32 run in TF32 from now on, on devices that have it.
+  /// Makes products of fp32 run in TF32 from now on, on devices that have it.
   void use_tf32();
-  /// How fast a rank computes where `device` has 1: the model that is planned, or else products.
+  /// Speed of a rank where `device` has 1: of the model that is planned, or else of products.
   double speed_of(int rank, bool low_precision) const;
-  /// What the tensors of a rank may take, of `device` or of each.
+  /// Bytes for the tensors of a rank, of `device` or of each.
   int64_t room() const { return device.memory_bytes - reserved_bytes; }
   int64_t room_of(int rank) const { return device_of(rank).memory_bytes - reserved_bytes; }
 };
@@ -72,8 +72,8 @@ struct Cluster {
 /// device that is not known and has no numbers, and for a link without a bandwidth.
 Cluster read_cluster(const std::filesystem::path& file);
 
-/// As many devices of a kind, eight a host, with the links that such hosts have as a rule. Throws
-/// UsageError for a device that is not known.
+/// A cluster of `num_devices` of a kind, eight a host, with the links that such hosts have as a
+/// rule. Throws UsageError for a device that is not known.
 Cluster usual_cluster(const std::string& device, int num_devices);
 
 }  // namespace convoy::plan

@@ -13,7 +13,7 @@ namespace convoy::plan {
 
 namespace {
 
-/// Of a block: what training keeps of its parameters, of frozen ones their values.
+/// Bytes that training keeps of a block's parameters, of frozen ones their values.
 struct BlockState {
   std::string name;
   double bytes = 0;
@@ -89,7 +89,7 @@ std::string of_links(const Numbers& numbers, const Cluster& cluster, const Wishe
                                 : "slow");
 }
 
-/// What the devices' own memory would do, where the best plan takes more.
+/// Sentences about the devices' own memory, where the best plan takes more.
 std::vector<std::string> of_offload(const Found& found) {
   const auto* best = found.best();
   if (best == nullptr || !best->split.offloads()) return {};

@@ -14,13 +14,14 @@ namespace convoy::plan {
 std::vector<std::string> decision(const Numbers& numbers, const Cluster& cluster,
                                   const Wishes& wishes, const Found& found);
 
-/// Why a split is not the one that was chosen: "3.1 GiB short in stage 0", "a bubble of 27 %".
+/// Reason why a split is not the one that was chosen: "3.1 GiB short in stage 0", "a bubble of
+/// 27 %".
 std::string verdict(const Planned& planned, const Planned* best);
 
-/// By how much and where a step of so many stages does not fit: "3.1 GiB short in stage 0".
+/// Amount and place by which a step of so many stages does not fit: "3.1 GiB short in stage 0".
 std::string shortage(const Prediction& prediction, int num_stages);
 
-/// Of a step: "12.3 ms", "1.25 s".
+/// Time of a step: "12.3 ms", "1.25 s".
 std::string step_text(double seconds);
 
 Json to_json(const Planned& planned);

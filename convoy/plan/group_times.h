@@ -9,14 +9,14 @@
 
 namespace convoy::plan {
 
-/// How the groups of a mesh along some axes lie over hosts.
+/// Spread of the groups of a mesh along some axes over hosts.
 struct OverHosts {
   int num_hosts = 1, per_host = 1;  ///< of the group that spans most hosts
   double leaves_host = 0;  ///< of a group's bytes, for all groups of the host that sends most
 };
 
-/// What was found of the groups of one cluster's ranks, each once. Its ranks have the same speeds
-/// in all that is asked.
+/// Results for the groups of one cluster's ranks, each computed once. The ranks have the same
+/// speeds in all requests.
 class KnownGroups {
  public:
   const OverHosts& over_hosts(const Cluster& cluster, const schedule::Mesh& mesh,
@@ -33,14 +33,14 @@ class KnownGroups {
   std::map<std::pair<int, int>, Link> links_;  // by ranks and stages
 };
 
-/// What the collectives of a mesh's groups along some axes take, in seconds: inside a host each
-/// rank sends what is not its own, then each host one copy to the others, as convoy's engines do
+/// Times of the collectives of a mesh's groups along some axes, in seconds: inside a host each rank
+/// sends what is not its own, then each host one copy to the others, as convoy's engines do
 /// (comm/hierarchy) and NCCL's rings. Groups whose ranks share a host share its link to the others.
 /// Where phases overlap and ranks are few they are played message by message, else they come one
 /// after the other.
 class GroupTimes {
  public:
-  /// `known`: what was played before; null: nothing was.
+  /// `known`: results of earlier requests; null: none.
   GroupTimes(const Cluster& cluster, const schedule::Mesh& mesh, schedule::AxisSet axes,
              KnownGroups* known = nullptr);
 
@@ -49,18 +49,18 @@ class GroupTimes {
   double all_reduce(double bytes) const { return time(Collective::AllReduce, bytes).alone; }
   /// `bytes` of the whole, as of what is scattered.
   CollectiveTime time(Collective of, double bytes) const;
-  /// What a sum takes of ranks that compute so long before each, all in a row, beyond that of the
-  /// slowest; `speeds`: by rank.
+  /// Time that a sum takes beyond the computing of the slowest rank, where ranks compute for
+  /// `computing` seconds before each of many sums; `speeds`: by rank.
   double waits(double bytes, double computing, const std::vector<double>& speeds) const;
   /// Whether `waits` reads speeds.
   bool plays() const { return played_ != nullptr; }
-  /// Whether `ended` knows.
+  /// Whether ended() can be called.
   bool plays_hosts() const { return played_ && over_.num_hosts > 1; }
-  /// When the last has ended of those that ranks begin at different times, by rank.
+  /// Time at which the last of the collectives ends that ranks begin at different times, by rank.
   double ended(Collective of, const std::vector<std::vector<Begun>>& by_rank) const;
-  /// What the links carry of many in a row: they take no less.
+  /// Lower bound: the time that the links need for each of many in a row.
   double least(Collective of, double bytes) const;
-  /// Of a message to the next rank of the group while all send theirs.
+  /// Time of a message to the next rank of the group while all send theirs.
   double message(double bytes) const {
     return size_ == 1 ? 0 : (over_.num_hosts > 1 ? between_ : inside_).time_of(bytes);
   }
@@ -72,7 +72,7 @@ class GroupTimes {
   std::shared_ptr<const HostSums> played_;
 };
 
-/// What a message from one stage of a pipeline to another takes, where it takes longest.
+/// Link for a message from one stage of a pipeline to another, where it takes longest.
 Link link_of_stages(const Cluster& cluster, const schedule::Mesh& mesh, int from, int to);
 
 /// The fastest link between neighbouring stages.

@@ -107,7 +107,7 @@ std::vector<std::vector<double>> HostSums::play(Collective of,
                                                 const std::vector<Sequence>& sequences) const {
   const auto [first, end] = phases_of(of);
   const size_t each = end - first, num_ranks = host_of_.size();
-  /// What has come for a phase, and when the last of it was there.
+  /// Messages that have come for a phase, and the time of the last.
   struct Come {
     int number = 0;
     double last = 0;

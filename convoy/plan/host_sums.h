@@ -11,8 +11,8 @@ namespace convoy::plan {
 
 enum class Collective { AllReduce, ReduceScatter, AllGather };
 
-/// What a collective takes in seconds: one alone, and each of many that follow each other, where
-/// the next begins on some ranks before it has ended on others.
+/// Seconds of a collective: alone, and of each of many that follow each other, where the next
+/// begins on some ranks before it has ended on others.
 struct CollectiveTime {
   double alone = 0, in_row = 0;
 };
@@ -28,21 +28,22 @@ struct Begun {
 /// sends the others'.
 class HostSums {
  public:
-  /// Of all groups of a mesh along some axes, at once.
+  /// For all groups of a mesh along some axes, at once.
   HostSums(const Cluster& cluster, const schedule::Mesh& mesh, schedule::AxisSet axes);
 
-  /// Until the last rank has it.
+  /// Time until the last rank has the result.
   CollectiveTime time(Collective of, double bytes) const;
-  /// When the last has ended of those that ranks begin, each once it has ended the one before.
+  /// Time at which the last collective ends of those that ranks begin, each once the one before has
+  /// ended.
   double ended(Collective of, const std::vector<std::vector<Begun>>& by_rank) const;
-  /// Of many that follow each other, with computing before each that takes a rank of speed 1 so
-  /// long: what each takes beyond the computing of the slowest rank of its group.
+  /// Time that each of many collectives takes beyond the computing of the slowest rank of its
+  /// group, where a rank of speed 1 computes for `computing` seconds before each.
   double waits(Collective of, double bytes, double computing,
                const std::vector<double>& speeds) const;
 
  private:
-  /// What a rank sends at the beginning of a phase, once all has come that the phase before waits
-  /// for.
+  /// Messages of a rank at the beginning of a phase, once all messages have come that the phase
+  /// before waits for.
   struct Phase {
     struct Message {
       size_t to;
@@ -53,16 +54,16 @@ class HostSums {
     int receives = 0;
   };
 
-  /// What follows each other on a rank: the bytes of each, and when it begins at the earliest:
-  /// then, or so long after the end of the one before.
+  /// Collectives that follow each other on a rank: the bytes of each, and its earliest begin: at
+  /// that time, or so long after the end of the one before.
   struct Sequence {
     std::vector<Begun> all;
     double computing = 0;
   };
 
-  /// [group] When the last of its ranks has ended each.
+  /// [group] Time at which the last of its ranks has ended each collective.
   std::vector<std::vector<double>> play(Collective of, const std::vector<Sequence>& ranks) const;
-  /// The same of as many alike.
+  /// As above, for `number` equal collectives.
   std::vector<std::vector<double>> play(Collective of, double bytes, int number,
                                         const std::vector<double>& computing) const;
 

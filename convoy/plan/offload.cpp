@@ -34,7 +34,7 @@ int ranks_of_host(const Cluster& cluster, int num_ranks) {
   return std::min(cluster.devices_per_host, num_ranks);
 }
 
-/// Of a rank, while its neighbours do the same. What lies on the disk goes through the host's
+/// Rate of a rank while its neighbours transfer, too. State on the disk goes through the host's
 /// memory.
 double bytes_per_second(Place place, const Cluster& cluster, int num_ranks) {
   if (place == Place::Cpu) return cluster.host_bytes_per_second;

@@ -9,24 +9,24 @@
 
 namespace convoy::plan {
 
-/// What bringing a bucket of offloaded state to one of `num_ranks` ranks takes, and writing it.
+/// Seconds to bring a bucket of offloaded state to one of `num_ranks` ranks, and to write it back.
 std::map<schedule::Kind, schedule::TransferTimes> transfer_times(
     const schedule::Layout& layout, const Cluster& cluster, const schedule::RunOptions& options,
     int num_ranks);
 
-/// What the transfers of a step take at the least on the rank that has most, where a rank updates
-/// so many elements on average.
+/// Lower bound of a step's offload transfers on the most loaded rank, in seconds; a rank updates
+/// `elements` on average.
 double least_transfer_seconds(double elements, const Cluster& cluster,
                               const schedule::RunOptions& options, int num_ranks);
 
-/// What is too much for a place.
+/// Bytes beyond the capacity of a place.
 struct Excess {
   schedule::Place place = schedule::Place::Device;
   int64_t bytes = 0;
 };
 
-/// By how much the offloaded state of a host's ranks is more than it has room for, on the host that
-/// has least; `stages`: layouts of the pipeline's.
+/// Bytes by which the offloaded state of a host's ranks exceeds its capacity, on the host that has
+/// least; `stages`: layouts of the pipeline's.
 Excess beyond_hosts(const std::vector<const schedule::Layout*>& stages, const Cluster& cluster,
                     const schedule::RunOptions& options, int num_ranks);
 

@@ -22,7 +22,7 @@ namespace {
 using schedule::Axis;
 using schedule::Layout;
 
-/// What is played of a run: some of its ranks, by pipelines.
+/// The ranks of a run that are simulated, by pipelines.
 struct Played {
   std::vector<schedule::RankProgram> ranks;
   std::vector<schedule::StepTimes> times;
@@ -262,7 +262,7 @@ bool has_few(const Spread& run) {
   return run.options.num_micro_batches <= std::max(kFew, (kPlayed + 1) * run.num_stages());
 }
 
-/// The same with the first and the last micro-batches only, which need as much memory.
+/// The run with its first and last micro-batches only, which need as much memory.
 Spread shortened(Spread run) {
   const int64_t stages = run.num_stages();
   run.options.num_micro_batches = (kPlayed - 1) * stages + run.options.num_micro_batches % stages;

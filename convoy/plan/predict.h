@@ -15,25 +15,25 @@ namespace convoy::plan {
 
 using schedule::BlockCost;
 
-/// What a search asks for again and again, of one model and what its blocks cost.
+/// Results that a search needs again and again, for one model and its blocks' costs.
 struct Known {
   schedule::KnownChoices choices;
   KnownGroups groups;
-  /// By stages, virtual stages of a rank, where they lie, and whether blocks are recomputed.
+  /// Cuts by stages, virtual stages of a rank, their placement, and whether blocks are recomputed.
   std::map<std::tuple<int, int, schedule::Placement, bool>, schedule::Cut> cuts;
   std::map<int, std::vector<double>> elements;  ///< by tensor ranks; of each block
   std::map<int, double> read_in_backward;       ///< by tensor ranks; elements of all blocks
 };
 
-/// What is known of a model and of how fast it is computed. The same question has the same answer.
+/// A model and the costs of computing it. Deterministic: the same question has the same answer.
 struct Numbers {
   schedule::ModelDecl model;
   /// By block, for a rank's share of a micro-batch: memory, and seconds of computing alone.
   std::function<std::vector<BlockCost>(const BlockShare& share)> blocks;
   double update_seconds = 0;  ///< of the optimizer, for an element
-  /// Of adding a micro-batch's gradient to those before it, for an element.
+  /// Seconds to add a micro-batch's gradient to those before it, for an element.
   double accumulate_seconds = 0;
-  /// How far predictions may be off, as parts of them: what was seen of measured or analytic costs.
+  /// Relative errors that predictions may have: as seen with measured or analytic costs.
   double memory_spread = 0.05, time_spread = 0.3;
   std::shared_ptr<Known> known = {};  ///< of a search; null: nothing is kept
 
@@ -43,7 +43,7 @@ struct Numbers {
 enum class Fit { Yes, AtRisk, No };
 const char* name_of(Fit fit);
 
-/// What a split would take.
+/// Time and memory that a split would take.
 struct Prediction {
   double seconds = 0;  ///< of a step, in a row of steps
   // Parts of that, of the stage that computes most:
@@ -51,7 +51,7 @@ struct Prediction {
   schedule::MemoryUse memory;  ///< of the stage that needs most
   int stage = 0;               ///< that one
   Fit fit = Fit::Yes;
-  int64_t short_bytes = 0;                             ///< by how much it does not fit
+  int64_t short_bytes = 0;                             ///< beyond the memory, where it does not fit
   schedule::Place short_of = schedule::Place::Device;  ///< whose memory that is
 };
 
@@ -61,13 +61,14 @@ struct Prediction {
 Prediction predict(const Numbers& numbers, const Cluster& cluster, const schedule::RunOptions& base,
                    const Split& split, bool in_full = false);
 
-/// The same of a run that `options` spread over a mesh, whatever a split would say of it. The mesh
-/// is that of a rank that none has more parameters than.
+/// Predicts a run that `options` spread over a mesh, whatever a split would say of it. The mesh
+/// names a rank that none has more parameters than.
 Prediction predict(const Numbers& numbers, const Cluster& cluster, const schedule::Mesh& mesh,
                    const schedule::RunOptions& options, bool in_full = false);
 
-/// What blocks take, with the sums of tensor ranks inside of layers and the messages round the ring
-/// of context ranks, which computing waits for: nothing hides them; and messages to the next stage.
+/// Costs of blocks in seconds, with the sums of tensor ranks inside of layers and the messages
+/// round the ring of context ranks, which computing waits for: nothing hides them; and messages to
+/// the next stage.
 schedule::Costs seconds_of(const std::vector<BlockCost>& blocks, const Cluster& cluster,
                            const schedule::Mesh& mesh, const Link& to_next,
                            bool low_precision = false, KnownGroups* known = nullptr);
@@ -78,7 +79,7 @@ Fit fit_of(int64_t bytes, int64_t limit, double spread);
 /// Whether so many bytes go into a device's memory, the largest one's.
 Fit fit_of(const Numbers& numbers, const Cluster& cluster, int64_t bytes);
 
-/// Whether the memory of a split fits, which is soon known.
+/// Whether the memory of a split fits; fast.
 Fit fit_of(const Numbers& numbers, const Cluster& cluster, const schedule::RunOptions& base,
            const Split& split);
 

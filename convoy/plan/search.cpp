@@ -18,7 +18,7 @@ namespace convoy::plan {
 namespace {
 
 constexpr double kRounding = 1e-9;
-/// Of a family that cannot win, to show what it can do.
+/// Tries of a family that cannot win, to show what it can do.
 constexpr int64_t kTriesOfFamily = 6;
 
 /// In steps of a rounding error, so that equally fast ones are told by another thing.
@@ -31,7 +31,7 @@ bool is_faster(const Planned& a, const Planned& b) {
          std::tuple(rounded(b.prediction.seconds), b.simplicity);
 }
 
-/// The same, each question asked once, also of what is refused.
+/// Asks for each block's costs once, also where the answer is an error.
 Numbers asked_once(Numbers numbers) {
   struct Answer {
     std::vector<BlockCost> costs;

@@ -10,14 +10,14 @@
 
 namespace convoy::plan {
 
-/// A split with what it would take.
+/// A split with its prediction.
 struct Planned {
   Split split;
   Prediction prediction;
   size_t simplicity = 0;  ///< its place among all splits, the simplest first
 };
 
-/// What a search found.
+/// Results of a search.
 struct Found {
   std::vector<Planned> tried;  ///< the fastest that fits first, then those that do not fit
   int64_t num_bounded = 0;     ///< left out: by their bounds they are slower, or do not fit
@@ -25,21 +25,20 @@ struct Found {
 
   /// The fastest that fits; null: none does.
   const Planned* best() const;
-  /// Those that fit, of what was tried, of which none is as fast with as little memory; from the
-  /// fastest on.
+  /// Tried splits that fit, of which no other is both as fast and as small; from the fastest on.
   std::vector<const Planned*> front() const;
   /// The fastest of each family, those that fit first.
   std::vector<const Planned*> of_families() const;
-  /// What needs least memory; null: nothing was tried.
+  /// The split with least memory; null: nothing was tried.
   const Planned* smallest() const;
 };
 
-/// Tries splits in the order of their bounds until none that is left can be faster than the best;
-/// of each family one at least. Then those that may be faster still when as few blocks are
-/// recomputed as fit, or when stage 3 of ZeRO gathers further ahead.
-/// What fits is not tried with more of its state offloaded, which only takes longer. `say` hears
-/// how many of how many are done. Of equally fast ones the simpler one wins, so the same question
-/// has the same answer.
+/// Searches for the fastest split that fits. Tries splits in the order of their bounds until none
+/// that is left can be faster than the best; of each family one at least. Then tries those that may
+/// be faster still when as few blocks are recomputed as fit, or when stage 3 of ZeRO gathers
+/// further ahead. A split that fits is not tried with more of its state offloaded, which only takes
+/// longer. `say` gets the numbers of done and of all splits. Of equally fast ones the simpler one
+/// wins, so the same question has the same answer.
 Found search(const Numbers& numbers, const Cluster& cluster, const Wishes& wishes,
              const std::function<void(size_t, size_t)>& say = {});
 

@@ -9,7 +9,7 @@
 
 namespace convoy::plan {
 
-/// What a rank computes of a micro-batch of so many rows: with one of `tensor` shares of the
+/// Share of a micro-batch of `rows` rows that a rank computes: one of `tensor` shares of the
 /// layers, and one of `context` shares of the positions.
 struct BlockShare {
   int64_t rows = 1;
@@ -18,7 +18,7 @@ struct BlockShare {
 
   auto operator<=>(const BlockShare&) const = default;
 };
-/// Of a run over a mesh.
+/// Share of a rank in a run over a mesh.
 BlockShare share_of(const schedule::Mesh& mesh, const schedule::RunOptions& options);
 
 /// A way to spread a step over ranks: what `convoy train` is told.
@@ -47,19 +47,20 @@ struct Split {
   int64_t state_ranks() const { return int64_t{data} * context; }
   int64_t global_batch() const { return rows * micro_batches * data; }
   BlockShare share() const { return {rows, tensor, context, sequence}; }
-  /// Of the first pipeline's last rank of the first rows, which has most where shares are uneven.
+  /// Mesh of the first pipeline's last rank of the first rows, which has most where shares are
+  /// uneven.
   schedule::Mesh mesh() const { return mesh(context * tensor - 1); }
   schedule::Mesh mesh(int rank) const;
-  /// `base` as this split has it.
+  /// `base` with the options of this split.
   schedule::RunOptions options(schedule::RunOptions base) const;
 
   /// "2 pipeline x 4 data, 1f1b, zero 1, 8 x 4 rows": micro-batches of so many rows.
   std::string to_text() const;
-  /// Which ways of sharing it has: "ddp", "zero 3", "pipeline x tensor x zero 1".
+  /// Kind of parallelism: "ddp", "zero 3", "pipeline x tensor x zero 1".
   std::string family() const;
   /// The options of a run, as lines of its TOML file below [train] and [parallel].
   std::string to_toml() const;
-  /// The same as --section.name=value.
+  /// The options of a run as --section.name=value.
   std::vector<std::string> to_flags() const;
 
   bool operator==(const Split&) const = default;

@@ -18,7 +18,7 @@ std::vector<int64_t> divisors(int64_t of) {
   return out;
 }
 
-/// Of the rows of a data rank's step: those that a micro-batch may have.
+/// Numbers of rows that a micro-batch may have, out of the rows of a data rank's step.
 std::vector<int64_t> rows_of(int64_t of_rank, int64_t most) {
   std::vector<int64_t> out;
   for (const int64_t rows : divisors(of_rank)) {

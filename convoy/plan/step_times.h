@@ -17,7 +17,7 @@ struct StepGroups {
   GroupTimes rows, world, state, replicas, tensor;
 };
 
-/// What a rank with this layout takes beside its blocks.
+/// Times of a step on a rank with this layout, beside its blocks.
 schedule::StepTimes times_of(const schedule::Layout& layout, const Numbers& numbers,
                              const Cluster& cluster, const schedule::RunOptions& options,
                              const StepGroups& groups);

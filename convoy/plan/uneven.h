@@ -6,8 +6,8 @@
 
 namespace convoy::plan {
 
-/// What training keeps of a block's parameters on a tensor rank: so many bytes of each that is
-/// trained, of others their values.
+/// Bytes that training keeps of a block's parameters on a tensor rank: `bytes_each` for each
+/// element that is trained, for others their values.
 double state_of_block(const schedule::ModelDecl& model, const std::vector<int64_t>& params,
                       const schedule::TensorPlace& place, double bytes_each);
 
