@@ -96,7 +96,7 @@ class Recorder {
     }
   }
 
-  /// What was there before is gone, or the operator has read it.
+  /// Notes a write: earlier content of the range is gone, or the operator has read it.
   void write(const Range& range, double in_a_row) {
     if (range.begin == nullptr) return;
     std::erase_if(written_, [&](const Written& before) { return range.holds(before.range); });

@@ -91,7 +91,7 @@ class Run {
   /// Parameters whose gradients other blocks have written before: a backward adds to them.
   void set_written(std::set<const nn::Param*> written) { written_ = std::move(written); }
 
-  /// What the block returns, without its graph.
+  /// Runs the block; returns its result without its graph.
   nn::Bundle run(const nn::Bundle& given) {
     for (const auto& param : block_.params()) {
       if (!param->spec().trainable) continue;
@@ -138,7 +138,7 @@ class Run {
     return result;
   }
 
-  /// The same with a backward in halves; parameters that are `shared` are in the first.
+  /// Runs the block with a backward in halves; gradients of `shared` parameters are in the first.
   void run_halves(const nn::Bundle& given, const std::set<const nn::Param*>& shared) {
     for (const auto& param : block_.params()) {
       if (param->spec().trainable) param->bind_grad(param->grad());
@@ -174,7 +174,8 @@ class Run {
             .context = options_.context};
   }
 
-  /// Of threads that profile at once: what one alone found of the block.
+  /// Cost that a thread alone found for the block, where several threads profile at once; else
+  /// `own`.
   const BlockCost& alone_or(const BlockCost& own) const {
     const auto* neighbours = options_.neighbours;
     return neighbours ? neighbours->alone().at(static_cast<size_t>(number_)) : own;
@@ -194,14 +195,14 @@ class Run {
       options_.neighbours->meet();
     }
   }
-  /// What the tensor ranks have summed since `before`, which becomes now.
+  /// Counts the sums of the tensor ranks since `before`, which becomes now.
   void take_sums(comm::Traffic& before, int64_t& sums, int64_t& bytes) const {
     const auto now = options_.tensor.traffic();
     sums = now.collectives - before.collectives;
     bytes = now.sum_bytes - before.sum_bytes;
     before = now;
   }
-  /// What went round the ring of context ranks since.
+  /// Counts the messages round the ring of context ranks since `before`, which becomes now.
   void take_messages(comm::Traffic& before, int64_t& messages, int64_t& bytes) const {
     const auto now = options_.context.traffic();
     messages = now.collectives - before.collectives;

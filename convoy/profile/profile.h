@@ -20,7 +20,7 @@ class Neighbours {
 
   const std::vector<BlockCost>& alone() const { return alone_; }
   void meet() { barrier_.arrive_and_wait(); }
-  /// Of a thread that ends before the others.
+  /// Leaves, in a thread that ends before the others.
   void leave() { barrier_.arrive_and_drop(); }
 
  private:
@@ -31,21 +31,21 @@ class Neighbours {
 struct ProfileOptions {
   at::ScalarType compute_dtype = at::kFloat;
   uint64_t seed = 42;
-  /// The rank whose share of the parameters is run, and which is alone (comm::echo_group).
+  /// The rank whose share of the parameters is run; it is alone (comm::echo_group).
   comm::Group tensor = {};
   bool sequence_parallel = false;  ///< it has a share of the tokens, too
   comm::Group context = {};        ///< some positions of each row are run
   /// For another device only memory counts: all arithmetic is left out, weights are zeros, and
   /// scores take the memory of a GPU's, for so many rows. 0: all is as on this host.
   int64_t gpu_rows = 0;
-  /// Of trace(): all arithmetic is left out, not only products. What blocks keep for later runs is
-  /// undefined then, so they are good for nothing else afterwards.
+  /// Whether all arithmetic is left out, not only products; for trace(). Results that blocks keep
+  /// for later runs are undefined then, so the blocks are good for nothing else afterwards.
   bool shapes_only = false;
   bool is_timed = true;              ///< else only memory counts
   Neighbours* neighbours = nullptr;  ///< of threads that profile at once
   bool by_rows = false;  ///< of tables that can be kept by rows only what is read is there
-  /// Is given each block's number, that of the first block that is like it and, for that one, what
-  /// runs it once more, forward and backward.
+  /// Called with each block's number, the number of the first block that is like it and, for that
+  /// first one, a function that runs it once more, forward and backward.
   std::function<void(size_t block, size_t like, const std::function<void()>& run)> again = {};
 };
 
@@ -56,8 +56,8 @@ struct ProfileOptions {
 std::vector<BlockCost> profile(const nn::BlockList& blocks, const parallel::MicroBatch& batch,
                                const ProfileOptions& options);
 
-/// What tensors take at most while each block evaluates a micro-batch, what it was given among it.
-/// Runs the blocks forward as profile() does.
+/// Peak bytes of tensors while each block evaluates a micro-batch, its inputs included. Runs the
+/// blocks forward as profile() does.
 std::vector<int64_t> evaluation_bytes(const nn::BlockList& blocks,
                                       const parallel::MicroBatch& batch,
                                       const ProfileOptions& options);

@@ -30,7 +30,7 @@ bool is_known_to_autograd(const Tensors&... tensors) {
   return at::GradMode::is_enabled() && (tensors.requires_grad() || ...);
 }
 
-/// Of [.., n, k] x [.., k, m].
+/// Shape of the product [.., n, k] x [.., k, m].
 std::vector<int64_t> shape_of(In a, In b) {
   auto shape = a.sizes().vec();
   shape.back() = b.size(-1);
@@ -78,7 +78,7 @@ bool may_leave_out(In out) {
   return nn::shapes_only() && out.numel() >= kMany && out.is_floating_point() &&
          out.scalar_type() != at::kDouble;
 }
-/// What writes into its first tensor, by torch where it has to be.
+/// Runs an operation that writes into its first tensor, by torch where it has to be.
 template <class Torchs, typename... Tensors>
 Out in_place(Out out, const Torchs& torchs, const Tensors&... others) {
   const bool is_seen = is_behind_autograd() || !is_known_to_autograd(out, others...);

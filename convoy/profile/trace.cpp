@@ -21,7 +21,7 @@ namespace convoy::profile {
 
 namespace {
 
-/// What this thread has run.
+/// Totals of the operations that this thread has run.
 struct Tally {
   double operations = 0;         // of products
   double kernels = 0, made = 0;  // operations that a GPU would launch, and bytes that they return
@@ -77,7 +77,7 @@ class Storages {
     }
     return fresh;
   }
-  /// What is there already does not count.
+  /// Excludes a tensor that is there already from the count.
   void ignore(const at::Tensor& tensor) {
     if (auto* storage = storage_of(tensor)) {
       ignored_.emplace(storage, tensor.storage().getWeakStorageImpl());
