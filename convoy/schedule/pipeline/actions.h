@@ -8,7 +8,7 @@
 
 namespace convoy::schedule {
 
-/// What a rank of a pipeline does at a time: a micro-batch goes through one virtual stage.
+/// Forward, backward or half of one of a micro-batch through one virtual stage.
 struct Action {
   int64_t virtual_stage = 0;  ///< of all ranks, in the model's order
   ActionKind kind = ActionKind::Forward;
@@ -17,26 +17,26 @@ struct Action {
   bool operator==(const Action&) const = default;
 };
 
-/// [rank] What it computes in a step, in its order.
+/// [rank] Actions of a step, in the rank's order.
 using Orders = std::vector<std::vector<Action>>;
 
 /// Whether some backward comes in halves.
 bool has_halves(const Orders& orders);
 
-/// What a schedule is made for: numbers of virtual stages, not blocks.
+/// Problem that a schedule is made for: numbers of virtual stages, not blocks.
 struct Pipe {
   std::vector<int> rank_of;  ///< [virtual stage]
   int64_t num_micro_batches = 1;
-  /// By virtual stage. Without times all are alike; without bytes each keeps what its forward
-  /// costs.
+  /// Costs by virtual stage. Without times all are alike; without bytes each keeps as many as its
+  /// forward costs.
   Costs costs = {};
   double memory = 0;  ///< bytes that a rank may keep for backward; 0: as many as with 1f1b
 
   int num_ranks() const;
   int64_t num_virtual_stages() const { return static_cast<int64_t>(rank_of.size()); }
-  /// The costs with what they leave out.
+  /// The costs with the parts that they leave out.
   Costs all_costs() const;
-  /// Those of a rank, in the model's order.
+  /// Virtual stages of a rank, in the model's order.
   std::vector<int64_t> virtual_stages_of(int rank) const;
   /// Whether rank s has the virtual stages s, s + P and so on.
   bool is_loop() const;
@@ -44,22 +44,22 @@ struct Pipe {
   bool is_v() const;
 };
 
-/// `num_ranks` ranks with so many virtual stages each, which are all alike.
+/// A pipe of `num_ranks` ranks with `virtual_stages` virtual stages each, which are all alike.
 Pipe loop_pipe(int num_ranks, int virtual_stages, int64_t num_micro_batches);
 Pipe v_pipe(int num_ranks, int64_t num_micro_batches);
 
-/// Costs of virtual stages that are all alike: forward, input half and weight half take as long. A
-/// rank keeps 1 in all for a micro-batch, and as much until the weight half.
+/// Costs of virtual stages that are all alike: forward, input half and weight half take equal
+/// times. A rank keeps 1 in all for a micro-batch, and as much until the weight half.
 Costs equal_costs(int64_t num_virtual_stages, int num_ranks);
 
-/// A step as it would go.
+/// Simulated step.
 struct Played {
   bool ends = false;  ///< else ranks wait for each other
   double length = 0;
   std::vector<double> busy, peak;  ///< [rank] time it computes; most bytes it keeps
   std::vector<std::vector<double>> begin = {}, end = {};  ///< [rank] of its actions
 
-  /// The part of the time in which ranks compute nothing.
+  /// Part of the time in which ranks compute nothing.
   double idle() const;
   double highest_peak() const;
 };
@@ -67,12 +67,12 @@ struct Played {
 /// Plays a schedule with the pipe's costs, as simulate() plays its programs.
 Played play(const Pipe& pipe, const Orders& orders);
 
-/// No schedule is faster: the largest over ranks of the time that the first micro-batch needs to
-/// come to it, and all its work.
+/// Lower bound of every schedule's length: the largest over ranks of the time that the first
+/// micro-batch needs to reach it, and all its work.
 double floor_of(const Pipe& pipe);
 
-/// Where the input half is followed by the weight half and no other rank waits in between: one
-/// backward.
+/// The orders with whole backwards in place of an input half that its weight half follows, where no
+/// other rank waits in between.
 Orders joined(const Pipe& pipe, const Orders& orders);
 
 }  // namespace convoy::schedule

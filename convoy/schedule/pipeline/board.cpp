@@ -75,7 +75,7 @@ double Board::run(const Action& action) {
   return begin;
 }
 
-/// Of what virtual stage `to` gets from `from`.
+/// Time at which a message from virtual stage `from` arrives at `to`.
 double Board::arrival(int64_t from, int64_t to, double now, double message) {
   if (rank_of(from) == rank_of(to)) return now;
   const auto wire =

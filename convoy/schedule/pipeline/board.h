@@ -6,15 +6,16 @@
 
 namespace convoy::schedule {
 
-/// What has been computed of a step, and when: the rules of time and memory that playing a schedule
-/// and making one have in common.
+/// Progress of a step in time and memory: the rules that playing a schedule and making one have in
+/// common.
 class Board {
  public:
   explicit Board(const Pipe& pipe);
 
-  /// When all that an action needs is there; infinity: nobody knows yet.
+  /// Time at which all inputs of an action are there; infinity: not known yet.
   double ready(const Action& action) const;
-  /// Computes it on its rank, as soon as the rank is free and all is there; returns the beginning.
+  /// Computes an action on its rank, as soon as the rank is free and the inputs are there; returns
+  /// the beginning.
   double run(const Action& action);
 
   double time(int rank) const { return time_[static_cast<size_t>(rank)]; }

@@ -4,37 +4,39 @@
 
 namespace convoy::schedule {
 
-/// All micro-batches of a rank in groups of so many, each group through all its virtual stages:
-/// forward in the model's order, a backward in the opposite one.
+/// Actions of all micro-batches of a rank in groups of `group`, each group through all its virtual
+/// stages: forward in the model's order, a backward in the opposite one.
 std::vector<Action> in_groups(const Pipe& pipe, int rank, ActionKind kind, int64_t group);
 
-/// So many forwards, then a forward and a backward in turns, then the backwards that are left.
+/// Order of `ahead` forwards, then a forward and a backward in turns, then the remaining backwards.
 std::vector<Action> in_turns(const std::vector<Action>& forwards,
                              const std::vector<Action>& backwards, size_t ahead);
 
-/// How a list schedule chooses among what it could begin.
+/// Rules by which a list schedule chooses among the actions that could begin.
 struct ListRules {
   bool halves = false;
-  /// Of forwards: the one farthest in the model first, else the one of the earliest group of so
-  /// many micro-batches, and in it the one that comes first in the model.
+  /// Whether the forward farthest in the model comes first; else the one of the earliest group of
+  /// `group` micro-batches, and in it the one that comes first in the model.
   bool deep_first = true;
   int64_t group = 1;
   bool forward_first = false;  ///< else backward first
-  double patience = 0;  ///< a weight half begins if what comes next is no nearer than this part
+  double patience = 0;  ///< a weight half begins if the next action is no nearer than this part of
+                        ///< it
   double memory = 0;    ///< bytes that a rank may keep for backward; not less than smallest_memory
 };
 
-/// Every rank begins at any time what suits the rules best of all that it has the inputs of, and
-/// room for: some micro-batch can always be finished. Weight halves fill the gaps.
+/// Makes a schedule in which every rank begins at any time the action that suits the rules best, of
+/// those whose inputs are there and which it has room for: some micro-batch can always be finished.
+/// Weight halves fill the gaps.
 Orders list_schedule(const Pipe& pipe, const ListRules& rules);
 
 /// Rules that are worth a trial.
 std::vector<ListRules> list_rules(const Pipe& pipe, bool halves, double memory);
 
-/// What a rank needs to finish one micro-batch: with fewer bytes there is no schedule.
+/// Bytes that a rank needs to finish one micro-batch: with fewer there is no schedule.
 double smallest_memory(const Pipe& pipe);
 
-/// The memory that Pipe asks for, or what 1f1b needs: on rank s of P the activations of P - s
+/// Memory that Pipe asks for, or that 1f1b needs: on rank s of P the activations of P - s
 /// micro-batches, the most of all ranks.
 double memory_bound(const Pipe& pipe);
 

@@ -34,7 +34,7 @@ std::string with_virtual_stages(int number) {
   return number > 1 ? fmt::format(" with {} virtual stages each", number) : "";
 }
 
-/// Of a long list the first and the last.
+/// Names of blocks; of a long list the first ones and the last.
 std::string names_of(const std::vector<BlockDecl>& blocks) {
   constexpr size_t kMost = 12, kFirst = 3;
   std::vector<std::string> out;

@@ -8,16 +8,16 @@
 
 namespace convoy::schedule {
 
-/// How a schedule would do, or why it cannot be had.
+/// Plan of a schedule, or the reason why there is none.
 struct ComparedSchedule {
   PipelineSchedule schedule;
   std::optional<PipelinePlan> plan = {};
   std::string refusal = {};
 };
 
-/// What stages cost that are given as numbers, without a model: of a list one for each stage, of
-/// one number all the same. Throws UsageError, naming the option, where a list is of another length
-/// or a number is no time.
+/// Costs of stages given as numbers, without a model: a list has one number for each stage; one
+/// number holds for all. Throws UsageError, naming the option, where a list is of another length or
+/// a number is no time.
 struct StageNumbers {
   std::vector<double> forward = {1};
   std::vector<double> backward = {1};  ///< its input half

@@ -37,16 +37,16 @@ Cut cut_blocks(const std::vector<double>& costs, int num_stages, int virtual_sta
 Cut cut_at(const std::vector<int64_t>& begins, int64_t num_blocks, int num_stages,
            Placement placement = Placement::Loop);
 
-/// The stretches of a layout: of neighbouring ones on one rank it knows one only.
+/// Stretches of a layout, which knows neighbouring ones of one rank as one only.
 Cut cut_of(const Layout& layout);
 
-/// The same with neighbouring stretches of one rank as one.
+/// The cut with neighbouring stretches of one rank joined.
 Cut joined(const Cut& cut);
 
-/// Which blocks each stage holds.
+/// Blocks of each stage.
 Stages stages_of(const Cut& cut);
 
-/// The same as stages_of(cut_blocks(...)).
+/// Stages of a cut by costs: stages_of(cut_blocks(...)).
 Stages cut_into_stages(const std::vector<double>& costs, int num_stages, int virtual_stages = 1,
                        Placement placement = Placement::Loop);
 

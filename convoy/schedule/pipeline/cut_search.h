@@ -7,10 +7,10 @@
 
 namespace convoy::schedule {
 
-/// Costs that are as near are the same.
+/// Rounding of costs: costs that differ by less are equal.
 inline constexpr double kCutRounding = 1e-11;
 
-/// What blocks cost, and how many stretches are wanted of them.
+/// Costs of blocks, and the number of stretches to cut them into.
 class CutProblem {
  public:
   CutProblem(const std::vector<double>& costs, int num_stages, int virtual_stages,
@@ -22,7 +22,7 @@ class CutProblem {
   size_t num_stretches() const { return num_stages_ * virtual_stages_; }
   Placement placement() const { return placement_; }
   size_t stage_of(size_t stretch) const;
-  /// Of the blocks [begin, end).
+  /// Cost of the blocks [begin, end).
   double cost(size_t begin, size_t end) const { return before_[end] - before_[begin]; }
   double total() const { return before_.back(); }
 
@@ -32,10 +32,10 @@ class CutProblem {
   Placement placement_;
 };
 
-/// Where stretches end, the last with the last block.
+/// Ends of stretches, the last behind the last block.
 using Ends = std::vector<size_t>;
 
-/// How good a cut is, the smaller the better: dearest stage, dearest stretch, sum of squares.
+/// Score of a cut, the smaller the better: dearest stage, dearest stretch, sum of squares.
 using CutScore = std::tuple<double, double, double>;
 CutScore score(const CutProblem& problem, const Ends& ends);
 /// Whether `a` is better than `b` by more than rounding makes.
@@ -43,12 +43,12 @@ bool is_better(const CutScore& a, const CutScore& b);
 
 /// The best cut into one stretch a stage.
 Ends cut_once(const CutProblem& problem);
-/// The best cut into two stretches a stage; none is dearer than one of `limit`. Empty: to find it
-/// takes too long.
+/// The best cut into two stretches a stage; none is dearer than one of `limit`. Empty: the search
+/// would take too long.
 Ends cut_twice(const CutProblem& problem, double limit);
 /// Moves blocks from stretch to stretch while that makes a cut better.
 Ends improved(const CutProblem& problem, Ends ends);
-/// Looks at all cuts for one that is better than `ends`, or at as many as there is time for.
+/// Searches all cuts for one that is better than `ends`, or as many as there is time for.
 Ends searched(const CutProblem& problem, const Ends& ends);
 
 }  // namespace convoy::schedule

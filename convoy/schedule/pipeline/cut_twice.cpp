@@ -12,7 +12,7 @@ namespace {
 constexpr double kUncut = std::numeric_limits<double>::infinity();
 /// Pairs of stretches to look at: 80 alike blocks have two million, a thousand far more.
 constexpr int64_t kMostLooks = 20'000'000;
-/// What is made as small as can be of the two stretches of each stage.
+/// Quantity to minimise over the two stretches of each stage.
 enum class Aim { DearestStage, DearestStretch, Squares };
 
 /// Adds a stage after the other, that is two stretches: in a loop each goes on from the one of the

@@ -7,7 +7,7 @@
 
 namespace convoy::schedule {
 
-/// A pipeline that fits, with what it recomputes for that.
+/// A pipeline that fits, with the blocks that it recomputes for that.
 struct FittedPlan {
   PipelinePlan plan;
   std::set<int64_t> recomputed;  ///< blocks
@@ -20,11 +20,11 @@ struct FittedPlan {
 FittedPlan plan_to_fit(const Costs& by_block, const PlanOptions& options,
                        const std::set<int64_t>& repeatable);
 
-/// The same for blocks that are cut already.
+/// As above, for blocks that are cut already.
 FittedPlan plan_to_fit(const Cut& cut, const Costs& by_block, const PlanOptions& options,
                        const std::set<int64_t>& repeatable);
 
-/// The schedule whose orders these are, of those that do not search; empty: none.
+/// Name of the schedule that gives these orders, of those that do not search; empty: none does.
 std::string schedule_named(const Pipe& pipe, const Orders& orders);
 
 }  // namespace convoy::schedule

@@ -62,7 +62,7 @@ class ListScheduler {
     double held = 0;             // bytes
   };
 
-  /// What a micro-batch takes of a rank's memory at most.
+  /// Memory of a micro-batch on a rank, at most.
   double size(int64_t v) const {
     const double kept = board_.kept_by(v);
     return rules_.halves ? std::max(kept, board_.put_off_by(v)) : kept;
@@ -94,7 +94,7 @@ class ListScheduler {
     return true;
   }
 
-  /// Of actions that could begin at the same time the smaller comes first.
+  /// Order among actions that could begin at the same time: the smaller comes first.
   using Rank = std::tuple<int64_t, int64_t, int64_t, int64_t>;
 
   Rank rank_of(const Action& action) const {
@@ -106,7 +106,7 @@ class ListScheduler {
     return {first, group, forward ? v : -v, m};
   }
 
-  /// What a rank does next, and when; kNoTime: there is nothing that it could do.
+  /// Chooses the next action of a rank, and its time; kNoTime: there is none.
   void choose(size_t r) {
     const auto& it = states_[r];
     const double now = board_.time(static_cast<int>(r));

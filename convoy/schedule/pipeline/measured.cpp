@@ -15,7 +15,7 @@ namespace {
 
 constexpr const char* kTry = "try the options of the training that wrote it";
 
-/// What one thread did between two `clip`s, as far as the simulation has it.
+/// Spans of one thread between two `clip`s, as far as the simulation has them.
 using Spans = std::vector<Span>;
 
 /// The steps of a thread: what it computed before each `clip`.
@@ -32,7 +32,7 @@ std::vector<Spans> steps_of(const std::vector<formats::TraceMark>& marks) {
   return out;
 }
 
-/// What a stage computes in a step.
+/// Instructions that a stage computes in a step.
 Program computed_by(const StagePlan& stage) {
   Program out;
   std::ranges::copy_if(stage.step, std::back_inserter(out), [](const Instruction& i) {

@@ -8,25 +8,25 @@
 
 namespace convoy::schedule {
 
-/// What is wanted of a pipeline.
+/// Settings of a pipeline's plan.
 struct PlanOptions {
   int num_stages = 2;
   int64_t num_micro_batches = 1;
   PipelineSchedule schedule = PipelineSchedule::OneFOneB;
   int virtual_stages = 2;  ///< of a rank, where the schedule has several; of auto at most
-  /// Empty: the faster one of auto and of zero_bubble with two virtual stages, else a loop. With a
-  /// v, auto has two virtual stages.
+  /// Placement of virtual stages. Empty: the faster one of auto and of zero_bubble with two virtual
+  /// stages, else a loop. With a v, auto has two virtual stages.
   std::optional<Placement> placement = {};
   double memory =
       0;  ///< bytes that a rank may keep for backward with auto; 0: as many as with 1f1b
   std::set<int64_t> recomputed = {};  ///< blocks
-  /// Neighbouring virtual stages of a rank are computed as one, as buckets of gradients need that
-  /// are reduced after every micro-batch (ZeRO 2 and 3).
+  /// Whether neighbouring virtual stages of a rank are computed as one, as buckets of gradients
+  /// need that are reduced after every micro-batch (ZeRO 2 and 3).
   bool joins_neighbours = false;
-  KnownPipes* known = nullptr;  ///< what was made before; null: nothing is kept
+  KnownPipes* known = nullptr;  ///< cache of earlier cuts and orders; null: none
 };
 
-/// Which rank has which blocks, and what it does in which order.
+/// Blocks of each rank, and its actions in their order.
 struct PipelinePlan {
   Cut cut;  ///< empty: there are no blocks
   Pipe pipe;
@@ -45,7 +45,7 @@ struct PipelinePlan {
 /// keeps as few bytes as asked.
 PipelinePlan plan_pipeline(const Costs& by_block, const PlanOptions& options);
 
-/// The same without a model: of a stage's costs each of its virtual stages has an equal part.
+/// As plan_pipeline(), without a model: each virtual stage has an equal part of its stage's costs.
 PipelinePlan plan_stages(const Costs& by_stage, const PlanOptions& options);
 
 }  // namespace convoy::schedule

@@ -19,7 +19,7 @@ double saved_by(const Costs& costs, int64_t block) {
   return costs.kept.at(b) - (costs.inputs.empty() ? 0 : costs.inputs.at(b));
 }
 
-/// Those of `blocks` that may be recomputed, in the order in which they are.
+/// Blocks among `blocks` that may be recomputed, those that save most first.
 std::vector<int64_t> in_order(std::vector<int64_t> blocks, const Costs& costs,
                               const std::set<int64_t>& repeatable) {
   std::erase_if(blocks, [&](int64_t b) { return !repeatable.contains(b); });

@@ -19,13 +19,12 @@ std::set<int64_t> blocks_to_recompute(const Cut& cut, const Orders& orders, cons
 double least_memory(const Cut& cut, const Orders& orders, const Costs& by_block,
                     const std::set<int64_t>& repeatable);
 
-/// The most bytes that a stage keeps for backward at a time, with those of the block that is being
-/// recomputed.
+/// Peak bytes that a stage keeps for backward, with those of the block that is being recomputed.
 double most_kept(const Cut& cut, const std::vector<Action>& order, int stage, const Costs& by_block,
                  const std::set<int64_t>& recomputed);
 
-/// So many blocks of each stage, those that save most. Throws UsageError where a stage has not as
-/// many.
+/// Blocks of each stage that save most, `num_of_stage` of each. Throws UsageError where a stage has
+/// fewer.
 std::set<int64_t> blocks_to_recompute(const Cut& cut, const std::vector<int64_t>& num_of_stage,
                                       const Costs& by_block, const std::set<int64_t>& repeatable);
 

@@ -16,8 +16,8 @@ inline double at_or_none(const std::vector<double>& values, int64_t index) {
   return values.empty() ? 0 : values.at(static_cast<size_t>(index));
 }
 
-/// What goes on beside the computing of a rank: collectives one after the other, transfers of
-/// offloaded state likewise. Each call gives the rank's time after it.
+/// Work that overlaps with a rank's computing: collectives one after the other, transfers of
+/// offloaded state likewise. Each call returns the rank's time after it.
 class Beside {
  public:
   Beside(const Layout& layout, const StepTimes& times)
@@ -63,24 +63,24 @@ class Beside {
     }
   }
 
-  /// When a bucket's gathered weights are there.
+  /// Time at which a bucket's gathered weights are there.
   double gathered(int64_t bucket) const { return gathered_[static_cast<size_t>(bucket)]; }
 
-  /// When all is there that an update reads of a bucket's offloaded state.
+  /// Time at which a bucket's offloaded state is there, as far as an update reads it.
   double ready_to_update(int64_t bucket) const {
     double out = 0;
     for (const auto& [kind, times] : times_.offload) out = std::max(out, fetched({kind, bucket}));
     return out;
   }
 
-  /// The sums that were begun since the last call.
+  /// Sums that were begun since the last call.
   std::vector<BegunSum> take_begun() { return std::exchange(begun_, {}); }
-  /// All of them ended then, whatever StepTimes says.
+  /// Sets the time at which all sums ended, whatever StepTimes says.
   void set_ended(double time) {
     queue_ = last_ = time;
     sums_.assign(1, time);
   }
-  /// When all sums have ended, those of losses and norms behind them.
+  /// Time at which all sums have ended, those of losses and norms behind them.
   double summed(double now) { return ended(now) + times_.replicas + times_.totals; }
 
  private:
@@ -98,8 +98,8 @@ class Beside {
   }
   double fetched(const Key& key) const { return fetched_[place_of(key)]; }
 
-  /// When there is memory for another bucket, as parallel::Offload has it: of what is written one
-  /// bucket may be on its way, and what is fetched must have been written.
+  /// Time at which there is memory for another bucket, as parallel::Offload has it: one bucket at a
+  /// time may be under way to its store, and a bucket must have been written before it is fetched.
   double with_room(double now, std::optional<Key> wanted = {}) {
     const auto is_wanted = [&](const auto& write) { return write.first == wanted; };
     while (!writes_.empty() && (writes_.front().first.second != writes_.back().first.second ||

@@ -6,20 +6,20 @@
 
 namespace convoy::schedule {
 
-/// What one rank of a job runs, on what it keeps, and with whom.
+/// Program and layout of one rank of a job, and the ranks that it communicates with.
 struct RankProgram {
   const Program& program;
   const Layout& layout;
   /// Ranks of its pipeline by stage, itself among them; a peer is one of them. Empty: itself alone.
   std::vector<int> pipeline = {};
-  /// Ranks that share the samples of a step with it: gathers and reductions go on among them.
-  /// Empty: itself alone.
+  /// Ranks that share the samples of a step with it: gathers and reductions run among them. Empty:
+  /// itself alone.
   std::vector<int> data = {};
-  /// Ranks that share out its parameters: ReduceTensor goes on among them. Empty: itself alone.
+  /// Ranks that share out its parameters: ReduceTensor runs among them. Empty: itself alone.
   std::vector<int> tensor = {};
 };
 
-/// The most that is alive at a time on a rank.
+/// Largest numbers alive at a time on a rank.
 struct Alive {
   int64_t blocks = 0;   ///< blocks whose tensors are kept for backward, times micro-batches
   int64_t inputs = 0;   ///< blocks that are recomputed keep their inputs only, times micro-batches
@@ -41,16 +41,16 @@ struct Alive {
 /// then what is tied over stages; the step ends with ReduceLoss, Clip, and an update of every
 /// bucket, whose new weights are gathered again where they are kept whole. Rows are fetched before
 /// anything computes, and their gradients accumulated, reduced and used for an update likewise.
-/// What one rank sends the other receives, in that order; the collectives of a group come in one
-/// order on its ranks; and no ranks wait for each other in a circle, where a receive and a
-/// collective end only with their counterparts, and sends go on beside.
+/// Messages between two ranks are received in the order sent; the collectives of a group come in
+/// one order on its ranks; and no ranks wait for each other in a circle, where a receive and a
+/// collective end only with their counterparts, and sends do not block.
 std::vector<Alive> check(const std::vector<RankProgram>& ranks, const StepOptions& options);
 
-/// Of a rank alone, or of ranks that all run this program.
+/// As above, for one rank, or for ranks that all run this program.
 Alive check(const Program& program, const Layout& layout, const StepOptions& options);
 
-/// The same for programs that compute one micro-batch forward: they end after every block's
-/// forward, with all weights released that were gathered, and rows scored.
+/// As check(), for programs that compute one micro-batch forward: they end after every block's
+/// forward, with all gathered weights released, and rows scored.
 void check_forward(const std::vector<RankProgram>& ranks);
 
 /// Throws InternalError unless the ranks meet: the part of check() that looks at more than one.

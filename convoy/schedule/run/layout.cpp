@@ -32,7 +32,7 @@ int64_t place(UnitPlace& unit, const std::vector<ParamShape>& params, const Tens
   return offset;
 }
 
-/// What is left of `all`, in order.
+/// Parts of `all` that are not `taken`, in order.
 std::vector<Extent> without(const Extent& all, std::vector<Extent> taken) {
   std::sort(taken.begin(), taken.end(),
             [](const Extent& a, const Extent& b) { return a.begin < b.begin; });
@@ -320,7 +320,8 @@ std::vector<Piece> Layout::pieces(int64_t bucket, const Extent& extent) const {
   return out;
 }
 
-/// Of what several stages or tensor ranks have all of, the first owns it.
+/// Whether this rank owns a parameter: if several stages or tensor ranks have all of it, the first
+/// does.
 bool Layout::owns(int64_t unit, size_t param) const {
   const auto& cut = shapes()[static_cast<size_t>(unit)][param].cut;
   return stages_of(unit).front() == options_.pipeline_stage &&

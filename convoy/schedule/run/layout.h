@@ -10,7 +10,7 @@
 
 namespace convoy::schedule {
 
-/// Which units each block reads, and how large their gradients are.
+/// Units that each block reads, and the sizes of their gradients.
 struct ModelTable {
   std::vector<std::vector<int64_t>> units_of_block;
   std::vector<int64_t> unit_bytes;
@@ -67,7 +67,7 @@ struct Extent {
 /// The state of a parameter, one flat buffer each.
 enum class Kind { Weights, Masters, Gradients, Moments };
 
-/// What a layout knows of a parameter.
+/// Facts of a parameter that a layout needs.
 struct ParamShape {
   Shape shape;         ///< global
   bool decays = true;  ///< by weight decay
@@ -100,7 +100,7 @@ struct Piece {
   int64_t global_stride = 0;  ///< from row to row in the whole parameter; of one row 0
   int64_t local_stride = 0;   ///< in the flat order
 
-  /// Where its last row ends in the flat order.
+  /// End of the last row in the flat order.
   int64_t end() const { return place + (rows - 1) * local_stride + length; }
 };
 
@@ -120,7 +120,7 @@ void each_row(const Piece& piece, const Use& use) {
 /// The first and the last block of each virtual stage of a rank.
 using VirtualStages = std::vector<std::pair<int64_t, int64_t>>;
 
-/// Which blocks each stage of a pipeline holds, in ascending order.
+/// Blocks of each stage of a pipeline, in ascending order.
 using Stages = std::vector<std::vector<int64_t>>;
 
 struct LayoutOptions {
@@ -132,7 +132,7 @@ struct LayoutOptions {
   int64_t keep_bytes = 0;           ///< smaller buckets' weights stay whole in stage 3
   Stages stages = {};               ///< of a pipeline; empty: all blocks are here
   int pipeline_stage = 0;           ///< this rank's
-  /// What has its place outside of the device's memory, a bucket of it being there when needed:
+  /// Kinds of state that are offloaded, a bucket of them being in the device's memory when needed:
   /// moments and masters of 16 bits; gradients (stages 2, 3); weights (stage 3).
   bool offload_optimizer = false, offload_gradients = false, offload_parameters = false;
   TensorPlace tensor = {};         ///< among those that share out parameters
@@ -160,13 +160,13 @@ inline constexpr int64_t kAlignment = 32;
 class Layout {
  public:
   Layout() = default;
-  /// `params`: by unit. Fills in what `table` says of the units' bytes.
+  /// Shapes by unit. The layout fills in the units' bytes in `table`.
   using Shapes = std::vector<std::vector<ParamShape>>;
   Layout(ModelTable table, Shapes params, const LayoutOptions& options);
-  /// The same, where several layouts have the same parameters.
+  /// As above, where several layouts have the same parameters.
   Layout(ModelTable table, std::shared_ptr<const Shapes> params, const LayoutOptions& options);
 
-  /// Of the blocks that are held.
+  /// Table of the blocks that are held.
   const ModelTable& table() const { return table_; }
   bool holds(int64_t block) const { return stage_of(block) == options_.pipeline_stage; }
   /// The stage that holds a block.
@@ -182,25 +182,25 @@ class Layout {
   /// Whether another stage holds a unit of this one, too: its gradient is summed over them. Such a
   /// unit has a bucket of its own, of the same size on all.
   bool is_tied(int64_t unit) const { return holds_unit(unit) && stages_of(unit).size() > 1; }
-  /// What another stage keeps.
+  /// Layout of another stage.
   Layout of_stage(int stage) const;
   const LayoutOptions& options() const { return options_; }
   const std::vector<UnitPlace>& units() const { return units_; }
   const std::vector<Bucket>& buckets() const { return buckets_; }
   int64_t num_buckets() const { return static_cast<int64_t>(buckets_.size()); }
-  /// Those with gradients and moments: the first ones.
+  /// Buckets with gradients and moments: the first ones.
   int64_t num_trained_buckets() const { return num_trained_; }
-  /// Those with elements of a kind.
+  /// Buckets with elements of a kind.
   int64_t num_buckets(Kind kind) const {
     return kind == Kind::Gradients || kind == Kind::Moments ? num_trained_ : num_buckets();
   }
-  /// -1: the unit is not held.
+  /// Bucket of a unit; -1: the unit is not held.
   int64_t bucket_of(int64_t unit) const { return bucket_of_[static_cast<size_t>(unit)]; }
   /// The buckets of a block's units, each once.
   const std::vector<int64_t>& buckets_of_block(int64_t block) const {
     return buckets_of_block_[static_cast<size_t>(block)];
   }
-  /// Those of them whose values its backward asks for.
+  /// Buckets of a block whose values its backward asks for.
   const std::vector<int64_t>& buckets_of_backward(int64_t block) const {
     return buckets_of_backward_[static_cast<size_t>(block)];
   }
@@ -208,25 +208,25 @@ class Layout {
   /// Elements of the flat order.
   int64_t num_elements() const { return buckets_.empty() ? 0 : buckets_.back().all.end; }
   bool is_sharded(Kind kind) const;
-  /// Of weights not all buckets may be.
+  /// Whether a bucket is sharded: some buckets of weights may stay whole.
   bool is_sharded(Kind kind, int64_t bucket) const {
     return is_sharded(kind) && !(are_weights(kind) && stays_whole(bucket));
   }
-  /// Masters of fp32 are the weights.
+  /// Whether a kind is offloaded; masters of fp32 are the weights.
   bool offloaded(Kind kind) const;
   /// Elements that a rank keeps.
   int64_t kept(Kind kind) const { return begin_in(kind, num_buckets(kind)); }
-  /// What a rank keeps of a bucket, in the flat order.
+  /// Range of a bucket that a rank keeps, in the flat order.
   Extent kept(Kind kind, int64_t bucket, int rank) const {
     return is_sharded(kind, bucket) ? part(bucket, rank)
                                     : buckets_[static_cast<size_t>(bucket)].all;
   }
-  /// Each rank updates its own parts only; the others' come by a gather.
+  /// Whether each rank updates its own parts only; the others' come by a gather.
   bool shares_out_updates() const {
     return (options_.num_parts > 1 && (options_.stage >= 1 || options_.shares_weights)) ||
            is_sharded(Kind::Gradients);
   }
-  /// The others' parts of a bucket come right after the updates.
+  /// Whether the others' parts of a bucket come right after the updates.
   bool gathers_updates(int64_t bucket) const {
     return shares_out_updates() && !is_sharded(Kind::Weights, bucket);
   }
@@ -250,22 +250,23 @@ class Layout {
 
   /// A rank's own part of a bucket in the flat order.
   Extent part(int64_t bucket, int rank) const;
-  /// What a rank updates of a bucket: its own part, or all.
+  /// Range of a bucket that a rank updates: its own part, or all.
   Extent updated(int64_t bucket, int rank) const {
     return shares_out_updates() ? part(bucket, rank) : buckets_[static_cast<size_t>(bucket)].all;
   }
-  /// Where a place in the flat order lies in the rank's buffer of a kind.
+  /// Place in the rank's buffer of a kind, of a place in the flat order.
   int64_t place_in(Kind kind, int64_t bucket, int rank, int64_t place) const;
   /// Stretches of a bucket, or of a unit, that belong to no parameter.
   std::vector<Extent> gaps(int64_t bucket) const;
   std::vector<Extent> gaps_of_unit(int64_t unit) const;
-  /// The parameters' elements in a rank's own parts: of a matrix that is cut along its inner
-  /// dimension, a piece of many rows. Every element of a model has one owner among the parts of all
-  /// stages and tensor-parallel ranks.
+  /// Pieces of parameters in a rank's own parts: of a matrix that is cut along its inner dimension,
+  /// a piece of many rows. Every element of a model has one owner among the parts of all stages and
+  /// tensor-parallel ranks.
   std::vector<Piece> pieces(int rank) const;
-  /// Those among the elements `extent` of a bucket.
+  /// Pieces among the elements `extent` of a bucket.
   std::vector<Piece> pieces(int64_t bucket, const Extent& extent) const;
-  /// A rank's own part of a bucket but for what another rank owns: what its norm counts.
+  /// A rank's own part of a bucket but for elements that another rank owns: the part that its norm
+  /// counts.
   std::vector<Extent> counted(int64_t bucket, int rank) const;
 
  private:

@@ -142,7 +142,7 @@ class Play {
     return is_collective(rank(r), i) && it.matched->begun[it.call] < it.matched->num_members;
   }
 
-  /// What comes from another rank comes in the order sent.
+  /// Takes a message from the queue of its sender: messages come in the order sent.
   void take(int r, const Instruction& received) {
     const int other = peer_of(r, received);
     auto& queue = queues_[{other, r}];

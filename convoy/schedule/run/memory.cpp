@@ -101,8 +101,8 @@ class GradientPool {
   Pool buckets_, scratches_;
 };
 
-/// What lies between the blocks of a rank and in messages, in bytes, as parallel::Pass and
-/// P2PCommunication have it.
+/// Bytes of the bundles between the blocks of a rank and in messages, as parallel::Pass and
+/// P2PCommunication hold them.
 class Activations {
  public:
   Activations(const Layout& layout, const StepOptions& options, const std::vector<BlockCost>& costs)
@@ -186,7 +186,7 @@ class Activations {
     int64_t bytes = 0;
   };
 
-  /// What was sent is there until its receiver tells that it came: beside it the next of each
+  /// Keeps a sent bundle until its receiver tells that it came: by then the next bundle of each
   /// virtual stage is under way.
   void leave(const Instruction& send, int64_t bytes) {
     under_way_.push_back({send, bytes});

@@ -4,7 +4,7 @@
 
 namespace convoy::schedule {
 
-/// What a rank holds, in bytes.
+/// Memory of a rank by kind, in bytes.
 struct MemoryUse {
   int64_t parameters = 0;  ///< compute weights and fp32 masters
   int64_t gradients = 0;

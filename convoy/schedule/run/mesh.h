@@ -38,15 +38,15 @@ constexpr AxisSet operator|(Axis a, Axis b) {
   return AxisSet(a) | AxisSet(b);
 }
 
-/// The rows of a batch are dealt over these.
+/// Axes over which the rows of a batch are dealt.
 inline constexpr AxisSet kRows = Axis::Replicate | Axis::Shard;
-/// Gradients are summed over these.
+/// Axes over which gradients are summed.
 inline constexpr AxisSet kGradients = kRows | Axis::Context;
-/// One state replica of a stage lies over these.
+/// Axes over which one state replica of a stage lies.
 inline constexpr AxisSet kState = Axis::Shard | Axis::Context;
 inline constexpr AxisSet kWorld = kGradients | Axis::Pipeline | Axis::Tensor;
 
-/// How many ranks each axis has.
+/// Number of ranks along each axis.
 struct MeshDegrees {
   int pipeline = 1;
   int replicate = 1;
@@ -55,15 +55,15 @@ struct MeshDegrees {
   int tensor = 1;
 };
 
-/// How a group of ranks lies among all: so many, so far apart, of the ranks next to each other on;
-/// each time as many, further apart.
+/// Layout of a group of ranks among all: pairs of a number of ranks and their distance, from the
+/// ranks next to each other on; each pair repeats the ones before it, further apart.
 using Strides = std::vector<std::pair<int, int>>;
 
 /// Who a rank is: its coordinates among the ranks of a job. Numbers only.
 /// rank = (((pipeline * R + replicate) * S + shard) * C + context) * T + tensor.
 class Mesh {
  public:
-  /// One rank.
+  /// Mesh of one rank.
   Mesh() = default;
   /// Throws UsageError saying which degree is wrong when their product is not `num_ranks`.
   Mesh(const MeshDegrees& degrees, int rank, int num_ranks);
@@ -76,12 +76,12 @@ class Mesh {
   int place(AxisSet axes) const;
   /// The ranks that differ from this one on these axes only, itself included, in order.
   std::vector<int> ranks_along(AxisSet axes) const;
-  /// How these lie among all, whichever rank this is.
+  /// Strides of these ranks among all, equal for every rank.
   Strides strides_along(AxisSet axes) const;
-  /// Of another rank.
+  /// Coordinates of another rank.
   Mesh of(int rank) const;
 
-  /// Who computes what `rank` does: "rank 3", or all that compute the same rows together, as
+  /// Ranks that compute what `rank` does: "rank 3", or all that compute the same rows together, as
   /// "tensor ranks 2, 3", "context ranks 0, 1" or "context and tensor ranks 0, 1, 2, 3".
   std::string who(int rank) const;
 

@@ -30,7 +30,7 @@ struct BlockDecl {
   bool takes_context_ranks = false;      ///< it computes with some positions of rows
 };
 
-/// What is to be known of a model to plan its training (nn::declare makes it).
+/// Declaration of a model to plan its training (nn::declare makes it).
 struct ModelDecl {
   std::vector<ParamDecl> params;  ///< each once, in the order of the blocks that read them
   std::vector<BlockDecl> blocks;
@@ -52,11 +52,11 @@ struct Units {
   std::vector<std::vector<ParamShape>> shapes;  ///< by unit
 };
 
-/// Throws UsageError where two parameters have one name.
+/// Groups a model's parameters in units. Throws UsageError where two parameters have one name.
 Units units_of(const ModelDecl& model);
 
-/// What each block costs: the elements of the matrices that it multiplies with. Tables that are
-/// only looked up cost nothing; what several blocks read is the last one's, which multiplies.
+/// Cost of each block: the elements of the matrices that it multiplies with. Tables that are only
+/// looked up cost nothing; a matrix that several blocks read counts for the last, which multiplies.
 std::vector<double> block_costs(const ModelDecl& model);
 
 }  // namespace convoy::schedule

@@ -87,7 +87,7 @@ class Maker {
   bool is_elsewhere(int64_t block) const {
     return block >= 0 && block < layout_.table().num_blocks() && !layout_.holds(block);
   }
-  /// What block `block` returned, or its gradient, as it crosses to or from the holder of `other`.
+  /// Transfer of block `block`'s result, or its gradient, to or from the holder of `other`.
   Instruction crossing(Op op, int64_t block, int64_t other, int64_t m) const {
     return {.op = op, .block = block, .micro_batch = m, .peer = layout_.stage_of(other)};
   }

@@ -13,8 +13,8 @@
 
 namespace convoy::schedule {
 
-/// What a step is made of. Operands: block, unit, bucket, micro-batch or peer, as noted. Where the
-/// next block is on another rank, its input and the gradient of that travel.
+/// Operations of a step. Operands: block, unit, bucket, micro-batch or peer, as noted. Where the
+/// next block is on another rank, its input and that input's gradient travel.
 enum class Op {
   Load,           ///< micro_batch: take this rank's rows
   Gather,         ///< bucket: start collecting its weights from the ranks that own the parts
@@ -64,13 +64,13 @@ struct StepOptions {
   int64_t num_micro_batches = 1;
   std::set<int64_t> recomputed = {};  ///< blocks that keep their inputs only until their backward
   GatherOptions gathers = {};
-  /// Where gradients are sharded: each micro-batch is reduced into them. Else whole
-  /// gradients are kept until the last micro-batch.
+  /// Whether each micro-batch is reduced into sharded gradients. Else whole gradients are kept
+  /// until the last micro-batch.
   bool reduce_each = true;
 };
 
-/// What is done with a micro-batch. A backward is whole, or comes in two halves (zero bubble, Qi et
-/// al., 2023): the one that the stage before waits for, and the one that only this rank needs.
+/// Part of the work on a micro-batch. A backward is whole, or comes in two halves (zero bubble, Qi
+/// et al., 2023): the one that the stage before waits for, and the one that only this rank needs.
 enum class ActionKind { Forward, Backward, BackwardInput, BackwardWeight };
 
 /// An action with its blocks: one micro-batch through neighbouring blocks of a rank.
@@ -82,18 +82,19 @@ struct BlockAction {
   bool operator==(const BlockAction&) const = default;
 };
 
-/// [stage] What other stages send to a rank, as the rank receives it, in the order sent.
+/// [stage] Messages of other stages to a rank, as it receives them, in the order sent.
 using Incoming = std::map<int, std::vector<Instruction>>;
 
-/// A step of these actions, in their order; gradients summed over ranks while backward goes on; one
-/// optimizer step. What comes from blocks of other ranks is received right before its action, with
-/// what was sent before it (`incoming`; empty: nothing was), and what goes to them sent right after
-/// it. No weights are gathered or fetched yet.
+/// Program of a step of these actions, in their order; gradients are summed over ranks while
+/// backward runs; one optimizer step. Messages of other ranks' blocks are received right before the
+/// action that needs them, with those that were sent before them (`incoming`; empty: none), and
+/// messages to other ranks are sent right after their action. No weights are gathered or fetched
+/// yet.
 Program step_program(const Layout& layout, const StepOptions& options,
                      const std::vector<BlockAction>& actions, const Incoming& incoming = {});
 
-/// Forward and backward of all micro-batches, one after the other, and one optimizer step. What the
-/// layout shards is gathered and reduced accordingly: covers one device, DataParallel,
+/// Forward and backward of all micro-batches, one after the other, and one optimizer step. Sharded
+/// state is gathered and reduced accordingly: covers one device, DataParallel,
 /// DistributedDataParallel and ZeRO 1 to 3.
 Program data_parallel_program(const Layout& layout, const StepOptions& options);
 
@@ -107,10 +108,10 @@ Program with_gathers(Program program, const Layout& layout, const StepOptions& o
 /// while the bucket before is worked on.
 Program with_offload(Program program, const Layout& layout);
 
-/// What an update reads of the kinds that are offloaded; all but the gradients change.
+/// Kinds of offloaded state that an update reads; all but the gradients change.
 std::vector<Kind> offloaded_in_update(const Layout& layout);
 
-/// Puts in what units that are kept by rows need, in a step or in a forward program.
+/// Adds the instructions for units that are kept by rows, to a step or to a forward program.
 Program with_rows(Program program, const Layout& layout, const StepOptions& options);
 
 /// The buckets whose weights an instruction reads.
@@ -119,13 +120,13 @@ const std::vector<int64_t>& reads(const Instruction& instruction, const Layout& 
 bool sends(Op op);
 bool receives(Op op);
 
-/// The most weights, in elements, that are gathered at a time.
+/// Largest number of weights, in elements, that are gathered at a time.
 int64_t most_gathered(const Program& program, const Layout& layout);
 
 std::string to_text(const Instruction& instruction);
 std::string to_text(const Program& program);
-/// The forward, recomputation, backward or half of one that to_text() gave this text; nothing for
-/// any other text.
+/// Parses the text that to_text() gave a forward, recomputation, backward or half of one; nothing
+/// for any other text.
 std::optional<Instruction> block_instruction(std::string_view text);
 
 }  // namespace convoy::schedule

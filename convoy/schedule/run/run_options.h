@@ -8,7 +8,7 @@
 
 namespace convoy::schedule {
 
-/// Where a part of the state has its place.
+/// Place of a part of the state.
 enum class Place { Device, Cpu, Disk };
 const char* name_of(Place place);
 
@@ -24,8 +24,8 @@ struct OffloadOptions {
   }
 };
 
-/// In which order a stage of a pipeline computes. Each gives the same sums; they differ in how long
-/// the bubble is, and in how many micro-batches are kept for backward.
+/// Orders in which a stage of a pipeline computes. All give the same sums; they differ in the
+/// length of the bubble, and in how many micro-batches are kept for backward.
 enum class PipelineSchedule : int {
   Naive,        ///< one micro-batch at a time
   GPipe,        ///< all forwards, then all backwards (Huang et al., 2019)
@@ -38,14 +38,14 @@ enum class PipelineSchedule : int {
                 ///< 2022)
 };
 
-/// Which virtual stages a rank of a pipeline of P has.
+/// Virtual stages of each rank of a pipeline of P.
 enum class Placement {
   Loop,  ///< rank s has s, s + P, s + 2P and so on (Megatron-LM, Narayanan et al., 2021)
   V,     ///< rank s has s and 2P - 1 - s: the first rank begins and ends (Qi et al., 2024)
 };
 
-/// What a block takes for a micro-batch, alike on all ranks: counted (profile::trace), its times
-/// are operations of products of matrices; read from a file, they are seconds.
+/// Costs of a block for a micro-batch, alike on all ranks: counted (profile::trace), its times are
+/// operations of products of matrices; read from a file, they are seconds.
 struct BlockCounts {
   double forward = 0;
   double backward = 0;  ///< both halves
@@ -56,11 +56,11 @@ struct BlockCounts {
   double returned = 0;             ///< of what it returns: all that is kept where it is recomputed
   double sent = 0, sent_grad = 0;  ///< what a stage behind it receives, and sends back
   double send = 0, send_grad = 0;  ///< seconds of these messages
-  /// About how many operations a GPU launches, however many rows there are; none in a file.
+  /// About how many operations a GPU launches, whatever the number of rows; none in a file.
   double forward_kernels = 0, backward_kernels = 0;
   double forward_made = 0, backward_made = 0;  ///< bytes that they return; none in a file
 
-  /// Of so many times the rows.
+  /// Costs of `rows` times the rows.
   BlockCounts times(double rows) const {
     return {forward * rows,      backward * rows,     weight * rows,   kept * rows,
             put_off * rows,      returned * rows,     sent * rows,     sent_grad * rows,
@@ -71,7 +71,7 @@ struct BlockCounts {
   bool operator==(const BlockCounts&) const = default;
 };
 
-/// Which blocks are recomputed of a model that does not recompute all.
+/// Blocks that are recomputed, in a model that does not recompute all.
 struct RecomputeOptions {
   /// Blocks of each stage, those that save most; one number: of every stage as many.
   std::vector<int64_t> of_stage = {};
@@ -85,26 +85,26 @@ struct PipelineOptions {
   int64_t virtual_stages = 2;  ///< of a rank, where it may have several; of auto at most
   /// First block of each virtual stage but the first; empty: by cost.
   std::vector<int64_t> splits = {};
-  /// Where virtual stages lie; empty: as is faster, where the schedule allows both.
+  /// Placement of virtual stages; empty: the faster one, where the schedule allows both.
   std::optional<Placement> placement = {};
   /// Bytes that a stage may keep for backward; 0: as many as it does, with auto no more than 1f1b.
   int64_t memory = 0;
-  /// A schedule that is given: the name of its file, for messages, and what that holds (see
-  /// from_csv). Empty: `schedule` makes one.
+  /// A schedule from a file: its name, for messages, and its content (see from_csv). Empty:
+  /// `schedule` makes one.
   std::string file = {}, csv = {};
   std::string costs = {};  ///< file of what blocks cost; empty: it is counted
 };
 
-/// When stage 3 of ZeRO gathers weights, and how long they stay.
+/// Times at which stage 3 of ZeRO gathers weights and releases them.
 struct GatherOptions {
   int64_t prefetch = 1;               ///< buckets that are gathered ahead of their use
   bool reshard_after_forward = true;  ///< else weights stay from forward until backward
 
-  /// How often a micro-batch gathers weights.
+  /// Number of times that a micro-batch gathers weights.
   int times() const { return reshard_after_forward ? 2 : 1; }
 };
 
-/// How a run spreads a step over ranks and memory: what its options of these names say.
+/// Layout of a step over ranks and memory, from the options of these names.
 struct RunOptions {
   int64_t num_micro_batches = 1;
   int64_t zero = 0;                 ///< stage of ZeRO: what each rank keeps a shard of only
@@ -113,7 +113,8 @@ struct RunOptions {
   GatherOptions gathers = {};
   bool reduce_each = true;  ///< sharded gradients: reduce every micro-batch, not the last only
   bool recompute = false;   ///< blocks keep their inputs only, and run again before their backward
-  RecomputeOptions recomputed = {};  ///< the same of some blocks; of no meaning with `recompute`
+  RecomputeOptions recomputed = {};  ///< blocks that do so, where not all do; of no meaning with
+                                     ///< `recompute`
   OffloadOptions offload = {};
   PipelineOptions pipeline = {};   ///< where the mesh has several stages
   bool sequence_parallel = false;  ///< tensor ranks share out the tokens between their products
@@ -123,12 +124,12 @@ struct RunOptions {
   bool low_precision = false;   ///< weights of 16 bits beside fp32 masters
   bool shares_weights = false;  ///< the ranks are threads on one copy of weights and moments
   int64_t state_bytes = 8;      ///< of a parameter, that the optimizer keeps
-  /// By block, of a micro-batch: what stages are cut by and schedules are made for. Empty: matrix
-  /// elements, and nothing is known of bytes.
+  /// Costs by block, of a micro-batch: stages are cut by them and schedules made for them. Empty:
+  /// matrix elements, and bytes are not known.
   std::vector<BlockCounts> counts = {};
 
-  /// Tables of which a step reads some rows are kept by rows, outside of what is reduced, gathered
-  /// and updated whole.
+  /// Whether tables of which a step reads some rows are kept by rows, outside of the buckets that
+  /// are reduced, gathered and updated whole.
   bool keeps_rows() const { return row_tables && trains; }
 };
 

@@ -14,9 +14,9 @@
 
 namespace convoy::schedule {
 
-/// What one stage of a run keeps, does and takes, on the tensor rank that the mesh names. Ranks of
-/// a stage differ in which part of the state is theirs; tensor ranks also in how much, where heads,
-/// ids or inner units do not divide.
+/// Layout, programs and memory of one stage of a run, on the tensor rank that the mesh names. Ranks
+/// of a stage differ in which part of the state is theirs; tensor ranks also in how much, where
+/// heads, ids or inner units do not divide.
 struct StagePlan {
   Layout layout;
   Program step;     ///< empty where nothing is trained
@@ -26,15 +26,15 @@ struct StagePlan {
   int64_t peak = -1;  ///< of `step`, the instruction of StepMemory::peak
 };
 
-/// What a run will do, before any memory is taken: proven by check().
+/// Plan of a run, before any memory is taken: proven by check().
 struct RunPlan {
   StepOptions step;
-  Cut cut;            ///< which stage has which blocks; empty without a pipeline
-  Orders orders;      ///< what each stage computes; empty without a pipeline
-  std::string found;  ///< with auto: the schedule that this is; empty: one that has no name
+  Cut cut;                        ///< blocks of each stage; empty without a pipeline
+  Orders orders;                  ///< actions of each stage; empty without a pipeline
+  std::string found;              ///< with auto: the name of this schedule; empty: it has none
   std::vector<StagePlan> stages;  ///< of the pipeline; one without
-  /// A step as it would go, in seconds of the costs; without them of several stages as
-  /// RunOptions::counts has it.
+  /// Simulated step, in seconds of the costs; without costs, for several stages, in the unit of
+  /// RunOptions::counts.
   Timeline timeline;
 
   const StagePlan& of(const Mesh& mesh) const {
@@ -42,21 +42,21 @@ struct RunPlan {
   }
 };
 
-/// How many tensor ranks all blocks of a model take.
+/// Largest number of tensor ranks that all blocks of a model take.
 int64_t most_tensor_ranks(const ModelDecl& model);
 
-/// Plans a run of `model` over the ranks of `mesh`; `costs`: by block, without them activations
-/// count nothing; `proves`: by check(), which a search leaves for the plan that it returns. Throws
-/// UsageError where stages do not go into the model or what they may keep, blocks do not take the
-/// mesh's tensor ranks, or nothing can be recomputed.
+/// Plans a run of `model` over the ranks of `mesh`. `costs`: by block; without them activations
+/// count nothing. `proves`: whether check() proves the plan, which a search does only for the plan
+/// that it returns. Throws UsageError where stages do not go into the model or into the memory they
+/// may use, blocks do not take the mesh's tensor ranks, or nothing can be recomputed.
 RunPlan plan_run(const ModelDecl& model, const Mesh& mesh, const RunOptions& options,
                  const std::vector<BlockCost>& costs = {}, bool proves = true);
 
-/// No schedule of the plan's cut makes a step faster than this, of what its timeline's length is.
+/// Lower bound of a step's time over all schedules of the plan's cut, in its timeline's unit.
 double floor_of(const ModelDecl& model, const RunPlan& plan, const RunOptions& options,
                 const std::vector<BlockCost>& costs = {});
 
-/// Where the parameters of a model lie with these options.
+/// Places of a model's parameters with these options.
 Layout layout_of(const ModelDecl& model, const LayoutOptions& options);
 
 /// Bytes of state that each rank keeps of a parameter on average, before a model is known.

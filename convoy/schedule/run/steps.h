@@ -11,12 +11,12 @@
 
 namespace convoy::schedule {
 
-/// Who holds which block.
+/// Holders of blocks.
 class Holders {
  public:
   explicit Holders(const std::vector<RankProgram>& ranks) : ranks_(ranks) {}
-  /// [block] the place in the rank's pipeline of who holds it. Throws InternalError where nobody
-  /// does, or two do.
+  /// [block] Holder's place in the rank's pipeline. Throws InternalError where no rank holds a
+  /// block, or two do.
   const std::vector<int>& of(const RankProgram& rank);
 
  private:
@@ -24,7 +24,7 @@ class Holders {
   std::map<std::vector<int>, std::vector<int>> known_;  // [pipeline]
 };
 
-/// What a rank has done so far, and which rank of its pipeline holds which block.
+/// Instructions that a rank has run so far, and the holder of each block in its pipeline.
 class Steps {
  public:
   Steps(int rank, const RankProgram& of, const std::vector<int>& holders);
@@ -38,7 +38,8 @@ class Steps {
   bool is_in_halves(int64_t block, int64_t micro_batch) const {
     return in_halves_.contains({block, micro_batch});
   }
-  /// What gives the gradient of a block's inputs, or of its weights: a half, or all of a backward.
+  /// Instruction that gives the gradient of a block's inputs, or of its weights: a half, or all of
+  /// a backward.
   Instruction input_half(int64_t block, int64_t micro_batch) const {
     const auto op = is_in_halves(block, micro_batch) ? Op::BackwardInput : Op::Backward;
     return {.op = op, .block = block, .micro_batch = micro_batch};

@@ -35,7 +35,7 @@ bool is_cut(const TensorCut& cut, const TensorPlace& place) {
   return cut.dim >= 0 && place.num_ranks > 1;
 }
 
-/// What a rank has of the dimension that is cut.
+/// Size of a rank's part of the dimension that is cut.
 int64_t local_size(const Shape& shape, const TensorCut& cut, const TensorPlace& place) {
   const auto of = [&](int64_t part) {
     return end_in(part, cut, place.rank, place.num_ranks) -
@@ -47,7 +47,7 @@ int64_t local_size(const Shape& shape, const TensorCut& cut, const TensorPlace& 
   return out;
 }
 
-/// What follows what is there becomes a part of it.
+/// Appends a run, or extends the last one that it follows.
 void append(std::vector<Run>& runs, const Run& run) {
   if (run.length <= 0) return;
   if (!runs.empty()) {

@@ -18,19 +18,19 @@ struct TensorCut {
   int64_t readers = 1;  ///< of each granule: queries' heads that read one of keys
 };
 
-/// Of how many rows of a table a training step asks at most, where its blocks can tell which.
+/// Upper bounds of the rows of a table that a training step reads, where its blocks can tell which.
 struct RowReads {
   int64_t of_step = 0;    ///< whatever its samples are
   int64_t of_sample = 0;  ///< of each of them
 };
 
-/// Which of the ranks that share out parameters one is.
+/// Place of a rank among those that share out parameters.
 struct TensorPlace {
   int rank = 0;
   int num_ranks = 1;
 };
 
-/// Some of a parameter's elements, in its global shape and in what one rank has of it.
+/// Some of a parameter's elements, in its global shape and in one rank's part of it.
 struct Box {
   Shape begin;  ///< in the global shape
   Shape size;
@@ -40,7 +40,7 @@ struct Box {
   bool operator==(const Box&) const = default;
 };
 
-/// Rows of elements that lie side by side in the parameter and in what one rank has of it, both
+/// Rows of elements that lie side by side in the parameter and in one rank's part of it, both
 /// flattened; equally far from row to row.
 struct Run {
   int64_t global = 0;  ///< where the first one begins
@@ -56,22 +56,23 @@ struct Run {
 
 int64_t num_elements(const Shape& shape);
 
-/// The shape of what a rank has of a parameter.
+/// Shape of a rank's part of a parameter.
 Shape local_shape(const Shape& shape, const TensorCut& cut, const TensorPlace& place);
 int64_t local_elements(const Shape& shape, const TensorCut& cut, const TensorPlace& place);
 
-/// Whether several of `num_ranks` have some of the same elements of a parameter that is cut.
+/// Whether several of `num_ranks` hold some of the same elements of a parameter that is cut.
 bool overlaps(const Shape& shape, const TensorCut& cut, int num_ranks);
 
-/// How many ranks can share out a parameter, each with some of it; of a cut.
+/// Largest number of ranks that can share out a cut parameter, each with some of it.
 int64_t most_ranks(const Shape& shape, const TensorCut& cut);
 
-/// A box for each part, in order, and where stretches overlap one more for what a rank before has,
-/// too; boxes may be empty. Throws InternalError when the parts are not the dimension.
+/// Boxes of a rank: one for each part, in order, and where stretches overlap one more for elements
+/// that a rank before has, too; boxes may be empty. Throws InternalError when the parts are not the
+/// dimension.
 std::vector<Box> boxes(const Shape& shape, const TensorCut& cut, const TensorPlace& place);
 
-/// Where the elements [begin, begin + length) of what a rank has, flattened, lie in the parameter;
-/// each once, in ascending order of where runs begin.
+/// Runs in the parameter of the elements [begin, begin + length) of a rank's part, flattened; each
+/// once, in ascending order of where runs begin.
 std::vector<Run> runs(const Shape& shape, const TensorCut& cut, const TensorPlace& place,
                       int64_t begin, int64_t length);
 

@@ -44,7 +44,7 @@ class Offloaded {
     }
   }
 
-  /// What the end of the program lacks, if anything.
+  /// A store that the end of the program lacks, if any.
   std::optional<Instruction> missing() const {
     if (here_.empty()) return {};
     const auto& [kind, bucket] = here_.begin()->first;

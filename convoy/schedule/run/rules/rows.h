@@ -48,7 +48,7 @@ class Rows {
     }
   }
 
-  /// What the end of a step lacks, if anything.
+  /// The first instruction that the end of a step lacks, if any.
   std::optional<Instruction> missing() const {
     for (const int64_t unit : steps_.layout().row_units()) {
       const Instruction i{.op = Op::UpdateRows, .unit = unit};

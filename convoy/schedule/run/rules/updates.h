@@ -24,7 +24,7 @@ class Updates {
     }
   }
 
-  /// What the end of the program lacks, if anything.
+  /// The first instruction that the end of the program lacks, if any.
   std::optional<Instruction> missing() const {
     for (const auto& i : {kReduceLoss, kClip}) {
       if (!steps_.did(i)) return i;
