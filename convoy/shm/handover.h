@@ -17,7 +17,7 @@ class Handover {
   Handover(const Handover&) = delete;
   Handover& operator=(const Handover&) = delete;
 
-  /// What the others need to know.
+  /// Name of the socket, which the other processes need for take_over().
   const std::string& name() const { return name_; }
 
   /// Returns when all other ranks of the segment have it. Others who connect are sent away.
@@ -30,7 +30,7 @@ class Handover {
   int socket_;
 };
 
-/// The other end. Throws CommunicationError.
+/// Takes the segment over at the other end. Throws CommunicationError.
 std::shared_ptr<Segment> take_over(const std::string& name, int rank, int size,
                                    std::chrono::milliseconds timeout);
 

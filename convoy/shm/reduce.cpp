@@ -13,7 +13,7 @@ namespace {
 
 #define CONVOY_INLINE inline __attribute__((always_inline))
 
-/// What a loop reads at once; a compiler cuts it to the width that a machine has.
+/// Bytes that a loop reads at once; a compiler cuts it to the width that a machine has.
 constexpr size_t kStep = 64;
 
 template <class T>

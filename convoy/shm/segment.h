@@ -16,11 +16,11 @@ namespace convoy::shm {
 
 /// Phases of a collective whose data one rank keeps at a time, see Channel.
 inline constexpr uint32_t kSlots = 4;
-/// Of a mailbox, see Mailbox.
+/// Messages of a mailbox at a time, and their size; see Mailbox.
 inline constexpr uint32_t kLetters = 4;
 inline constexpr size_t kLetterBytes = 128 << 10;
 
-/// What a rank says it is about to do, for the others to compare with their own intention.
+/// Next operation of a rank, for the others to compare with their own.
 struct Announcement {
   uint32_t phase;  ///< in which it begins, plus one: 0 is none
   uint32_t kind;
@@ -67,11 +67,11 @@ class Segment {
   int size() const { return size_; }
   int ranks_on_host() const { return ranks_on_host_; }
   int fd() const { return fd_; }
-  /// Of the data of one phase: a part of a core's cache. Larger where ranks share cores, for then a
-  /// phase costs changes between them.
+  /// Bytes of the data of one phase: a part of a core's cache. Larger where ranks share cores,
+  /// because there each phase costs switches between them.
   size_t slot_bytes() const { return slot_bytes_; }
 
-  /// How the ranks are called in messages: by their numbers in the whole job.
+  /// Sets the names of ranks in messages: their numbers in the whole job.
   void set_names(std::vector<int> names) { names_ = std::move(names); }
   int name(int rank) const { return names_.empty() ? rank : names_.at(static_cast<size_t>(rank)); }
 

@@ -6,7 +6,7 @@
 
 namespace convoy::shm {
 
-/// How long who sleeps does so before it looks who is still alive.
+/// Longest sleep of a waiting rank before it looks who is still alive.
 inline constexpr std::chrono::milliseconds kLook{20};
 
 /// A counter in shared memory that others wait for. It only grows, and wraps around.
@@ -21,13 +21,13 @@ struct alignas(64) Counter {
   /// Makes everything written before visible to whoever sees the new value, and wakes sleepers.
   void advance_to(uint32_t target);
 
-  /// The same by one, for a counter with several writers.
+  /// Advances by one, for a counter with several writers.
   void ring();
 
   /// Looks again and again for `spins` rounds.
   bool spin(uint32_t target, int spins) const;
 
-  /// The same, letting others run on this core in between.
+  /// As spin(), letting others run on this core in between.
   bool yield(uint32_t target, int times) const;
 
   /// Sleeps until the counter changes from below `target`, or the time is over. May wake early.
