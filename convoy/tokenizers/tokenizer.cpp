@@ -9,7 +9,7 @@
 namespace convoy::tokenizers {
 
 struct Tokenizer::Impl {
-  /// What one call of encode() needs; kept for the next one.
+  /// Memory of one call of encode(); kept for the next one.
   struct Work {
     Scratch scratch;
     Scratch scratch_inside;  // of the other model, which gives other ids for a word

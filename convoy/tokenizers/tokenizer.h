@@ -24,7 +24,7 @@ struct SpecialIds {
 /// A file of a tokenizer.
 struct TokenizerFile {
   std::filesystem::path path;
-  /// What it must be called in a folder to be found there: "tokenizer.json" for "my_own.json".
+  /// File name that load() finds in a folder: "tokenizer.json" for "my_own.json".
   std::string name = path.filename().string();
 };
 
@@ -51,10 +51,10 @@ class Tokenizer {
   /// Whether a token has the id: there may be gaps.
   bool has(int32_t id) const;
   std::optional<int32_t> id_of(std::string_view token) const;
-  /// As the files write it. Throws UsageError for an id that no token has.
+  /// Text of a token in the files. Throws UsageError for an id that no token has.
   std::string token(int32_t id) const;
   const SpecialIds& special_ids() const;
-  /// The most tokens that a text of its model has; INT64_MAX where no file says it.
+  /// Largest number of tokens in a text of its model; INT64_MAX where no file says it.
   int64_t model_max_length() const;
 
   /// 16 hexadecimal digits that differ between tokenizers which give other ids.

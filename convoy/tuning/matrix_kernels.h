@@ -4,7 +4,7 @@
 
 namespace convoy::tuning {
 
-/// What MKL is told when it asks whether the processor is Intel's.
+/// Answer to MKL when it asks whether the processor is Intel's.
 bool answer_to_mkl(bool intel, bool allowed, bool avx2);
 
 /// Which kernels torch's fp32 products on the CPU take here, and why.

@@ -70,7 +70,7 @@ std::shared_ptr<const Processor> make_processor(std::string_view bytes, const st
   return processor;
 }
 
-/// The same model, which neither adds nor takes blanks at the ends of a text: for what stands
+/// Processor of the same model that neither adds nor takes blanks at the ends of a text: for text
 /// behind an added token.
 std::shared_ptr<const Processor> make_inside(std::string_view bytes, const std::string& where) {
   std::string settings, model(bytes);

@@ -11,8 +11,8 @@ namespace convoy::tokenizers {
 inline constexpr int kSentencePieceNormalizer = 3;
 inline constexpr int kSentencePieceDummyPrefix = 3, kSentencePieceExtraSpaces = 4;
 
-/// What a SentencePiece model says, as sentencepiece_model.proto has it. Texts lie in the bytes
-/// that were read.
+/// Content of a SentencePiece model, by sentencepiece_model.proto. Texts point into the bytes that
+/// were read.
 struct SentencePieceFile {
   enum Type { kNormal = 1, kUnknown = 2, kControl = 3, kUserDefined = 4, kUnused = 5, kByte = 6 };
   struct Piece {

@@ -6,14 +6,15 @@
 
 namespace convoy::tokenizers {
 
-/// What SentencePiece does to a text before it is cut: its map of characters, and spaces.
+/// SentencePiece's normalization of a text before it is cut: its map of characters, and spaces.
 class SentencePieceNormalizer {
  public:
   explicit SentencePieceNormalizer(const SentencePieceFile& file);
   void operator()(std::string_view text, std::string& out) const;
 
  private:
-  /// What the front of the text becomes, and how many bytes that is for; it is not empty.
+  /// Replacement of the front of the text, and the number of bytes that it replaces; the text is
+  /// not empty.
   CharsMap::Rule front(std::string_view text) const;
 
   CharsMap map_;

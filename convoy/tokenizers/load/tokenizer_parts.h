@@ -20,7 +20,7 @@
 
 namespace convoy::tokenizers {
 
-/// What a tokenizer is made of.
+/// Parts of a tokenizer.
 struct TokenizerParts {
   Vocabulary vocabulary;  ///< with the added tokens
   std::vector<bool> special;
@@ -29,7 +29,7 @@ struct TokenizerParts {
   std::vector<Normalizer> normalizers;
   PreTokenizers pre_tokenizers;
   std::unique_ptr<Model> model;
-  /// For what stands behind an added token, where that matters.
+  /// Model for the text behind an added token, where that matters.
   std::unique_ptr<Model> model_inside;
   SpecialFrame frame;
   std::vector<Decoder> decoders;
@@ -65,7 +65,7 @@ Json json_of_merges(std::string_view vocabulary, const std::string& vocabulary_n
                     std::string_view merges, const std::string& merges_name,
                     const JsonField& config);
 
-/// The same of BERT's `vocab.txt`.
+/// As json_of_merges(), for BERT's `vocab.txt`.
 Json json_of_word_list(std::string_view words, const std::string& name, const JsonField& config);
 
 /// From the bytes of a SentencePiece model, through its library. Throws FileError.

@@ -7,7 +7,7 @@
 
 namespace convoy::tokenizers {
 
-/// What a pair of neighbouring ids merges into, and when.
+/// Result of merging a pair of neighbouring ids, and its rank.
 struct Merge {
   static constexpr uint32_t kNever = UINT32_MAX;
   uint32_t rank = kNever;  ///< the lower the earlier

@@ -13,19 +13,19 @@ class Trie {
   static constexpr int32_t kNone = -1;
 
   Trie() = default;
-  /// Of equal texts the last counts; values are not negative.
+  /// Builds a trie; of equal texts the last counts; values must not be negative.
   explicit Trie(std::vector<std::pair<std::string_view, int32_t>> texts);
 
-  /// Where a walk begins.
+  /// Root, where a walk begins.
   static constexpr uint32_t kRoot = 0;
-  /// Moves `node` along a byte; false when no text goes on like that.
+  /// Moves `node` along a byte; false when no text continues with it.
   bool step(uint32_t& node, unsigned char byte) const {
     const uint32_t next = units_[node].base + byte;
     if (units_[next].parent != node + 1) return false;
     node = next;
     return true;
   }
-  /// Of the text that ends here, or kNone.
+  /// Value of the text that ends here, or kNone.
   int32_t value(uint32_t node) const { return units_[node].value; }
 
   /// Bytes of the longest text that `text` begins with; 0 = none.

@@ -92,7 +92,7 @@ std::string ranges(const In& in) {
   return out;
 }
 
-/// What PCRE2, whose Unicode may be older, takes for members.
+/// Members of a class by PCRE2, whose Unicode may be older.
 std::vector<bool> members_by_pcre2(std::string_view name) {
   std::vector<bool> members(kNumCodePoints);
   std::string text;

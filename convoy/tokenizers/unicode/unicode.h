@@ -19,7 +19,7 @@ enum Category : uint8_t {
   // clang-format on
 };
 
-/// What Unicode 16 says of every code point.
+/// Unicode 16's properties of every code point.
 class Characters {
  public:
   /// Unpacked at the first call.
@@ -74,7 +74,7 @@ inline char32_t next_character(std::string_view text, size_t& at) {
   return (first & 7) << 18 | (byte(-3) & 0x3F) << 12 | (byte(-2) & 0x3F) << 6 | (byte(-1) & 0x3F);
 }
 
-/// Where the last character before `end` begins.
+/// Position of the last character before `end`.
 inline size_t previous_character(std::string_view text, size_t end) {
   do {
     --end;
@@ -82,9 +82,9 @@ inline size_t previous_character(std::string_view text, size_t end) {
   return end;
 }
 
-/// Where what a reader sees as one character ends (Unicode 17, UAX 29: extended grapheme clusters);
-/// it begins at `begin` of well-formed UTF-8. Right for all below 6 bytes, which is what
-/// SentencePiece's maps ask: flags, conjuncts of Indic scripts and joined emoji may come in parts.
+/// End of the character, as a reader sees it (Unicode 17, UAX 29: extended grapheme clusters), that
+/// begins at `begin` of well-formed UTF-8. Right for all below 6 bytes, which is enough for
+/// SentencePiece's maps: flags, conjuncts of Indic scripts and joined emoji may come in parts.
 size_t grapheme_end(std::string_view text, size_t begin);
 
 void append_utf8(char32_t c, std::string& out);
