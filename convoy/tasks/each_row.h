@@ -10,9 +10,9 @@
 
 namespace convoy::tasks {
 
-/// What a model makes of the first `most` rows of `data` (0 = all), on rank 0 in their order.
-/// `numbers` gives [B, width] fp64 of a micro-batch's outputs and its rows [B] int64; what is not
-/// finite is an error that names the row (from 1) as `what`.
+/// Computes numbers for the first `most` rows of `data` (0 = all), on rank 0 in their order.
+/// `numbers` gives [B, width] fp64 from a micro-batch's outputs and its rows [B] int64; a number
+/// that is not finite is an error that names the row (from 1) as `what`.
 void each_row(
     train::Trainer& trainer, const train::Dataset& data, int64_t most, int64_t width,
     const char* what,

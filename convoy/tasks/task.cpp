@@ -39,7 +39,7 @@ bool takes(const TaskKind& kind, const std::string& family) {
   return std::find(known.begin(), known.end(), family) != known.end();
 }
 
-/// What tells the family of a model.
+/// Values that decide the family of a model.
 struct Detection {
   std::string family;
   std::string task;   ///< name of a TaskKind or not said
@@ -52,7 +52,8 @@ bool is_number(const std::string& text) {
   return parse_number(text, number);
 }
 
-/// What these names of one option give it in `arguments`, or ""; numbers count unless `texts_only`.
+/// Value that `arguments` give one option by any of these names, or ""; numbers count unless
+/// `texts_only`.
 std::string typed_value(const std::vector<std::string>& arguments,
                         const std::vector<std::string>& names, bool texts_only = false) {
   std::string first, value;
@@ -78,7 +79,7 @@ std::string typed_value(const std::vector<std::string>& arguments,
   return value;
 }
 
-/// What a config.json says.
+/// Family and task that a config.json names.
 Detection detect_in_config(const fs::path& file) {
   std::error_code error;
   if (!fs::is_regular_file(file, error)) return {};
@@ -95,7 +96,7 @@ Detection detect_in_config(const fs::path& file) {
   return out;
 }
 
-/// What the TOML of a run says; `opens`: of one that was trained.
+/// Family, task and folders that a run's TOML names; `opens`: the run was trained.
 Detection detect_in_toml(const fs::path& file, bool opens) {
   const auto values = toml_values(file);
   const auto value = [&](const char* key, const char* alias = "") {
@@ -157,7 +158,7 @@ Detection detect(const std::vector<std::string>& arguments, bool opens) {
   return detected;
 }
 
-/// Of a training over windows the last one that ended.
+/// Folder of the last window that ended, in a training over windows.
 std::optional<fs::path> last_window(const fs::path& folder) {
   std::optional<fs::path> out;
   int64_t last = 0;
@@ -173,7 +174,7 @@ std::optional<fs::path> last_window(const fs::path& folder) {
   return out;
 }
 
-/// What a folder without a trained model holds, as the end of a message.
+/// Description of a folder without a trained model, as the end of a message.
 std::string what_is_there(const fs::path& folder) {
   if (fs::exists(folder / "model.safetensors")) {
     return "; its weights are of a module of your own; evaluate it in the program that trained it";

@@ -20,7 +20,7 @@ class App;
 
 namespace convoy::tasks {
 
-/// What a command has to do; returns the exit code.
+/// Work of a command; returns the exit code.
 using Work = std::function<int()>;
 
 /// Data with the name that a person knows it by.
@@ -30,7 +30,7 @@ struct NamedData {
   std::vector<std::string> notes = {};   ///< sentences on what the model makes of it
 };
 
-/// What a task makes of its options: all that a Trainer wants.
+/// A task's run as its options ask: everything that a Trainer needs.
 struct Run {
   parallel::ModelFactory factory;
   std::shared_ptr<train::Dataset> train_data;  ///< null for a run that was opened
@@ -39,14 +39,14 @@ struct Run {
   train::MakeScorer scorer;
   train::Trainer::Fill fill;    ///< reads the weights to start from; empty = all are drawn
   double flops_per_sample = 0;  ///< of the products that training needs; 0 = not known
-  /// What a person should know of the model that was read, in sentences; fill adds to them.
+  /// Sentences for a person about the model that was read; fill adds to them.
   std::shared_ptr<std::vector<std::string>> notes = std::make_shared<std::vector<std::string>>();
 };
 
-/// What `convoy predict` is asked for.
+/// Request of `convoy predict`.
 struct Prediction {
   std::filesystem::path folder;  ///< of the run, or a checkpoint
-  std::string data;              ///< "" = what the run evaluates on
+  std::string data;              ///< "" = the data that the run evaluates on
   std::string output;            ///< file to write; "" = people read it, "-" = standard output
   int64_t rows = 0;              ///< only the first; 0 = all
   /// Tells a person the notes of the run, on the main rank once its model is there.
@@ -81,10 +81,10 @@ class Task {
   /// together or have no effect. `table` is declare()'s, read.
   virtual void settle(OptionTable& table) = 0;
 
-  /// What to train on one after the other, each from the weights of the one before; empty: all data
-  /// at once. After settle(). Throws UsageError and FileError that name the window.
+  /// Stretches of data to train on one after the other, each from the weights of the one before;
+  /// empty: all data at once. After settle(). Throws UsageError and FileError that name the window.
   virtual std::vector<Window> windows() const { return {}; }
-  /// Metrics that are told of each window, less "eval_".
+  /// Metrics that are printed for each window, less "eval_".
   virtual std::vector<std::string> main_metrics() const { return {"loss"}; }
 
   /// The next prepare() is of a run that begins with the weights in `folder`, which are loaded by
@@ -98,11 +98,11 @@ class Task {
   /// The model that a run left in `folder` or a checkpoint; the run's options go to `table`.
   virtual Run open(const std::filesystem::path& folder, OptionTable& table) = 0;
 
-  /// What to evaluate on after prepare() or open(): `where`, or what the options say; no data when
+  /// Data to evaluate on after prepare() or open(): `where`, or the options' data; no data when
   /// both are empty.
   virtual NamedData evaluation_data(const std::string& where) = 0;
 
-  /// A sentence with what a trivial model reaches on the evaluation data; "" = none. After
+  /// A sentence with the metrics of a trivial model on the evaluation data; "" = none. After
   /// prepare().
   virtual std::string baseline() { return ""; }
 
@@ -113,15 +113,15 @@ class Task {
                        const train::TrainingArguments& training) = 0;
 };
 
-/// Reads what a run left in `folder`: run.toml, where it is there, into `table`, and config.json,
-/// which it returns. Throws UsageError, naming the checkpoint to take instead, unless `folder`
-/// holds a trained model.
+/// Opens the run in `folder`: reads run.toml, where it is there, into `table`, and returns
+/// config.json. Throws UsageError, naming the checkpoint to take instead, unless `folder` holds a
+/// trained model.
 Json open_trained(const std::filesystem::path& folder, OptionTable& table);
 
 /// Adds the tasks' own sub-commands to `convoy data`: each stores what it does in `work`.
 void add_data_commands(CLI::App& data, Work& work);
 
-/// What a command of a task needs of the program.
+/// Functions of the program that a task's command needs.
 using UseRun = std::function<void(Task&, const Run&, const train::TrainingArguments&)>;
 struct Program {
   /// The exit code when this process only started the ranks, which are asked for or not.
@@ -148,7 +148,7 @@ struct TaskKind {
 /// Adds a kind of task: at the start of a program, before anything reads one.
 void add_task(TaskKind kind);
 
-/// The kinds of models of all tasks: session, those of language models, and what was added.
+/// Names of the model families of all tasks: session, those of language models, and added ones.
 std::vector<std::string> families();
 
 /// The kinds of tasks that go only by name, each with a family that it takes.

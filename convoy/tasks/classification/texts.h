@@ -12,22 +12,22 @@
 
 namespace convoy::tasks {
 
-/// The names of labels by their numbers, as `id2label` has them.
+/// Names of labels by their numbers, as `id2label` has them.
 class Labels {
  public:
   Labels() = default;
-  /// Those that occur, in the order of the numbers that they are, else of the alphabet.
+  /// Labels that occur: sorted by number where they are numbers, else by alphabet.
   explicit Labels(const std::vector<std::string>& occurring);
-  /// From a config.json; none where it names none. Throws FileError on one of another kind of
+  /// Labels of a config.json; none where it names none. Throws FileError for another kind of
   /// problem, such as several labels of a text.
   static Labels of_config(const Json& config, const std::string& where);
 
   int64_t size() const { return static_cast<int64_t>(names_.size()); }
   const std::vector<std::string>& names() const { return names_; }
-  /// These labels, as many as `own` has: those that it knows at their numbers there, the others at
-  /// the numbers that are left.
+  /// These labels, as many as `own` has: those that `own` has keep their numbers there, the others
+  /// get the numbers that are left.
   Labels placed_as(const Labels& own) const;
-  /// Those that `other` has too, or has not.
+  /// Labels that `other` has too, or those that it lacks.
   std::vector<std::string> shared_with(const Labels& other, bool shared = true) const;
   /// The label's number, or -1.
   int64_t find(const std::string& name) const;
@@ -37,7 +37,7 @@ class Labels {
   std::vector<std::string> names_;
 };
 
-/// How texts of different lengths come to one.
+/// Common length of texts of different lengths.
 struct Padding {
   int64_t most = 0;      ///< tokens; a text keeps no more, nor does padding add more
   int64_t multiple = 1;  ///< the longest of a micro-batch is padded to a multiple of this, too

@@ -159,7 +159,7 @@ class Batch {
   const std::vector<Text>& texts() const { return texts_; }
   int64_t cache_bytes() const { return cache_ ? cache_->bytes() : 0; }
 
-  /// What the model shall see next; no rows once all texts are over.
+  /// Micro-batch that the model sees next; no rows once all texts are over.
   parallel::MicroBatch next() const {
     parallel::MicroBatch batch;
     if (!active()) return batch;
@@ -271,7 +271,7 @@ class Batch {
   std::shared_ptr<nn::KvCache> cache_;
 };
 
-/// What the ranks tell of a text: its number, how it ended, how many ids, and these.
+/// Columns of a text's row between ranks: its number, how it ended, the number of ids, and these.
 enum Column { kPrompt, kEnded, kCount, kIds };
 
 /// Hands over the texts of all ranks on rank 0, by number.

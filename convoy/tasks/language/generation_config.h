@@ -9,14 +9,14 @@
 
 namespace convoy::tasks {
 
-/// Hugging Face's generation_config.json: how a model's authors would have it go on.
+/// Hugging Face's generation_config.json: the settings that a model's authors propose.
 struct GenerationConfig {
   Json json = Json::object();
   std::string file;  ///< for messages
 
-  /// What it says goes to `options` and `stops`, but for keys that were `typed`. Returns sentences
-  /// for a person: what was taken, and what else it asks for and generate does not do. Throws
-  /// FileError for a value that cannot be.
+  /// Sets `options` and `stops` from it, but for keys that were `typed`. Returns sentences for a
+  /// person: the settings taken, and those that generate does not know. Throws FileError for an
+  /// impossible value.
   std::vector<std::string> take(const std::set<std::string>& typed, GenerateOptions& options,
                                 std::vector<std::string>& stops) const;
 };

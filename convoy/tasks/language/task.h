@@ -17,7 +17,7 @@
 
 namespace convoy::tasks {
 
-/// Trains a language model on text: to name the next token of each, hidden tokens, or hidden spans.
+/// Trains a language model on text: to predict the next token, hidden tokens, or hidden spans.
 class LanguageTask : public Task {
  public:
   /// `family`: of models::language_families().
@@ -34,13 +34,13 @@ class LanguageTask : public Task {
                const train::TrainingArguments& training) override;
 
   const models::LanguageModelConfig& config() const { return *config_; }
-  /// Throws UsageError where none is found.
+  /// Tokenizer of the model. Throws UsageError where none is found.
   const tokenizers::Tokenizer& tokenizer();
-  /// Ids of a text that the model is to go on from, to fill, or to answer. Throws as tokenizer().
+  /// Ids of a text for the model to continue, to fill, or to answer. Throws as tokenizer().
   std::vector<int32_t> prompt_ids(const std::string& text);
-  /// None but of a model that names hidden spans.
+  /// Tokens that stand for hidden spans; none unless the model predicts spans.
   Sentinels sentinels() const;
-  /// Of the folder that was opened; says nothing where there is none.
+  /// Settings of the folder that was opened; empty where it has none.
   GenerationConfig generation_config() const;
   /// Tokens that end a generated text, by generation_config.json of an opened folder or by its
   /// config.json.
@@ -49,10 +49,10 @@ class LanguageTask : public Task {
   std::optional<int64_t> start_id() const;
 
  private:
-  /// Sets what config_name, config_overrides and start say of the model.
+  /// Sets the model's options from config_name, config_overrides and start.
   void read_configs(OptionTable& table);
   Run make_run();
-  /// Of a row of training: multiplications and additions.
+  /// Multiplications and additions for a row of training.
   double flops_per_row() const;
   masking::TextMasking masking() const;
   masking::SpanCorruption corruption() const;
@@ -60,7 +60,7 @@ class LanguageTask : public Task {
   std::optional<int32_t> text_end() const;
   std::optional<tokenizers::Tokenizer> find_tokenizer() const;
   std::shared_ptr<const data::TokenTexts> read(const std::string& file) const;
-  /// Of the texts from first_text on; not more than `most`.
+  /// Data set of the texts from first_text up to end_text; at most `most` rows.
   std::shared_ptr<train::Dataset> blocks(std::shared_ptr<const data::TokenTexts> texts,
                                          int64_t first_text, int64_t end_text,
                                          const std::string& file,

@@ -15,8 +15,8 @@ namespace {
 
 constexpr int64_t kTextsAtOnce = 1000;  // as run_clm maps them
 
-/// What a tokenizer makes of any text, and blanks, and last its unknown token; empty where it has
-/// none.
+/// Ids that a tokenizer adds to any text, then blanks, and last its unknown token; empty where it
+/// has none.
 std::vector<int32_t> ids_of_nothing(const std::optional<tokenizers::Tokenizer>& tokenizer) {
   std::vector<int32_t> ids;
   if (!tokenizer) return ids;

@@ -11,7 +11,8 @@ namespace convoy::tasks {
 
 namespace {
 
-/// What a tokenizer or an encoder adds by itself is no prompt.
+/// Throws UsageError for a prompt that is empty: tokens that a tokenizer adds by itself do not
+/// count.
 void check_prompt(const tokenizers::Tokenizer& tokenizer, const Prompt& prompt) {
   std::vector<int32_t> plain;
   tokenizer.encode(prompt.text, plain, /*add_special_tokens=*/false);
@@ -22,8 +23,8 @@ void check_prompt(const tokenizers::Tokenizer& tokenizer, const Prompt& prompt) 
   check_known(tokenizer, plain, {}, prompt.name, prompt.text);
 }
 
-/// What the new ids add to the text of the prompt: a token in front of which nothing stands may be
-/// written otherwise. The prompt's last ids tell, unless they are no text.
+/// Text that the new ids add to the prompt's: a token with nothing in front of it may be written
+/// otherwise. Decodes it behind the prompt's last ids, unless they are no text.
 std::string continuation(const tokenizers::Tokenizer& tokenizer, std::span<const int32_t> prompt,
                          std::span<const int32_t> ids) {
   std::string before;

@@ -14,14 +14,13 @@
 
 namespace convoy::tasks {
 
-/// A text to go on from, or to answer.
+/// A text to continue, or to answer.
 struct Prompt {
   std::string text;
   std::string name;  ///< for messages: "line 3 of prompts.txt"
 };
 
-/// A language model that was opened and goes on from texts, or answers them, as often as it is
-/// asked.
+/// An opened language model that continues texts, or answers them, any number of times.
 class TextGenerator {
  public:
   /// Throws UsageError for a model that does neither, and for parallelism that cannot.
@@ -31,8 +30,8 @@ class TextGenerator {
   /// not know.
   std::vector<std::vector<int32_t>> encode(const std::vector<Prompt>& prompts) const;
 
-  /// What is not said otherwise: the run's seed, the model's ends, and for what was not `typed` its
-  /// generation_config.json. Adds to `notes` what a person should know of that.
+  /// Completes the options: the run's seed, the model's end tokens, and for those that were not
+  /// `typed` its generation_config.json. Adds sentences about them to `notes`.
   void complete(const std::set<std::string>& typed, GenerateOptions& options,
                 std::vector<std::string>& stops, std::vector<std::string>& notes) const;
 

@@ -8,7 +8,7 @@
 
 namespace convoy::tasks {
 
-/// What a request for a text says, and what holds where it says nothing.
+/// A request for a text; its initial values hold where the request is silent.
 struct TextRequest {
   GenerateOptions options;
   std::vector<std::string> stops;
