@@ -30,7 +30,7 @@ class BatchStream {
   /// Seconds that next() has waited for data so far.
   virtual double wait_seconds() const { return 0; }
   virtual std::vector<data::RankShare> partition_summary() const { return {}; }
-  /// What the order of the samples depends on beside seed and number of rows.
+  /// Text of everything but seed and number of rows that decides the order of the samples.
   virtual std::string order() const { return ""; }
   virtual std::vector<std::string> warnings() const { return {}; }
 };

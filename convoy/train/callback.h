@@ -24,7 +24,7 @@ struct Placement {
   std::string cores;  ///< of the processor, that it may use: "0-3"
 };
 
-/// What a run is about to do.
+/// Settings of a run that is about to begin.
 struct RunInfo {
   const Job* job = nullptr;
   const TrainingArguments* arguments = nullptr;
@@ -37,7 +37,7 @@ struct RunInfo {
   int64_t max_steps = 0;
   int64_t first_step = 0;  ///< above 0 when resuming
   std::string resumed_from;
-  std::string pipeline;                 ///< which blocks each stage holds; "": one holds all
+  std::string pipeline;                 ///< blocks of each stage; "": one holds all
   schedule::MemoryUse memory;           ///< that each rank holds
   std::vector<int64_t> stage_bytes;     ///< of these, state of a rank of each stage of a pipeline
   int64_t most_gathered = 0;            ///< bytes of weights that each rank gathers at a time
@@ -96,7 +96,8 @@ class Callback {
   virtual void on_evaluate_step(int64_t /*done*/, int64_t /*samples*/) {}
   virtual void on_evaluate(const Metrics&, int64_t /*step*/) {}
   virtual void on_save(const std::filesystem::path&) {}
-  /// The output folder was moved away: the run goes on in a new one of its name, which it holds.
+  /// Called when the output folder was moved away: the run continues in a new one of its name,
+  /// which it locks.
   virtual void on_new_output() {}
   /// Something the user should know: training stopped early, the best model was loaded.
   virtual void on_message(const std::string&) {}

@@ -11,12 +11,12 @@
 
 namespace convoy::train {
 
-/// What an evaluation finds out beside the loss: sums over the outputs of the model's last block on
+/// Metrics of an evaluation beside the loss: sums over the outputs of the model's last block on
 /// each process, then over the processes.
 class Scorer {
  public:
   virtual ~Scorer() = default;
-  /// What the last block made of a micro-batch; not called for one without rows.
+  /// Adds the last block's output for a micro-batch; not called for one without rows.
   virtual void add(const nn::Bundle& out) = 0;
   /// Adds up over the processes; called once on each, after its last add().
   virtual void reduce(const comm::Group& group) = 0;
@@ -36,7 +36,7 @@ std::string plain_metric(std::string name);
 /// Makes the scorer of one evaluation; an empty one means that the loss says all.
 using MakeScorer = std::function<std::unique_ptr<Scorer>()>;
 
-/// Throws UsageError when metric_for_best_model is not among `loss` and what such a scorer gives.
+/// Throws UsageError when metric_for_best_model is neither `loss` nor a metric of such a scorer.
 void check_best_metric(const std::string& metric, const MakeScorer& make_scorer);
 
 }  // namespace convoy::train

@@ -19,7 +19,7 @@ struct TrainerState {
   int64_t epoch_position = 0;  ///< its next sample
   int64_t num_rows = 0;        ///< of the training data
   int64_t step_samples = 0;    ///< of a full step over all ranks
-  /// How many more steps led here than these epochs would have had with `step_samples` throughout.
+  /// Steps done here beyond those that these epochs would have had with `step_samples` throughout.
   int64_t steps_beyond = 0;
   uint64_t data_seed = 0;
   std::string data_order;       ///< what else the order of an epoch's samples depends on
@@ -49,7 +49,7 @@ struct TrainerState {
   bool evaluation_owed = false;  ///< due when a signal stopped the run
   Json log_history = Json::array();
 
-  /// Of the runs before whose moments this one began with (Trainer::load_moments).
+  /// Updates of the earlier runs whose moments this one began with (Trainer::load_moments).
   int64_t earlier_updates = 0;
 
   int64_t updates() const { return global_step - skipped_steps; }

@@ -103,7 +103,7 @@ bool Trainer::Impl::train_step(StepBatch batch) {
   return true;
 }
 
-/// The same on all ranks. Before the first step every token counts as a target.
+/// Loss scale of a step, equal on all ranks. Before the first step every token counts as a target.
 double Trainer::Impl::loss_scale(int64_t samples, int64_t tokens) {
   auto& scale = state_.loss_scale;
   if (scale.targets_per_sample == 0) {
@@ -133,7 +133,7 @@ void Trainer::Impl::update_loss_scale(int64_t samples) {
   }
 }
 
-/// What most of the steps did not change was not trained.
+/// Throws where most steps were skipped: the model was not trained.
 void Trainer::Impl::check_skipped() const {
   if (2 * state_.skipped_steps <= state_.global_step) return;
   fail_on_all_ranks<NumericError>(

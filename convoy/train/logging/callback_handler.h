@@ -15,7 +15,7 @@ namespace convoy::train {
 
 // Internal to the component.
 
-/// Those who watch a run: told on the main rank only.
+/// Calls the callbacks of a run, on the main rank only.
 class CallbackHandler {
  public:
   explicit CallbackHandler(int rank) : rank_(rank) {}

@@ -84,7 +84,7 @@ struct Clock {
     return metrics;
   }
 
-  /// Of a typical step among the last ones; 0 before the second.
+  /// Seconds of a typical step among the last ones; 0 before the second.
   double step_seconds() const {
     return recent.empty() ? 0 : median({recent.begin(), recent.end()});
   }

@@ -43,7 +43,7 @@ std::string share_text(const std::vector<data::RankShare>& shares) {
   return join(parts, "; ");
 }
 
-/// What training holds on each rank, beside activations.
+/// Sentence about the memory of training on each rank, beside activations.
 std::string memory_text(const schedule::MemoryUse& use, int64_t most_gathered, int64_t zero) {
   auto text = fmt::format("{} per rank: parameters {}, gradients {}, optimizer {}",
                           human_bytes(use.parameters + use.gradients + use.optimizer),
@@ -68,7 +68,7 @@ std::string stages_text(const std::vector<int64_t>& bytes) {
   return join(parts, " | ");
 }
 
-/// What was counted of each stage.
+/// Bytes counted for each stage.
 std::vector<int64_t> bytes_of_stages(const Metrics& metrics) {
   std::vector<int64_t> out;
   for (auto at = metrics.end();; out.push_back(static_cast<int64_t>(at->second))) {
@@ -77,7 +77,7 @@ std::vector<int64_t> bytes_of_stages(const Metrics& metrics) {
   }
 }
 
-/// What was counted of each kind that there was.
+/// Bytes counted for each kind that there was.
 std::string memory_kinds(const Metrics& metrics) {
   std::vector<std::string> parts;
   for (const auto& [kind, unused] : kinds_of({})) {
@@ -99,7 +99,7 @@ std::string off(double predicted, double measured) {
   return measured > 0 ? signed_percent(predicted / measured - 1) : "-";
 }
 
-/// Of a run that was planned, prediction beside measurement; "" of another.
+/// Prediction and measurement of a run that was planned; "" for another.
 std::string plan_outcome(const Metrics& metrics) {
   if (metrics.find("planned_step_seconds") == metrics.end()) return "";
   const double predicted = metrics.at("planned_step_seconds"),

@@ -63,7 +63,7 @@ plan::BlockShare with_rows(plan::BlockShare share, int64_t rows) {
   return share;
 }
 
-/// What says how long something takes, and not how much it keeps.
+/// Fields of times and of messages, as against kept bytes.
 constexpr int64_t BlockCost::* kSent[] = {
     &BlockCost::forward_sum_bytes, &BlockCost::backward_sum_bytes,
     &BlockCost::forward_message_bytes, &BlockCost::backward_message_bytes};
@@ -240,7 +240,7 @@ Pass profile_at_once(const parallel::ModelFactory& factory, const parallel::Micr
 
 }  // namespace
 
-/// What is soon done is done again: a host's speed changes within a second.
+/// Repeats fast measurements: a host's speed changes within a second.
 void BlockCosts::time_beside_neighbours(UsualCosts& costs, int64_t rows,
                                         profile::ProfileOptions options) {
   constexpr double kEnough = 0.5;  // seconds

@@ -19,7 +19,7 @@ namespace convoy::train {
 /// Costs by block, of a rank's share of a micro-batch.
 using MeasuredBlocks = std::map<plan::BlockShare, std::vector<plan::BlockCost>>;
 
-/// By block, of micro-batches of some rows.
+/// Costs by block, of micro-batches of some rows.
 struct UsualCosts {
   std::vector<plan::BlockCost> longest;  ///< with times and messages of the mean one
   std::vector<plan::BlockCost> mean;
@@ -29,10 +29,11 @@ struct UsualCosts {
 UsualCosts profile_usual(const parallel::ModelFactory& factory, const UsualBatches& batches,
                          int64_t rows, const profile::ProfileOptions& options);
 
-/// Rows of a micro-batch up to which its costs are measured; of more only where that is soon done.
+/// Rows of a micro-batch up to which its costs are always measured; larger ones are only where that
+/// is fast.
 inline constexpr int64_t kMeasuredRows = 8;
 
-/// 1, 2, 4 and so on rows of a micro-batch, up to some.
+/// Powers of two from 1 up to `most`: rows of micro-batches to run.
 std::vector<int64_t> sizes_to_run(int64_t most);
 
 /// Costs of a model's blocks for any number of rows and any share of a micro-batch. The blocks run
@@ -40,39 +41,39 @@ std::vector<int64_t> sizes_to_run(int64_t most);
 /// differ in length, bytes are of the longest micro-batch and times of one of average length.
 class BlockCosts {
  public:
-  /// Runs micro-batches of `sizes` rows, ascending, which the data must have. `neighbours`: threads
-  /// that run at once, so that times are those of ranks that share the host's memory, whose use is
-  /// counted with one; 0: only memory counts. `for_gpu`: the same, and scores are a GPU's. Sizes
-  /// above `always` are run only where they are needed, smaller ones are soon done and the data has
-  /// the rows.
+  /// Runs micro-batches of `sizes` rows, ascending, which the data must have. `neighbours`: number
+  /// of threads that run at once, so that times are those of ranks that share the host's memory;
+  /// memory is counted with one thread; 0: only memory counts. `for_gpu`: only memory counts, and
+  /// scores are a GPU's. Sizes above `always` are run only where they are needed, smaller ones are
+  /// fast, and the data has the rows.
   BlockCosts(parallel::ModelFactory factory, TrainingArguments arguments, const Dataset& data,
              std::vector<int64_t> sizes, int neighbours, bool for_gpu = false,
              int64_t always = std::numeric_limits<int64_t>::max());
 
-  /// Those of a profile. Throws UsageError where one asks for a share that it has not; `file` is
-  /// for messages.
+  /// Costs of a profile. Throws UsageError where a share is asked for that it lacks; `file` is for
+  /// messages.
   BlockCosts(MeasuredBlocks measured, std::string file, double spread);
 
-  /// From now on micro-batches of so many rows are run, too.
+  /// Makes micro-batches of so many rows run, too, from now on.
   void measure_also(int64_t rows);
-  /// Whether the data has so many.
+  /// Whether the data has so many rows.
   bool has_rows(int64_t rows);
 
-  /// By block. Measures what was not asked for before.
+  /// Costs by block. Measures those that were not asked for before.
   std::vector<plan::BlockCost> of(const plan::BlockShare& share);
-  /// What was measured so far.
+  /// Costs measured so far.
   const MeasuredBlocks& known() { return known_[0]; }
-  /// By how much times of the same work differed: half of their range, of their median.
+  /// Relative difference of times of the same work: half of their range, of their median.
   double spread() const { return median_seconds_ > 0 ? off_seconds_ / median_seconds_ : spread_; }
 
  private:
-  /// `scores`: for how many rows a GPU has scores; 0: they are the host's.
+  /// `scores`: number of rows for which a GPU has scores; 0: they are the host's.
   const std::vector<plan::BlockCost>& measured(const plan::BlockShare& share, int64_t scores);
-  /// How many of the sizes are run of such a share.
+  /// Number of the sizes that are run for such a share.
   size_t num_sizes(const plan::BlockShare& share, int64_t scores);
   bool may_run(const plan::BlockShare& next, const plan::BlockShare& last, int64_t scores);
   void run(const plan::BlockShare& share, int64_t scores);
-  /// As many rows of scores as `share` has, or kAllScores where more take no more.
+  /// Rows of scores that `share` has, or kAllScores where more rows take no more.
   int64_t scores_of(const plan::BlockShare& share);
   void time_beside_neighbours(UsualCosts& costs, int64_t rows, profile::ProfileOptions options);
 
@@ -91,7 +92,7 @@ class BlockCosts {
   double spread_ = 0;                                    // of a profile
 };
 
-/// How many ranks may share out the positions of a row: each has two stretches of some.
+/// Largest number of ranks that may share out the positions of a row: each has two stretches.
 int64_t most_context_ranks(const parallel::MicroBatch& batch);
 
 /// Throws UsageError where the model does not compute with such a share.

@@ -27,7 +27,8 @@ namespace {
 
 /// Rows of a micro-batch; those beyond keep a processor's core no busier, but a GPU.
 constexpr int64_t kMostRowsHere = 64, kMostRowsElsewhere = 1024;
-/// Of predictions from times that do not differ, and from data sheets (see docs/planning.md).
+/// Errors of predictions from times that do not differ, and from data sheets (see
+/// docs/planning.md).
 constexpr double kMeasuredSpread = 0.1, kAnalyticSpread = 0.35;
 /// Bytes that an update reads and writes of a weight: weight, gradient, two moments, and a norm.
 constexpr double kUpdateBytes = 32;
@@ -57,7 +58,7 @@ std::optional<Profile> read_profile(const Where& where) {
   return profile_from_json(parse_json(read_file(here->profile), here->profile), here->profile);
 }
 
-/// What pipeline_costs has.
+/// Costs in pipeline_costs.
 std::vector<schedule::BlockCounts> costs_from_file(const Subject& subject,
                                                    const std::string& file) {
   auto arguments = subject.arguments;
@@ -95,7 +96,7 @@ void limit_tensor_ranks(plan::Wishes& wishes, const schedule::ModelDecl& model) 
   }
 }
 
-/// What a search may choose from, but for the counts that cut stages.
+/// Search space of a plan, but for the counts that cut stages.
 plan::Wishes wishes_of(const Subject& subject, const PlanRequest& request,
                        const plan::Cluster& cluster, const nn::BlockList& blocks,
                        const schedule::ModelDecl& model, const parallel::MicroBatch& batch,
@@ -152,7 +153,7 @@ std::shared_ptr<BlockCosts> traced_costs(const Subject& subject, const PlanReque
   return known;
 }
 
-/// What each block takes for a row of a micro-batch.
+/// Costs of each block for a row of a micro-batch.
 using Counts = std::vector<schedule::BlockCounts>;
 using Trace = std::function<Counts(const parallel::MicroBatch&)>;
 

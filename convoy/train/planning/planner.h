@@ -16,23 +16,23 @@
 
 namespace convoy::train {
 
-/// What blocks cost that ran without arithmetic, for plans of one run on other devices: by rows of
-/// micro-batches that ran.
+/// Costs of blocks that ran without arithmetic, for plans of one run on other devices: by the
+/// numbers of rows that ran.
 using TracedBlocks = std::map<std::vector<int64_t>, std::shared_ptr<BlockCosts>>;
 
-/// What a plan is asked for.
+/// Request for a plan.
 struct PlanRequest {
   int num_ranks = 0;  ///< 0: those of the profile, or usual_ranks()
   Where where = {};
   int64_t most_rows = 0;  ///< of a micro-batch; 0: 64 on this host, 1,024 on other devices
-  /// On hosts like this one: rows of micro-batches, ascending, whose costs are measured, of others
-  /// they grow evenly; empty: 1, 2, 4, 8.
+  /// Rows of micro-batches, ascending, whose costs are measured on hosts like this one; between
+  /// them costs are interpolated; empty: 1, 2, 4, 8.
   std::vector<int64_t> sizes = {};
   std::shared_ptr<TracedBlocks> traced = {};  ///< of plans before; null: nothing is kept
   int threads = 0;  ///< of a rank; 0: parallel.threads, or of this host its cores shared out
 };
 
-/// A search, with all that it was made of.
+/// A search, with everything that it was made from.
 struct PlanReport {
   bool is_like_this_host = true;  ///< its times were measured
   std::string what;               ///< a line on model, step and cluster
@@ -41,16 +41,16 @@ struct PlanReport {
   plan::Cluster cluster;
   plan::Wishes wishes;
   plan::Found found;
-  /// What costs are asked of; what was measured, of this host.
+  /// Source of the costs; measured ones are this host's.
   std::shared_ptr<BlockCosts> costs;
 };
 
-/// All of a report but what a search finds. Throws UsageError where a request does not go together.
+/// Makes a report without the search. Throws UsageError where a request contradicts itself.
 PlanReport prepare_plan(const parallel::ModelFactory& factory, TrainingArguments arguments,
                         const Dataset& data, const PlanRequest& request);
 
-/// Plans a training of `arguments`, of which precision, optimizer, buckets and the like hold, and
-/// batch and parallelism are searched for. Throws UsageError where a request does not go together.
+/// Plans a training of `arguments`: precision, optimizer, buckets and the like hold; batch and
+/// parallelism are searched for. Throws UsageError where a request contradicts itself.
 PlanReport make_plan(const parallel::ModelFactory& factory, TrainingArguments arguments,
                      const Dataset& data, const PlanRequest& request, const ProgressFn& progress);
 

@@ -13,7 +13,7 @@
 
 namespace convoy::train {
 
-/// What measured costs hold for.
+/// Setting that measured costs hold for.
 struct ProfiledFor {
   std::string machine;    ///< its processor, and the cores that the process may use
   std::string torch;      ///< its version
@@ -46,7 +46,7 @@ Profile measure_profile(const parallel::ModelFactory& factory, TrainingArguments
                         const Dataset& data, int num_ranks, const std::optional<SumsOfHosts>& sums,
                         int threads, const ProgressFn& progress);
 
-/// What a profile would be of here and now, with as many threads as this thread has.
+/// Setting of a profile made here and now, with as many threads as this thread has.
 ProfiledFor profiled_for(const parallel::ModelFactory& factory, const TrainingArguments& arguments,
                          const Dataset& data, int num_ranks);
 
@@ -60,14 +60,14 @@ Profile profile_from_json(const Json& json, const std::string& file);
 /// Whether a file of costs is a profile.
 bool is_profile(const Json& json);
 
-/// Throws UsageError, naming `file`, where a profile is of something else.
+/// Throws UsageError, naming `file`, where a profile is for another setting.
 void check_profile(const ProfiledFor& of, const ProfiledFor& now, const std::string& file);
 
 /// Throws UsageError where a profile names other blocks than this model has.
 void check_names(const Profile& profile, const schedule::ModelDecl& model, const std::string& file);
 
-/// Of a profile what a pipeline is cut by, for micro-batches of so many rows. Throws UsageError,
-/// naming `file`, where its blocks are not those of `model`.
+/// Costs of a profile by which a pipeline is cut, for micro-batches of so many rows. Throws
+/// UsageError, naming `file`, where its blocks are not those of `model`.
 std::vector<schedule::BlockCounts> counts_of(const Profile& profile, int64_t rows, int tensor,
                                              const schedule::ModelDecl& model,
                                              const std::string& file);

@@ -8,29 +8,29 @@
 
 namespace convoy::train {
 
-/// How far estimates of memory may be off, as a part of them: on processors, whose kernels were
-/// run (docs/estimate.md and docs/planning.md have what was measured), and on other devices.
+/// Relative error of memory estimates: on processors, whose kernels were run (docs/estimate.md and
+/// docs/planning.md have the measurements), and on other devices.
 inline constexpr double kMemorySpread = 0.02, kOtherDevicesMemorySpread = 0.1;
 
-/// What the tensors of a rank may take.
+/// Memory that the tensors of a rank may take.
 struct Room {
   int64_t bytes = 0;
   double spread = kMemorySpread;
   std::string text = {};  ///< "7.6 GiB of this host for each of 2 ranks"
 
   plan::Fit fit(int64_t needed) const { return plan::fit_of(needed, bytes, spread); }
-  /// What is sure to fit.
+  /// Bytes that fit for sure.
   int64_t sure_bytes() const {
     return static_cast<int64_t>(static_cast<double>(bytes) / (1 + spread));
   }
 };
 
-/// On a device of a kind that plan::usual_cluster knows, or where it is "" on this host, which so
-/// many ranks share; no more than `device_memory` bytes, where that is not 0.
+/// Room on a device of a kind that plan::usual_cluster knows, or where it is "" on this host, which
+/// so many ranks share; at most `device_memory` bytes, where that is not 0.
 Room room_of_rank(const std::string& device, int num_ranks, int64_t device_memory);
 
-/// What this rank has of what is free now on its GPU. All ranks of `group`, among which are those
-/// of this host, call this.
+/// This rank's share of the memory that is free now on its GPU. All ranks of `group`, which include
+/// those of this host, call this.
 Room room_of_gpu(at::Device gpu, const comm::Group& group, int64_t device_memory);
 
 }  // namespace convoy::train

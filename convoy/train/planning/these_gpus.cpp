@@ -18,9 +18,9 @@ namespace convoy::train {
 
 namespace {
 
-/// What NCCL, cuBLAS and fragments take beside tensors once a training runs: at most a tenth.
+/// Memory of NCCL, cuBLAS and fragments beside tensors once a training runs: at most a tenth.
 constexpr int64_t kReservedBytes = 500'000'000, kReservedShare = 10;
-/// What trainings reach of the largest products' rate (see docs/planning.md).
+/// Part of the largest products' rate that trainings reach (see docs/planning.md).
 constexpr double kEfficiency = 0.9;
 
 double seconds_on(at::Device gpu, const std::function<void()>& work) {
@@ -39,7 +39,7 @@ double best_seconds(at::Device gpu, const std::function<void()>& work) {
   return best;
 }
 
-/// Of square matrices, as large as take a moment and have room.
+/// Rate of products of square matrices, as large as take a moment and have room.
 double product_flops(at::Device gpu, at::ScalarType dtype, int64_t most_bytes) {
   constexpr int64_t kSmallest = 512, kLargest = 8192;
   constexpr double kMoment = 0.01;
@@ -65,7 +65,7 @@ double memory_rate(at::Device gpu, int64_t most_bytes) {
   return 2.0 * static_cast<double>(bytes) / best_seconds(gpu, [&] { to.copy_(from); });
 }
 
-/// Of a group's ranks, those that compute on this one's GPU.
+/// Number of a group's ranks that compute on this one's GPU.
 int64_t ranks_sharing(const comm::Group& group, at::Device gpu) {
   if (group.size() == 1) return 1;
   const auto who = host_name() + comm::identity(gpu) + std::to_string(gpu.index());

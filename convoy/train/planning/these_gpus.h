@@ -8,13 +8,13 @@
 
 namespace convoy::train {
 
-/// What this rank's tensors may take of its GPU: of what is free now, but for what a training's
-/// libraries will take, an equal share of the ranks of `group` that compute there. Collective.
+/// Bytes that this rank's tensors may take on its GPU: an equal share, among the ranks of `group`
+/// that compute there, of the free memory less what a training's libraries will take. Collective.
 int64_t free_for_tensors(at::Device gpu, const comm::Group& group);
 
-/// The GPUs of ranks that have met, each with what it was measured to do while the others were,
-/// too: products of the training's type, copies, sums over the ranks; the least that a rank has
-/// counts. Takes some seconds. Collective.
+/// The GPUs of ranks that have met, each with rates measured while the others were busy, too:
+/// products of the training's type, copies, sums over the ranks; the slowest rank counts. Takes
+/// some seconds. Collective.
 plan::Cluster these_gpus(const TrainingArguments& arguments, const Job& met, const MetRanks& ranks);
 
 }  // namespace convoy::train

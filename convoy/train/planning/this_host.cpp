@@ -24,20 +24,20 @@ namespace convoy::train {
 namespace {
 
 constexpr double kMicro = 1e-6;
-/// What a process of convoy takes beside tensors: programs, libraries and their heaps.
+/// Memory of a process of convoy beside tensors: programs, libraries and their heaps.
 constexpr int64_t kProcessBytes = 200LL << 20;
 
-/// What a sum of all bytes passes over a rank's link, of which a part is its own.
+/// Passes of the data over a rank's link in a sum of all bytes, part of which are its own.
 double passes_of(int num_ranks) {
   return 2.0 * (num_ranks - 1) / num_ranks;
 }
 
-/// The link of a host's ranks, of which sums take so long.
+/// Link of a host's ranks, from the times of sums.
 plan::Link link_inside(const SumTimes& sums, int num_ranks) {
   return {sums.seconds, passes_of(num_ranks) / sums.seconds_per_byte};
 }
 
-/// That of a host to others: what the part inside of the hosts leaves.
+/// Link of a host to others: the time that the part inside of the hosts leaves.
 plan::Link link_between(const plan::Cluster& cluster, const SumTimes& sums) {
   const int ranks = cluster.devices_per_host;
   const double inside = ranks > 1 ? passes_of(ranks) / cluster.inside.bytes_per_second : 0;
@@ -138,7 +138,7 @@ double disk_bytes_per_second(const std::filesystem::path& folder, int num_ranks)
 
 namespace {
 
-/// What `measure` says on the slowest of so many ranks that run it at once.
+/// Largest result of `measure` over so many ranks that run it at once.
 double on_slowest(int num_ranks, const std::function<double()>& measure) {
   const int num_threads = at::get_num_threads();
   std::vector<double> seconds(static_cast<size_t>(num_ranks));

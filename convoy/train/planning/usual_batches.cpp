@@ -54,7 +54,7 @@ int64_t UsualBatches::num_rows() const {
   return first_.empty() ? 0 : first_.samples.numel();
 }
 
-/// Of larger micro-batches than the data has rows there is one of all rows.
+/// Rows of a micro-batch of `rows`, or all of the data's where it has fewer.
 int64_t UsualBatches::there(int64_t rows) const {
   if (num_rows() > 0) return std::min(rows, num_rows());
   fail<UsageError>("train", "the training data has no rows to read the costs from");
@@ -90,8 +90,8 @@ double UsualBatches::most_positions(int64_t rows) const {
   return n * mean + deviation * std::sqrt(n * 2 * std::log(micro_batches(rows)));
 }
 
-/// Of a run with so many rows in each: smaller ones than the run's make the same step, larger ones
-/// a larger step.
+/// Number of micro-batches of so many rows in a run: smaller ones than the run's make the same
+/// step, larger ones a larger step.
 double UsualBatches::micro_batches(int64_t rows) const {
   return std::max({1.0, least_micro_batches_, rows_of_run_ / static_cast<double>(rows)});
 }
@@ -112,8 +112,9 @@ double UsualBatches::mean_length(int64_t rows) const {
   return mean;
 }
 
-/// That row, and others that are no longer: short and long ones as the data has them, or without
-/// the shortest of these, so that all have so many positions, if there are such rows.
+/// Micro-batch of that row and of others that are no longer: short and long ones as the data has
+/// them, or without the shortest of these, so that all have so many positions, if there are such
+/// rows.
 parallel::MicroBatch UsualBatches::of(size_t longest_row, int64_t rows, double positions) const {
   std::vector<int64_t> others;
   for (size_t row = 0; row < std::min(kNear, lengths_.size()); ++row) {

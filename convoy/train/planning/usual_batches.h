@@ -12,19 +12,20 @@ namespace convoy::train {
 /// expected to have; time is that of one as long as they are on average.
 class UsualBatches {
  public:
-  /// Of `most_rows` rows at most. The data must outlive it.
+  /// Makes micro-batches of `most_rows` rows at most. The data must outlive it.
   UsualBatches(const TrainingArguments& arguments, const Dataset& data, int64_t most_rows);
 
-  /// Whether there are two kinds.
+  /// Whether rows differ in length, so that there are two kinds.
   bool vary() const { return vary_; }
   /// Whether the data has so many rows.
   bool has(int64_t rows) const { return rows <= num_rows(); }
-  /// Of the data, where they vary; else of `most_rows`, those that it has.
+  /// Rows of the data, where they differ; else those that it has, up to `most_rows`.
   int64_t num_rows() const;
-  /// Of as many rows as there are, where it has fewer; throw UsageError where there are none.
+  /// Micro-batches of `rows` rows, or of all where the data has fewer; throw UsageError where it
+  /// has none.
   parallel::MicroBatch longest(int64_t rows) const;
   parallel::MicroBatch mean(int64_t rows) const;
-  /// How long a micro-batch of so many rows is on average, where they vary.
+  /// Mean length of a micro-batch of so many rows, where rows differ in length.
   double mean_length(int64_t rows) const;
 
  private:

@@ -16,21 +16,21 @@ struct LikeThisHost {
   std::optional<SumsOfHosts> sums = {};  ///< of ranks that have met; none: all would be here
 };
 
-/// Devices of which numbers are known: blocks run without arithmetic, and are counted.
+/// Devices of known rates: blocks run without arithmetic, and are counted.
 struct Devices {
   plan::Cluster cluster;
   std::string how_known = "from data sheets";
   bool reach_this_disk = false;  ///< the run's offload_dir is theirs, and can be measured
 };
 
-/// Where a training would run.
+/// Place where a training would run.
 using Where = std::variant<LikeThisHost, Devices>;
 
-/// Of how many ranks a plan is when nobody says: the devices, or this processor's cores.
+/// Number of ranks that a plan is for by default: the devices, or this processor's cores.
 int usual_ranks(const Where& where);
 
 /// The cluster of a training's ranks and the disk of its offload_dir, within its device_memory.
-/// `profile`: what LikeThisHost::profile holds. Measures what is not known of this host. Throws
+/// `profile`: the content of LikeThisHost::profile. Measures unknown rates of this host. Throws
 /// UsageError where the ranks are more than the devices, nothing is left for tensors, or a device
 /// does not compute in the training's type.
 plan::Cluster cluster_of(const Where& where, const std::optional<Profile>& profile, int num_ranks,

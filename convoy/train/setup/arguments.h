@@ -12,7 +12,7 @@
 
 namespace convoy::train {
 
-/// How many ranks each axis of the mesh shall have; data ranks are what is left.
+/// Number of ranks of each axis of the mesh; the rest are data ranks.
 struct AskedMesh {
   int64_t pipeline = 1;       ///< stages
   int64_t tensor = 1;         ///< ranks that share out the weights of each layer
@@ -20,7 +20,7 @@ struct AskedMesh {
   std::string shard = "all";  ///< ranks of a state replica: all, host, or a number
 };
 
-/// What a run was planned for, by convoy plan or before its ranks formed groups.
+/// Plan that a run follows, made by convoy plan or before its ranks formed groups.
 struct PlannedStep {
   int64_t ranks = 0;         ///< 0: it was not planned
   std::string split;         ///< how a step is shared out
@@ -63,7 +63,7 @@ struct ParallelArguments : schedule::RunOptions {
   void share(const OptionTable& table);
 };
 
-/// What offload_* may say, and what it means.
+/// Values of offload_*, and their places.
 std::vector<std::pair<std::string, schedule::Place>> offload_places();
 
 /// `[output]`: what is written and printed.
@@ -132,7 +132,7 @@ struct TrainingArguments {
   ParallelArguments parallel;
   OutputArguments output;
 
-  /// What reading the options found to say; told when training starts.
+  /// Sentences that came up while options were read; shown when training starts.
   std::vector<std::string> notes;
 
   /// Declares every option of the sections train, parallel and output.

@@ -16,8 +16,8 @@ struct AskedRun {
   schedule::ModelDecl model;
 };
 
-/// Of `num_ranks` ranks, a process each. Throws UsageError where they do not go with the arguments,
-/// and for DataParallel.
+/// Spreads a training over `num_ranks` ranks, a process each. Throws UsageError where they
+/// contradict the arguments, and for DataParallel.
 AskedRun asked_run(const parallel::ModelFactory& factory, TrainingArguments arguments,
                    const Dataset& data, int num_ranks);
 

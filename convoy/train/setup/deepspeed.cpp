@@ -19,7 +19,7 @@ namespace {
 namespace fs = std::filesystem;
 using Values = std::map<std::string, std::string>;
 
-/// What becomes of a key.
+/// Treatment of a key.
 struct Rule {
   const char* key;
   const char* option = nullptr;  ///< takes the value; null = none does

@@ -9,7 +9,7 @@
 
 namespace convoy::train {
 
-/// What a DeepSpeed configuration asks for, in our options.
+/// Settings of a DeepSpeed configuration, as options of convoy.
 struct DeepSpeedOptions {
   struct Entry {
     std::string key;     ///< in the file: "zero_optimization.stage"
@@ -17,10 +17,10 @@ struct DeepSpeedOptions {
     std::string value;
   };
   std::vector<Entry> entries;
-  std::vector<std::string> notes;  ///< what has no effect here, and why; sentences
+  std::vector<std::string> notes;  ///< keys without effect here, and why; sentences
 
-  /// Sets the options. What the command line or a run's file says otherwise is an error, as with
-  /// Hugging Face's Trainer; "auto" in the file is no entry, so theirs holds.
+  /// Sets the options. A different value on the command line or in a run's file is an error, as
+  /// with Hugging Face's Trainer; "auto" in the file is no entry, so the other value holds.
   void apply(OptionTable& table, const std::string& file) const;
 };
 
@@ -29,7 +29,8 @@ struct DeepSpeedOptions {
 /// line and key, and FileError.
 DeepSpeedOptions read_deepspeed(const std::filesystem::path& file);
 
-/// Reads it and sets the options. Returns a sentence with what has no effect here; "" = all has.
+/// Reads the file and sets the options. Returns a sentence with the keys without effect; "" = all
+/// have one.
 std::string take_deepspeed(const std::string& file, OptionTable& table);
 
 }  // namespace convoy::train

@@ -29,8 +29,8 @@ StepLimit::~StepLimit() {
   tensor_memory.set_limit(0);
 }
 
-/// Of the micro-batches that make the step that was asked for, the largest that fits; where ranks
-/// could not step down later, the largest that is sure to.
+/// Finds the largest micro-batch that fits, of those that make the step that was asked for; where
+/// ranks could not step down later, the largest that is sure to fit.
 void Trainer::Impl::find_batch(const parallel::ModelFactory& factory) {
   const bool on_gpu = !job_.devices.at(0).is_cpu();
   const int64_t limit = arguments_.parallel.device_memory;
@@ -79,7 +79,7 @@ void Trainer::Impl::find_batch(const parallel::ModelFactory& factory) {
       arguments_.global_batch_size ? 1 : batch / shares / arguments_.per_device_train_batch_size;
 }
 
-/// Of the micro-batches that make the same step, the largest that is smaller; 0: there is none.
+/// Rows of the largest smaller micro-batch that makes the same step; 0: there is none.
 int64_t Trainer::Impl::fewer_rows() const {
   const int64_t rows = arguments_.per_device_train_batch_size;
   const int64_t of_rank = rows * arguments_.gradient_accumulation_steps;

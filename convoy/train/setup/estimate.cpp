@@ -49,7 +49,7 @@ Estimator::Estimator(const parallel::ModelFactory& factory, TrainingArguments ar
 
 namespace {
 
-/// What the largest of the blocks takes while it runs with so many rows.
+/// Largest memory of a block while it runs with so many rows.
 int64_t most_of_a_block(const std::vector<plan::BlockCost>& costs) {
   int64_t out = 0;
   for (const auto& cost : costs) {

@@ -87,7 +87,7 @@ void check_missed_updates(const TrainingArguments& arguments, const optim::Optim
                    optim::kDefaultOptimizer);
 }
 
-/// What is to be known of a schedule beside its name.
+/// Name of a schedule, with facts about it that the name does not tell.
 std::string schedule_text(const schedule::RunPlan& plan, const schedule::PipelineOptions& asked) {
   const bool searched = asked.schedule == schedule::PipelineSchedule::Automatic;
   const auto name = asked.csv.empty() ? std::string(schedule::name_of(asked.schedule)) : asked.file;

@@ -9,26 +9,26 @@
 
 namespace convoy::train {
 
-/// What the arguments say of a replica; its device and what is offloaded are for the job to say.
-/// Throws UsageError for what has no effect without stages.
+/// Options of a replica from the arguments; the job sets its device and offloading. Throws
+/// UsageError for options that have no effect without stages.
 parallel::ReplicaOptions replica_options(const TrainingArguments& arguments, bool trains);
 
-/// How blocks are run to learn what they cost; by one rank that is alone.
+/// Options for running blocks to learn their costs; for one rank that is alone.
 profile::ProfileOptions profile_options(const TrainingArguments& arguments);
 
-/// How training data is read, or evaluation data, by one rank that is alone.
+/// Options for reading training data, or evaluation data; for one rank that is alone.
 StreamOptions stream_options(const TrainingArguments& arguments, bool training);
 
-/// What the first of `num_ranks` ranks computes first; empty where there are no rows.
+/// First micro-batch of the first of `num_ranks` ranks; empty where there are no rows.
 parallel::MicroBatch first_batch(const TrainingArguments& arguments, const Dataset& data,
                                  int num_ranks);
 
-/// What is known of a pipeline before it is made, which all ranks must have alike.
+/// Inputs of a pipeline's plan, which all ranks must have alike.
 struct PipelineInputs {
-  /// Of each block for a micro-batch: counted with rows of the data, or read from pipeline_costs.
-  /// Empty without a pipeline, without rows, and for a user's modules.
+  /// Costs of each block for a micro-batch: counted with rows of the data, or read from
+  /// pipeline_costs. Empty without a pipeline, without rows, and for a user's modules.
   std::vector<schedule::BlockCounts> counts;
-  std::string csv;  ///< what pipeline_schedule_file holds
+  std::string csv;  ///< content of pipeline_schedule_file
 };
 
 /// Reads files and counts, on this rank alone. Throws UsageError for a file that is not of this
@@ -36,14 +36,14 @@ struct PipelineInputs {
 PipelineInputs pipeline_inputs(const parallel::ModelFactory& factory,
                                const TrainingArguments& arguments, const Dataset* data);
 
-/// Makes them part of a run's options.
+/// Moves the inputs into a run's options.
 void take(PipelineInputs inputs, schedule::RunOptions& options);
 
-/// Which blocks each stage holds: 0-3 | 4-7.
+/// Blocks of each stage: 0-3 | 4-7.
 std::string stages_text(const schedule::Layout& layout);
 
-/// The schedule that was found or read, which blocks each stage holds, and how large the bubble is;
-/// "" without stages.
+/// Sentence with the schedule that was found or read, the blocks of each stage, and the size of the
+/// bubble; "" without stages.
 std::string pipeline_text(const schedule::RunPlan& plan, const schedule::RunOptions& options);
 
 /// The schedule of the stages, as pipeline_schedule_file takes it; "" without stages, and where

@@ -17,7 +17,7 @@
 
 namespace convoy::train {
 
-/// How this process takes part in a run: which strategy, why, on which devices, with whom.
+/// Role of this process in a run: strategy, the reason for it, devices and groups.
 struct Job {
   launch::RankEnvironment environment;
   std::string strategy;                ///< single, dp, ddp, pipeline, tensor or context
@@ -28,18 +28,18 @@ struct Job {
   std::vector<std::string> warnings;   ///< what a person may not have meant
   std::vector<at::Device> devices;     ///< of this process; more than one only with threads
   int threads = 1;                     ///< intra-op threads per rank
-  /// Gives the process the number that it had before, once no copy of the job is left.
+  /// Restores the process's former number of threads, once no copy of the job is left.
   std::shared_ptr<void> own_threads;
   comm::Groups groups;  ///< the processes, by what they share
   /// Makes more groups, where there are several hosts.
   std::shared_ptr<const comm::Connector> connector;
 
-  /// All processes: loss, stopping, saving.
+  /// Group of all processes: for loss, stopping, saving.
   const comm::Group& world() const { return groups.world; }
   bool is_main() const { return environment.rank == 0; }
   /// Whether the ranks are threads of this process, a device each.
   bool in_threads() const { return strategy == "dp" || stages > 1; }
-  /// Those that share out the data.
+  /// Number of ranks that share out the data.
   int num_ranks() const { return in_threads() ? num_devices() / stages : groups.rows.size(); }
   int num_devices() const {
     return in_threads() ? static_cast<int>(devices.size()) : world().size();
@@ -62,17 +62,18 @@ Job plan_job(const ParallelArguments& arguments, const launch::RankEnvironment& 
 FolderLock lock_output_folder(const std::filesystem::path& folder, const Job& job,
                               const ParallelArguments& arguments);
 
-/// Where the processes of a planned job meet.
+/// Address at which the processes of a planned job meet.
 comm::StoreAddress store_address(const Job& job, const ParallelArguments& arguments);
 
 /// Throws UsageError where tokens are to be shared out over tensor ranks and there is one only.
 void check_shared_tokens(const ParallelArguments& arguments);
 
-/// Throws UsageError where ranks share out the positions of rows, whose predictions are of all.
+/// Throws UsageError where ranks share out the positions of rows, since predictions need whole
+/// rows.
 void check_whole_rows(const ParallelArguments& arguments);
 
-/// Who this process is among the ranks of a job. Throws UsageError where they do not make pipelines
-/// of as many stages and tensor ranks, or `shard_ranks` does not divide what is left.
+/// Mesh coordinates of this process in a job. Throws UsageError where the ranks do not make
+/// pipelines of as many stages and tensor ranks, or `shard_ranks` does not divide the rest.
 schedule::Mesh mesh_of(const ParallelArguments& arguments,
                        const launch::RankEnvironment& environment);
 
@@ -80,7 +81,7 @@ schedule::Mesh mesh_of(const ParallelArguments& arguments,
 /// `hosts`: by rank.
 void check_state_replicas(const schedule::Mesh& mesh, const std::vector<std::string>& hosts);
 
-/// What ranks decide with strategy = plan: how they share the work.
+/// Decision of the ranks with strategy = plan: how they share the work.
 struct Decision {
   ParallelArguments parallel;
   PlannedStep planned;
@@ -92,7 +93,7 @@ struct MetRanks {
   comm::Group host;  ///< those of this rank's host
 };
 
-/// Makes it where the ranks have met: on all of them. `met` has no groups.
+/// Makes the decision on all ranks, where they have met. `met` has no groups.
 using Decide = std::function<Decision(const Job& met, const MetRanks& ranks)>;
 
 /// plan_job() for this process, then meets the other ranks, which do some work together and form no

@@ -73,7 +73,7 @@ void start_threads(int count) {
   at::parallel_for(0, count, 1, [](int64_t, int64_t) {});  // and has them from here on
 }
 
-/// What ranks that are going to plan are until then.
+/// Arguments of ranks that are going to plan, until they have.
 ParallelArguments before_plan(ParallelArguments arguments) {
   arguments.mesh = {};
   return arguments;

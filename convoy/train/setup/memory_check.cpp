@@ -43,7 +43,7 @@ double kept_bytes(const ParallelArguments& parallel, const launch::RankEnvironme
          (static_cast<double>(parallel.num_stages()) * parallel.num_tensor_ranks());
 }
 
-/// The same of a table that is kept by rows: no gradient, and each row on one rank.
+/// Bytes of an element of a table that is kept by rows: no gradient, and each row on one rank.
 double kept_by_rows(const ParallelArguments& parallel, const launch::RankEnvironment& environment) {
   return (sizeof(float) + static_cast<double>(parallel.state_bytes)) /
          mesh_here(parallel, environment).degree(schedule::kState);

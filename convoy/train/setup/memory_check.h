@@ -44,7 +44,7 @@ void set_memory_advice(const std::string& advice);
 /// What to tell before more memory is taken than is left.
 std::string little_memory(int64_t needed, int64_t available);
 
-/// What to tell when memory ran out; `details`: what torch says, or "".
+/// Message for when memory ran out; `details`: torch's message, or "".
 std::string out_of_memory(const std::string& details);
 
 }  // namespace convoy::train

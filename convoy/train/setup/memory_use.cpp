@@ -29,7 +29,7 @@ at::Device device_of(parallel::Replica& replica) {
   return replica.flat().fp32().device();
 }
 
-/// Of what a replica holds what no other one here holds, too.
+/// Bytes that a replica holds and no other one here holds, too.
 int64_t own_bytes(parallel::Replica& replica, const MemoryUse& use) {
   // Replicas that share weights have all of them, and the moments.
   const bool lends =
@@ -37,7 +37,7 @@ int64_t own_bytes(parallel::Replica& replica, const MemoryUse& use) {
   return use.sum() - (lends ? 0 : use.parameters + use.optimizer - replica.row_bytes());
 }
 
-/// What the replicas that share a GPU hold there.
+/// Memory of the replicas that share a GPU.
 struct OnDevice {
   void add(parallel::Replica& replica, const MemoryUse& use) {
     known += own_bytes(replica, use);

@@ -8,10 +8,9 @@
 
 namespace convoy::train {
 
-/// What the arguments offload, and whereto. Throws UsageError for what does not go together: a
-/// place without a folder or a GPU, gradients or weights that are not sharded, replicas that
-/// share their state.
-/// Without training only weights count.
+/// Options of offloading from the arguments. Throws UsageError for a place without a folder or a
+/// GPU, gradients or weights that are not sharded, and replicas that share their state. Without
+/// training only weights count.
 parallel::OffloadOptions offload_options(const ParallelArguments& arguments, const Job& job,
                                          bool trains);
 
