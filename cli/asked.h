@@ -13,10 +13,10 @@ namespace convoy::cli {
 /// The run's file or a model's folder.
 void add_config(CLI::App& command, std::string& config);
 
-/// The same and --ranks: which ranks those are.
+/// Adds config and --ranks; `which_ranks` describes these.
 void add_asked(CLI::App& command, std::string& config, int& ranks, const std::string& which_ranks);
 
-/// Throws UsageError where --device, which is of this host, is given a kind of device that --on
+/// Throws UsageError where --device, which is for this host, names a kind of device that --on
 /// knows.
 void refuse_kind_as_device(const std::vector<std::string>& args);
 

@@ -111,7 +111,7 @@ void measure(std::vector<Drawn>& all, Configured& configured, const BenchPlanFla
   progress.wipe();
 }
 
-/// What is told of all that went well.
+/// Errors of all predictions whose training ran.
 struct Accuracy {
   plan::Errors time, memory;
   double tau = 0, regret = 0;

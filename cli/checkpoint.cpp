@@ -72,7 +72,7 @@ std::string tensors_table(const checkpoint::Contents& contents) {
   return table.to_text();
 }
 
-/// What a folder stands for, with a word about what it does not.
+/// Finds the weights that a folder stands for; tells of a newer checkpoint that it does not.
 fs::path find_and_tell(const fs::path& typed) {
   const auto found = checkpoint::find_weights(typed);
   if (const auto newer = checkpoint::tell_newer(found); !newer.empty()) tell({newer});

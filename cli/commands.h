@@ -30,7 +30,7 @@ void add_bench_plan(CLI::App& bench, Run& run);
 void add_bench_batch(CLI::App& bench, Run& run);
 void add_bench_axes(CLI::App& bench, Run& run);
 
-/// What a command reads: a run's options, or a trained model and options.
+/// Inputs of a command: a run's options, or a trained model and options.
 enum class Reads { Nothing, Options, Model };
 
 struct Command {
@@ -63,7 +63,7 @@ inline constexpr Command kCommands[] = {
     {"completion", add_completion},
 };
 
-/// One without a name, which reads nothing, where there is none of this name.
+/// The command of this name; where there is none, one without a name, which reads nothing.
 constexpr Command find_command(std::string_view name) {
   for (const Command& command : kCommands) {
     if (command.name == name) return command;

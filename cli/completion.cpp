@@ -13,7 +13,7 @@ namespace convoy::cli {
 
 namespace {
 
-/// What may be typed, by command.
+/// Words that may be typed, by command.
 struct Words {
   std::vector<std::string> commands;
   std::map<std::string, std::set<std::string>> flags;      ///< [command]

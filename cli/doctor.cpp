@@ -45,7 +45,7 @@ std::vector<std::pair<std::string, std::string>> versions(const machine::Gpus& g
   return out;
 }
 
-/// What a launcher left in the environment, as `convoy train` would read it.
+/// Finding about a launcher's environment, as `convoy train` would read it.
 std::vector<doctor::Finding> check_launcher() {
   using doctor::Verdict;
   try {

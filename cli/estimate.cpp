@@ -44,7 +44,7 @@ std::vector<Way> ways_of(const train::Estimator& estimator) {
   return out;
 }
 
-/// Of each of some uses, by kind; kinds that none of them has are left out.
+/// Bytes by kind of each of some uses; kinds that none of them has are left out.
 std::vector<std::vector<std::pair<std::string, int64_t>>> kinds_in_use(
     const std::vector<schedule::MemoryUse>& uses) {
   std::set<std::string> in_use;
@@ -92,7 +92,7 @@ void print_json(const train::Estimator& estimator, const train::Room& room, bool
   fmt::print("{}\n", out.dump(2));
 }
 
-/// What a person may do about it.
+/// Advice where the run does not fit.
 std::string advice(const train::Estimator& estimator, const train::Room& room, bool holds_batch) {
   const auto asked = estimator.asked();
   if (room.fit(estimator.memory(asked).sum()) == plan::Fit::Yes) return "";

@@ -36,14 +36,15 @@ struct HostArguments {
 
   void add_to(CLI::App& command);
 
-  /// Takes the number of hosts, this one's place and where they meet from the hostfile, if one was
-  /// named. Returns how many ranks it wants on this host; 0: it does not say. Throws UsageError.
+  /// Takes the number of hosts, this one's place and the place where they join from the hostfile,
+  /// if one was named. Returns the number of ranks that it wants on this host; 0: it does not say.
+  /// Throws UsageError.
   int take_hostfile();
 
   /// Whether the number of hosts was said, be it 1.
   bool chosen() const { return !num_nodes.empty() || standalone; }
 
-  /// What they ask for; nothing for a job on this host alone. Throws UsageError.
+  /// Options of the hosts; nothing for a job on this host alone. Throws UsageError.
   std::optional<launch::HostOptions> read(const launch::LaunchOptions& launch) const;
 };
 

@@ -4,11 +4,11 @@
 
 namespace convoy::cli {
 
-/// What of the ranks' output is shown besides being kept: torchrun's --redirects, --tee and
-/// --local-ranks-filter.
+/// Selection of the ranks' output that is shown besides being kept: torchrun's --redirects, --tee
+/// and --local-ranks-filter.
 struct OutputArguments {
   std::string redirects;  ///< "3", or "0:1,1:2" by local rank: 1 = output, 2 = errors, 3 = both
-  std::string tee;        ///< the same, of what is shown all the same
+  std::string tee;        ///< in the same form: output that is shown all the same
   std::string filter;     ///< local ranks that are shown: "0,2"
 
   bool given() const { return !redirects.empty() || !tee.empty() || !filter.empty(); }

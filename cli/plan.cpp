@@ -35,7 +35,7 @@ struct PlanOptions {
   bool json = false, all = false;
 };
 
-/// What a file of a plan begins with.
+/// First lines of a plan's file.
 std::string origin_text(const train::PlanReport& report, const std::vector<Verified>& tried) {
   auto text =
       fmt::format("Written by convoy plan. {}.\nTimes are {}.", report.what, report.how_known);
@@ -162,7 +162,7 @@ train::Where where_of(const PlanOptions& options, int num_ranks) {
                                         : plan::read_cluster(cluster)};
 }
 
-/// What is asked about, with what the plan decides instead of it.
+/// Opens the run, without the options that the plan decides.
 Asked ask(const PlanOptions& options, bool needs_data) {
   auto asked = ask_about(options.config, {.tells = !options.json, .needs_data = needs_data});
   auto& table = asked.configured->table;

@@ -8,19 +8,19 @@
 
 namespace convoy::cli {
 
-/// What would be planned for so many ranks.
+/// Plan for some number of ranks.
 struct PlanOfRanks {
   int num_ranks = 0;
   int64_t rows = 0;  ///< of a step
   bool fits = false;
-  plan::Planned best;   ///< or of what does not fit the one that needs least memory
-  std::string verdict;  ///< why nothing fits
+  plan::Planned best;   ///< or where nothing fits the one with least memory
+  std::string verdict;  ///< reason why nothing fits
 };
 
-/// Of a report on so many ranks.
+/// Plan of a report.
 PlanOfRanks plan_of_ranks(const train::PlanReport& report);
 
-/// Prints a table of them, as JSON if asked to.
+/// Prints a table of plans, as JSON if asked to.
 void print_plans_of_ranks(const std::vector<PlanOfRanks>& plans, bool json);
 
 /// Draws a step's time and memory by number of ranks as an SVG file.

@@ -15,26 +15,25 @@ namespace convoy::cli {
 /// Options of a run by section.name, each with a value.
 using Settings = std::vector<std::pair<std::string, std::string>>;
 
-/// What a split makes of a run's options: what it says, and the defaults of others that decide the
-/// same.
+/// Options of a run that follow from a split, with the defaults of others that decide the same.
 Settings settings_of(const plan::Split& split, const OptionTable& table);
 
-/// What was typed of options that a plan decides, as section.name, but for what it reads: how many
-/// rows a step has, and files.
+/// Typed options that a plan decides, as section.name, but for those that it reads: the rows of a
+/// step, and files.
 std::vector<std::string> typed_for_plan(const OptionTable& table);
 
-/// Sets them.
+/// Sets these options.
 void set(OptionTable& table, const Settings& settings);
 
 /// Gives a run a split's options.
 void set_split(Configured& configured, const plan::Split& split);
 
-/// Keeps with a run what was predicted for it; `device`: of another host, "" for this one.
+/// Keeps the prediction of a run with it; `device`: another host's, "" for this one.
 void set_prediction(Configured& configured, const plan::Planned& planned,
                     const std::string& device);
 
-/// Where options that a plan decides were typed beside it, the run is another: its prediction is
-/// dropped, with a note.
+/// Drops the prediction, with a note, where options that a plan decides were typed beside it: the
+/// run is another.
 void drop_prediction_of_others(Configured& configured);
 
 /// A folder for the files of trials, which goes with this, and with the process if it is killed.
@@ -42,7 +41,7 @@ class TrialFolder {
  public:
   TrialFolder();
 
-  /// Writes the run of a split; gives the file's name. `configured` is afterwards as it was.
+  /// Writes the run of a split; returns the file's name. Leaves `configured` as it was.
   std::string write(Configured& configured, const plan::Split& split) const;
   /// Writes a run as it is now.
   std::string write(const Configured& configured) const;

@@ -26,7 +26,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// What a plan is made for: where any of it differs, it is made anew.
+/// Question that a plan answers: where any of it differs, the plan is made anew.
 Json question_of(const train::TrainingArguments& arguments, const train::Job& met) {
   const auto& ranks = met.environment;
   return {{"ranks", ranks.world_size},

@@ -7,17 +7,17 @@
 
 namespace convoy::cli {
 
-/// What a run with strategy = plan was planned for and what its plan is, as its checkpoints keep
-/// it.
+/// File with the plan of a run with strategy = plan and the question it answers, as its checkpoints
+/// keep it.
 inline constexpr const char* kPlanFile = "plan.json";
 
 /// Throws UsageError where an option was typed that strategy = plan decides.
 void check_plans(const Configured& configured);
 
-/// Lets the ranks of a run that have met decide how they share its work: as the checkpoint says
-/// that the run goes on from, where that was planned for the same ranks, else by a plan that rank 0
-/// makes. Sets it among the options of `configured`, and `text` to what kPlanFile holds. `config`:
-/// the run's TOML file, or "". Collective.
+/// Decides how the ranks of a run that have met share its work: as the checkpoint says that the run
+/// resumes from, where that was planned for the same ranks, else by a plan that rank 0 makes. Sets
+/// it among the options of `configured`, and `text` to the content of kPlanFile. `config`: the
+/// run's TOML file, or "". Collective.
 train::Decision decide(const std::string& config, Configured& configured, const train::Job& met,
                        const train::MetRanks& met_ranks, std::string& text);
 

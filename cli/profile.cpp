@@ -31,7 +31,7 @@ std::string on_hosts(const train::Profile& profile) {
   return hosts > 1 ? fmt::format(" on {}", plural(hosts, "host")) : "";
 }
 
-/// What an all-reduce takes, of ranks of one host and of all.
+/// Prints times of an all-reduce, over ranks of one host and over all.
 void print_sums(const train::Profile& profile) {
   const auto print = [](const std::string& of, const train::SumTimes& sums) {
     constexpr double kBytes = 16 << 20;
@@ -45,7 +45,8 @@ void print_sums(const train::Profile& profile) {
   if (hosts > 1) print(plural(profile.of.ranks, "rank") + on_hosts(profile), profile.sums.all);
 }
 
-/// Of the largest micro-batch on one tensor rank the blocks that are not as the one before.
+/// Prints the blocks of the largest micro-batch on one tensor rank, but for those like the one
+/// before.
 void print_blocks(const train::Profile& profile) {
   auto chosen = profile.blocks.begin();
   for (auto at = profile.blocks.begin(); at != profile.blocks.end(); ++at) {

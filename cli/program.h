@@ -9,10 +9,10 @@
 
 namespace convoy::cli {
 
-/// What was typed that sets options of the run, as --section.name=value.
+/// Typed options of the run, as --section.name=value.
 std::vector<std::string> typed_overrides();
 
-/// A help text in lines of at most 120 columns; descriptions go on below where they began.
+/// A help text in lines of at most 120 columns; descriptions are indented where they began.
 std::string fitted(const std::string& help);
 
 /// Commands whose options may be overridden by `--section.name value` or `--name value`.
@@ -27,14 +27,14 @@ struct Configured {
 
   /// All options of the task that was typed.
   Configured();
-  /// Adds to the notes of `run` what was typed without effect, and notes.
+  /// Adds to the notes of `run` the flags that were typed without effect, and notes.
   void note_flags(tasks::Run& run) const;
   Configured(const Configured&) = delete;
   Configured& operator=(const Configured&) = delete;
 };
 
-/// What a run left in a folder, with its options and those that were typed. Throws UsageError where
-/// an option of the model was typed that is not as it was trained.
+/// A run opened from a folder, with its options and the typed ones. Throws UsageError where a typed
+/// option of the model is not as it was trained.
 struct Opened : Configured {
   explicit Opened(const std::string& folder);
   tasks::Run run;
@@ -47,7 +47,7 @@ std::string of_other_families(const std::string& name, const OptionTable& table)
 /// For `--help` of a command that opens a run: options of training that hold there, too.
 std::string help_of_opened();
 
-/// Prints notes for a person, beside what is asked for: a program may read that.
+/// Prints notes for a person, apart from the output: a program may read that.
 void tell(const std::vector<std::string>& notes);
 
 /// Reads the TOML file (if any), applies the overrides that were typed, checks the ranges.

@@ -31,7 +31,7 @@ void tell_apart(std::vector<report::RunRecord>& runs) {
   for (auto& run : runs) run.name = run.folder;
 }
 
-/// Of a report before, or none: what else is there is nothing that a report may replace.
+/// Throws UsageError where `output` is another file than an earlier report.
 void check_output(const std::string& output) {
   std::error_code error;
   const bool is_file = output != "-" && std::filesystem::is_regular_file(output, error);

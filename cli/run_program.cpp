@@ -40,13 +40,13 @@ std::string lost_output(const std::error_code& why) {
   return fmt::format("[cli] cannot write to the standard output: {}", why.message());
 }
 
-/// What was printed and did not arrive is an error.
+/// Throws FileError if printed text did not arrive.
 void check_output() {
   if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return;
   throw FileError(lost_output({errno, std::generic_category()}));
 }
 
-/// What a wheel of torch without kernels for this GPU says, and what to do about it.
+/// Message of a wheel of torch without kernels for this GPU, with advice.
 std::string no_kernels(const std::string& line) {
   return line +
          "; this build of torch has no kernels for a GPU so new or so old; try another version "
@@ -96,7 +96,7 @@ void tell(const char* kind, const std::string& text, int code, const std::vector
   }
 }
 
-/// The same, and leaves at once: the threads of a broken collective must not hold the process up.
+/// As tell(), then leaves at once: the threads of a broken collective must not hold the process up.
 [[noreturn]] void leave(const char* kind, const std::string& text, int code,
                         const std::vector<int>& missing = {}) {
   tell(kind, text, code, missing);
@@ -122,7 +122,7 @@ std::vector<std::string> long_options(const CLI::App& app) {
   return out;
 }
 
-/// What other launchers call the number of ranks.
+/// Names of the number of ranks in other launchers.
 const std::vector<std::string> kRanks{"nproc_per_node", "nproc-per-node", "num_processes", "gpus",
                                       "world_size"};
 

@@ -29,8 +29,7 @@ struct ScheduleOptions {
   StagesAsked stages;
 };
 
-/// What each stage keeps at most: bytes, or where none are known micro-batches through all its
-/// blocks.
+/// Peak of each stage: bytes, or where none are known micro-batches through all its blocks.
 std::vector<std::string> kept_by_stages(const schedule::RunPlan& plan, bool in_bytes) {
   std::vector<std::string> out;
   if (in_bytes) {
@@ -115,7 +114,7 @@ class Comparison {
   std::vector<std::pair<std::string, report::Timeline>> pictures_;
 };
 
-/// What the costs are that a comparison counts with.
+/// Sentence about the costs of a comparison.
 const char* about_the_costs(bool given, bool counted) {
   if (given) {
     return "Block costs are those of pipeline_costs. Messages take no time unless it gives one.";

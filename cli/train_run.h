@@ -10,13 +10,13 @@
 
 namespace convoy::cli {
 
-/// What a training came to.
+/// Result of a training.
 struct Trained {
   int exit_code = 0;         ///< not 0: a signal stopped it
   train::Metrics evaluated;  ///< of its end; empty without evaluation data
 };
 
-/// What a new run begins with.
+/// Weights and moments that a new run begins with.
 struct Start {
   std::filesystem::path weights;  ///< the folder of a model; "" = its own
   std::filesystem::path moments;  ///< a checkpoint, for those of the optimizer; "" = none

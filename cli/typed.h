@@ -19,15 +19,15 @@ bool help_all();
 inline constexpr const char* kDoubleDash = "\x1f--";
 std::vector<std::string> keep_double_dash(std::vector<std::string> args);
 
-/// What was typed; a folder behind a command that takes one as what it stands for: a run's as its
-/// run.toml; one with Hugging Face's config.json, or that file, as its architecture, and tokens
-/// that are drawn unless there are data. Where no data can be drawn for it, the file stands for the
-/// run.toml beside it, too.
+/// Typed words; a folder after a command that takes one is replaced: a run's by its run.toml; one
+/// with Hugging Face's config.json, or that file, by its architecture, and drawn tokens unless
+/// there are data. Where no data can be drawn for it, the run.toml beside the file takes its place,
+/// too.
 std::vector<std::string> with_model_folder(std::vector<std::string> typed);
 
-/// What was typed, with pipes among the inputs of eval, predict and generate read into files: the
+/// Typed words, with pipes among the inputs of eval, predict and generate read into files: the
 /// ranks that such a command starts read them too. Throws UsageError where another launcher started
-/// the ranks, of which none can have what the others read.
+/// the ranks, since only one of them could read a pipe.
 std::vector<std::string> with_lasting_inputs(std::vector<std::string> typed);
 
 }  // namespace convoy::cli

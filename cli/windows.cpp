@@ -32,7 +32,7 @@ constexpr const char* kBeganWith = "began_with";
 /// One object for each window that was done with: trained_on, evaluated_on, metrics.
 using Results = std::vector<Json>;
 
-/// Those that an earlier start left, as far as they are the first of `windows`.
+/// Results of an earlier start, as far as they are the first of `windows`.
 Results earlier_results(const fs::path& folder, const std::vector<tasks::Window>& windows) {
   Results out;
   const auto file = folder / kResults;
