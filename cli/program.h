@@ -23,7 +23,7 @@ struct Configured {
   std::unique_ptr<tasks::Task> task;
   train::TrainingArguments training;
   OptionTable table;
-  std::vector<std::string> notes;  ///< what a person should know of where options came from
+  std::vector<std::string> notes;  ///< sentences for a person about where options came from
 
   /// All options of the task that was typed.
   Configured();

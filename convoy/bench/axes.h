@@ -25,11 +25,11 @@ struct AxesOptions {
 /// A step that is shared out along one axis, or on one device.
 struct AxisTrial {
   std::string axis;   ///< "sample"; "" for one device
-  std::string share;  ///< what a rank has: "5 x 512"
+  std::string share;  ///< the part of a rank: "5 x 512"
   plan::Split split;
   plan::Prediction predicted = {};
   MeasuredStep measured = {};
-  std::string refused = {};  ///< why the model does not go so
+  std::string refused = {};  ///< reason why the model does not run so
 
   bool went_well() const { return measured.seconds > 0; }
   plan::Trial time() const { return {predicted.seconds, measured.seconds}; }

@@ -12,7 +12,7 @@ struct MeasuredStep {
   double peak_memory_bytes = 0;  ///< of a process
   double memory_bytes = 0;       ///< of the tensors of the rank with most, as it counted them
   double samples_per_second = 0, tokens_per_second = 0;  ///< over all ranks
-  std::string failure;  ///< what it said where it did not end well; "" else
+  std::string failure;  ///< its message where it did not end well; "" else
 };
 
 /// Times steps of a run on so many ranks of this host; `config` may be "", `flags` are options of

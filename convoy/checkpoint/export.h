@@ -20,7 +20,7 @@ struct Exported {
   int64_t num_tensors = 0, num_bytes = 0;
   std::vector<std::string> weights;   ///< files
   std::vector<std::string> others;    ///< files that were taken over
-  std::vector<std::string> warnings;  ///< what a person should know of it, in sentences
+  std::vector<std::string> warnings;  ///< sentences about it for a person
 };
 
 /// Writes the weights in `from` and what belongs to the model (config, tokenizer, tables; nothing

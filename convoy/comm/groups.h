@@ -23,8 +23,8 @@ struct Groups {
   Group replicas;   ///< ranks with the same part, one of each state replica
   Group context, tensor;
   Group pipeline;       ///< ranks that hold the blocks together, by stage
-  Group pipeline_back;  ///< the same ranks: what goes to earlier stages
-  /// Over NCCL: the same ranks, from host to host, for what describes a message; else one rank.
+  Group pipeline_back;  ///< the ranks of `pipeline`: for messages to earlier stages
+  /// Group of the pipeline's ranks over hosts, for the heads of messages, over NCCL; else one rank.
   Group pipeline_heads;
 
   Groups() = default;

@@ -12,7 +12,7 @@ namespace convoy::doctor {
 struct Engine {
   std::string name;
   bool usable = false;
-  std::string text;  ///< what it serves, or why it cannot be used
+  std::string text;  ///< its use, or the reason why it cannot be used
 };
 
 /// Threads, shared memory and Gloo.

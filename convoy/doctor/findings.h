@@ -18,8 +18,8 @@ enum class Verdict { Ok, Note, Warning, Problem };
 struct Finding {
   Verdict verdict = Verdict::Ok;
   std::string about;   ///< "open files"
-  std::string text;    ///< what is
-  std::string advice;  ///< what to try; "" when there is nothing to do
+  std::string text;    ///< the state that was found
+  std::string advice;  ///< the thing to try; "" when there is nothing to do
 };
 
 const char* to_text(Verdict verdict);

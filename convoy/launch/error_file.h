@@ -21,8 +21,8 @@ struct RankError {
   std::string kind;          ///< "CommunicationError", "NumericError", ...
   std::string error;         ///< the message
   int exit_code = 0;         ///< with which it is about to end; 0: not said
-  std::string operation;     ///< what it was doing, or ""
-  int64_t step = 0;          ///< and in which step, from 1; 0 before the first
+  std::string operation;     ///< the operation under way, or ""
+  int64_t step = 0;          ///< the step under way, from 1; 0 before the first
   std::vector<int> missing;  ///< ranks that it waited for in vain
 };
 

@@ -20,7 +20,7 @@ struct Permutation {
 struct PermutationOptions {
   double probability = 1.0 / 6;  ///< part of the items that is asked for
   int64_t max_span = 5;          ///< longest stretch of them
-  bool all = false;              ///< those that are not asked for stand in the order, too
+  bool all = false;              ///< items that are not asked for are in the order, too
 };
 
 /// Asks for spans of 1 to `max_span` items, one in each stretch of span / probability items, at

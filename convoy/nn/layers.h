@@ -52,8 +52,8 @@ enum class AddRows {
   InPlace,   ///< one after the other: on the host
   OfATable,  ///< rows of one place are summed first, in a second table: on a GPU, where they would
              ///< else wait for each other
-  BySums,    ///< the same bits from as many sums as there are rows: of a table of more, where it is
-             ///< large enough to be worth the sorting
+  BySums,    ///< equal bits from as many sums as there are rows: for a table with more rows, large
+             ///< enough to be worth the sorting
 };
 
 /// Adds `scale` times `rows` [n, D] to the rows `places` [n] int64 of `table` [V, D].

@@ -36,8 +36,8 @@ struct alignas(128) RankArea {
   Counter bell;    ///< rung when a mailbox of this rank changed
   std::array<Announcement, kSlots> announcements;
   std::atomic<int32_t> process;       ///< its id
-  std::atomic<uint64_t> process_key;  ///< what no other process has, of whatever container
-  std::atomic<int32_t> core;          ///< where it was when it posted last
+  std::atomic<uint64_t> process_key;  ///< number of the process, unique over containers, too
+  std::atomic<int32_t> core;          ///< the core on which it posted last
   alignas(8) std::array<char, kActivityBytes> activity;
 };
 

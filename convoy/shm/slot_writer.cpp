@@ -10,7 +10,7 @@ namespace {
 
 /// Smaller pieces say too little, and stay in the caches anyway.
 constexpr size_t kLarge = 16 << 10;
-/// So many in a row, for one may just have been interrupted.
+/// Number of slow writes in a row that count: a single one may just have been interrupted.
 constexpr int kSlowInARow = 3;
 /// How often to look whether the others have come near.
 constexpr int kLookEvery = 64;

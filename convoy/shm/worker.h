@@ -21,7 +21,7 @@ class Worker {
   /// `stays_with_caller`: the thread runs on the core from which it was given the work. Where all
   /// cores compute, it would else push the computing thread of another rank from its core.
   explicit Worker(bool stays_with_caller = false) : stays_with_caller_(stays_with_caller) {}
-  ~Worker();  ///< what has not begun fails
+  ~Worker();  ///< work that has not begun fails
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;
 

@@ -16,7 +16,7 @@ struct HostOptions {
   int node_rank = -1;          ///< -1: whichever is free
   std::string token_file;      ///< of the shared secret; "": CONVOY_TOKEN
   std::string local_address;  ///< by which the others reach this host; "": the one it connects from
-  RendezvousOptions rendezvous;  ///< what counts is what the serving host says
+  RendezvousOptions rendezvous;  ///< settings of the rendezvous; those of the serving host hold
 };
 
 /// Like run_ranks, for one of several hosts: meets the others, starts this host's ranks of the

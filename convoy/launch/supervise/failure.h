@@ -17,7 +17,7 @@ enum class RankEnd {
   kSucceeded,
   kFailed,   ///< by itself
   kStopped,  ///< because another rank failed
-  kKilled,   ///< the same, but it did not stop when asked
+  kKilled,   ///< because another rank failed, but it did not stop when asked
 };
 
 /// How one rank ended.
@@ -30,8 +30,8 @@ struct RankReport {
   int signal = 0;                  ///< 0 when it exited
   double seconds = 0;              ///< how long it ran
   double end_time = 0;             ///< seconds since 1970
-  std::optional<RankError> error;  ///< what it said itself
-  Activity activity;               ///< what it was doing when it failed or was told to stop
+  std::optional<RankError> error;  ///< its own report
+  Activity activity;               ///< its activity when it failed or was told to stop
   int64_t peak_bytes = 0;          ///< the most memory it held
   bool out_of_memory = false;      ///< SIGKILL, and the kernel killed for want of memory meanwhile
   bool suspended = false;          ///< it was stopped then: SIGSTOP, Ctrl-Z, a debugger

@@ -68,7 +68,7 @@ class T5Config : public LanguageModelConfig {
   std::string activation() const;
   /// Whether what the decoder gives is divided by the root of its width.
   bool scales_outputs() const;
-  int64_t first_id() const;  ///< what the decoder sees first
+  int64_t first_id() const;  ///< the id that the decoder sees first
 
  protected:
   void check_together() const override;

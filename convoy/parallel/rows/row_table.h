@@ -82,7 +82,7 @@ class RowTable {
   int64_t most_ = 0;           ///< P
   std::vector<int64_t> rows_;  ///< own ones, as indices into the state
   at::Tensor values_;          ///< [N x P, D], what blocks see
-  at::Tensor grad_, scratch_;  ///< the same of the sum so far, and of another micro-batch
+  at::Tensor grad_, scratch_;  ///< gradients of `values_`: the sum so far, and one more
   at::Tensor own_grad_;        ///< [own rows, D]
 };
 

@@ -20,8 +20,7 @@ struct ListRules {
   bool deep_first = true;
   int64_t group = 1;
   bool forward_first = false;  ///< else backward first
-  double patience = 0;  ///< a weight half begins if the next action is no nearer than this part of
-                        ///< it
+  double patience = 0;  ///< a weight half begins if the next action is no nearer than this part
   double memory = 0;    ///< bytes that a rank may keep for backward; not less than smallest_memory
 };
 

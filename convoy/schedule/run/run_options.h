@@ -30,8 +30,8 @@ enum class PipelineSchedule : int {
   Naive,        ///< one micro-batch at a time
   GPipe,        ///< all forwards, then all backwards (Huang et al., 2019)
   OneFOneB,     ///< one forward, one backward in turns (PipeDream, Narayanan et al., 2019)
-  Interleaved,  ///< the same where each rank holds several virtual stages (Megatron-LM, Narayanan
-                ///< et al., 2021)
+  Interleaved,  ///< 1f1b where each rank holds several virtual stages (Megatron-LM, Narayanan et
+                ///< al., 2021)
   ZeroBubble,   ///< backwards in halves, the second fill the gaps (ZB-H1, Qi et al., 2023; where
                 ///< the virtual stages lie in a v: ZB-V, Qi et al., 2024)
   Automatic,    ///< the fastest that is found for what blocks cost (after Varuna, Athlur et al.,
@@ -54,7 +54,7 @@ struct BlockCounts {
   double kept = 0;                 ///< from forward until backward, what it returns among it
   double put_off = 0;              ///< from the first half of a backward until the second
   double returned = 0;             ///< of what it returns: all that is kept where it is recomputed
-  double sent = 0, sent_grad = 0;  ///< what a stage behind it receives, and sends back
+  double sent = 0, sent_grad = 0;  ///< messages to a stage behind, and back
   double send = 0, send_grad = 0;  ///< seconds of these messages
   /// About how many operations a GPU launches, whatever the number of rows; none in a file.
   double forward_kernels = 0, backward_kernels = 0;
@@ -113,8 +113,7 @@ struct RunOptions {
   GatherOptions gathers = {};
   bool reduce_each = true;  ///< sharded gradients: reduce every micro-batch, not the last only
   bool recompute = false;   ///< blocks keep their inputs only, and run again before their backward
-  RecomputeOptions recomputed = {};  ///< blocks that do so, where not all do; of no meaning with
-                                     ///< `recompute`
+  RecomputeOptions recomputed = {};  ///< some blocks that do so; of no meaning with `recompute`
   OffloadOptions offload = {};
   PipelineOptions pipeline = {};   ///< where the mesh has several stages
   bool sequence_parallel = false;  ///< tensor ranks share out the tokens between their products

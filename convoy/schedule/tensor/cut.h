@@ -14,7 +14,7 @@ using Shape = std::vector<int64_t>;
 struct TensorCut {
   int64_t dim = -1;     ///< -1: every rank has all of it
   Shape parts = {};     ///< sizes along `dim`, such as of q | k | v; empty: one part
-  int64_t granule = 1;  ///< what stays together along `dim`, such as a head's width
+  int64_t granule = 1;  ///< elements that stay together along `dim`, such as a head's width
   int64_t readers = 1;  ///< of each granule: queries' heads that read one of keys
 };
 

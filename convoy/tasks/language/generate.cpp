@@ -126,7 +126,7 @@ struct Text {
   std::vector<int32_t> ids;  ///< with what it began with, and padding once it is over
   int64_t prompt_length = 0;
   int64_t length = 0;                ///< without padding
-  std::vector<int32_t> source = {};  ///< what an encoder reads
+  std::vector<int32_t> source = {};  ///< ids that an encoder reads
   bool over = false;
   Ended ended = Ended::AtLength;
 

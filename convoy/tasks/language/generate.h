@@ -28,7 +28,7 @@ struct GenerateOptions {
   std::optional<int64_t> start_id;  ///< what a decoder sees first; none = as the model's config has
   /// Whether the text of prompt number `prompt` is over by its new ids; empty = never.
   std::function<bool(int64_t prompt, std::span<const int32_t> new_ids)> is_over;
-  std::vector<std::string> stops;  ///< what is_over looks for, only to compare ranks
+  std::vector<std::string> stops;  ///< texts that is_over looks for, only to compare ranks
 };
 
 /// Draws an id by scores [V] fp32, with temperature, top_k and top_p as Hugging Face's warpers

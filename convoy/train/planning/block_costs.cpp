@@ -206,7 +206,7 @@ namespace {
 
 /// A run of all blocks on several threads at once.
 struct Pass {
-  std::vector<BlockCost> blocks;  ///< what they take on average
+  std::vector<BlockCost> blocks;  ///< averages over the threads
   std::vector<double> totals;     ///< by thread, of all blocks: seconds
 };
 

@@ -23,9 +23,9 @@ struct Job {
   std::string strategy;                ///< single, dp, ddp, pipeline, tensor or context
   int stages = 1;                      ///< of a pipeline whose stages are threads of this process
   std::string reason;                  ///< why it was chosen
-  std::string faster;                  ///< what would be faster, or ""
+  std::string faster;                  ///< a setting that would be faster, or ""
   std::optional<PlannedStep> planned;  ///< of a run that was planned
-  std::vector<std::string> warnings;   ///< what a person may not have meant
+  std::vector<std::string> warnings;   ///< about settings that a person may not have meant
   std::vector<at::Device> devices;     ///< of this process; more than one only with threads
   int threads = 1;                     ///< intra-op threads per rank
   /// Restores the process's former number of threads, once no copy of the job is left.
@@ -90,7 +90,7 @@ struct Decision {
 /// Ranks that have met and formed no other groups yet.
 struct MetRanks {
   comm::Group all;
-  comm::Group host;  ///< those of this rank's host
+  comm::Group host;  ///< the ranks of this rank's host
 };
 
 /// Makes the decision on all ranks, where they have met. `met` has no groups.

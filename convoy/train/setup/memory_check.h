@@ -15,7 +15,7 @@ namespace convoy::train {
 struct MemoryPart {
   std::string what;  ///< "n_layer = 12 with d_model = 768: the layers take"
   double parameters;
-  std::string advice;    ///< what to make smaller
+  std::string advice;    ///< the size to make smaller
   bool by_rows = false;  ///< a table that row_tables keeps by rows
 };
 
