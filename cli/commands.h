@@ -42,7 +42,7 @@ struct Command {
   bool takes_folder = false;                ///< with config.json, in the place of a run's file
 };
 
-/// All, in the order of --help. A constant, for before_libraries.cpp reads it before any
+/// All commands, in the order of --help. A constant, for before_libraries.cpp reads it before any
 /// constructor ran.
 inline constexpr Command kCommands[] = {
     {"train", add_train, Reads::Options},

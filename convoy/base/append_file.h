@@ -20,8 +20,8 @@ class AppendFile {
 
   /// Appends a record. Returns a sentence for the user when records begin to wait, else "".
   std::string append(std::string_view record);
-  /// Where the file was moved away, what follows goes to a new one in its place. Returns a sentence
-  /// where that does not go, else "".
+  /// Continues in a new file where the old one was moved away. Returns a sentence where that fails,
+  /// else "".
   std::string reopen();
   /// Writes what waits. Returns a sentence when it still does, else "".
   std::string flush();

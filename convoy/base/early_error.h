@@ -5,11 +5,11 @@
 
 namespace convoy {
 
-/// Who hears of an error that will end the program, before what it was doing lets go of it: a disk
-/// may still be at work with what is owned here. Called with that very error, which then is thrown.
+/// Sets a function that gets an error that will end the program, before its stack unwinds: a disk
+/// may still be at work with memory that is owned there. The error is thrown afterwards.
 void hear_early_errors(std::function<void(const std::exception&)> hear);
 
-/// Nobody may be there to hear it.
+/// Calls that function, if one is set.
 void tell_early(const std::exception& error);
 
 }  // namespace convoy

@@ -21,9 +21,9 @@ class FolderLock {
   bool held() const { return file_ != nullptr; }
   /// Whether the folder is still the one that was locked: somebody may have moved it away.
   bool in_place() const;
-  /// Who has it: "process 123 on node7"; "" when no other has.
+  /// Holder of the lock: "process 123 on node7"; "" when no other has it.
   const std::string& holder() const { return holder_; }
-  /// Why nobody can have it here: the file system has no locks; "" when it has.
+  /// Reason why nobody can lock it here: the file system has no locks; "" when it has.
   const std::string& trouble() const { return trouble_; }
 
  private:

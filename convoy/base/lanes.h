@@ -61,7 +61,7 @@ using Bf16s = uint16_t __attribute__((vector_size(kLanes * sizeof(uint16_t))));
   copy(to, &halves, count, sizeof(Bf16));
 }
 
-/// How many of the lanes from `i` on lie before `end`.
+/// Number of the lanes from `i` on that lie before `end`.
 [[gnu::always_inline]] inline int64_t count_at(int64_t i, int64_t end) {
   return end - i < kLanes ? end - i : kLanes;
 }

@@ -51,7 +51,7 @@ struct AxesReport {
   std::vector<AxisTrial> trials;  ///< first that of one device
   OperatorBound bound;
 
-  /// How far a training's last loss is from that of one device, as a part of that.
+  /// Relative difference of a training's last loss from that of one device.
   double loss_off(const AxisTrial& trial) const;
 };
 

@@ -8,7 +8,7 @@
 
 namespace convoy::bench {
 
-/// How long one collective of one size took.
+/// Time of one collective of one size.
 struct CollectiveTime {
   std::string engine;
   std::string collective;  ///< all_reduce, reduce_scatter, all_gather, broadcast, all_to_all,

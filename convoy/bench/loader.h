@@ -7,7 +7,7 @@
 
 namespace convoy::bench {
 
-/// How fast one rank's loader delivers padded batches.
+/// Rate at which one rank's loader delivers padded batches.
 struct LoaderTimes {
   int64_t epochs = 0;
   int64_t rows = 0;  ///< of all epochs

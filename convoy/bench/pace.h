@@ -7,7 +7,7 @@
 
 namespace convoy::bench {
 
-/// How near training comes to what the machine can do.
+/// Pace of a training, beside the machine's limits.
 struct Pace {
   double peak_percent = 0;  ///< of the speed that products reach
   double floor_times = 0;   ///< the time of a step in multiples of what it needs at the least: its

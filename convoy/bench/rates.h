@@ -15,7 +15,7 @@ namespace convoy::bench {
 std::vector<doctor::Rate> measure_rates(int threads, int num_gpus, int64_t available_bytes,
                                         const std::function<void(const std::string&)>& say);
 
-/// Which products are timed.
+/// Products that are timed.
 enum class Products { Both, Fp32, Bf16 };
 
 /// Times one device only, for about a second; at most some `bytes` are taken for each buffer of a

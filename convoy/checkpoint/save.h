@@ -57,7 +57,7 @@ class Save {
   void finish(Manifest* manifest);
 
  private:
-  /// Where a tensor lies.
+  /// Place of a tensor.
   struct Home {
     size_t file;
     size_t begin;

@@ -9,7 +9,7 @@
 
 namespace convoy::checkpoint {
 
-/// Which ranks find `file`: hosts need not share a folder with rank 0, which does.
+/// By rank, whether it finds `file`: hosts need not share a folder with rank 0, which does.
 std::vector<bool> who_sees(const std::filesystem::path& file, const comm::Group& group);
 
 /// Some elements of tensor number `tensor` of a state, on the host.

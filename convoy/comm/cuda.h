@@ -18,7 +18,7 @@ struct Cuda {
 /// CPU asks.
 const Cuda& open_cuda();
 
-/// Where plugins lie: beside the program or library that holds this code, or in ../lib from there.
+/// Folders of plugins: beside the program or library that holds this code, or in ../lib from there.
 std::vector<std::filesystem::path> plugin_folders();
 
 }  // namespace convoy::comm

@@ -26,7 +26,7 @@ class Work {
 /// Work that waits for `work`, then runs `finish` in the thread that waits.
 std::shared_ptr<Work> then(std::shared_ptr<Work> work, std::function<void()> finish);
 
-/// How an operation is called.
+/// Label and manner of an operation's call.
 struct Call {
   const std::string& label;
   bool waits_at_once = false;  ///< the caller does nothing else until it is done
@@ -67,7 +67,7 @@ class Engine {
                                            const Counts& send, const Call& call) = 0;
   virtual std::shared_ptr<Work> send(at::Tensor tensor, int to, const Call& call) = 0;
   virtual std::shared_ptr<Work> receive(at::Tensor tensor, int from, const Call& call) = 0;
-  /// Both at once: no rank waits for the order in which the others call.
+  /// Sends and receives at once: no rank waits for the order in which the others call.
   virtual std::shared_ptr<Work> send_receive(at::Tensor out, int to, at::Tensor in, int from,
                                              const Call& call);
 

@@ -19,11 +19,12 @@ struct Gathering {
   int num_hosts;
 };
 
-/// How a group is carried.
+/// Entry of the table of engines.
 struct EngineEntry {
   const char* name;  ///< as parallel.backend has it; null: only ever chosen by auto
   bool needs_gpus;
-  /// Why it cannot carry this group, as in "backend = shm is for ..."; "" = it can.
+  /// Returns the reason why it cannot carry this group, as in "backend = shm is for ..."; "" = it
+  /// can.
   std::string (*why_not)(const Gathering&);
   Group (*make)(const Gathering&);
 };

@@ -8,7 +8,7 @@
 
 namespace convoy::comm {
 
-/// Where the ranks of a job meet.
+/// Address of the store where the ranks of a job join.
 struct StoreAddress {
   int rank = 0;
   int size = 1;

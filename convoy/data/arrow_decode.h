@@ -10,7 +10,7 @@
 
 namespace convoy::data {
 
-/// How a column of an Arrow type is decoded.
+/// Decoding of a column of an Arrow type.
 struct Decoding {
   bool readable = false;
   bool is_list = false;

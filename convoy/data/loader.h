@@ -13,7 +13,7 @@
 
 namespace convoy::data {
 
-/// How an epoch is shared among ranks.
+/// Partition of an epoch among ranks.
 enum class Partition {
   Rows,       ///< by rows: equal shares, the same global batches for every number of ranks
   RowGroups,  ///< Transformers4Rec's rule: whole row groups, in contiguous blocks

@@ -10,10 +10,10 @@
 
 namespace convoy::data {
 
-/// Which end of a list longer than the limit stays.
+/// End that stays of a list longer than the limit.
 enum class Truncation { KeepLast, KeepFirst };
 
-/// How a column is read.
+/// Type and shape of a column's values.
 struct ColumnShape {
   Column::Kind kind = Column::Int64;
   bool is_list = false;

@@ -78,7 +78,7 @@ class EpochOrder {
 
   int64_t lane_of(int64_t s) const { return s % num_lanes(); }
   int64_t lane_rows(int64_t lane) const { return lanes_[lane].rows; }
-  /// Where lane place `place` (= s / L) is stored in the lane's unshuffled stretch: the window that
+  /// Position of lane place `place` (= s / L) in the lane's unshuffled stretch: the window that
   /// holds it is [place / window * window, + window).
   int64_t place_in_stretch(int64_t lane, int64_t place) const;
   /// The stretch of a lane as rows of row groups, from front to back.

@@ -6,7 +6,7 @@
 // What streams of batches are asked for, and give.
 namespace convoy::data {
 
-/// How ranks and micro-batches share a step.
+/// Layout of a step over ranks and micro-batches.
 struct Layout {
   int64_t world = 1;              ///< W, ranks that read different data
   int64_t rank = 0;               ///< r in [0, W)

@@ -5,7 +5,7 @@
 
 namespace convoy::data {
 
-/// How to read a text table.
+/// Options for reading a text table.
 struct TableOptions {
   char separator = 0;                     ///< 0: guessed from the first line
   std::vector<std::string> column_names;  ///< names for a file without a header line

@@ -45,10 +45,11 @@ TokenTexts read_token_texts(const std::filesystem::path& file, const std::string
 std::optional<int32_t> vocab_size_of_ids(const std::filesystem::path& file,
                                          const std::string& column);
 
-/// How many texts `percent` of them are, rounded as Hugging Face's `train[:5%]`: halves to even.
+/// Number of texts that `percent` of them are, rounded as Hugging Face's `train[:5%]`: halves to
+/// even.
 int64_t num_held_out(int64_t num_texts, double percent);
 
-/// Where a block of ids begins, for each block; all are `block_size` long.
+/// Begins of the blocks of ids, each `block_size` long.
 ///
 /// Joins the texts in groups of `texts_at_once` and cuts each group into blocks; the rest of a
 /// group is dropped, as Hugging Face's run_clm does with 1,000. 0 joins all.

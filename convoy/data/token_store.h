@@ -24,7 +24,7 @@ class TokenStore {
   int64_t size() const { return num_written_ + static_cast<int64_t>(in_memory_); }
   bool in_file() const { return file_ >= 0; }
 
-  /// All of them, for as long as this lives and nothing is appended.
+  /// All ids, for as long as this lives and nothing is appended.
   std::span<const int32_t> ids();
 
  private:

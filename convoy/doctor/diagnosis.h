@@ -21,7 +21,7 @@ std::vector<Engine> host_engines();
 /// Findings about the engines that cannot be used.
 std::vector<Finding> check_engines(const std::vector<Engine>& engines, int num_gpus);
 
-/// How fast a device computes and copies.
+/// Rates at which a device computes and copies.
 struct Rate {
   std::string device;  ///< "cpu" or "cuda:0"
   int threads = 0;     ///< of the CPU; 0 for a GPU

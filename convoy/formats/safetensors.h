@@ -76,8 +76,8 @@ struct TensorInfo {
   std::vector<int64_t> shape;
 };
 
-/// How a file will look: a function of its tensors, in any order, alone. Larger dtypes come first,
-/// then by name, and the header is padded with spaces, so that every tensor is aligned.
+/// Layout of a file: it depends on its tensors alone, in any order. Larger dtypes come first, then
+/// names, and the header is padded with spaces, so that every tensor is aligned.
 struct SafetensorsPlan {
   std::string head;                     ///< length and header
   std::map<std::string, size_t> begin;  ///< of each tensor in the file

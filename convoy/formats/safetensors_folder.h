@@ -61,8 +61,9 @@ class SafetensorsFolder {
   std::map<std::string, const SafetensorsFile*> tensors_;
 };
 
-/// How Hugging Face lays tensors out: one file, or where they are more than `max_shard_bytes`
-/// shards of at most that much (a larger tensor is a shard of its own) with an index.
+/// Files of a set of tensors, as Hugging Face writes them: one, or where they are more than
+/// `max_shard_bytes` shards of at most that much (a larger tensor is a shard of its own) with an
+/// index.
 struct SafetensorsShards {
   std::map<std::string, std::vector<TensorInfo>> files;  ///< by name
   std::string index;       ///< its text; empty where there is one file

@@ -6,8 +6,8 @@
 
 namespace convoy::launch {
 
-/// Which of how many processes this one is, as the program that started it said.
-/// Without a launcher it is rank 0 of 1.
+/// Rank and number of this process in its job, as the program that started it set them. Without a
+/// launcher it is rank 0 of 1.
 struct RankEnvironment {
   int rank = 0;
   int local_rank = 0;  ///< on this host
@@ -50,7 +50,7 @@ RankEnvironment detect_environment();
 /// of its list and a port made of its number. Nothing outside of SLURM. Throws UsageError.
 std::optional<std::string> slurm_endpoint(const GetEnv& get = process_variable);
 
-/// How many copies of this program srun or mpirun started; 1 when neither did.
+/// Number of copies of this program that srun or mpirun started; 1 when neither did.
 int copies_started(const GetEnv& get = process_variable);
 
 }  // namespace convoy::launch

@@ -12,7 +12,7 @@
 
 namespace convoy::launch {
 
-/// Why a rank stopped, in its own words.
+/// Reason why a rank stopped, in its own words.
 struct RankError {
   int rank = 0;
   std::string host;

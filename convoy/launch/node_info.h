@@ -4,7 +4,7 @@
 
 namespace convoy::launch {
 
-/// Where the ranks of this host stand in the whole job, for one start of them.
+/// Place of this host's ranks in the whole job, for one start of them.
 struct NodeInfo {
   int node_rank = 0;
   int num_nodes = 1;

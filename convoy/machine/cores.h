@@ -7,7 +7,7 @@
 
 namespace convoy::machine {
 
-/// How many cores a process can keep busy: those that it may run on, within a quota of CPU time.
+/// Number of cores a process can keep busy: those that it may run on, within a quota of CPU time.
 int usable_cores(const CgroupLimits& cgroup, const Limits& limits);
 int usable_cores();  ///< of this process
 

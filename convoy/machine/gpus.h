@@ -20,7 +20,7 @@ struct Gpu {
   int nvlinks = 0;         ///< that are up
 };
 
-/// How two GPUs reach each other; a and b count in Gpus::gpus.
+/// Connection of two GPUs; a and b count in Gpus::gpus.
 struct GpuLink {
   int a = 0;
   int b = 0;
@@ -38,8 +38,8 @@ struct Gpus {
 
 /// GPUs that have a device file.
 int device_files(const std::filesystem::path& dev);
-/// How many of the GPUs that are `present` CUDA would see. `visible` is CUDA_VISIBLE_DEVICES, null
-/// when it is not set.
+/// Number of the GPUs that CUDA would see, of `present` ones. `visible` is CUDA_VISIBLE_DEVICES,
+/// null when it is not set.
 int count_gpus(const char* visible, int present);
 int visible_gpus();  ///< of this process, found without loading CUDA
 
@@ -51,8 +51,8 @@ Gpus read_gpus(const std::filesystem::path& root = "/");
 /// opened.
 void add_nvml(Gpus& gpus);
 
-/// All that can be found out about the GPUs here; where neither the PCI bus nor NVIDIA's library
-/// can be asked, those whose device files are there.
+/// All facts about the GPUs here; where neither the PCI bus nor NVIDIA's library can be asked,
+/// those whose device files are there.
 Gpus find_gpus();
 
 }  // namespace convoy::machine

@@ -26,8 +26,8 @@ MemoryLimit memory_limit();
 /// those left on the machine, swap included, and in its control group. 0 = unknown.
 int64_t available_memory(const std::filesystem::path& root = "/");
 
-/// How many processes the kernel ended since it started because memory was short; none where it
-/// does not tell.
+/// Number of processes that the kernel ended since it started because memory was short; none where
+/// it does not tell.
 std::optional<int64_t> memory_kills(const std::filesystem::path& root = "/");
 
 }  // namespace convoy::machine

@@ -43,8 +43,8 @@ struct WeightLayout {
 /// Task that a family is trained for: to predict the next token, hidden tokens, or hidden spans.
 enum class Objective { NextToken, HiddenTokens, Spans };
 
-/// How a family names the tokens that stand for hidden spans: the first span's number, 0, between
-/// `begin` and `end`, and so on.
+/// Names of the tokens that stand for hidden spans: the span's number, from 0, between `begin` and
+/// `end`.
 struct SpanTokens {
   std::string begin, end;
   int64_t usual = 0;  ///< there are so many where the tokenizer has none of its own

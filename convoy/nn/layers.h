@@ -46,7 +46,7 @@ at::Tensor embedding(const at::Tensor& ids, const ParamPtr& table, bool padding)
 at::Tensor embedding(const at::Tensor& ids, const ParamPtr& table, bool padding,
                      const TensorRanks& ranks);
 
-/// How rows are added to a table in an order that does not change from run to run.
+/// Ways to add rows to a table in an order that does not change from run to run.
 enum class AddRows {
   Automatic,
   InPlace,   ///< one after the other: on the host

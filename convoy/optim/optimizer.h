@@ -51,10 +51,10 @@ struct Settings {
   double epsilon = 1e-8;
 };
 
-/// How weights follow from gradients, element by element: which numbers are kept of each weight,
-/// and how a stretch of flat buffers is updated. What becomes of an element may depend on its own
-/// numbers, the step's and its parameter's name and index only, never on how stretches are cut: so
-/// every layout of ranks comes to the same bits. Threads share one object.
+/// Rule by which weights follow from gradients, element by element: the numbers that are kept of
+/// each weight, and the update of a stretch of flat buffers. The result for an element may depend
+/// on its own numbers, the step's and its parameter's name and index only, never on how stretches
+/// are cut: so every layout of ranks comes to the same bits. Threads share one object.
 class Optimizer {
  public:
   virtual ~Optimizer() = default;

@@ -28,7 +28,8 @@ struct Known {
 /// A model and the costs of computing it. Deterministic: the same question has the same answer.
 struct Numbers {
   schedule::ModelDecl model;
-  /// By block, for a rank's share of a micro-batch: memory, and seconds of computing alone.
+  /// Returns the costs by block, for a rank's share of a micro-batch: memory, and seconds of
+  /// computing alone.
   std::function<std::vector<BlockCost>(const BlockShare& share)> blocks;
   double update_seconds = 0;  ///< of the optimizer, for an element
   /// Seconds to add a micro-batch's gradient to those before it, for an element.

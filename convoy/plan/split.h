@@ -30,7 +30,7 @@ struct Split {
   bool recompute = false;
   bool sequence = false;  ///< tensor ranks share out the tokens, too
   schedule::PipelineSchedule schedule = schedule::PipelineSchedule::OneFOneB;
-  /// Where the optimizer's state lies, and the shards of gradients and of weights.
+  /// Places of the optimizer's state, and of the shards of gradients and of weights.
   schedule::Place optimizer = schedule::Place::Device, gradients = schedule::Place::Device,
                   parameters = schedule::Place::Device;
   int64_t shard = 0;              ///< ranks that keep a state replica together; 0: all data ranks

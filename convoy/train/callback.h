@@ -17,7 +17,7 @@ namespace convoy::train {
 
 struct Job;
 
-/// Where one rank runs.
+/// Place of one rank.
 struct Placement {
   std::string host;
   std::string device;

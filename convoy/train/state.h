@@ -9,8 +9,8 @@
 
 namespace convoy::train {
 
-/// Where a run stands: `trainer_state.json`, by Hugging Face's keys, with what exact resuming
-/// needs.
+/// Progress of a run: `trainer_state.json`, by Hugging Face's keys, with everything that exact
+/// resuming needs.
 struct TrainerState {
   int64_t global_step = 0;
   int64_t max_steps = 0;

@@ -14,13 +14,13 @@ namespace convoy::comm {
 /// one collective, and nothing to the job's store, which all ranks of a job ask.
 class AllGatherStore : public c10d::Store {
  public:
-  /// When a rank begins to gather: as it sets a key, or as it first asks for another's.
+  /// Time when a rank begins to gather: as it sets a key, or as it first asks for another's.
   enum class Begins { AtSet, AtGet };
 
   AllGatherStore(Group all, std::string label, Begins begins)
       : all_(std::move(all)), label_(std::move(label)), begins_(begins) {}
 
-  /// By every rank of the group, once; those that set no key and ask for none call it.
+  /// Gathers. Every rank of the group does once; ranks that neither set nor ask for keys call it.
   void gather();
 
   c10::intrusive_ptr<c10d::Store> clone() override;

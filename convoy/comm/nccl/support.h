@@ -13,7 +13,7 @@ struct NcclSupport {
   std::string gpu;      ///< identity() of its GPU
 };
 
-/// Why these ranks cannot use NCCL, which wants a GPU of its own for each; "" when they can.
+/// Reason why these ranks cannot use NCCL, which wants a GPU of its own for each; "" when they can.
 std::string why_not_nccl(const std::vector<NcclSupport>& ranks);
 
 /// The facts of this rank.

@@ -9,7 +9,7 @@
 
 namespace convoy::launch {
 
-/// How this host meets the others.
+/// Settings by which this host joins the others.
 struct HostOptions {
   Endpoint endpoint;  ///< where the rendezvous is; the host that has this address serves it
   std::optional<bool> serves;  ///< says so instead of the address

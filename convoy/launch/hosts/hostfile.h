@@ -17,8 +17,8 @@ struct ListedHost {
 /// and UsageError that names the line.
 std::vector<ListedHost> read_hostfile(const std::filesystem::path& file);
 
-/// Which of them this host is, by its name, with or without a domain, or by an address that it has.
-/// Throws UsageError when it is none of them, or several.
+/// Index of this host among `hosts`, by its name, with or without a domain, or by an address that
+/// it has. Throws UsageError when it is none of them, or several.
 int own_place(const std::vector<ListedHost>& hosts, const std::filesystem::path& file);
 
 }  // namespace convoy::launch

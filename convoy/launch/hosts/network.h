@@ -25,7 +25,7 @@ Endpoint parse_endpoint(std::string_view text, int default_port);
 /// An address of the internet protocols, version 4 or 6, with its port.
 class Address {
  public:
-  /// All that the name stands for; empty when nobody knows it.
+  /// Addresses of a name; empty when nobody knows it.
   static std::vector<Address> resolve(const std::string& host, int port);
   static Address of_socket(int fd);  ///< this end
   static Address of_peer(int fd);    ///< the other end

@@ -24,7 +24,7 @@ class RendezvousClient {
 
   int fd() const { return socket_ ? socket_->fd() : -1; }
 
-  /// Why there is no channel yet.
+  /// Reason why there is no channel yet.
   const std::string& trouble() const { return trouble_; }
   /// Whether somebody answered who did not prove to know the secret.
   bool met_a_stranger() const { return met_a_stranger_; }

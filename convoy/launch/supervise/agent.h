@@ -17,7 +17,7 @@ constexpr double kInterruptGrace = 30;  // seconds
 struct LaunchOptions {
   int num_ranks = 1;
   std::vector<std::string> command;  ///< program and arguments, the same for every rank
-  /// Where each rank's output is kept (rank-0.out, rank-0.err), besides being passed on; empty: the
+  /// Folder for each rank's output (rank-0.out, rank-0.err), besides being passed on; empty: the
   /// ranks write straight to this process's output.
   std::filesystem::path log_dir;
   double grace_seconds = 5;  ///< from SIGTERM to SIGKILL after a rank failed

@@ -29,7 +29,7 @@ class PrivateFolder {
   std::filesystem::path path_;
 };
 
-/// Where the logs of a round go, made; empty without a log_dir. Throws FileError.
+/// Makes the folder for the logs of a round; empty without a log_dir. Throws FileError.
 std::filesystem::path log_folder(const LaunchOptions& options, int round);
 
 /// Removes what an earlier job left in log_dir: of failures, of restarts, and of ranks that this

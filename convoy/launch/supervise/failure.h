@@ -20,7 +20,7 @@ enum class RankEnd {
   kKilled,   ///< because another rank failed, but it did not stop when asked
 };
 
-/// How one rank ended.
+/// End of one rank.
 struct RankReport {
   int rank = 0;
   std::string host;
@@ -55,7 +55,7 @@ RankReport rank_report_from_json(const Json& json);
 /// is to blame only when no other has a reason of its own and it missed none that was stuck.
 size_t find_culprit(const std::vector<RankReport>& ranks);
 
-/// Why a job failed: all its ranks and the one that is to blame.
+/// Reason why a job failed: all its ranks and the one that is to blame.
 struct FailureReport {
   FailureReport(std::string command, std::vector<RankReport> ranks)
       : command(std::move(command)), ranks(std::move(ranks)), first(find_culprit(this->ranks)) {}

@@ -46,7 +46,7 @@ class RankProcesses {
   bool failed() const { return failed_; }
   /// Whether one of the ranks that failed did not just lose its peers.
   bool has_cause() const;
-  /// How the ranks ended. To be called once, after tick() returned false.
+  /// Ends of the ranks. Call it once, after tick() returned false.
   std::vector<RankReport> reports();
 
  private:

@@ -5,9 +5,9 @@
 // Shapes: B rows, T positions.
 namespace convoy::models {
 
-/// How far events are from what each position asks for, in buckets of a third of a power of two:
-/// ln(seconds) / 0.301 rounded down, 128 at most, [B, T, T] int64 of times [B, T] int64: (i, j) is
-/// of the seconds from event j to `asked` [B, T] of position i.
+/// Distances from events to the times that positions ask for, in buckets of a third of a power of
+/// two: ln(seconds) / 0.301 rounded down, 128 at most, [B, T, T] int64 of times [B, T] int64: (i,
+/// j) is of the seconds from event j to `asked` [B, T] of position i.
 at::Tensor time_buckets(const at::Tensor& asked, const at::Tensor& times);
 
 /// One layer of HSTU (Zhai et al., "Actions speak louder than words", 2024): bundle["hidden"] [B,

@@ -32,7 +32,7 @@ class SessionInput : public SessionEmbeddings {
   at::Tensor items_of(const at::Tensor& ids, const nn::Context& context) const;
   /// For HSTU: `time_buckets` [B, T, T], and `key_mask` of what is there.
   void put_times(nn::Bundle& out, const nn::Bundle& in, const nn::Context& context) const;
-  /// Who sees which item, and cls all of them.
+  /// Mask of the items that each position sees; cls sees all of them.
   at::Tensor seen_by_cls(const at::Tensor& visible, const at::Tensor& known,
                          const nn::Context& context) const;
 

@@ -21,7 +21,7 @@ class SessionTargets {
   static std::string answer(const std::string& column) { return "answer." + column; }
   static std::string prediction(const std::string& column) { return "prediction." + column; }
 
-  /// Where cls stands in rows of ids [B, T]: behind the items, and in prediction behind the
+  /// Positions of cls in rows of ids [B, T]: behind the items, and in prediction behind the
   /// position that a body with masked items appends. [B] int64.
   static at::Tensor cls_places(const SessionConfig& config, const at::Tensor& ids, nn::Mode mode);
 

@@ -4,8 +4,8 @@
 
 namespace convoy::models {
 
-/// How distances share learned values (Raffel et al., 2020): near ones have their own, others one
-/// for a range that grows with the distance.
+/// Buckets of distances that share learned values (Raffel et al., 2020): near distances have their
+/// own, others one for a range that grows with the distance.
 struct RelativeBuckets {
   int64_t count = 32;
   int64_t max_distance = 128;  ///< all beyond share the last

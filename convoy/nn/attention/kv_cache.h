@@ -27,7 +27,7 @@ class KvCache {
   /// on: keys and values of positions that do not grow, such as an encoder's.
   const Seen& keep(int64_t block, int64_t site, const std::function<Seen()>& make);
 
-  /// All blocks have seen `positions` more.
+  /// Records that all blocks have seen `positions` more.
   void advance(int64_t positions) { length_ += positions; }
 
   int64_t length() const { return length_; }

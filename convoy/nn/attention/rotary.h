@@ -8,8 +8,8 @@
 // Shapes: B rows, H heads, T positions, E width of a head.
 namespace convoy::nn {
 
-/// How positions turn queries and keys (Su et al., "RoFormer", 2021) and how that is stretched to
-/// longer texts; kinds and names as in Hugging Face's `rope_parameters`.
+/// Rotary embedding of positions in queries and keys (Su et al., "RoFormer", 2021), and its scaling
+/// to longer texts; kinds and names as in Hugging Face's `rope_parameters`.
 struct RotaryOptions {
   std::string type = "default";  ///< default, linear, dynamic, yarn or llama3
   double theta = 10000;

@@ -11,9 +11,9 @@ struct Stretch {
   int64_t begin = 0, length = 0;
 };
 
-/// How context ranks share out the positions of rows, as equally as can be: into 2C stretches, of
-/// which rank c has the c-th and the c-th last, as in Megatron-LM. So where a position sees those
-/// before it, all ranks have as much to do.
+/// Shares out the positions of rows among context ranks, as equally as can be: rows are cut into 2C
+/// stretches, and rank c has the c-th and the c-th last, as in Megatron-LM. So all ranks have equal
+/// work where a position sees those before it.
 class ContextRanks {
  public:
   /// No ranks: nothing is shared out.

@@ -45,7 +45,7 @@ class ScoresOfGpu {
   double before_;
 };
 
-/// How many rows of scores over `num_items` items are worth having in memory of `device` at once.
+/// Number of rows of scores over `num_items` items worth having in memory of `device` at once.
 int64_t score_rows_at_once(int64_t num_items, at::Device device);
 
 /// The cross-entropy of rows of scores, and their softmax in two factors.

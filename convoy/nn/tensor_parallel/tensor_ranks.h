@@ -93,7 +93,7 @@ class GatheredInput {
       : share_(std::move(share)), ranks_(std::move(ranks)), label_(std::move(label)) {}
 
   void add_reader() { ++readers_; }
-  /// All of it, [N, in]. The last reader to take it leaves nothing.
+  /// The whole input, [N, in]. The last reader to take it leaves nothing.
   at::Tensor take();
 
  private:

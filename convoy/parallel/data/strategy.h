@@ -8,7 +8,7 @@
 
 namespace convoy::parallel {
 
-/// How the work of a step is spread over devices. A strategy owns the replicas of this process.
+/// Spreads the work of a step over devices. A strategy owns the replicas of this process.
 class Strategy {
  public:
   virtual ~Strategy() = default;
@@ -24,7 +24,7 @@ class Strategy {
                           const StepInput& input, const OptimizerOptions& optimizer) = 0;
   /// See Replica::set_micro_batches().
   virtual void set_micro_batches(int64_t count, int64_t rows) = 0;
-  /// One batch per local rank; the last blocks' bundles.
+  /// Runs one batch per local rank; returns the last blocks' bundles.
   virtual std::vector<nn::Bundle> forward(const std::vector<MicroBatch>& batches,
                                           nn::Mode mode) = 0;
 

@@ -20,8 +20,8 @@ struct StatePiece {
   bool offloaded = false;  ///< a view of where they are stored: not to be copied into memory
   bool writes = owned;     ///< another one, where the state replicas can share the writing
   int64_t stride = 0;      ///< elements of the tensor from row to row
-  /// Where `values` are rows that a step changes one by one: who beside the training wants them as
-  /// they are now need not copy all of them.
+  /// Set where `values` are rows that a step changes one by one, so that whoever wants their
+  /// present values beside the training need not copy all of them.
   std::shared_ptr<ChangingRows> changing = {};
   std::shared_ptr<HeldRows> held = {};  ///< as they were at some time; in place of `values`
   int64_t first_held = 0;               ///< the first row's number there
@@ -30,7 +30,7 @@ struct StatePiece {
   int64_t length() const { return stride == 0 ? values.numel() : values.size(1); }
   /// Rows [first, first + count): of one that lies side by side elements.
   StatePiece part(int64_t first, int64_t count) const;
-  /// All of it, in parts of about so many bytes.
+  /// The whole state, in parts of about so many bytes.
   std::vector<StatePiece> parts(int64_t bytes) const;
   /// The values on the host, one after the other. What is held is taken.
   at::Tensor on_host() const;

@@ -145,7 +145,7 @@ struct LayoutOptions {
 /// depend on cuts at its multiples.
 inline constexpr int64_t kAlignment = 32;
 
-/// Where every parameter lies, and what each rank of a group keeps of it: numbers only.
+/// Places of all parameters, and the part of each that each rank of a group keeps: numbers only.
 ///
 /// Blocks and units have the same numbers on all ranks of a pipeline; those of other stages have no
 /// place. All held parameters have one in a *flat order*: units in backward order, those that are

@@ -59,7 +59,7 @@ struct MeshDegrees {
 /// ranks next to each other on; each pair repeats the ones before it, further apart.
 using Strides = std::vector<std::pair<int, int>>;
 
-/// Who a rank is: its coordinates among the ranks of a job. Numbers only.
+/// Coordinates of a rank among the ranks of a job. Numbers only.
 /// rank = (((pipeline * R + replicate) * S + shard) * C + context) * T + tensor.
 class Mesh {
  public:

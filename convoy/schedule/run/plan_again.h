@@ -26,7 +26,7 @@ class KnownChoices {
   Layout layout(const ModelDecl& model, const LayoutOptions& options);
 
  private:
-  /// All that choose_pipeline() reads of the options.
+  /// Options that choose_pipeline() reads.
   using Key = std::tuple<int, int64_t, PipelineSchedule, int64_t, std::vector<int64_t>, int,
                          int64_t, std::string, bool, bool, std::vector<int64_t>, bool, bool>;
   std::map<Key, PipelineChoice> known_;
@@ -40,7 +40,7 @@ class KnownChoices {
 RunPlan plan_again(const ModelDecl& model, const Mesh& mesh, const RunOptions& options,
                    const std::vector<BlockCost>& costs, KnownChoices* known);
 
-/// By block, what stages are cut by, the same on all ranks: RunOptions::counts, else elements.
+/// Costs by block that stages are cut by, equal on all ranks: RunOptions::counts, else elements.
 Costs shared_costs(const ModelDecl& model, const RunOptions& options);
 
 }  // namespace convoy::schedule

@@ -7,10 +7,11 @@ namespace convoy::schedule {
 
 using Shape = std::vector<int64_t>;
 
-/// How tensor-parallel ranks share out a parameter: along one dimension each part is cut into as
-/// many stretches as there are ranks, as equal as whole granules allow; a rank has one of each
-/// part, side by side. Where granules have `readers`, those are shared out, and a rank has what its
-/// readers read: stretches overlap where readers of one granule are of several ranks.
+/// Partition of a parameter over tensor-parallel ranks: along one dimension each part is cut into
+/// as many stretches as there are ranks, as equal as whole granules allow; a rank has one stretch
+/// of each part, side by side. Where granules have `readers`, the readers are shared out, and a
+/// rank has the granules that its readers read: stretches overlap where readers of one granule are
+/// of several ranks.
 struct TensorCut {
   int64_t dim = -1;     ///< -1: every rank has all of it
   Shape parts = {};     ///< sizes along `dim`, such as of q | k | v; empty: one part

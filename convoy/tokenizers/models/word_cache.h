@@ -25,7 +25,7 @@ class WordCache {
     std::array<int32_t, kMaxIds> ids;
   };
 
-  /// Where the word is or belongs. It must have 1 to kMaxBytes bytes.
+  /// Entry of the word, or the place for it. The word must have 1 to kMaxBytes bytes.
   Entry& place(std::string_view word) {
     if (!entries_) entries_.reset(new Entry[kPlaces]);
     return entries_[hash_bytes(word) & (kPlaces - 1)];

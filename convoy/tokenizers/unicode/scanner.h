@@ -5,7 +5,7 @@
 
 namespace convoy::tokenizers {
 
-/// Where the piece that begins at `at` ends. Every character belongs to a piece.
+/// Returns the end of the piece that begins at `at`. Every character belongs to a piece.
 using Scanner = size_t (*)(std::string_view text, size_t at);
 
 extern const std::string_view kGpt2Pattern;

@@ -15,9 +15,9 @@ std::vector<plan::BlockCost> on_device(std::vector<plan::BlockCost> blocks,
                                        const plan::BlockShare& share, const plan::Cluster& cluster,
                                        bool low_precision);
 
-/// By rank of a cluster whose devices differ, how fast it computes the model, where `device` has 1:
+/// Speeds by rank of a cluster whose devices differ, in computing the model, where `device` has 1:
 /// some devices are bound by products, others by their memory or by launches, for which a host
-/// takes as long on each.
+/// takes equal times on each.
 std::vector<double> speeds_of_devices(const std::vector<plan::BlockCost>& blocks,
                                       const std::vector<schedule::BlockCounts>& counts_of_row,
                                       const plan::BlockShare& share, plan::Cluster cluster,

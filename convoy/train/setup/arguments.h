@@ -159,7 +159,7 @@ struct TrainingArguments {
   /// Sentences about what is allowed but hardly meant in a run of `max_steps` steps.
   std::vector<std::string> warnings(int64_t max_steps) const;
 
-  /// Where TensorBoard's events go: logging_dir, or `runs` in output.dir. Throws UsageError when
+  /// Folder of TensorBoard's events: logging_dir, or `runs` in output.dir. Throws UsageError when
   /// neither is given.
   std::filesystem::path events_folder() const;
 

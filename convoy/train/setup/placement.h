@@ -8,7 +8,7 @@
 
 namespace convoy::train {
 
-/// Where all ranks run, by rank. To be called by every rank; what is long is cut.
+/// Places of all ranks, by rank. Every rank calls it; long texts are cut.
 std::vector<Placement> gather_placements(const Job& job);
 
 /// A table of the placements, or "" where it would tell nothing: all ranks on one host, on CPU,

@@ -70,7 +70,7 @@ class Blocks {
     if (holds(block)) return {.op = Op::Forward, .block = block, .micro_batch = m};
     return sending(Op::Receive, block, m, block);
   }
-  /// Where the gradient of what a block returned comes from.
+  /// Instruction that gives the gradient of a block's result.
   Instruction gradient_after(int64_t block, int64_t m) const {
     if (block + 1 == steps_.num_blocks()) return {.op = Op::Loss, .micro_batch = m};
     if (holds(block + 1)) return steps_.input_half(block + 1, m);
