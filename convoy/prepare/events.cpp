@@ -44,7 +44,7 @@ FeatureKind guess_kind(const arrow::DataType& type) {
   }
 }
 
-/// What one column of a file feeds.
+/// Target of one column of a file.
 struct Consumer {
   std::shared_ptr<arrow::DataType> text_type;  // how a text file's column is parsed
   ColumnPlace place;

@@ -14,7 +14,7 @@
 
 namespace convoy::prepare {
 
-/// Which columns to read; "" = the usual names are tried.
+/// Names of the columns to read; "" = the usual names are tried.
 struct EventColumns {
   std::string user;
   std::string item;

@@ -12,7 +12,7 @@
 
 namespace convoy::prepare {
 
-/// Where a column comes from, for messages.
+/// Origin of a column, for messages.
 struct ColumnPlace {
   std::string column;
   std::string file;

@@ -8,7 +8,7 @@ namespace convoy::prepare {
 
 enum class FeatureKind { Continuous, Categorical };
 
-/// What happens to a continuous value before it is written: (value x factor / divisor), then log1p.
+/// Scaling of a continuous value before it is written: (value x factor / divisor), then log1p.
 struct FeatureScale {
   double factor = 1;
   double divisor = 1;
@@ -24,17 +24,17 @@ struct FeatureScale {
   float apply(double value, const std::string& feature) const;
 };
 
-/// One value of a session, of those of its events.
+/// Function that makes one value of a session from those of its events.
 enum class OfSession { First, Last, Sum, Mean, Min, Max };
 
 /// One feature that goes along with every item of a session, or is one of the session.
 struct FeatureSpec {
   std::string name;                 ///< column of the input, or "time_delta": see sessions.h
   std::optional<FeatureKind> kind;  ///< empty: numbers are continuous, text is categorical
-  FeatureScale scale;               ///< of a session's value what it is put together to
+  FeatureScale scale;               ///< of the session's value, or of an event's
   std::optional<OfSession> of_session = {};
 
-  /// Scales the value of an event, unless it is put together with others first.
+  /// Scales the value of an event, unless the session's value is scaled.
   float of_event(double value) const {
     return of_session ? FeatureScale().apply(value, name) : scale.apply(value, name);
   }
@@ -42,7 +42,7 @@ struct FeatureSpec {
   std::string column() const { return of_session ? name : name + "-list"; }
 };
 
-/// Of at least one value.
+/// Value of a session from at least one value.
 float value_of_session(OfSession of, const std::vector<float>& values);
 
 /// Parses "rating,price:continuous:/100,category:categorical,time_delta:continuous:log1p" and

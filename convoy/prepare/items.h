@@ -20,7 +20,7 @@ struct Item {
 void write_items(const std::filesystem::path& file, const std::filesystem::path& shown,
                  const std::vector<Item>& items);
 
-/// What the ids of a data set stand for.
+/// Names of the ids of a data set.
 class ItemNames {
  public:
   ItemNames() = default;

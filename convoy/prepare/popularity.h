@@ -8,7 +8,7 @@
 
 namespace convoy::prepare {
 
-/// How well a fixed ranking of the items finds each row's last item.
+/// Metrics of a fixed ranking of the items that predicts each row's last item.
 struct PopularityReport {
   int64_t num_rows = 0;        ///< rows with a target
   std::vector<int64_t> ks;     ///< the cut-offs

@@ -206,7 +206,7 @@ void add_names(const SessionOptions& options, Vocabulary& items, SessionReport& 
   }
 }
 
-/// What was done to continuous columns; the same as in `ids_from`, if that is given.
+/// Scales of continuous columns; they must equal those in `ids_from`, if that is given.
 Scales scales_of(const Events& events, const fs::path& ids_from) {
   Scales out;
   for (const auto& [spec, values, codes] : events.features) out.add(spec.column(), spec.scale);

@@ -43,7 +43,7 @@ struct SessionOptions {
   std::string names_value;      ///< its column of titles
 };
 
-/// What make_sessions did.
+/// Counts of make_sessions(), and the files it wrote.
 struct SessionReport {
   int64_t num_events = 0;
   int64_t num_dropped_events = 0;  ///< without a user or an item

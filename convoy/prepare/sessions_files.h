@@ -15,8 +15,8 @@
 
 namespace convoy::prepare {
 
-/// What an earlier preparation left in this folder beside the files that all write: those of users
-/// and of categorical features, by its schema, as far as they are what such a one writes, scales,
+/// Files that an earlier preparation left in this folder beside the files that all write: those of
+/// users and of categorical features, by its schema, as far as a preparation writes such, scales,
 /// and windows.
 std::vector<std::string> earlier_files(const std::filesystem::path& folder);
 
@@ -34,8 +34,8 @@ class FileSet {
   explicit FileSet(std::filesystem::path folder, std::vector<std::filesystem::path> inputs = {})
       : folder_(std::move(folder)), inputs_(std::move(inputs)) {}
 
-  /// Where to write the file of that final name. Throws UsageError when that is an input, a folder,
-  /// or in the folder of a run.
+  /// Path to write the file of that final name to. Throws UsageError when the name is an input, a
+  /// folder, or in the folder of a run.
   const std::filesystem::path& add(const std::string& name) {
     finals_.push_back(folder_ / name);
     check_keeps_inputs("prepare", finals_.back(), inputs_);
@@ -51,8 +51,8 @@ class FileSet {
     return {file, last(), std::move(columns), row_group_size};
   }
 
-  /// Takes the final names, and away what an earlier run left in `stale` and this one did not
-  /// write.
+  /// Renames the files to their final names, and removes files of an earlier run in `stale` that
+  /// this one did not write.
   std::vector<std::filesystem::path> commit(const std::vector<std::string>& stale) {
     internal_check(finals_.back() == folder_ / kSchema, "prepare", "{} is not the last file",
                    kSchema);

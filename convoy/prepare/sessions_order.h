@@ -51,7 +51,7 @@ SessionOrder order_sessions(const Events& events, double gap_seconds, const Wind
 /// times) and, if told so, takes them out. Returns their number.
 int64_t find_duplicates(const Events& events, SessionOrder& order, bool take_out);
 
-/// What the users' numbers stand for: id as in Session, raw id, and the number of events.
+/// Users by number: id as in Session, raw id, and the number of events.
 std::vector<Item> users_of(const Codes& users, const SessionOrder& order);
 
 /// Ids of the values of a column: by the first window that has them, by falling count in training

@@ -22,7 +22,7 @@ struct Material {
   size_t event_at(int64_t place) const {
     return static_cast<size_t>(order.events[static_cast<size_t>(place)]);
   }
-  /// What one of its continuous features is of a session.
+  /// Value of a continuous feature of a session.
   float value_of(const Session& session, const EventFeature& feature) const;
   void write_session_values(SessionWriter& writer, const Session& session) const;
   /// A row of events from `begin` up to `end`, which are some of the session's.

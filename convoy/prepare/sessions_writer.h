@@ -25,7 +25,7 @@ class SessionWriter {
   ~SessionWriter();
   SessionWriter(SessionWriter&&) noexcept;
 
-  /// Where the values of the current row are appended, by index of the column.
+  /// Values of the current row to append to, by index of the column.
   std::vector<int64_t>& ints(size_t column);
   std::vector<float>& floats(size_t column);
   /// Ends the row. All its lists must have the same length. The first column is a list.

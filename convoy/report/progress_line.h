@@ -12,7 +12,7 @@
 
 namespace convoy::report {
 
-/// How far a command is, on a terminal's stderr.
+/// Progress of a command, on a terminal's stderr.
 class ProgressLine {
  public:
   explicit ProgressLine(std::string what) : what_(std::move(what)) {}

@@ -6,12 +6,12 @@
 
 namespace convoy::report {
 
-/// Prints what is no result, such as progress: a run goes on where nobody can take it. Where a
-/// reader pauses, as a pager or a terminal that was stopped, it waits beside the run, and beyond 16
-/// MiB it is left out.
+/// Prints text that is no result, such as progress: a run continues where nobody can take it. Where
+/// a reader pauses, as a pager or a terminal that was stopped, the text waits while the run
+/// continues, and beyond 16 MiB it is left out.
 void show_progress(std::string_view text, std::FILE* stream = stdout);
 
-/// The same, and waits for the reader: for those who have a thread of their own for it.
+/// As show_progress(), but waits for the reader: for callers with a thread of their own for it.
 void print_progress(std::string_view text, std::FILE* stream);
 
 /// Whether a line of a terminal that is drawn again and again would be shown at once.

@@ -105,7 +105,7 @@ Json plan_of(const fs::path& folder) {
   return plan;
 }
 
-/// Of each `stretch` values the mean of those that are numbers.
+/// Means of each `stretch` values, of those that are numbers.
 std::vector<double> means(const std::vector<double>& values, size_t stretch) {
   std::vector<double> out;
   for (size_t begin = 0; begin < values.size(); begin += stretch) {

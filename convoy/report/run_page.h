@@ -10,12 +10,12 @@
 
 namespace convoy::report {
 
-/// What a run's output folder tells, under way or not.
+/// Content of a run's output folder, finished or not.
 struct RunRecord {
   std::string name;                            ///< of the folder
   std::string folder;                          ///< as it was given
   std::map<std::string, std::string> options;  ///< run.toml's, by "section.name"
-  /// What was logged at each step, by column: "loss", "eval_ndcg_at_10"; NaN where a line has none.
+  /// Logged values of each step, by column: "loss", "eval_ndcg_at_10"; NaN where a line has none.
   std::map<std::string, std::vector<double>> columns;
   std::vector<double> steps;              ///< of the lines
   std::map<std::string, double> results;  ///< of all_results.json, or of the last lines
@@ -28,11 +28,11 @@ struct RunRecord {
 /// kept, as `thin_out` makes them. Throws FileError where there is neither log.jsonl nor run.toml.
 RunRecord read_run(const std::filesystem::path& folder);
 
-/// Leaves at most `most` steps: each is the last of neighbouring ones, whose means it has. A
+/// Leaves at most `most` steps: each is the last of neighbouring ones and has their means. A
 /// message tells so.
 void thin_out(RunRecord& run, size_t most);
 
-/// What a page shows beside the folders of its runs.
+/// Parts of a page beside the folders of its runs.
 struct PageExtras {
   std::string picture = {};                         ///< SVG
   std::vector<CollectivesOfSize> collectives = {};  ///< of a traced step

@@ -7,7 +7,7 @@
 
 namespace convoy::report {
 
-/// What a stage does from `begin` to `end`, in any unit of time.
+/// Computing of a stage from `begin` to `end`, in any unit of time.
 struct TimelineBar {
   double begin = 0, end = 0;
   int64_t micro_batch = 0;
@@ -24,8 +24,8 @@ using Timeline = std::vector<std::vector<TimelineBar>>;
 /// time that is shown, from 0 on; 0: when the last stage is done.
 std::string timeline_text(const Timeline& timeline, int columns, double end = 0);
 
-/// The same as a picture, one part for each timeline, all of the same scale. Of what takes much
-/// longer than the shortest one the beginning is shown.
+/// The timelines as a picture, one part for each, all of the same scale. Of those much longer than
+/// the shortest one the beginning is shown.
 std::string timeline_svg(const std::vector<std::pair<std::string, Timeline>>& timelines,
                          const std::string& title);
 

@@ -16,8 +16,8 @@ struct CollectivesOfSize {
   double seconds_per_step = 0;  ///< in their starts and in waits for them, on the rank's threads
 };
 
-/// By size, the smallest first; classes that have none are left out. Empty where a trace has no
-/// whole step.
+/// Collectives by size, the smallest first; classes that have none are left out. Empty where a
+/// trace has no whole step.
 std::vector<CollectivesOfSize> traced_collectives(const formats::TraceFile& trace);
 
 }  // namespace convoy::report

@@ -138,7 +138,7 @@ void Trainer::Impl::make_up_evaluation() {
   }
 }
 
-/// What the model of a finished run was evaluated with; it may have been stopped before.
+/// Finds the metrics of a finished run's last evaluation; it may have been stopped before.
 void Trainer::Impl::find_end_evaluation() {
   eval_metrics_ = checkpoints_->saved_metrics("eval");
   if (!eval_metrics_.empty()) {

@@ -217,7 +217,7 @@ Metrics Trainer::Impl::summary(const comm::Traffic& before) {
   return metrics;
 }
 
-/// Of the largest rank since the last call.
+/// Memory of the largest rank since the last call.
 schedule::MemoryUse Trainer::Impl::note_memory() {
   const auto now = take_memory_use(*strategy_);
   most_memory_.resize(now.size());

@@ -39,14 +39,14 @@ class Trainer {
   using Fill = std::function<void(parallel::Replica&)>;
   Trainer(parallel::ModelFactory factory, TrainingArguments arguments,
           std::shared_ptr<Dataset> train_data, std::shared_ptr<Dataset> eval_data, Fill fill);
-  /// The same with a job joined before.
+  /// As above, with a job joined before.
   Trainer(parallel::ModelFactory factory, TrainingArguments arguments,
           std::shared_ptr<Dataset> train_data, std::shared_ptr<Dataset> eval_data, Job job,
           Fill fill = {});
   ~Trainer();
 
   void set_files(ModelFiles files);
-  /// How evaluations are judged; without one, by the loss alone.
+  /// Sets the scorer of evaluations; without one, the loss alone counts.
   void set_scorer(MakeScorer make_scorer);
   void add_callback(std::shared_ptr<Callback> callback);
   /// Completes log lines: how near the pace comes to what the machine can do.
@@ -70,13 +70,12 @@ class Trainer {
   Metrics evaluate();
   Metrics evaluate(const Dataset& data, const std::string& prefix);
 
-  /// Receives this process's share of some samples of `data` and what the last block made of it:
+  /// Receives this process's share of some samples of `data` and the last block's output for them:
   /// row i of batch c is the sample step.s0 + step.micro-batches[c].samples[i]. Called equally
   /// often on all ranks; a batch without rows has an empty bundle.
   using UsePrediction =
       std::function<void(const StepBatch& step, const std::vector<nn::Bundle>& outs)>;
-  /// Runs the model over `data`, some samples of it after the other, on all ranks, until those
-  /// below `most` are done; 0 = all.
+  /// Runs the model over `data` on all ranks, until the samples below `most` are done; 0 = all.
   void predict(const Dataset& data, const UsePrediction& use, int64_t most = 0);
 
   /// Writes `<split>_results.json` and merges into `all_results.json`, as Hugging Face's does.
@@ -85,18 +84,18 @@ class Trainer {
   /// Reads the weights of a run's or checkpoint's `model.safetensors`.
   void load_weights(const std::filesystem::path& folder);
 
-  /// A new run begins with the optimizer's moments that a checkpoint holds, and corrects their bias
-  /// by the updates that they saw. Throws UsageError where they are of another optimizer.
+  /// Makes a new run begin with the optimizer's moments in a checkpoint, and correct their bias by
+  /// the updates that they saw. Throws UsageError where they are of another optimizer.
   void load_moments(const std::filesystem::path& checkpoint);
 
   bool is_main() const;  ///< of all ranks the one that prints and writes
   const Job& job() const;
   const TrainerState& state() const;
-  /// The last evaluation during train() was after the last step, or that of a finished run was
-  /// found among its files.
+  /// Whether the last evaluation during train() was after the last step, or that of a finished run
+  /// was found among its files.
   bool evaluated_last_step() const;
-  /// That evaluation; where there was none the model is evaluated now, and eval_results.json
-  /// written. Throws UsageError without evaluation data.
+  /// Metrics of that evaluation; where there was none, evaluates the model now and writes
+  /// eval_results.json. Throws UsageError without evaluation data.
   Metrics evaluate_end();
   parallel::Strategy& strategy();
 

@@ -92,7 +92,7 @@ Matrix read_matrix(const fs::path& path) {
   return {{}, to_floats(array.bytes.data(), array.dtype, array.shape, path.string())};
 }
 
-/// What the ids of a column stand for.
+/// Names of the ids of a column.
 prepare::ItemNames names_of(const DataArguments& data, const models::SessionConfig& model,
                             const std::string& column) {
   if (column == model.item_feature) return prepare::ItemNames::load(data.items_file());

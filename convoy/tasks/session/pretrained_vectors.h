@@ -10,7 +10,7 @@
 
 namespace convoy::tasks {
 
-/// Of categorical features the embeddings to begin with: [ids, width] fp32 on the host, row 0 is
+/// Initial embeddings of categorical features, by column: [ids, width] fp32 on the host, row 0 is
 /// padding's.
 using PretrainedVectors = std::map<std::string, at::Tensor>;
 

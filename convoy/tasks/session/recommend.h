@@ -18,11 +18,11 @@ namespace convoy::tasks {
 struct Recommendation {
   int64_t row = 0;               ///< of the data
   std::optional<int64_t> owner;  ///< whose session it is, where the data says
-  std::vector<int64_t> session;  ///< what it is recommended after, oldest first: the last of it
+  std::vector<int64_t> session;  ///< the end of the session that it follows, oldest first
   int64_t session_length = 0;    ///< of what the model reads: no more than its max_length
   std::vector<int64_t> ids;
   std::vector<float> scores;
-  std::vector<float> targets;  ///< what is predicted of the session, as RecommendOptions has them
+  std::vector<float> targets;  ///< predictions for the session, as RecommendOptions has them
 };
 
 struct RecommendOptions {
@@ -40,7 +40,7 @@ struct RecommendOptions {
 void recommend(train::Trainer& trainer, const train::Dataset& data, const RecommendOptions& options,
                const std::function<void(const Recommendation&)>& use);
 
-/// Raw ids and titles of what recommendations speak of.
+/// Raw ids and titles of recommendations.
 struct RecommendationNames {
   prepare::ItemNames items;
   prepare::ItemNames users;
@@ -50,8 +50,8 @@ struct RecommendationNames {
 /// A file that a run keeps beside the weights in `folder` or in the folder above; "" = none.
 std::filesystem::path kept_file(const std::filesystem::path& folder, const std::string& file);
 
-/// What the ids of a run stand for, beside the weights in `folder` or in the folder above: of its
-/// items, or what another `file` has. Without entries where there is no such file.
+/// Names of a run's ids, beside the weights in `folder` or in the folder above: of its items, or of
+/// another `file`. Without entries where there is no such file.
 prepare::ItemNames item_names(const std::filesystem::path& folder,
                               const std::string& file = "items.parquet");
 
@@ -61,11 +61,11 @@ class RecommendationWriter {
  public:
   virtual ~RecommendationWriter() = default;
   virtual void write(const Recommendation& row) = 0;
-  /// The file appears now, whole.
+  /// Makes the file appear, whole.
   virtual void finish() = 0;
 };
 
-/// By the file's ending: .jsonl, .parquet, else CSV; "-": to the standard output.
+/// Opens a writer by the file's ending: .jsonl, .parquet, else CSV; "-": to the standard output.
 std::unique_ptr<RecommendationWriter> open_writer(const std::filesystem::path& file,
                                                   const RecommendationNames& names);
 

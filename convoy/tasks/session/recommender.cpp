@@ -32,7 +32,7 @@ namespace {
 
 constexpr float kNever = -std::numeric_limits<float>::infinity();
 
-/// What a request is for the model: ids, and which of the items they are of.
+/// Request as the model sees it: ids, and the items they belong to.
 struct Session {
   std::vector<int64_t> ids;
   std::vector<size_t> places;
@@ -63,7 +63,7 @@ std::string raw_value(double value) {
 
 }  // namespace
 
-/// What a folder holds; never changes.
+/// Content of a folder; never changes.
 class Recommender::Model {
  public:
   Model(const fs::path& folder, at::Device device) : device_(device) {
@@ -303,7 +303,7 @@ class Recommender::Model {
                                          : std::string("a finite number"));
   }
 
-  /// What the last block gives, fp32 on the host: scores [rows, items], and targets [rows].
+  /// Outputs of the last block, fp32 on the host: scores [rows, items], and targets [rows].
   nn::Bundle outputs_of(nn::Bundle bundle) const {
     at::NoGradGuard no_grad;
     nn::Context context;

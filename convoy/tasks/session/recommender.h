@@ -14,7 +14,7 @@
 
 namespace convoy::tasks {
 
-/// What somebody did so far, in the ids of the interactions.
+/// Somebody's session so far, in the ids of the interactions.
 struct RecommendationRequest {
   std::vector<std::string> items;  ///< raw ids, oldest first
   /// The model's other features, as in the interactions: a number for each item, or one of the
@@ -24,9 +24,9 @@ struct RecommendationRequest {
   std::map<std::string, std::vector<double>> features;
   /// Categorical features whose raw values are texts.
   std::map<std::string, std::vector<std::string>> categories;
-  /// For a model that reads times: when each item was, in seconds, and when this is asked.
+  /// Times of the items, in seconds, and of the request, for a model that reads times.
   std::vector<int64_t> times;
-  std::optional<int64_t> time;  ///< none: when the last item was
+  std::optional<int64_t> time;  ///< none: the last item's
   int64_t top_k = 10;
   bool exclude_seen = false;  ///< all of `items` are left out, however many the model reads
   std::vector<std::string> candidates;  ///< raw ids to choose among; none = all items
@@ -48,10 +48,10 @@ struct RecommendedItem {
 
 struct RecommendationAnswer {
   std::vector<RecommendedItem> items;  ///< best first; none after a session of unknown items only
-  /// Of the request what training never saw: ids of items, and categories as "category-list:
-  /// shoes".
+  /// Ids of items in the request, and categories as "category-list: shoes", that training never
+  /// saw.
   std::vector<std::string> unknown;
-  /// What else the model predicts of the session, by column: a probability, or a number.
+  /// Further predictions for the session, by column: a probability, or a number.
   std::map<std::string, double> predictions;
 
   Json to_json() const;
@@ -64,20 +64,20 @@ struct RecommendationAnswer {
 ///     auto answer = recommender.recommend({.items = {"1196", "260"}, .top_k = 5});
 class Recommender {
  public:
-  /// Of the output folder of a run, or a checkpoint in it. Throws FileError that names the file.
+  /// Opens the output folder of a run, or a checkpoint in it. Throws FileError that names the file.
   explicit Recommender(const std::filesystem::path& folder, at::Device device = at::kCPU);
   ~Recommender();
 
-  /// Unknown items are left out of the session, unknown categories count as none, and both are
-  /// told. Throws UsageError for a request that does not fit the model: a feature that lacks, or
-  /// has another number of values than it should.
+  /// Answers a request. Unknown items are left out of the session, unknown categories count as
+  /// none, and the answer lists both. Throws UsageError for a request that does not fit the model:
+  /// a feature that is missing, or has another number of values than it should.
   RecommendationAnswer recommend(const RecommendationRequest& request) const;
-  /// Several at once, which is faster. Answers stand as the requests.
+  /// Answers several requests at once, which is faster. Answers are in the requests' order.
   std::vector<RecommendationAnswer> recommend(
       const std::vector<RecommendationRequest>& requests) const;
 
-  /// Another run or checkpoint, from the next request on; those under way end with the old one.
-  /// When it throws, the old one stays.
+  /// Loads another run or checkpoint for later requests; those under way end with the old one. When
+  /// it throws, the old one stays.
   void load(const std::filesystem::path& folder);
 
   int64_t num_items() const;

@@ -26,11 +26,11 @@ formats::Schema take_features(SessionArguments& arguments);
 formats::Schema open_session_model(const std::filesystem::path& folder, SessionArguments& arguments,
                                    OptionTable& table);
 
-/// Where the raw values of a categorical feature lie beside the schema: category.parquet of
-/// category-list.
+/// Name of the file beside the schema with the raw values of a categorical feature:
+/// category.parquet of category-list.
 std::string names_file(const std::string& feature);
 
-/// What a run keeps beside its weights.
+/// Files that a run keeps beside its weights.
 train::ModelFiles session_files(const SessionArguments& arguments, const formats::Schema& schema);
 
 /// The column that says whose session a row is: the user, else the session; "" when there is none.
@@ -63,7 +63,7 @@ std::shared_ptr<train::Dataset> open_sessions(const std::string& where,
                                               std::vector<std::string> warnings = {},
                                               const MoreColumns& more = {});
 
-/// Draws what swap noise of this model takes values from, of its training data.
+/// Draws the values for swap noise of this model from its training data.
 void take_swap_values(SessionArguments& arguments, const formats::Schema& schema, int64_t seed);
 
 }  // namespace convoy::tasks

@@ -9,7 +9,7 @@
 
 namespace convoy::tasks {
 
-/// `[data]`: what is read, and how.
+/// `[data]`: files, and how they are read.
 struct DataArguments {
   std::string path;
   std::string train;
@@ -25,7 +25,7 @@ struct DataArguments {
   int64_t memory_budget_mb = 256;
   int64_t prefetch_depth = 4;
 
-  /// The files that are meant: `train`, or train.parquet in `path` (data.parquet where there is no
+  /// Path of the training file: `train`, or train.parquet in `path` (data.parquet where there is no
   /// such file), and so on; "" when there is neither.
   std::string train_file() const;
   std::string valid_file() const;
@@ -42,7 +42,7 @@ inline const std::vector<std::string> kWindowOptions{"data.windows", "data.start
 /// `valid.parquet` of a folder that holds one, as `convoy data sessions` makes it; else `where`.
 std::string valid_in(const std::string& where);
 
-/// `[train]`: how an evaluation of sessions is reported.
+/// `[train]`: metrics of an evaluation of sessions.
 struct RankingArguments {
   std::vector<std::string> top_ks{"5", "10", "20"};
   std::string metric_names = "plain";
@@ -52,7 +52,7 @@ struct RankingArguments {
   std::vector<int64_t> top_k_values() const;
 };
 
-/// What a session run is told beside how to train.
+/// Options of a session run beside those of training.
 struct SessionArguments {
   std::string family = "session";
   std::string parity = "none";

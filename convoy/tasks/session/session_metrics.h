@@ -9,7 +9,7 @@
 
 namespace convoy::tasks {
 
-/// What an evaluation of sessions finds out: of next items, and of each target.
+/// Metrics of an evaluation of sessions: of next items, and of each target.
 class SessionMetrics : public train::Scorer {
  public:
   /// `excludes_seen`: what a person has seen does not compete, which the results tell.

@@ -38,7 +38,7 @@ class Reservoir {
 
  private:
   double draw() { return uniform01(key_, counter_++); }
-  /// Of those that follow, how many are not taken before the next one is.
+  /// Draws how many of the following values are skipped before the next one is taken.
   void skip() {
     weight_ *= std::exp(std::log(1 - draw()) / static_cast<double>(kMost));
     skipped_ = static_cast<int64_t>(std::log(1 - draw()) / std::log1p(-weight_));

@@ -13,7 +13,7 @@ namespace convoy::tasks {
 
 namespace {
 
-/// Of (prediction, answer), by how many pairs are in order.
+/// Area under the curve of (prediction, answer), by the number of pairs that are in order.
 double area_under_curve(std::vector<std::pair<float, float>> rows) {
   std::sort(rows.begin(), rows.end());
   double ones = 0, zeros = 0, in_order = 0;

@@ -10,8 +10,8 @@
 
 namespace convoy::train {
 
-/// Which evaluation was best, and whether it is time to stop: Hugging Face's metric_for_best_model,
-/// greater_is_better and early stopping. What it remembers lies in the TrainerState.
+/// Finds the best evaluation, and whether it is time to stop: Hugging Face's metric_for_best_model,
+/// greater_is_better and early stopping. Its memory is in the TrainerState.
 class BestModel {
  public:
   explicit BestModel(const TrainingArguments& arguments);

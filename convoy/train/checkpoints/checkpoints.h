@@ -19,9 +19,9 @@ namespace convoy::train {
 
 // Internal to the component.
 
-/// A run's folder: what the run goes on from, the checkpoints that are written beside the training,
-/// and the model at its end. By all ranks together, but where it says otherwise; rank 0 looks at
-/// the folder for all.
+/// Folder of a run: the checkpoint to resume from, the checkpoints that are written during
+/// training, and the model at its end. All ranks call its functions together, unless noted; rank 0
+/// looks at the folder for all.
 class Checkpoints {
  public:
   /// All of them must outlive it.
@@ -33,10 +33,9 @@ class Checkpoints {
   const std::string& encoding() const { return files_.encoding; }
 
   /// Takes output.dir for this run alone, in the state that the last one left or anew, and reads
-  /// weights and moments of the checkpoint to go on from. Where it was not said which, that is the
-  /// newest that is whole: of newer ones it tells why not. Returns its state, none for a new run;
-  /// `fresh` is what that begins with. Throws UsageError for a folder of others, or a checkpoint
-  /// that does not fit.
+  /// weights and moments of the checkpoint to resume from. By default that is the newest whole one;
+  /// warns why newer ones are not. Returns its state, none for a new run, which begins with
+  /// `fresh`. Throws UsageError for a folder of others, or a checkpoint that does not fit.
   std::optional<TrainerState> resume(const TrainerState& fresh);
   const std::string& resumed_from() const { return resumed_from_; }
 
@@ -47,12 +46,12 @@ class Checkpoints {
   bool writing() const;
   /// Waits for the checkpoint under way, if any. Throws what any rank met.
   void finish();
-  /// The same when an error, which all ranks throw, ends the run.
+  /// As finish(), when an error, which all ranks throw, ends the run.
   void keep() noexcept;
 
-  /// Not collective.
+  /// Path of the checkpoint of a step. Not collective.
   std::filesystem::path path(int64_t step) const;
-  /// What resume_from_checkpoint is to say to go on from there: "latest", or its path.
+  /// Value of resume_from_checkpoint to resume there: "latest", or its path.
   std::string name_to_resume(int64_t step) const;
   /// A warning where output.dir has no room for that many checkpoints, else "". Not collective.
   std::string lack_of_space(int64_t num_checkpoints) const;
@@ -65,11 +64,12 @@ class Checkpoints {
   void save_model(const TrainerState& state);
   /// Writes `<split>_results.json` and merges into `all_results.json`. Not collective.
   void save_metrics(const std::string& split, const Metrics& metrics);
-  /// What that wrote of the model in output.dir; empty where it did not. Collective.
+  /// Metrics of the model in output.dir that save_metrics() wrote; empty where it did not.
+  /// Collective.
   Metrics saved_metrics(const std::string& split) const;
 
   void load_weights(const std::filesystem::path& folder);
-  /// Reads the moments of a checkpoint for a new run. Returns how many updates they saw.
+  /// Reads the moments of a checkpoint for a new run. Returns the number of updates that they saw.
   int64_t load_moments(const std::filesystem::path& checkpoint);
   /// Reads the weights of the best checkpoint that `state` names; where there is none, warns and
   /// returns false.
@@ -124,10 +124,10 @@ class Checkpoints {
   double slowest_save_ = 0;                          // seconds, that was told
 };
 
-/// What arguments ask to go on from: a folder, "latest", or "" for a new run.
+/// Source that the arguments ask to resume from: a folder, "latest", or "" for a new run.
 std::string resume_source(const TrainingArguments& arguments);
 
-/// Whether they ask to go on from a checkpoint.
+/// Whether the arguments ask to resume from a checkpoint.
 bool resumes(const TrainingArguments& arguments);
 
 }  // namespace convoy::train

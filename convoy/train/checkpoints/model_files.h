@@ -26,11 +26,11 @@ struct ModelFiles {
   /// Keys of it that no model reads: those of a checkpoint to go on from may differ.
   std::vector<std::string> unread_keys;
   std::vector<KeptFile> copies;  ///< larger ones, copied
-  std::string encoding;  ///< what made the ids of the data, with its fingerprint; "" = nothing did
+  std::string encoding;          ///< maker of the data's ids, with its fingerprint; "" = none
   /// Names that a reader of the folder looks for, whether this run writes them or not: such a file
   /// of another run would pass for this one's.
   std::vector<std::string> looked_for;
-  std::vector<std::string> inputs;  ///< what is read (or ""); a run never writes beside it
+  std::vector<std::string> inputs;  ///< files that are read (or ""); a run never writes beside them
 };
 
 }  // namespace convoy::train

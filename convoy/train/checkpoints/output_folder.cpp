@@ -143,7 +143,7 @@ void Checkpoints::check_inputs() const {
   }
 }
 
-/// Of the small files that this run writes, or that would pass for its own.
+/// Names of the small files that this run writes, or that would pass for its own.
 std::vector<std::string> Checkpoints::own_names() const {
   std::vector<std::string> names;
   if (!files_.config.is_null()) names.emplace_back(kConfig);

@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// What an error says, without the component that it begins with.
+/// Text of an error, without the component that it begins with.
 std::string reason_of(const FileError& error) {
   const std::string text = error.what();
   const auto end = text.starts_with("[") ? text.find("] ") : std::string::npos;

@@ -110,7 +110,7 @@ void Checkpoints::save(TrainerState& state, bool wait) {
   if (!beside) finish();
 }
 
-/// What ranks of other hosts send must not stand before the training's own messages.
+/// Groups for the writers: messages of other hosts' ranks must not hold up the training's own.
 checkpoint::ConnectWriters Checkpoints::connect_writers() {
   if (!job_.connector) return {};
   return [this](const std::vector<int>& ranks) {
