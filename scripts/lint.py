@@ -103,6 +103,11 @@ FOREIGN_NUMBERS = ("convoy/checkpoint/", "convoy/data/", "convoy/formats/", "con
 JSON_NUMBER = re.compile(r"\.get<(std::)?(u?int(\d+_t)?|float|double|size_t|unsigned|long|std::vector<(double|float)>)>\(\)"
                          r"|\.get_to\(")
 NO_WORDS = ("scripts/lint.py", "tests/scripts/lint_test.py")
+# A doc block begins with its noun or its verb, not with a pronoun or a clause without one.
+DOC_LINE = re.compile(r"\s*///(?!<)\s*(.*)")
+MEMBER_DOC = re.compile(r".*///<\s*(.*)")
+RIDDLE = re.compile(r"(What|Of|The same|Those|That|So)\b")
+MEMBER_RIDDLE = re.compile(r"([Ww]hat|Of|[Tt]he same|[Tt]hose|That|So)\b")
 INCLUDE = re.compile(r'\s*#\s*include\s+([<"])([^>"]+)[>"]')
 
 
@@ -177,6 +182,23 @@ def host_wait(path, line):
     return next((instead for raw, instead in HOST_WAITS if raw.search(line.split("//")[0])), None)
 
 
+def riddles(lines):
+    """Yields (line number, first words) of doc blocks and of members' comments that open without a noun or a verb."""
+    before = None
+    for number, line in enumerate(lines, 1):
+        block = DOC_LINE.match(line)
+        member = None if block else MEMBER_DOC.match(line)
+        begins = block and before != "block"
+        goes_on = member and before == "member" and line.lstrip().startswith("///<")
+        if block and begins:
+            found = RIDDLE.match(block[1])
+        else:
+            found = MEMBER_RIDDLE.match(member[1]) if member and not goes_on else None
+        if found:
+            yield number, found.group()
+        before = "block" if block else "member" if member else None
+
+
 def check_file(path, components):
     """Yields (line number, is error, text)."""
     try:
@@ -218,6 +240,8 @@ def check_file(path, components):
             wrong = check_include(component, components, *include.groups())
             if wrong:
                 yield number, True, wrong
+    for number, opening in riddles(lines) if is_source else ():
+        yield number, True, f"opens a doc block with '{opening}'; begin with the noun or the verb"
     if path.suffix == ".h" and not any(line.strip() == "#pragma once" for line in lines):
         yield 1, True, "lacks #pragma once"
     if cpp and len(lines) > MAX_LINES:

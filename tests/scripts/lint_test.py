@@ -67,6 +67,29 @@ class HostWaits(unittest.TestCase):
         self.assertIsNone(lint.host_wait("convoy/comm/device.cpp", "return tensor.cpu();"))
 
 
+class DocBlocks(unittest.TestCase):
+    def found(self, *lines):
+        return list(lint.riddles(lines))
+
+    def test_refuses_an_opening_without_a_noun(self):
+        for word in ("What", "Of", "The same", "Those", "That", "So"):
+            self.assertEqual(self.found("", f"  /// {word} many rows."), [(2, word)])
+            self.assertEqual(self.found(f"  int rows;  ///< {word} of a step"), [(1, word)])
+        for word in ("what", "the same", "those"):
+            self.assertEqual(self.found("{", f"  int rows;  ///< {word} of a step"), [(2, word)])
+        self.assertEqual(self.found("int a;  ///< rows", "int b;  ///< what is left", "/// Those of a step."),
+                         [(2, "what"), (3, "Those")])
+
+    def test_lets_nouns_and_verbs_stand(self):
+        for line in ("/// Number of rows.", "/// Returns what is left.", "/// Whether rows are left.", "/// Ofs", "/// Somebody",
+                     "int rows;  ///< of a step", "int rows;  ///< that are left", "int rows;  ///< so far", "// What a reader asks"):
+            self.assertEqual(self.found(line), [], line)
+
+    def test_looks_at_the_first_line_of_a_block(self):
+        self.assertEqual(self.found("/// Number of rows.", "/// Those of padding count.", "///", "/// What is left is 0."), [])
+        self.assertEqual(self.found("int rows;  ///< of all ranks,", "           ///< those of padding too"), [])
+
+
 class Registries(unittest.TestCase):
     def found(self, text, path="convoy/train/any.cpp"):
         return [number for number, _ in lint.listed_names(path, text, lint.read_registries())]
