@@ -16,7 +16,6 @@ using ::testing::HasSubstr;
 /// What becomes of an option whose value differs from that of the run which saved.
 enum class Belief {
   MayChange,  ///< the new value counts from here on
-  Kept,       ///< that of the checkpoint counts
   Refused,    ///< the run does not start
 };
 
@@ -28,10 +27,6 @@ struct Entry {
 const std::vector<Entry>& entries() {
   static const std::vector<Entry> all{
       {Belief::Refused, {"train.optim", "train.seed", "train.data_seed"}},
-      // With strategy = plan, until the ranks or the device are others.
-      {Belief::Kept,
-       {"parallel.planned_ranks", "parallel.planned_split", "parallel.planned_step_seconds",
-        "parallel.planned_memory_bytes", "parallel.planned_device"}},
       // How long, and with which batches.
       {Belief::MayChange,
        {"train.num_train_epochs", "train.max_steps", "train.per_device_train_batch_size",
@@ -87,7 +82,12 @@ const std::vector<Entry>& entries() {
         "parallel.offload_dir",
         "parallel.device_memory",
         "parallel.timeout",
-        "parallel.device"}},
+        "parallel.device",
+        "parallel.planned_ranks",
+        "parallel.planned_split",
+        "parallel.planned_step_seconds",
+        "parallel.planned_memory_bytes",
+        "parallel.planned_device"}},
       {Belief::MayChange,
        {"output.dir", "output.overwrite", "output.quiet", "output.trace", "output.trace_steps",
         "output.events", "output.max_shard_size"}},
@@ -99,8 +99,6 @@ const char* told(Belief belief) {
   switch (belief) {
     case Belief::MayChange:
       return "may change";
-    case Belief::Kept:
-      return "kept";
     case Belief::Refused:
       return "refused";
   }
@@ -130,11 +128,13 @@ TEST_F(ResumedOptions, EachOfTheTrainersHasAnEntry) {
   training.declare(table);
   std::string page =
       "# What a resumed run believes\n\nOf each option of the Trainer: whether the value that is "
-      "given when a run resumes counts (may change), that of the\ncheckpoint counts (kept), or the "
-      "run does not start with another one (refused). `seed` is refused where it is the\n"
-      "`data_seed`, too. `planned_*` are kept with `strategy = plan`. The model's options are "
-      "refused where its\n`config.json` would be another one; the data's where rows, encoding or "
-      "(in mid-epoch) their order would be.\n\n| option | when resuming |\n|---|---|\n";
+      "given when a run resumes counts (may change), or the run does\nnot start with another one "
+      "(refused). `seed` is refused where it is the `data_seed`, too.\n\nKept from the checkpoint "
+      "are weights, moments, the loss scale, the position in the data and the best evaluation; "
+      "with\n`strategy = plan` also its plan, while ranks, device and batch are the same. The "
+      "model's options are refused where its\n`config.json` would be another one; the data's where "
+      "rows, encoding or (in mid-epoch) their order would be.\n\n| option | when resuming "
+      "|\n|---|---|\n";
   std::set<std::string> declared;
   for (const auto& option : table.options()) {
     declared.insert(option.key());
@@ -156,7 +156,7 @@ TEST_F(ResumedOptions, EachOfTheTrainersHasAnEntry) {
 
 TEST_F(ResumedOptions, AreRefusedOrTakenAsTheTableSays) {
   ASSERT_EQ(train(arguments(folder_ / "a", 4), one_device()).error, "");
-  EXPECT_THAT(resumed([](auto& o) { o.optim = "sgd"; }), HasSubstr("try --optim"));
+  EXPECT_THAT(resumed([](auto& o) { o.optim = "lion_32bit"; }), HasSubstr("try --optim"));
   EXPECT_THAT(resumed([](auto& o) { o.seed = 7; }), HasSubstr("data seed"));
   EXPECT_THAT(resumed([](auto& o) { o.data_seed = 7; }), HasSubstr("data seed"));
   const auto takes = [&](const char* what, const std::function<void(TrainingArguments&)>& change) {
