@@ -44,7 +44,7 @@ Json question_of(const train::TrainingArguments& arguments, const train::Job& me
           {"offload_dir", arguments.parallel.offload.folder.string()}};
 }
 
-/// What the run may go on from, the first that is whole; none: it begins.
+/// Checkpoint that the run may go on from, the first that is whole; none: it begins.
 std::vector<fs::path> checkpoints_of(const train::TrainingArguments& arguments,
                                      const train::Job& met) {
   const auto from = train::resume_source(arguments);

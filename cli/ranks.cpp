@@ -14,7 +14,7 @@ namespace convoy::cli {
 
 namespace {
 
-/// What was typed, less what is for the launcher: the ranks must not start ranks.
+/// Typed arguments, less those of the launcher: the ranks must not start ranks.
 std::vector<std::string> typed_for_ranks() {
   std::vector<std::string> out;
   const auto& typed = typed_args();

@@ -20,7 +20,7 @@ struct SaveOptions {
 /// Makes a folder in `folder` for the files of this process. Throws FileError.
 std::filesystem::path new_save_folder(const std::filesystem::path& folder);
 
-/// What checkpoints took. Seconds are medians but for `step_during`, a mean.
+/// Times of checkpoints. Seconds are medians but for `step_during`, a mean.
 struct SaveTimes {
   int64_t bytes = 0;       ///< of weights and moments, all ranks together
   double save = 0;         ///< to write and sync them as a checkpoint

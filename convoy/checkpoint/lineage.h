@@ -27,17 +27,17 @@ Json to_json(const Lineage& lineage);
 /// Throws Json::exception.
 Lineage lineage_from_json(const Json& json);
 
-/// That of a checkpoint, from the beginning of its state; nothing where that cannot be read.
+/// Lineage of a checkpoint, from the beginning of its state; nothing where that cannot be read.
 std::optional<Lineage> lineage_of(const std::filesystem::path& checkpoint);
 
 /// Checkpoints of a run and the line of them that it follows: the newest branch with what leads to
 /// it. The others were left behind when somebody went back.
 class Line {
  public:
-  /// Of the entries of `run` that are called checkpoint-<step>, whatever is in them.
+  /// Lines of the entries of `run` that are called checkpoint-<step>, whatever is in them.
   explicit Line(const std::filesystem::path& run);
 
-  /// Those left behind, then those of the line, each by ascending step.
+  /// Abandoned checkpoints, then those of the line, each by ascending step.
   const std::vector<std::pair<int64_t, std::filesystem::path>>& checkpoints() const {
     return checkpoints_;
   }

@@ -30,7 +30,7 @@ std::string key(int rank) {
   return fmt::format("said/{}", rank);
 }
 
-/// Of all but rank 0, who collects.
+/// Ranks except rank 0, which collects.
 std::vector<std::string> keys(int size) {
   std::vector<std::string> out;
   for (int rank = 1; rank < size; ++rank) out.push_back(key(rank));

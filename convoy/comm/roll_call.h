@@ -15,13 +15,13 @@ namespace convoy::comm {
 /// Key under which rank 0 tells size_and_job() to ranks of other jobs.
 constexpr const char* kJob = "job";
 
-/// What sets a job apart from others at the same store.
+/// Numbers that set a job apart from others at the same store.
 std::string size_and_job(const StoreAddress& point);
 
 /// Throws UsageError where rank 0 at this store is of another job.
 void check_job(const StoreAddress& point, c10d::Store& store);
 
-/// What each rank says, by rank; each says as many things. Waits for all. Rank 0 collects and
+/// Texts of each rank, by rank; each says as many things. Waits for all. Rank 0 collects and
 /// publishes, so that a rank asks the store a few times, however many ranks there are.
 /// Throws CommunicationError naming those that did not come within `patience`, and UsageError where
 /// a process that still runs is the same rank. Calls `when_late` where others let a rank wait.

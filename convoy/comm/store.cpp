@@ -117,7 +117,7 @@ std::string reach(const std::string& host, int port, Clock::time_point end) {
       point.rank == 0 ? std::vector<int>{} : std::vector<int>{point.name(0)});
 }
 
-/// What lacks descriptors ends in waits for who cannot answer.
+/// A process that lacks descriptors ends in waits for who cannot answer.
 void check_descriptors() {
   constexpr size_t kNeeded = 12;  // of a store and its connections
   std::array<int, kNeeded> opened{};

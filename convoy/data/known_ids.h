@@ -30,8 +30,8 @@ struct KnownPlaces {
   bool missed = false;
 };
 
-/// Of the first `length` values of a row from `begin` on. `has_target`: the last one is what the
-/// row is evaluated on, and stays if the model has such an id, known or not.
+/// Looks at the first `length` values of a row from `begin` on. `has_target`: the last one is what
+/// the row is evaluated on, and stays if the model has such an id, known or not.
 KnownPlaces known_places(const KnownIds& known, const Column& column, int64_t begin, int64_t length,
                          bool has_target);
 

@@ -18,7 +18,7 @@ struct ParquetStyle {
   bool keep_list_names = false;  ///< of lists' entries; otherwise Parquet's own, "element"
   bool int96 = false;            ///< timestamps as INT96, as older programs have them
   bool whole_decimals = false;   ///< decimals of up to 18 digits as INT32 or INT64
-  /// Of columns that are not compressed by Snappy, by their paths.
+  /// Codecs of columns that Snappy does not compress, by their paths.
   std::map<std::string, parquet::Compression::type> compression = {};
 };
 

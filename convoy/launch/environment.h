@@ -22,9 +22,9 @@ struct RankEnvironment {
   std::string source = "none";
   std::string error_file;      ///< where a failing rank leaves its reason, or ""
   int restart_count = 0;       ///< how often the ranks were started before, whatever the reason
-  std::string job_id;          ///< the same over all starts, another for each job; "": nobody told
+  std::string job_id;          ///< equal over all starts, another for each job; "": nobody told
   double interrupt_grace = 0;  ///< seconds from a signal to SIGKILL; 0: nobody told
-  /// Of the job, or of the step of a SLURM job, that these ranks are; "": nobody told.
+  /// Name of the job, or of the step of a SLURM job, that these ranks are; "": nobody told.
   std::string job_name;
   bool uses_agent_store =
       false;  ///< the launcher already serves a store at master_addr:master_port

@@ -89,10 +89,10 @@ class LanguageModelConfig {
   /// For the size of a cache of keys and values: layers whose attention has one, 0 = none.
   virtual int64_t num_layers() const { return 0; }
   virtual int64_t attention_width() const { return 0; }  ///< heads times their width
-  virtual int64_t key_width() const { return 0; }        ///< the same of heads of keys
-  /// What the cache is of in a model that computes in `compute`.
+  virtual int64_t key_width() const { return 0; }        ///< heads of keys times their width
+  /// Dtype of the cache in a model that computes in `compute`.
   virtual at::ScalarType cache_dtype(at::ScalarType compute) const { return compute; }
-  /// What attention keeps of key_width() on one of the ranks that share out heads.
+  /// Part of key_width() that attention keeps on one of the ranks that share out heads.
   virtual int64_t key_width_on(const schedule::TensorPlace& /*place*/) const { return key_width(); }
   /// Multiplications and additions of the products that training needs for a row of `length`
   /// positions: forward, and twice as many backward. `asked`: how many of them are hidden and asked

@@ -55,13 +55,13 @@ struct SessionReport {
   int64_t num_items = 0;
   int64_t num_new_items = 0;  ///< of these, those that ids_from has not
   int64_t num_repeats = 0;    ///< events with an item that the user had before
-  bool exclude_seen = false;  ///< what the folder says of results
+  bool exclude_seen = false;  ///< decision that the folder keeps for results
   int64_t num_train_rows = 0;
   int64_t num_train_groups = 0;
   int64_t num_valid_rows = 0;
   int64_t num_short_rows = 0;      ///< windows below min_length, dropped
   int64_t num_train_events = 0;    ///< events before the targets of validation
-  int64_t num_unread_events = 0;   ///< those of them that no training row has
+  int64_t num_unread_events = 0;   ///< events that no training row has
   int64_t num_unseen_targets = 0;  ///< validation targets that training never shows
   int64_t num_named_items = 0;
   double mean_train_length = 0;

@@ -5,7 +5,7 @@ namespace convoy::shm {
 /// Whether each of so many threads can have a core of this host for itself, within the CPU time
 /// that a container or a batch system allows.
 bool have_cores(int num_threads);
-/// The same of a host of so many cores, of whose time `quota` may be used; 0: all.
+/// Cores of ranks on a host of so many cores, of whose time `quota` may be used; 0: all.
 bool have_cores(int num_threads, int num_cores, double quota);
 
 /// The core that this thread runs on now.

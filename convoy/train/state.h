@@ -22,7 +22,7 @@ struct TrainerState {
   /// Steps done here beyond those that these epochs would have had with `step_samples` throughout.
   int64_t steps_beyond = 0;
   uint64_t data_seed = 0;
-  std::string data_order;       ///< what else the order of an epoch's samples depends on
+  std::string data_order;       ///< options that the order of an epoch's samples depends on
   std::string encoding;         ///< ModelFiles::encoding; "" = none, or an older state
   std::string optimizer;        ///< whose state the checkpoint has, by optim::Optimizer::name()
   std::string job_id;           ///< of the job that saved it; "" = its launcher told none
@@ -53,7 +53,7 @@ struct TrainerState {
   int64_t earlier_updates = 0;
 
   int64_t updates() const { return global_step - skipped_steps; }
-  /// Those whose losses `total_loss_sum` adds up.
+  /// Steps whose losses `total_loss_sum` adds up.
   int64_t counted_steps() const { return updates() - steps_without_targets; }
   /// Epochs done, as a fraction.
   double epoch() const {

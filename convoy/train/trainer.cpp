@@ -42,8 +42,8 @@ double final_loss(const Json& history) {
   return 0;
 }
 
-/// Of a start that only saved what earlier ones had trained: no times and rates, which are not
-/// those of the training.
+/// Results of a start that only saved what earlier ones had trained: no times and rates, which are
+/// not those of the training.
 Metrics of_earlier_starts(const Metrics& metrics) {
   Metrics out;
   for (const char* name : {"epoch", "train_loss", "train_final_loss"}) {

@@ -28,7 +28,7 @@ class StepLimit {
   StepLimit& operator=(const StepLimit&) = delete;
 };
 
-/// What may leave rows without a target, and what to try.
+/// Causes of rows without a target, and what to try.
 std::string no_targets_hint();
 
 // Internal to the component: trainer.cpp (the loop), setup/prepare.cpp, setup/device_memory.cpp,

@@ -117,7 +117,7 @@ class ThreadEngine : public Engine {
     int64_t begin, length;
   };
 
-  /// That of a range of all ranks' tensors, in their order, on the device of `own`.
+  /// Sum of a range of all ranks' tensors, in their order, on the device of `own`.
   at::Tensor sum_of(const std::vector<ThreadBarrier::Item>& all, Range range, const at::Tensor& own,
                     ReduceOp op, const std::string& label) const {
     const auto part_of = [&](int r) {

@@ -13,7 +13,7 @@ namespace convoy::launch {
 
 constexpr double kInterruptGrace = 30;  // seconds
 
-/// What to start on this host and how to look after it.
+/// Ranks to start on this host and how to look after it.
 struct LaunchOptions {
   int num_ranks = 1;
   std::vector<std::string> command;  ///< program and arguments, the same for every rank

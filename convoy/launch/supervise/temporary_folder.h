@@ -12,7 +12,7 @@ namespace convoy::launch {
 /// signal (see leave_on_stop_signals).
 class TemporaryFolder {
  public:
-  /// Of a folder that is there.
+  /// Takes a folder that is there.
   explicit TemporaryFolder(std::filesystem::path path)
       : path_(std::move(path)), on_signal_(path_), cleanup_(path_) {}
   ~TemporaryFolder() { remove_folder(path_.c_str()); }

@@ -15,7 +15,7 @@ struct LeftOut {
   at::Tensor ids;      ///< [K] int64, of no row
   at::Tensor of_rows;  ///< [N, E] int64, of each row; 0 = none
 
-  /// Those of some rows.
+  /// Left out items of some rows.
   LeftOut rows(int64_t begin, int64_t count) const;
   /// Gives scores [N, C] of the ids first, first + stride, ... the least value where the id is left
   /// out.

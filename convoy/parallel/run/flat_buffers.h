@@ -97,7 +97,7 @@ class FlatBuffers {
   /// Brings offloaded state of some kinds into memory while `work` changes a bucket of it.
   void change(int64_t bucket, std::initializer_list<schedule::Kind> kinds,
               const std::function<void()>& work);
-  /// The same of masters, for each wanted piece of parameters that this rank keeps; each bucket
+  /// Changes masters, for each wanted piece of parameters that this rank keeps; each bucket
   /// comes once.
   void change_pieces(const std::function<bool(const schedule::Piece&)>& wanted,
                      const std::function<void(int64_t bucket, const schedule::Piece&)>& work);

@@ -25,7 +25,7 @@ struct GenerateOptions {
   int64_t batch_size = 8;  ///< texts at once on a device
   bool use_cache = true;
   std::vector<int32_t> end_ids;     ///< tokens that end a text; they are not part of it
-  std::optional<int64_t> start_id;  ///< what a decoder sees first; none = as the model's config has
+  std::optional<int64_t> start_id;  ///< first token of a decoder; none = as the model's config has
   /// Whether the text of prompt number `prompt` is over by its new ids; empty = never.
   std::function<bool(int64_t prompt, std::span<const int32_t> new_ids)> is_over;
   std::vector<std::string> stops;  ///< texts that is_over looks for, only to compare ranks

@@ -5,7 +5,7 @@
 
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
-#include "convoy/base/json.h"
+#include "convoy/base/json_number.h"
 #include "convoy/base/text.h"
 #include "convoy/checkpoint/folder.h"
 #include "convoy/prepare/seen.h"
@@ -19,15 +19,14 @@ namespace {
 
 constexpr const char *kMaxLength = "data.max_length", *kExcludeSeen = "train.exclude_seen";
 
-/// Of the model in a folder; 0 where there is none that says it. Whoever loads it complains.
+/// Length of the model in a folder; 0 where there is none that says it. Whoever loads it complains.
 int64_t length_of_model(const fs::path& folder) {
   std::error_code error;
   const auto file = folder / checkpoint::kConfig;
   if (folder.empty() || !fs::exists(file, error)) return 0;
   const auto config = Json::parse(read_file(file), nullptr, /*allow_exceptions=*/false);
   if (!config.is_object() || !config.contains("max_length")) return 0;
-  const auto& length = config.at("max_length");
-  return length.is_number_integer() ? length.get<int64_t>() : 0;
+  return whole_number<int64_t>(config.at("max_length")).value_or(0);
 }
 
 /// The checkpoint that a run resumes from; of one over windows, that of any window.

@@ -20,8 +20,8 @@ class KnownItems {
   explicit KnownItems(int64_t num_ids) : known_(static_cast<size_t>(num_ids), true) {}
   /// By id; padding, 0, counts as known.
   explicit KnownItems(std::vector<bool> known);
-  /// Of the run in `folder`, or above a checkpoint; all `num_ids` where it does not tell. Throws
-  /// FileError for a file of another form.
+  /// Known items of the run in `folder`, or above a checkpoint; all `num_ids` where it does not
+  /// tell. Throws FileError for a file of another form.
   static KnownItems of_run(const std::filesystem::path& folder, int64_t num_ids);
 
   /// Adds those of an earlier run, which may have fewer ids.

@@ -204,8 +204,8 @@ void check_answers(const data::ParquetFiles& dataset, const models::SessionTarge
   });
 }
 
-/// Of data that a model was not trained with: their own schema says which ids are right, and those
-/// that the model has not are unknown.
+/// Limits of data that a model was not trained with: their own schema says which ids are right, and
+/// those that the model has not are unknown.
 void pass_over_unknown(const models::SessionConfig& model, const std::string& where,
                        data::LoaderOptions& options) {
   const auto file = beside(where)("schema.json");

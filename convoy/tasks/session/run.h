@@ -39,7 +39,7 @@ std::string owner_column(const formats::Schema& schema);
 /// How lists of the data are cut.
 data::ListLimits list_limits(const SessionArguments& arguments);
 
-/// What batches of sessions hold beside what the model reads.
+/// Columns that batches of sessions hold beside the model's.
 struct MoreColumns {
   /// The model's targets, all of which are read once: throws FileError on one that is no answer.
   bool answers = true;

@@ -8,7 +8,7 @@
 // Internal to the component: whether the disk has room for what a run will save.
 namespace convoy::train {
 
-/// What a run is about to write.
+/// Bytes that a run is about to write.
 struct Saves {
   int64_t checkpoint_bytes = 0, model_bytes = 0;
   int64_t num_checkpoints = 0;   ///< that it will write
@@ -24,7 +24,7 @@ int64_t needed_bytes(const Saves& saves);
 std::string tell_lack_of_space(const Saves& saves, const std::filesystem::path& folder,
                                int64_t free_bytes);
 
-/// What can be written there; nothing where the system does not tell.
+/// Bytes that can be written there; nothing where the system does not tell.
 std::optional<int64_t> free_space(const std::filesystem::path& folder);
 
 }  // namespace convoy::train

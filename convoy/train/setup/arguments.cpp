@@ -28,7 +28,7 @@ void with_table(const TrainingArguments& arguments,
   use(table);
 }
 
-/// Of a rank's step: what a million ranks make of them still has room in a number.
+/// Most rows of a rank's step: what a million ranks make of them still has room in a number.
 constexpr int64_t kMostRows = int64_t{1} << 40;
 
 /// A part of all steps, or a number of them.

@@ -13,7 +13,7 @@ namespace convoy::train {
 std::vector<int> hosts_of_ranks(const std::vector<int64_t>& machines,
                                 const std::vector<int64_t>& local_ranks);
 
-/// The same for the ranks of a group, of which each tells its own. Collective.
+/// Hosts of the ranks of a group, of which each tells its own. Collective.
 std::vector<int> hosts_of_ranks(const comm::Group& all, int local_rank);
 
 }  // namespace convoy::train

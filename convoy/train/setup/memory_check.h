@@ -34,14 +34,14 @@ void check_memory(const std::vector<MemoryPart>& parts, const ParallelArguments&
 parallel::ModelFactory check_memory(parallel::ModelFactory factory,
                                     const TrainingArguments& arguments, int ranks);
 
-/// What to try where a training by these arguments takes too much of a device's memory; of
+/// Advice where a training by these arguments takes too much of a device's memory; of
 /// `num_ranks` ranks, of which `ranks_here` share a host. Nothing that it does already.
 std::string to_take_less(const TrainingArguments& arguments, int num_ranks, int ranks_here = 1);
 
 /// From now on little_memory() and out_of_memory() of this process give this advice.
 void set_memory_advice(const std::string& advice);
 
-/// What to tell before more memory is taken than is left.
+/// Warning before more memory is taken than is left.
 std::string little_memory(int64_t needed, int64_t available);
 
 /// Message for when memory ran out; `details`: torch's message, or "".
