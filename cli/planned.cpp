@@ -53,7 +53,8 @@ std::vector<fs::path> checkpoints_of(const train::TrainingArguments& arguments,
   const bool again = arguments.resume_from_checkpoint.empty() && met.environment.restart_count > 0;
   std::vector<fs::path> out;
   if ((from.empty() && !again) || dir.empty()) return out;
-  for (const auto& [step, path] : checkpoint::Line(dir).checkpoints()) out.push_back(path);
+  const checkpoint::Line line(dir);
+  for (const auto& [step, path] : line.checkpoints()) out.push_back(path);
   std::reverse(out.begin(), out.end());
   return out;
 }

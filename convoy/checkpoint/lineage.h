@@ -38,9 +38,10 @@ class Line {
   explicit Line(const std::filesystem::path& run);
 
   /// Abandoned checkpoints, then those of the line, each by ascending step.
-  const std::vector<std::pair<int64_t, std::filesystem::path>>& checkpoints() const {
+  const std::vector<std::pair<int64_t, std::filesystem::path>>& checkpoints() const& {
     return checkpoints_;
   }
+  void checkpoints() const&& = delete;  // a loop over those of a temporary would outlive it
   const Lineage& lineage() const { return lineage_; }
   /// For a branch that begins now.
   int64_t next_id() const { return next_id_; }

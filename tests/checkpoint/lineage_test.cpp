@@ -21,7 +21,8 @@ class Lineages : public ::testing::Test {
   }
   std::vector<int64_t> steps() const {
     std::vector<int64_t> out;
-    for (const auto& [step, path] : Line(run_).checkpoints()) out.push_back(step);
+    const Line line(run_);
+    for (const auto& [step, path] : line.checkpoints()) out.push_back(step);
     return out;
   }
 

@@ -110,7 +110,8 @@ TEST_F(Branches, RotationFreesWhatWasLeftBehindFirst) {
   EXPECT_EQ(go_on((folder_ / "a/checkpoint-6").string(), 8).first_step, 7);
   EXPECT_EQ(json("a/checkpoint-8/trainer_state.json").at("lineage"),
             Json::parse("[[1, 4], [2, 6]]"));
-  EXPECT_EQ(checkpoint::Line(folder_ / "a").checkpoints().front().first, 7);
+  const checkpoint::Line line(folder_ / "a");
+  EXPECT_EQ(line.checkpoints().front().first, 7);
 }
 
 }  // namespace

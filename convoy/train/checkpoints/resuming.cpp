@@ -156,7 +156,8 @@ std::deque<fs::path> Checkpoints::checkpoints_of_this_job() const {
   const auto& id = job_.environment.job_id;
   std::deque<fs::path> out;
   bool own = false;
-  for (const auto& [step, path] : checkpoint::Line(dir_).checkpoints()) {
+  const checkpoint::Line line(dir_);
+  for (const auto& [step, path] : line.checkpoints()) {
     bool wanted = true;
     try {
       wanted = read_state(path).job_id == id || id.empty();
@@ -182,7 +183,8 @@ void Checkpoints::find_candidates() {
                      "resume_from_checkpoint = {} is a run's folder; try its checkpoint {}",
                      resume_from_, latest->string());
   }
-  for (const auto& [step, path] : checkpoint::Line(dir_).checkpoints()) {
+  const checkpoint::Line line(dir_);
+  for (const auto& [step, path] : line.checkpoints()) {
     candidates_.push_front(path);
   }
   if (!candidates_.empty()) return;
