@@ -62,10 +62,20 @@ void set(OptionTable& table, const Settings& settings) {
   for (const auto& [key, value] : settings) table.set(key, value, "the plan");
 }
 
-void set_split(Configured& configured, const plan::Split& split) {
-  set(configured.table, settings_of(split, configured.table));
+namespace {
+
+/// Settings of a split and the strategy that trains it.
+Settings settings_of_run(const plan::Split& split, const OptionTable& table) {
+  auto out = settings_of(split, table);
   // Of one rank not all GPUs of its host.
-  configured.table.set("parallel.strategy", split.num_ranks() == 1 ? "single" : "auto", "the plan");
+  out.emplace_back("parallel.strategy", split.num_ranks() == 1 ? "single" : "auto");
+  return out;
+}
+
+}  // namespace
+
+void set_split(Configured& configured, const plan::Split& split) {
+  set(configured.table, settings_of_run(split, configured.table));
 }
 
 void set_prediction(Configured& configured, const plan::Planned& planned,
@@ -97,20 +107,25 @@ void drop_prediction_of_others(Configured& configured) {
 
 TrialFolder::TrialFolder() : folder_(unique_folder("convoy-plan")) {}
 
-std::string TrialFolder::write(Configured& configured, const plan::Split& split) const {
+std::string TrialFolder::write(Configured& configured, const Settings& settings) const {
   auto& table = configured.table;
   std::vector<std::array<std::string, 3>> before;  // key, value, source
-  const auto keep = [&](const std::string& key) {
+  for (const auto& [key, value] : settings) {
     const auto* option = table.find(key);
     before.push_back({option->key(), option->plain(), option->source});
-  };
-  for (const auto& [key, value] : settings_of(split, table)) keep(key);
-  keep("parallel.strategy");
-  set_split(configured, split);
+  }
+  set(table, settings);
   auto out = write(configured);
-  // What one split says must not hold for the next.
-  for (const auto& [key, value, source] : before) table.set(key, value, source);
+  // What one trial says must not hold for the next; of a key that is set twice the first value was.
+  for (auto it = before.rbegin(); it != before.rend(); ++it) {
+    const auto& [key, value, source] = *it;
+    table.set(key, value, source);
+  }
   return out;
+}
+
+std::string TrialFolder::write(Configured& configured, const plan::Split& split) const {
+  return write(configured, settings_of_run(split, configured.table));
 }
 
 std::string TrialFolder::write(const Configured& configured) const {

@@ -41,6 +41,11 @@ class TrialFolder {
  public:
   TrialFolder();
 
+  const std::filesystem::path& path() const { return folder_.path(); }
+
+  /// Writes the run with these settings; gives the file's name. `configured` is afterwards as it
+  /// was.
+  std::string write(Configured& configured, const Settings& settings) const;
   /// Writes the run of a split; returns the file's name. Leaves `configured` as it was.
   std::string write(Configured& configured, const plan::Split& split) const;
   /// Writes a run as it is now.

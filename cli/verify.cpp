@@ -219,14 +219,17 @@ int run_verify(const VerifyOptions& options) {
   }
   if (!options.json) {
     const auto& one = subject.one_device;
-    fmt::print("{}\n",
-               wrap(fmt::format("Compares {} with one device that accumulates {} of {}{}.",
-                                plural(options.steps, "step"),
-                                plural(one.micro_batches, "micro-batch"), plural(one.rows, "row"),
-                                trial.cut.empty() ? ""
-                                                  : "; the model is cut (" + join(trial.cut) +
-                                                        "), --whole takes all of it"),
-                    0));
+    std::string cut;
+    for (const auto& [key, value] : trial.cut) cut += fmt::format(" --{} {}", key, value);
+    fmt::print(
+        "{}\n",
+        wrap(fmt::format("Compares {} with one device that accumulates {} x {}.{}",
+                         plural(options.steps, "step"), one.micro_batches, plural(one.rows, "row"),
+                         cut.empty() ? ""
+                                     : fmt::format(" The model is cut:{}; --whole takes "
+                                                   "all of it.",
+                                                   cut)),
+             0));
   }
   const VerifyTrainings trainings(configured, trial);
   const auto verdicts = verify_all(options, subject, trainings);

@@ -11,53 +11,49 @@ namespace {
 
 constexpr int kUsageError = 2;  // exit code
 
-std::string flag(const std::string& key, const std::string& value) {
-  return fmt::format("--{}={}", key, value);
-}
-
-/// Options with which a training logs each step, saves its state after the last, and does nothing
+/// Settings with which a training logs each step, saves its state after the last, and does nothing
 /// else.
-std::vector<std::string> flags_of_record(const VerifyTrainings::Options& options, int num_ranks) {
-  std::vector<std::string> out{flag("train.max_steps", std::to_string(options.steps)),
-                               flag("train.save_strategy", "steps"),
-                               flag("train.save_steps", std::to_string(options.steps)),
-                               flag("train.save_total_limit", "none"),
-                               flag("train.logging_strategy", "steps"),
-                               flag("train.logging_steps", "1"),
-                               flag("train.eval_strategy", "no"),
-                               flag("train.eval_on_start", "false"),
-                               flag("train.load_best_model_at_end", "false"),
-                               flag("train.metric_for_best_model", ""),
-                               flag("train.early_stopping_patience", "0"),
-                               flag("train.resume_from_checkpoint", ""),
-                               flag("train.report_to", "none"),
-                               flag("train.auto_find_batch_size", "false"),
-                               flag("parallel.planned_ranks", "0"),
-                               flag("parallel.threads", std::to_string(options.threads)),
-                               flag("output.trace", ""),
-                               flag("output.events", ""),
-                               flag("output.quiet", "true")};
-  // What ranks hold twice is compared after each step.
-  if (num_ranks > 1) out.push_back(flag("train.check_replicas_steps", "1"));
+void add_settings_of_record(Settings& out, const VerifyTrainings::Options& options, int num_ranks) {
+  const auto steps = std::to_string(options.steps);
+  const Settings more{{"train.max_steps", steps},
+                      {"train.save_strategy", "steps"},
+                      {"train.save_steps", steps},
+                      {"train.save_total_limit", "none"},
+                      {"train.logging_strategy", "steps"},
+                      {"train.logging_steps", "1"},
+                      {"train.eval_strategy", "no"},
+                      {"train.eval_on_start", "false"},
+                      {"train.load_best_model_at_end", "false"},
+                      {"train.metric_for_best_model", ""},
+                      {"train.early_stopping_patience", "0"},
+                      {"train.resume_from_checkpoint", ""},
+                      {"train.report_to", "none"},
+                      {"train.auto_find_batch_size", "false"},
+                      {"parallel.planned_ranks", "0"},
+                      {"parallel.threads", std::to_string(options.threads)},
+                      {"output.trace", ""},
+                      {"output.events", ""},
+                      {"output.quiet", "true"},
+                      // State that several ranks hold is compared after each step.
+                      {"train.check_replicas_steps", num_ranks > 1 ? "1" : "0"}};
+  out.insert(out.end(), more.begin(), more.end());
   out.insert(out.end(), options.cut.begin(), options.cut.end());
-  return out;
 }
 
 }  // namespace
 
 VerifyTrainings::VerifyTrainings(Configured& configured, Options options)
-    : configured_(configured), options_(std::move(options)), file_(folder_.write(configured)) {}
+    : configured_(configured), options_(std::move(options)) {}
 
-VerifyTrainings::Outcome VerifyTrainings::train(const Settings& settings, int num_ranks,
+VerifyTrainings::Outcome VerifyTrainings::train(Settings settings, int num_ranks,
                                                 const launch::ProcessOptions& process) const {
-  const auto run = std::filesystem::path(file_).parent_path() / "run";
+  const auto run = folder_.path() / "run";
   std::filesystem::remove_all(run);
+  settings.emplace_back("output.dir", run.string());
+  add_settings_of_record(settings, options_, num_ranks);
   auto argv = launch::this_program();
-  argv.insert(argv.end(), {"train", file_, flag("output.dir", run.string())});
+  argv.insert(argv.end(), {"train", folder_.write(configured_, settings)});
   if (num_ranks > 1) argv.insert(argv.end(), {"--nproc", std::to_string(num_ranks)});
-  for (const auto& [key, value] : settings) argv.push_back(flag(key, value));
-  const auto more = flags_of_record(options_, num_ranks);
-  argv.insert(argv.end(), more.begin(), more.end());
   const auto result = launch::run_process(argv, process);
   Outcome out;
   if (!result.ok()) {
@@ -93,13 +89,12 @@ Settings VerifyTrainings::settings_of_layout(const conformance::Layout& layout) 
   out.emplace_back("parallel.backend", "auto");
   out.emplace_back("parallel.row_tables", "false");
   if (layout.threads) out.emplace_back("parallel.replicas", std::to_string(split.data));
-  const auto folder = std::filesystem::path(file_).parent_path();
-  out.emplace_back("parallel.offload_dir", split.offloads() ? folder.string() : "");
+  out.emplace_back("parallel.offload_dir", split.offloads() ? folder_.path().string() : "");
   return out;
 }
 
-std::vector<std::string> cut_layers(const OptionTable& table, int64_t layers) {
-  std::vector<std::string> out;
+Settings cut_layers(const OptionTable& table, int64_t layers) {
+  Settings out;
   const auto* weights = table.find("model.model_name_or_path");
   if (weights != nullptr && !weights->plain().empty()) return out;
   for (const char* name : {"n_layer", "num_hidden_layers", "num_layers", "num_decoder_layers"}) {
@@ -107,7 +102,7 @@ std::vector<std::string> cut_layers(const OptionTable& table, int64_t layers) {
     const auto* option = table.find(key);
     int64_t has = 0;
     if (option == nullptr || !parse_number(option->plain(), has) || has <= layers) continue;
-    out.push_back(flag(key, std::to_string(layers)));
+    out.emplace_back(key, std::to_string(layers));
   }
   return out;
 }

@@ -18,8 +18,8 @@ class VerifyTrainings {
  public:
   struct Options {
     int64_t steps = 3;
-    int64_t threads = 1;           ///< intra-op threads of each rank, equal in all layouts
-    std::vector<std::string> cut;  ///< options that make the model small, as --section.name=value
+    int64_t threads = 1;  ///< intra-op threads of each rank, equal in all layouts
+    Settings cut = {};    ///< options that make the model small
   };
 
   VerifyTrainings(Configured& configured, Options options);
@@ -38,19 +38,17 @@ class VerifyTrainings {
   Outcome in_layout(const conformance::Layout& layout) const;
 
  private:
-  Outcome train(const Settings& settings, int num_ranks,
-                const launch::ProcessOptions& process = {}) const;
+  Outcome train(Settings settings, int num_ranks, const launch::ProcessOptions& process = {}) const;
   /// Options that give the run this layout, whatever its own is.
   Settings settings_of_layout(const conformance::Layout& layout) const;
 
   Configured& configured_;
   Options options_;
   TrialFolder folder_;
-  std::string file_;
 };
 
 /// Options that cut a model to so many layers, for a run that begins with weights of its own; those
 /// that are below it stay.
-std::vector<std::string> cut_layers(const OptionTable& table, int64_t layers);
+Settings cut_layers(const OptionTable& table, int64_t layers);
 
 }  // namespace convoy::cli

@@ -20,13 +20,13 @@ TEST_F(VerifyCommand, FindsTheSameBitsInDistributedDataParallel) {
   ASSERT_EQ(verify("--nproc 2"), 0) << output_;
   expect("holds");
   expect("bits");
-  expect("the model is cut (--model.n_layer=2)");
+  expect("The model is cut: --model.n_layer 2;");
 }
 
 TEST_F(VerifyCommand, FindsTensorRanksEqualToRounding) {
   ASSERT_EQ(verify("--tensor_parallel_size 2 --whole"), 0) << output_;
   expect("to rounding: tensor ranks add parts of products");
-  EXPECT_FALSE(says("the model is cut"));
+  EXPECT_FALSE(says("The model is cut"));
 }
 
 TEST_F(VerifyCommand, PrintsJson) {
