@@ -282,7 +282,7 @@ TEST_F(Using, PredictionsNameTheUserAndAreTheSameOnAnyNumberOfRanks) {
   const std::string predict = "predict out --threads 1 --per_device_eval_batch_size 3 --top-k 4 ";
   ASSERT_EQ(run(predict + "--output one.csv"), 0) << output_;
   const auto one = read_file(folder_ / "one.csv");
-  EXPECT_EQ(one.find("row,user_id,rank,item_id,score,name\n0,person-0,1,film-"), 0) << one;
+  EXPECT_EQ(one.find("row,user_id,rank,item_id,score\n0,person-0,1,film-"), 0) << one;
   EXPECT_EQ(std::count(one.begin(), one.end(), '\n'), 1 + 40 * 4);
   ASSERT_EQ(run(predict + "--output -"), 0) << output_;
   EXPECT_EQ(output_, one);

@@ -96,7 +96,7 @@ TEST_F(VerifyCommand, SaysWhatItCannotCompare) {
   EXPECT_EQ(verify("--nproc 3 --tensor_parallel_size 2"), 2);
   expect("do not divide");
   EXPECT_EQ(verify("--nproc 2 --data.path nothing"), 1);
-  expect("nothing/schema.json");
+  expect("data.path = nothing is not there");
 }
 
 }  // namespace

@@ -292,7 +292,8 @@ TEST(RollCall, RankZeroLeavesNoBackendBeforeAllHaveHeard) {
     } catch (const UsageError& error) {
       told += std::string(error.what()).find("backend = smoke is unknown") != std::string::npos;
       if (rank == 0) {
-        EXPECT_TRUE(shared->check({"heard/1", "heard/2"}));
+        const auto before = size_and_job(point) + "/";
+        EXPECT_TRUE(shared->check({before + "heard/1", before + "heard/2"}));
       }
     }
   });

@@ -6,6 +6,7 @@
 
 #include "convoy/base/error.h"
 #include "convoy/comm/rendezvous.h"
+#include "convoy/comm/roll_call.h"
 #include "tests/comm/ranks_testing.h"
 
 namespace convoy::comm {
@@ -85,9 +86,10 @@ TEST(Store, AnotherAttemptDoesNotReadTheKeysOfTheOneBefore) {
   }
   auto point = point_of(0, agent.getPort(), std::chrono::seconds(20));
   point.agent_hosts_store = true;
-  EXPECT_TRUE(open_store(point)->check({"said/1"}));
+  const auto said = size_and_job(point) + "/said/1";
+  EXPECT_TRUE(open_store(point)->check({said}));
   point.attempt = 2;
-  EXPECT_FALSE(open_store(point)->check({"said/1"}));
+  EXPECT_FALSE(open_store(point)->check({said}));
 }
 
 }  // namespace
