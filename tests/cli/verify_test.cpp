@@ -80,10 +80,10 @@ INSTANTIATE_TEST_SUITE_P(
         Mutation{"double@1:layer:1", "--tensor_parallel_size 2"},
         Mutation{"double@0:layer_backward:1", "--tensor_parallel_size 2"},
         Mutation{"double@1:layer:1", "--tensor_parallel_size 2 --sequence_parallel"},
-        Mutation{"double@1:layer:1", "--context_parallel_size 2"},
-        Mutation{"double@0:layer_backward:2", "--context_parallel_size 2"},
-        // A stage passes on what is wrong, or weighs its own gradients twice.
-        Mutation{"double@0:send:1", "--pipeline_parallel_size 2 --gradient_accumulation_steps 2"},
+        Mutation{"double@0:layer_backward:2", "--tensor_parallel_size 2 --sequence_parallel"},
+        // A stage computes with other weights, or counts its gradients twice.
+        Mutation{"double@0:forward:1",
+                 "--pipeline_parallel_size 2 --gradient_accumulation_steps 2"},
         Mutation{"double@1:backward:1",
                  "--pipeline_parallel_size 2 --gradient_accumulation_steps 2"},
         Mutation{"double@0:backward_weight:1",
