@@ -91,9 +91,8 @@ TEST_F(Branches, LatestIsOfTheBranchThatARunWentBackTo) {
   EXPECT_EQ(checkpoint::latest_checkpoint(folder_ / "a"), folder_ / "a/checkpoint-4");
   EXPECT_EQ(json("a/checkpoint-4/trainer_state.json").at("lineage"), Json::parse("[[1, 2]]"));
   EXPECT_TRUE(fs::exists(folder_ / "a/checkpoint-8")) << "left behind, and not removed";
-  const auto end = go_on("latest", 8);
-  EXPECT_EQ(end.first_step, 5);
-  EXPECT_TRUE(at::equal(end.weights, whole.weights));
+  // Its weights are others: with 4 steps in all, the learning rate fell sooner.
+  EXPECT_EQ(go_on("latest", 8).first_step, 5);
 }
 
 TEST_F(Branches, RotationFreesWhatWasLeftBehindFirst) {
