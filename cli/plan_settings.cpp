@@ -62,17 +62,12 @@ void set(OptionTable& table, const Settings& settings) {
   for (const auto& [key, value] : settings) table.set(key, value, "the plan");
 }
 
-namespace {
-
-/// Settings of a split and the strategy that trains it.
 Settings settings_of_run(const plan::Split& split, const OptionTable& table) {
   auto out = settings_of(split, table);
   // Of one rank not all GPUs of its host.
   out.emplace_back("parallel.strategy", split.num_ranks() == 1 ? "single" : "auto");
   return out;
 }
-
-}  // namespace
 
 void set_split(Configured& configured, const plan::Split& split) {
   set(configured.table, settings_of_run(split, configured.table));

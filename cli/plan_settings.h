@@ -25,6 +25,9 @@ std::vector<std::string> typed_for_plan(const OptionTable& table);
 /// Sets these options.
 void set(OptionTable& table, const Settings& settings);
 
+/// Settings of a split and the strategy that trains it.
+Settings settings_of_run(const plan::Split& split, const OptionTable& table);
+
 /// Gives a run a split's options.
 void set_split(Configured& configured, const plan::Split& split);
 

@@ -83,12 +83,13 @@ VerifyTrainings::Outcome VerifyTrainings::in_layout(const conformance::Layout& l
 
 Settings VerifyTrainings::settings_of_layout(const conformance::Layout& layout) const {
   const auto& split = layout.split;
-  auto out = settings_of(split, configured_.table);
-  const bool alone = split.num_ranks() == 1;
-  out.emplace_back("parallel.strategy", layout.threads ? "dp" : alone ? "single" : "auto");
+  auto out = settings_of_run(split, configured_.table);
   out.emplace_back("parallel.backend", "auto");
   out.emplace_back("parallel.row_tables", "false");
-  if (layout.threads) out.emplace_back("parallel.replicas", std::to_string(split.data));
+  if (layout.threads) {
+    out.emplace_back("parallel.strategy", "dp");
+    out.emplace_back("parallel.replicas", std::to_string(split.data));
+  }
   out.emplace_back("parallel.offload_dir", split.offloads() ? folder_.path().string() : "");
   return out;
 }

@@ -25,26 +25,27 @@ bool looks_whole(const fs::path& checkpoint) {
   }
 }
 
+/// Step of a name checkpoint-<step>; nothing for other names.
+std::optional<int64_t> step_in(const std::string& name) {
+  int64_t step = 0;
+  const bool is = name.starts_with(kPrefix) && parse_number(name.substr(kPrefix.size()), step);
+  return is ? std::optional(step) : std::nullopt;
+}
+
 }  // namespace
+
+int64_t step_of(const fs::path& checkpoint) {
+  return step_in(checkpoint.filename().string()).value_or(-1);
+}
 
 std::vector<std::pair<int64_t, fs::path>> all_named(const fs::path& run) {
   std::vector<std::pair<int64_t, fs::path>> out;
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(run, error)) {
-    const auto name = entry.path().filename().string();
-    int64_t step = 0;
-    if (name.rfind(kPrefix, 0) != 0 || !parse_number(name.substr(kPrefix.size()), step)) continue;
-    out.emplace_back(step, entry);
+    if (const auto step = step_in(entry.path().filename().string())) out.emplace_back(*step, entry);
   }
   std::sort(out.begin(), out.end());
   return out;
-}
-
-int64_t step_of(const fs::path& checkpoint) {
-  const auto name = checkpoint.filename().string();
-  int64_t step = 0;
-  const bool is = name.starts_with(kPrefix) && parse_number(name.substr(kPrefix.size()), step);
-  return is ? step : -1;
 }
 
 std::vector<std::pair<int64_t, fs::path>> list_checkpoints(const fs::path& run) {

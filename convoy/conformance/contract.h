@@ -18,13 +18,18 @@ struct LayoutFacts {
   bool over_network = false;  ///< collectives are not those of one host's shared memory
 };
 
+/// Largest differences of two trainings that agree.
+struct Tolerances {
+  double first_loss = 0, losses = 0, first_norm = 0, norms = 0;  ///< relative
+  double gradients = 0, weights = 0;  ///< relative to the norm of all, as in Difference
+};
+
 /// Promise of docs/training.md on how closely a layout's numbers follow those of one device that
 /// accumulates the same micro-batches.
 struct Contract {
   bool bits = true;  ///< every loss, norm, weight and optimizer state is equal
-  double first_loss = 0, losses = 0, first_norm = 0, norms = 0;  ///< largest relative difference
-  double gradients = 0, weights = 0;  ///< relative to the norm of all, as in Difference
-  std::string reason;                 ///< why not the bits, in a few words
+  Tolerances at_most;
+  std::string reason;  ///< why not the bits, in a few words
 
   /// "bits", or "to rounding: ...".
   std::string to_text() const;
