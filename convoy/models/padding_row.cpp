@@ -11,9 +11,9 @@ std::optional<int64_t> padding_row(const Json& pad_token_id, int64_t num_ids) {
   if (pad_token_id.is_null()) return std::nullopt;
   const auto id = whole_number<int64_t>(pad_token_id);
   if (!id || *id < -num_ids || *id >= num_ids) {
-    fail<UsageError>("models",
-                     "pad_token_id = {}; expected {} to {}, or none, for vocab_size is {}",
-                     pad_token_id.dump(), -num_ids, num_ids - 1, num_ids);
+    fail<UsageError>(
+        "models", "pad_token_id = {}, but the model's vocab_size is {}; expected {} to {}, or none",
+        pad_token_id.dump(), num_ids, -num_ids, num_ids - 1);
   }
   return *id < 0 ? *id + num_ids : *id;
 }

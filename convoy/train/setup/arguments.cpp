@@ -29,7 +29,7 @@ void with_table(const TrainingArguments& arguments,
 }
 
 /// Most rows of a rank's step: what a million ranks make of them still has room in a number.
-constexpr int64_t kMostRows = int64_t{1} << 40;
+constexpr int64_t kMostRows = (int64_t{1} << 43) - 1;
 
 /// A part of all steps, or a number of them.
 void check_steps(const char* name, double steps) {
@@ -121,10 +121,11 @@ void TrainingArguments::check(bool trains, bool evaluates) const {
   if (eval_steps) check_steps("eval_steps", *eval_steps);
   check_steps("save_steps", save_steps);
   if (per_device_train_batch_size > kMostRows / gradient_accumulation_steps) {
-    fail<UsageError>("train",
-                     "{} micro-batches of {} rows are no batch that counts; expected at most {} "
-                     "rows; try a smaller per_device_train_batch_size",
-                     gradient_accumulation_steps, per_device_train_batch_size, kMostRows);
+    fail<UsageError>(
+        "train",
+        "{} micro-batches of {} rows are no batch that counts; expected at most {} "
+        "rows; try a smaller per_device_train_batch_size or gradient_accumulation_steps",
+        gradient_accumulation_steps, per_device_train_batch_size, kMostRows);
   }
   if (lr_scheduler_type == "polynomial" && learning_rate <= optim::kPolynomialEnd) {
     fail<UsageError>("train",
