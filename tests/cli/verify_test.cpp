@@ -1,3 +1,5 @@
+#include <ostream>
+
 #include "tests/cli/ranks_testing.h"
 
 namespace convoy {
@@ -53,6 +55,10 @@ struct Mutation {
   const char* fault;
   const char* layout;
 };
+
+void PrintTo(const Mutation& mutation, std::ostream* out) {
+  *out << mutation.fault << " " << mutation.layout;
+}
 
 class VerifyFinds : public VerifyCommand, public ::testing::WithParamInterface<Mutation> {};
 
