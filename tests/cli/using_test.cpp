@@ -124,7 +124,10 @@ TEST_F(Using, AnotherOptimizersCheckpointIsRefusedInALine) {
 }
 
 TEST_F(Using, LaunchStartsScriptsAsTorchrunDoesAndNothingTwice) {
-  write_file(folder_ / "who.py", "import os\nprint('rank', os.environ['RANK'])\n");
+  // In one write: Python under a launcher is unbuffered, and a print of two words is several
+  // writes.
+  write_file(folder_ / "who.py",
+             "import os\nos.write(1, ('rank ' + os.environ['RANK'] + '\\n').encode())\n");
   ASSERT_EQ(run("launch -n 2 who.py"), 0) << output_;
   expect("rank 0");
   expect("rank 1");
