@@ -1,5 +1,6 @@
 #include "convoy/tokenizers/pre_tokenizer.h"
 
+#include "convoy/tokenizers/models/bpe.h"
 #include "convoy/tokenizers/split.h"
 #include "convoy/tokenizers/unicode/scanner.h"
 #include "convoy/tokenizers/unicode/unicode.h"
@@ -221,6 +222,16 @@ void add_steps(const JsonField& part, PreTokenizers& made) {
 }
 
 }  // namespace
+
+PreTokenizer bytes_as_characters() {
+  return [](Pieces& pieces) {
+    rewrite_pieces(pieces, [](std::string_view piece, bool /*first*/, std::string& out) {
+      for (const char byte : piece) {
+        append_utf8(character_of_byte(static_cast<unsigned char>(byte)), out);
+      }
+    });
+  };
+}
 
 PreTokenizers make_pre_tokenizers(const JsonField& part) {
   PreTokenizers made;

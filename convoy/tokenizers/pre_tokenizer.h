@@ -37,6 +37,10 @@ struct PreTokenizers {
   bool byte_level = false;
 };
 
+/// Last step for a model that sees bytes as characters of GPT-2's alphabet, as ByteLevel hands them
+/// on: of any model but BPE, whose tokens are kept as bytes here.
+PreTokenizer bytes_as_characters();
+
 /// Throws FileError that names what is not supported.
 PreTokenizers make_pre_tokenizers(const JsonField& part);
 

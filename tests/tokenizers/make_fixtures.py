@@ -288,6 +288,17 @@ def small_tokenizers():
         unigram([f"<0x{byte:02X}>" for byte in range(256)], pre_tokenizer=pre_tokenizers.Metaspace(),
                 decoder=decoders.Sequence([decoders.Replace("\u2581", " "),
                                            decoders.ByteFallback(), decoders.Fuse()])), fall_back)
+    # ByteLevel before another model than BPE, which then sees its characters.
+    bytes_first = dict(pre_tokenizer=pre_tokenizers.ByteLevel(add_prefix_space=False),
+                       decoder=decoders.ByteLevel())
+    made["unigram_byte_level"] = unigram(**bytes_first)
+    made["words_byte_level"] = trained(
+        models.WordLevel(unk_token="[UNK]"),
+        trainers.WordLevelTrainer(special_tokens=["[UNK]", "[PAD]"], show_progress=False),
+        **bytes_first)
+    made["word_piece_byte_level"] = trained(
+        models.WordPiece(unk_token="[UNK]", max_input_chars_per_word=12), word_pieces,
+        **bytes_first)
     for behavior in ("removed", "isolated", "merged_with_previous", "merged_with_next",
                      "contiguous"):
         made[f"split_{behavior}"] = words(Regex(r"[\s\p{P}]"), behavior)

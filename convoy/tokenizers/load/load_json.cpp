@@ -139,6 +139,9 @@ void make_model(const JsonField& model, TokenizerParts& parts) {
   } else {
     model["type"].refuse("BPE, WordPiece, WordLevel or Unigram");
   }
+  if (type != "BPE" && parts.pre_tokenizers.byte_level) {
+    parts.pre_tokenizers.steps.push_back(bytes_as_characters());
+  }
   const Vocabulary& vocabulary = parts.vocabulary;
   for (int32_t id = 0; id < vocabulary.size(); ++id) {
     if (!vocabulary.has(id)) continue;
