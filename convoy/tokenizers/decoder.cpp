@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "convoy/base/text.h"
-#include "convoy/tokenizers/models/bpe.h"
+#include "convoy/tokenizers/models/byte_alphabet.h"
 #include "convoy/tokenizers/split.h"
 #include "convoy/tokenizers/unicode/unicode.h"
 

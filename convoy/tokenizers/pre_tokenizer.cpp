@@ -1,6 +1,6 @@
 #include "convoy/tokenizers/pre_tokenizer.h"
 
-#include "convoy/tokenizers/models/bpe.h"
+#include "convoy/tokenizers/models/byte_alphabet.h"
 #include "convoy/tokenizers/split.h"
 #include "convoy/tokenizers/unicode/scanner.h"
 #include "convoy/tokenizers/unicode/unicode.h"

@@ -4,6 +4,7 @@
 #include <functional>
 
 #include "convoy/base/error.h"
+#include "convoy/tokenizers/models/byte_alphabet.h"
 #include "convoy/tokenizers/unicode/unicode.h"
 
 namespace convoy::tokenizers {

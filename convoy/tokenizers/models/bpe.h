@@ -2,7 +2,6 @@
 
 #include <array>
 #include <memory>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -13,11 +12,6 @@
 #include "convoy/tokenizers/models/vocabulary.h"
 
 namespace convoy::tokenizers {
-
-/// GPT-2 writes each byte as a printable character: itself, or one from U+0100 on.
-char32_t character_of_byte(unsigned char byte);
-/// The bytes that characters of that alphabet stand for; nothing when one is not in it.
-std::optional<std::string> bytes_of(std::string_view characters);
 
 struct BpeOptions {
   bool byte_level = false;     ///< words are bytes, tokens are written in GPT-2's alphabet

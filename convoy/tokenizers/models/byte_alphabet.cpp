@@ -1,4 +1,4 @@
-#include "convoy/tokenizers/models/bpe.h"
+#include "convoy/tokenizers/models/byte_alphabet.h"
 
 #include <array>
 
