@@ -104,6 +104,7 @@ Subject subject_of(const VerifyOptions& options, const Asked& asked) {
   out.facts.shares_blocks = shares_parameters(blocks);
   out.facts.reduces_each = parallel.reduce_each;
   out.facts.half_precision = training.bf16 || training.fp16;
+  out.facts.learning_rate = training.learning_rate;
   out.facts.over_network = parallel.backend == "gloo";
   out.facts.on_gpu =
       parallel.device == "cuda" || (parallel.device == "auto" && machine::visible_gpus() > 0);

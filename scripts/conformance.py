@@ -106,8 +106,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("program")
     parser.add_argument("--ranks", type=int, default=2)
-    parser.add_argument("--write", type=pathlib.Path)
-    parser.add_argument("--draw", type=int, default=0)
+    parser.add_argument("--write", type=pathlib.Path, help="the page, of all columns")
+    parser.add_argument("--draw", type=int, default=0, help="as many columns, which the day draws")
     parser.add_argument("--seed", default=datetime.date.today().isoformat())
     options = parser.parse_args()
     program = str(pathlib.Path(options.program).resolve())
@@ -124,7 +124,7 @@ def main():
             broken += [f"{family}, {precision}, {row['layout']}: {text}" for row in rows for text in row["broken"]]
             if not tried:
                 broken.append(f"{family}, {precision}: no layout was tried")
-    if options.write:
+    if options.write and not options.draw:
         options.write.write_text(page(columns, options.ranks))
     if broken:
         sys.exit("broken promises (seed " + options.seed + "):\n" + "\n".join(broken))

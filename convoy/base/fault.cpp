@@ -16,8 +16,9 @@ namespace convoy {
 
 namespace {
 
-const std::vector<std::string> kKinds{"sigkill", "sigstop", "exception", "exit",     "oom",   "nan",
-                                      "double",  "skip",    "slow",      "mismatch", "nodata"};
+const std::vector<std::string> kKinds{"sigkill", "sigstop", "exception", "exit",
+                                      "oom",     "nan",     "double",    "skip",
+                                      "slow",    "lag",     "mismatch",  "nodata"};
 /// Operations of one rank that no other rank waits for.
 const std::vector<std::string> kSkipped{"update"};
 const std::vector<std::string> kPhases{
@@ -98,6 +99,10 @@ bool fault_is_armed(std::string_view phase) {
 Fault fault_at(std::string_view phase) {
   if (own_rank != kAllRanks && own_rank != plan.thread) return Fault::kNone;
   if (plan.kind.empty() || plan.phase != phase) return Fault::kNone;
+  if (plan.kind == "lag" && current_activity().step >= plan.step) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    return Fault::kNone;
+  }
   if (phase != "start" && current_activity().step != plan.step) return Fault::kNone;
   // These last for the whole step; NaN also when the step is looked at again.
   if (plan.kind == "nan") return Fault::kNan;

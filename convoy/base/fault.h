@@ -33,7 +33,7 @@ bool fault_is_armed(std::string_view phase);
 /// layer_backward, backward_weight, reduce, gather, update, offload, send, receive, evaluation,
 /// saving. When it and the step (see tell_step) are those of CONVOY_FAULT, the fault happens: the
 /// process is killed, stopped, left (exit), an exception is thrown (exception, oom), time passes
-/// (slow).
+/// (slow; lag: a little, also in each later step).
 Fault fault_at(std::string_view phase);
 
 /// Whether a fault (nodata) wants this rank's data to end now. Once.

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace convoy::conformance {
 
 namespace {
@@ -52,11 +54,18 @@ std::string Contract::to_text() const {
   return bits ? "bits" : "to rounding: " + reason;
 }
 
+Tolerances rounding_tolerances(bool half_precision, double learning_rate) {
+  if (!half_precision) return kRounding;
+  auto out = kHalfPrecision;
+  out.weights = std::max(out.weights, learning_rate);
+  return out;
+}
+
 Contract contract_of(const LayoutFacts& facts) {
   auto reason = reason_of(facts);
   if (reason.empty()) return {};
   return {.bits = false,
-          .at_most = facts.half_precision ? kHalfPrecision : kRounding,
+          .at_most = rounding_tolerances(facts.half_precision, facts.learning_rate),
           .reason = std::move(reason)};
 }
 

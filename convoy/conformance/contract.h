@@ -16,6 +16,7 @@ struct LayoutFacts {
   bool shares_blocks = false;  ///< several blocks read one parameter, as with tied embeddings
   bool on_gpu = false;
   bool over_network = false;  ///< collectives are not those of one host's shared memory
+  double learning_rate = 0;
 };
 
 /// Largest differences of two trainings that agree.
@@ -34,6 +35,11 @@ struct Contract {
   /// "bits", or "to rounding: ...".
   std::string to_text() const;
 };
+
+/// Tolerances of trainings that add in another order. AdamW moves a weight by about the learning
+/// rate, however small its gradient: where half precision rounds that gradient, weights differ by
+/// as much.
+Tolerances rounding_tolerances(bool half_precision, double learning_rate = 0);
 
 Contract contract_of(const LayoutFacts& facts);
 

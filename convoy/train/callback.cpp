@@ -38,6 +38,7 @@ Json LogRecord::to_json() const {
     json["peak_percent"] = peak_percent;
     json["floor_times"] = floor_times;
   }
+  if (!rows_sum.empty()) json["rows_sum"] = rows_sum;
   return json;
 }
 

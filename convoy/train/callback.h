@@ -65,6 +65,7 @@ struct LogRecord {
   double seconds_left = 0;
   double peak_percent = NAN;  ///< computing speed, of what products reach here; NaN = not known
   double floor_times = NAN;   ///< time, as multiple of what the step needs at the least
+  std::string rows_sum;       ///< of all rows read so far; "": not added up
 
   Json to_json() const;
 };
@@ -95,6 +96,8 @@ class Callback {
   /// An evaluation is under way: samples done so far, and all.
   virtual void on_evaluate_step(int64_t /*done*/, int64_t /*samples*/) {}
   virtual void on_evaluate(const Metrics&, int64_t /*step*/) {}
+  /// Checksum of each weight after a step, by name.
+  virtual void on_weight_sums(const std::map<std::string, uint64_t>&, int64_t /*step*/) {}
   virtual void on_save(const std::filesystem::path&) {}
   /// Called when the output folder was moved away: the run continues in a new one of its name,
   /// which it locks.

@@ -134,6 +134,7 @@ bool Trainer::Impl::evaluation_is_due(bool epoch_end) const {
 void Trainer::Impl::make_up_evaluation() {
   if (!std::exchange(state_.evaluation_owed, false) || !eval_data_) return;
   if (evaluate_now() && arguments_.load_best_model_at_end) {
+    add_up_rows();
     checkpoints_->save(state_, /*wait=*/ended());
   }
 }

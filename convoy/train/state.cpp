@@ -1,6 +1,7 @@
 #include "convoy/train/state.h"
 
 #include <algorithm>
+#include <charconv>
 #include <limits>
 
 #include "convoy/base/error.h"
@@ -35,6 +36,17 @@ void visit_fields(State& s, Visit&& visit) {
   visit("evaluations_without_better", s.evaluations_without_better);
   visit("evaluation_owed", s.evaluation_owed);
   visit("log_history", s.log_history);
+}
+
+uint64_t sum_from(const std::string& text, const std::string& where) {
+  uint64_t sum = 0;
+  const auto* end = text.data() + text.size();
+  const auto [at, error] = std::from_chars(text.data(), end, sum, 16);
+  if (error == std::errc() && at == end) return sum;
+  fail<FileError>("train",
+                  "{} is not a state that training can resume from: rows_sum = {}; expected "
+                  "hexadecimal digits",
+                  where, text);
 }
 
 /// A damaged number would be trained on.
@@ -80,6 +92,7 @@ Json TrainerState::to_json() const {
            {"is_local_process_zero", true},
            {"is_world_process_zero", true}};
   visit_fields(*this, [&](const char* key, const auto& value) { out[key] = value; });
+  if (rows_sum != 0) out["rows_sum"] = fmt::format("{:016x}", rows_sum);
   if (earlier_updates > 0) out["earlier_updates"] = earlier_updates;
   if (steps_beyond != 0) out["steps_beyond"] = steps_beyond;
   if (!lineage.empty()) out["lineage"] = checkpoint::to_json(lineage);
@@ -97,6 +110,7 @@ TrainerState TrainerState::from_json(const Json& json, const std::string& where)
     state.lineage = checkpoint::lineage_from_json(json.value("lineage", Json::array()));
     state.last_step_position = json.value("last_step_position", int64_t{0});
     state.steps_without_targets = json.value("steps_without_targets", int64_t{0});
+    if (json.contains("rows_sum")) state.rows_sum = sum_from(json.at("rows_sum"), where);
     state.encoding = json.value("encoding", "");
     state.optimizer = json.value("optimizer", optim::kDefaultOptimizer);  // older: there was one
     if (state.best_step >= 0) json.at("best_metric").get_to(state.best_metric);

@@ -34,6 +34,7 @@ struct TrainerState {
   double logged_loss_sum = 0;
   int64_t logged_steps = 0;
   double total_loss_sum = 0;
+  uint64_t rows_sum = 0;  ///< see sum_of_rows(); 0 in states from before it
   // The loss scale of fp16, and the steps that an overflow made it skip.
   optim::LossScale loss_scale;
   int64_t skipped_steps = 0;

@@ -7,6 +7,7 @@
 #include "convoy/base/error.h"
 #include "convoy/base/fault.h"
 #include "convoy/optim/lr_schedule.h"
+#include "convoy/train/run_sums.h"
 #include "convoy/train/setup/numerics.h"
 #include "convoy/train/trainer_impl.h"
 
@@ -46,6 +47,7 @@ double Trainer::Impl::learning_rate(int64_t step) const {
 
 bool Trainer::Impl::train_step(StepBatch batch) {
   const int64_t samples = batch.end - batch.s0, tokens = batch.num_tokens;
+  const uint64_t rows_sum = keeps_sums() ? sum_of_rows(batch, state_.global_step) : 0;
   const auto local = static_cast<size_t>(strategy_->num_local_ranks());
   std::vector<std::vector<parallel::MicroBatch>> split(local);
   for (size_t c = 0; c < batch.micro_batches.size(); ++c) {
@@ -60,6 +62,7 @@ bool Trainer::Impl::train_step(StepBatch batch) {
   input.busy = checkpoints_->writing();
   const int64_t every = arguments_.check_replicas_steps;
   input.check_replicas = every > 0 && (state_.global_step + 1) % every == 0;
+  if (state_.global_step + 1 == observed_step_) input.observer = observer_;
   input.may_give_up = arguments_.auto_find_batch_size && fewer_rows() > 0;
   if (arguments_.fp16) input.loss_scale = loss_scale(samples, tokens);
   parallel::OptimizerOptions optimizer;
@@ -78,6 +81,7 @@ bool Trainer::Impl::train_step(StepBatch batch) {
     step_down();
     return false;
   }
+  own_rows_sum_ += rows_sum;
   num_targets_ += last_.count;
   ++state_.global_step;
   state_.epoch_position = batch.end;
@@ -100,7 +104,25 @@ bool Trainer::Impl::train_step(StepBatch batch) {
   timing.comm_wait = waited;
   timing.local_tokens = tokens;
   callbacks_.notify([&](Callback& callback) { callback.on_step(timing); });
+  if (slow_ranks_) {
+    for (const auto& text : slow_ranks_->after_step(timing)) callbacks_.warn(text);
+  }
   return true;
+}
+
+/// Adds what all ranks read since the last call to the state's sum. Collective.
+void Trainer::Impl::add_up_rows() {
+  if (!keeps_sums()) return;
+  auto sum = at::full({1}, static_cast<int64_t>(std::exchange(own_rows_sum_, 0)), at::kLong);
+  job_.groups.rows.all_reduce(sum, comm::ReduceOp::Sum, "add up the rows that were read");
+  state_.rows_sum += static_cast<uint64_t>(sum.item<int64_t>());
+}
+
+/// Collective.
+void Trainer::Impl::tell_weights() {
+  if (!keeps_sums()) return;
+  const auto sums = sums_of_weights(*strategy_);
+  callbacks_.notify([&](Callback& callback) { callback.on_weight_sums(sums, state_.global_step); });
 }
 
 /// Loss scale of a step, equal on all ranks. Before the first step every token counts as a target.

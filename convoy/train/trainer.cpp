@@ -17,6 +17,7 @@
 #include "convoy/train/logging/console.h"
 #include "convoy/train/logging/event_stream.h"
 #include "convoy/train/logging/log_files.h"
+#include "convoy/train/run_sums.h"
 #include "convoy/train/setup/memory_check.h"
 #include "convoy/train/setup/memory_use.h"
 #include "convoy/train/setup/numerics.h"
@@ -86,6 +87,10 @@ void Trainer::add_callback(std::shared_ptr<Callback> callback) {
 }
 void Trainer::set_pace(std::function<void(LogRecord&)> pace) {
   impl_->pace_ = std::move(pace);
+}
+void Trainer::observe(parallel::PassObserver& observer, int64_t step) {
+  impl_->observer_ = &observer;
+  impl_->observed_step_ = step;
 }
 void Trainer::stop_on(std::function<const std::atomic<int>&()> listen) {
   impl_->listen_ = std::move(listen);
@@ -242,6 +247,10 @@ void Trainer::Impl::log() {
   record.grad_norm = last_.grad_norm;
   record.learning_rate = learning_rate(std::max<int64_t>(0, state_.updates() - 1));
   if (arguments_.fp16) record.loss_scale = state_.loss_scale.value;
+  if (keeps_sums()) {
+    add_up_rows();
+    record.rows_sum = sum_text(state_.rows_sum);
+  }
   record.skipped_steps = state_.skipped_steps;
   record.memory_bytes = resident_bytes();
   record.memory = note_memory();
@@ -287,10 +296,14 @@ void Trainer::Impl::after_step(bool epoch_end) {
   const bool saves = (end && arguments_.save_strategy != "no") ||
                      is_due(arguments_.save_strategy, arguments_.save_steps, epoch_end) ||
                      (better && arguments_.load_best_model_at_end);
+  const bool adds_up = saves || end || evaluated_step_ == state_.global_step ||
+                       (arguments_.sum_steps > 0 && state_.global_step % arguments_.sum_steps == 0);
+  if (adds_up) tell_weights();
   if (saves && !ended()) stopped_by_ = signal_of_any_rank();
   if (stopped_by_ != 0) {
     leave(/*is_saved=*/false);
   } else if (saves) {
+    add_up_rows();
     checkpoints_->save(state_, /*wait=*/end);
     // Another step would have to be saved anew.
     if (!end && !arguments_.save_async) stopped_by_ = signal_of_any_rank();
@@ -319,7 +332,10 @@ int Trainer::Impl::signal_of_any_rank() const {
 void Trainer::Impl::leave(bool is_saved) {
   std::string what = "nothing was saved";
   if (leaves_checkpoints()) {
-    if (!is_saved) checkpoints_->save(state_, /*wait=*/true);
+    if (!is_saved) {
+      add_up_rows();
+      checkpoints_->save(state_, /*wait=*/true);
+    }
     what = fmt::format("saved {}; resume with --resume_from_checkpoint {}",
                        checkpoints_->path(state_.global_step).string(),
                        checkpoints_->name_to_resume(state_.global_step));

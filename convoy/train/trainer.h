@@ -10,6 +10,10 @@
 #include "convoy/train/callback.h"
 #include "convoy/train/setup/arguments.h"
 
+namespace convoy::parallel {
+class PassObserver;
+}
+
 namespace convoy::train {
 
 struct Job;           // setup/job.h
@@ -51,6 +55,9 @@ class Trainer {
   void add_callback(std::shared_ptr<Callback> callback);
   /// Completes log lines: how near the pace comes to what the machine can do.
   void set_pace(std::function<void(LogRecord&)> pace);
+  /// Shows `observer`, which must outlive train(), what blocks compute in one step; steps count
+  /// from 1.
+  void observe(parallel::PassObserver& observer, int64_t step);
 
   /// Returns Hugging Face's train metrics: train_runtime, train_samples_per_second,
   /// train_steps_per_second, train_loss, epoch; after an evaluation also its metrics. There is no

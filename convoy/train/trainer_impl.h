@@ -12,6 +12,7 @@
 #include "convoy/train/setup/from_arguments.h"
 #include "convoy/train/setup/job.h"
 #include "convoy/train/setup/placement.h"
+#include "convoy/train/slow_ranks.h"
 #include "convoy/train/state.h"
 #include "convoy/train/trainer.h"
 
@@ -83,6 +84,9 @@ struct Trainer::Impl {
   }
   int signal_of_any_rank() const;
   void log();
+  bool keeps_sums() const { return !arguments_.output.dir.empty(); }
+  void add_up_rows();
+  void tell_weights();
   void finish_trace();
   void check_targets() const;
   void tell_steps_without_targets();
@@ -119,14 +123,18 @@ struct Trainer::Impl {
   std::optional<Checkpoints> checkpoints_;  // always, but needs the strategy
   MakeScorer make_scorer_;
   std::function<void(LogRecord&)> pace_;
+  parallel::PassObserver* observer_ = nullptr;  // of one step
+  int64_t observed_step_ = 0;
   std::unique_ptr<BatchStream> stream_;
   double earlier_data_wait_ = 0;  // seconds, of streams before this one
   TrainerState state_;
   int64_t earlier_updates_ = 0;  // that the moments of a new run saw
   Clock clock_{state_};
+  std::optional<SlowRanks> slow_ranks_;  // where a rank's waits are known: not on GPUs
   Trace trace_;
   size_t num_failed_kernels_ = 0;  // that were told
   parallel::StepResult last_;
+  uint64_t own_rows_sum_ = 0;  // of rows that this process read since state_.rows_sum
   std::vector<schedule::MemoryUse> most_memory_;  // by stage, of each kind so far
   Metrics eval_metrics_;
   int64_t evaluated_step_ = -1;

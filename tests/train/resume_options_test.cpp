@@ -36,9 +36,9 @@ const std::vector<Entry>& entries() {
       {Belief::MayChange,
        {"train.gradient_checkpointing", "train.learning_rate", "train.weight_decay",
         "train.adam_beta1", "train.adam_beta2", "train.adam_epsilon", "train.max_grad_norm",
-        "train.check_replicas_steps", "train.lr_scheduler_type", "train.warmup_ratio",
-        "train.warmup_steps", "train.bf16", "train.fp16", "train.tf32", "train.deterministic",
-        "train.deepspeed"}},
+        "train.check_replicas_steps", "train.sum_steps", "train.lr_scheduler_type",
+        "train.warmup_ratio", "train.warmup_steps", "train.bf16", "train.fp16", "train.tf32",
+        "train.deterministic", "train.deepspeed"}},
       // What is logged, evaluated and saved.
       {Belief::MayChange,
        {"train.logging_strategy", "train.logging_steps", "train.logging_first_step",

@@ -8,6 +8,7 @@
 #include "convoy/base/error.h"
 #include "convoy/comm/device.h"
 #include "convoy/comm/to_host.h"
+#include "convoy/parallel/run/pass_observer.h"
 
 namespace convoy::parallel {
 
@@ -121,6 +122,10 @@ void Pass::forward(int64_t block, int64_t m) {
   // A loss may write gradients at once.
   if (trains && block + 1 == static_cast<int64_t>(blocks_.size())) bind_grads(block, m);
   out = run(block, m);
+  if (trains && input_.step.observer != nullptr) {
+    input_.step.observer->output(block, m, input_.micro_batches[static_cast<size_t>(m)].samples,
+                                 out);
+  }
   if (recomputed_.contains({block, m})) out = detached(out);
   if (trains) return;
   in.clear();
@@ -181,7 +186,12 @@ void Pass::run_backward(int64_t block, int64_t m) {
     check_loss(roots.back(), out, layout_);
     grads.push_back(at::full_like(roots.back(), input_.step.loss_scale));
   } else {
-    for (const auto& [name, grad] : take_gradient_after(block, m)) {
+    const auto taken = take_gradient_after(block, m);
+    if (input_.step.observer != nullptr) {
+      input_.step.observer->gradient(block, m, input_.micro_batches[static_cast<size_t>(m)].samples,
+                                     taken);
+    }
+    for (const auto& [name, grad] : taken) {
       roots.push_back(out.at(name));
       grads.push_back(grad);
     }

@@ -19,6 +19,8 @@ using ModelFactory = std::function<nn::BlockList()>;
 struct MicroBatch {
   nn::Bundle inputs;
   at::Tensor samples;  ///< [rows] int64 on the host: index of each row in the step's global batch
+  at::Tensor row_lengths;  ///< [rows] int64 on the host: positions before the padding on the
+                           ///< right; undefined: nobody knows, or all are alike
   nn::Bundle loaded;  ///< the inputs before they went to another device; empty while they are there
   std::shared_ptr<nn::KvCache> cache;  ///< for prediction: of the positions before
 

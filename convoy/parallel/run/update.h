@@ -7,6 +7,8 @@
 
 namespace convoy::parallel {
 
+class PassObserver;
+
 /// Settings of a step's updates beside the learning rate; the optimizer is the flat buffers'.
 struct OptimizerOptions {
   double weight_decay = 0;     ///< of the parameters that decay
@@ -28,6 +30,7 @@ struct StepInput {
   /// Whether a step in which a rank lacks the memory for its blocks ends on all ranks without
   /// update.
   bool may_give_up = false;
+  PassObserver* observer = nullptr;
   bool check_replicas = false;  ///< compares ranks afterwards where they should hold equal values
 };
 

@@ -57,7 +57,8 @@ parallel::MicroBatch to_tensors(data::MicroBatch&& micro_batch) {
   if (!micro_batch.missed.empty()) {
     out.inputs[models::kMissed] = adopt(std::move(micro_batch.missed), {micro_batch.rows});
   }
-  out.inputs["lengths"] = adopt(std::move(micro_batch.lengths), {micro_batch.rows});
+  out.row_lengths = adopt(std::move(micro_batch.lengths), {micro_batch.rows});
+  out.inputs["lengths"] = out.row_lengths;
   out.samples = adopt(std::move(micro_batch.sample_offset), {micro_batch.rows});
   return out;
 }

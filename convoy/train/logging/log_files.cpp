@@ -6,6 +6,7 @@
 #include "convoy/base/error.h"
 #include "convoy/formats/tensorboard.h"
 #include "convoy/train/checkpoints/run_files.h"
+#include "convoy/train/run_sums.h"
 #include "convoy/train/setup/job.h"
 
 namespace convoy::train {
@@ -28,6 +29,12 @@ class LogFile : public Callback {
     Json line = metrics;
     line["step"] = step;
     write(line);
+  }
+
+  void on_weight_sums(const std::map<std::string, uint64_t>& sums, int64_t step) override {
+    Json texts;
+    for (const auto& [name, sum] : sums) texts[name] = sum_text(sum);
+    write({{"step", step}, {"weight_sums", texts}});
   }
 
   void on_message(const std::string& text) override { write({{"message", text}}); }
@@ -65,7 +72,7 @@ class Tensorboard : public Callback {
     Metrics values;
     const Json json = record.to_json();
     for (const auto& [key, value] : json.items()) {
-      if (key != "step") values["train/" + key] = value.get<double>();
+      if (key != "step" && value.is_number()) values["train/" + key] = value.get<double>();
     }
     tell(writer_->add_scalars(values, record.step));
   }

@@ -99,6 +99,7 @@ struct TrainingArguments {
   double adam_epsilon = 1e-8;
   double max_grad_norm = 1.0;
   int64_t check_replicas_steps = 0;
+  int64_t sum_steps = 0;  ///< 0: at saves and evaluations
   std::string lr_scheduler_type = "linear";
   double warmup_ratio = 0;
   int64_t warmup_steps = 0;

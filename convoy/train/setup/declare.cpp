@@ -59,6 +59,10 @@ void TrainingArguments::declare(OptionTable& t) {
   t.add(s, "check_replicas_steps", check_replicas_steps,
         "every N steps check that ranks with the same state have identical bits; 0 = never")
       .at_least(0);
+  t.add(s, "sum_steps", sum_steps,
+        "every N steps log a checksum of each weight, by which convoy compare finds where two runs "
+        "part; 0 = at saves, at evaluations and at the end")
+      .at_least(0);
   t.add(s, "lr_scheduler_type", lr_scheduler_type, "learning rate schedule")
       .choice(optim::lr_schedule_types());
   t.add(s, "warmup_ratio", warmup_ratio, "fraction of the steps used for warm-up").within(0, 1);

@@ -233,6 +233,11 @@ RunInfo Trainer::Impl::describe() {
   info.first_step = state_.global_step;
   info.resumed_from = checkpoints_->resumed_from();
   info.placements = gather_placements(job_);
+  if (!job_.in_threads() && job_.devices.at(0).is_cpu()) {
+    std::vector<std::string> hosts;
+    for (const auto& placement : info.placements) hosts.push_back(placement.host);
+    slow_ranks_.emplace(job_.groups, std::move(hosts));
+  }
   info.shares = stream_->partition_summary();
   info.warnings = job_.warnings;
   const auto warn = [&](const std::vector<std::string>& more) {

@@ -1,0 +1,215 @@
+#include <fmt/format.h>
+
+#include <cmath>
+#include <memory>
+
+#include "cli/commands.h"
+#include "cli/plan_settings.h"
+#include "cli/program.h"
+#include "convoy/base/error.h"
+#include "convoy/base/files.h"
+#include "convoy/base/text.h"
+#include "convoy/checkpoint/folder.h"
+#include "convoy/conformance/run_log.h"
+#include "convoy/launch/environment.h"
+#include "convoy/report/table.h"
+#include "convoy/train/block_numbers.h"
+#include "convoy/train/setup/job.h"
+#include "convoy/train/state.h"
+#include "convoy/train/trainer.h"
+
+namespace convoy::cli {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+struct ReplayOptions {
+  std::string folder;
+  int64_t step = 0;
+  bool json = false;
+};
+
+/// Ends a training after the step that was asked for.
+struct Replayed {};
+
+class StopAfter : public train::Callback {
+ public:
+  explicit StopAfter(int64_t step) : step_(step) {}
+  void on_step(const train::StepTiming& timing) override {
+    if (timing.step < step_) return;
+    loss = timing.loss;
+    throw Replayed();
+  }
+  double loss = 0;
+
+ private:
+  int64_t step_;
+};
+
+/// The newest checkpoint before a step; empty: there is none.
+fs::path checkpoint_before(const fs::path& run, int64_t step) {
+  fs::path out;
+  for (const auto& [saved, path] : checkpoint::list_checkpoints(run)) {
+    if (saved < step) out = path;
+  }
+  return out;
+}
+
+/// Rows of the run's step: those of its checkpoints, or what its options come to on the ranks that
+/// are not known any more, which must then be one.
+int64_t rows_of_step(const fs::path& checkpoint, const train::TrainingArguments& training) {
+  if (!checkpoint.empty()) {
+    const auto file = checkpoint / checkpoint::kState;
+    return parse_json(read_file(file), file.string()).at("step_samples").get<int64_t>();
+  }
+  return training.global_batch_size.value_or(training.per_device_train_batch_size *
+                                             training.gradient_accumulation_steps);
+}
+
+/// Settings that train the same rows on one device and write nothing.
+Settings settings_of_replay(const Configured& configured, const fs::path& checkpoint) {
+  const auto& training = configured.training;
+  const int64_t all = rows_of_step(checkpoint, training);
+  const int64_t rows = std::min(all, training.per_device_train_batch_size);
+  auto out = settings_of_run({.rows = rows, .micro_batches = all / rows}, configured.table);
+  const Settings more{{"parallel.backend", "auto"},
+                      {"parallel.row_tables", "false"},
+                      {"parallel.offload_dir", ""},
+                      {"parallel.planned_ranks", "0"},
+                      {"train.save_strategy", "no"},
+                      {"train.eval_strategy", "no"},
+                      {"train.eval_on_start", "false"},
+                      {"train.load_best_model_at_end", "false"},
+                      {"train.metric_for_best_model", ""},
+                      {"train.early_stopping_patience", "0"},
+                      {"train.auto_find_batch_size", "false"},
+                      {"train.report_to", "none"},
+                      {"train.resume_from_checkpoint", checkpoint.string()},
+                      {"output.dir", ""},
+                      {"output.overwrite", "false"},
+                      {"output.trace", ""},
+                      {"output.events", ""},
+                      {"output.quiet", "true"}};
+  out.insert(out.end(), more.begin(), more.end());
+  return out;
+}
+
+struct Replay {
+  train::BlockRecorder numbers;
+  std::vector<std::string> names;  ///< of blocks
+  double loss = 0;
+};
+
+void replay(Configured& configured, int64_t step, Replay& out) {
+  auto run = configured.task->prepare(configured.training.parallel);
+  const auto job = train::join_job(configured.training.parallel);
+  for (const auto& block : run.factory()) out.names.push_back(block->name());
+  train::Trainer trainer(run.factory, configured.training, run.train_data, nullptr, job, run.fill);
+  trainer.set_files(run.files);
+  trainer.observe(out.numbers, step);
+  const auto stop = std::make_shared<StopAfter>(step);
+  trainer.add_callback(stop);
+  try {
+    trainer.train();
+  } catch (const Replayed&) {
+    out.loss = stop->loss;
+    return;
+  } catch (const NumericError&) {  // the step itself: its blocks tell where
+    if (out.numbers.numbers().empty()) throw;
+    out.loss = NAN;
+    return;
+  }
+  fail<UsageError>("cli", "--step {}: the run ends with step {}", step,
+                   trainer.state().global_step);
+}
+
+std::string number_text(double value) {
+  return fmt::format("{:.4g}", value);
+}
+
+void print_table(const Replay& replay) {
+  report::Table table;
+  table.column("block", report::Align::kLeft).column("", report::Align::kLeft);
+  table.column("norm").column("largest").column("not finite");
+  for (const auto& one : replay.numbers.numbers()) {
+    table.row({replay.names.at(static_cast<size_t>(one.block)),
+               one.is_gradient ? "gradient" : "output", number_text(one.norm()),
+               number_text(one.largest), std::to_string(one.not_finite)});
+  }
+  fmt::print("{}", table.to_text());
+}
+
+Json to_json(const Replay& replay) {
+  Json blocks = Json::array();
+  for (const auto& one : replay.numbers.numbers()) {
+    blocks.push_back({{"block", replay.names.at(static_cast<size_t>(one.block))},
+                      {"of", one.is_gradient ? "gradient" : "output"},
+                      {"norm", one.norm()},
+                      {"largest", one.largest},
+                      {"not_finite", one.not_finite},
+                      {"micro_batch", one.micro_batch},
+                      {"sample", one.sample}});
+  }
+  return {{"loss", std::isfinite(replay.loss) ? Json(replay.loss) : Json()}, {"blocks", blocks}};
+}
+
+int run_replay(const ReplayOptions& options) {
+  if (launch::detect_environment().launched()) {
+    fail<UsageError>("cli", "convoy replay trains on one device; try it without a launcher");
+  }
+  const fs::path folder = options.folder;
+  const auto file = folder / "run.toml";
+  std::error_code error;
+  if (!fs::is_regular_file(file, error)) {
+    fail<UsageError>("cli", "{} is no output folder of a run: it has no run.toml", options.folder);
+  }
+  const auto log = conformance::read_run_log(folder);
+  const auto checkpoint = checkpoint_before(folder, options.step);
+  auto configured = read_config(file.string());
+  set(configured->table, settings_of_replay(*configured, checkpoint));
+  Replay result;
+  replay(*configured, options.step, result);
+  if (options.json) {
+    fmt::print("{}\n", to_json(result).dump(2));
+    return result.numbers.first_not_finite() == nullptr ? 0 : 1;
+  }
+  fmt::print("Step {}, from {}: loss {:.6g}", options.step,
+             checkpoint.empty() ? "the start" : checkpoint.filename().string(), result.loss);
+  if (const auto logged = log.losses.find(options.step); logged != log.losses.end()) {
+    fmt::print(" (the run logged {:.6g} up to it)", logged->second);
+  }
+  fmt::print("\n\n");
+  print_table(result);
+  const auto* bad = result.numbers.first_not_finite();
+  if (bad == nullptr) return 0;
+  fmt::print("\nThe first number that is not finite is in the {} of {}, micro-batch {}{}.\n",
+             bad->is_gradient ? "gradient" : "output",
+             result.names.at(static_cast<size_t>(bad->block)), bad->micro_batch,
+             bad->sample < 0 ? "" : fmt::format(", sample {} of the step", bad->sample));
+  return 1;
+}
+
+}  // namespace
+
+void add_replay(CLI::App& app, Run& run) {
+  auto options = std::make_shared<ReplayOptions>();
+  auto* command = app.add_subcommand(
+      "replay", "Compute a step of a run again, and show what each block made of it");
+  command->add_option("folder", options->folder, "output folder of a run")->required();
+  command->add_option("--step", options->step, "the step to look into, from 1")
+      ->required()
+      ->check(at_least(1));
+  command->add_flag("--json", options->json, "print JSON");
+  command->footer(
+      "Trains from the newest checkpoint before the step, or from the start, on one device and "
+      "without writing anything; then prints norm, largest magnitude and the number of elements "
+      "that are not finite of every block's output and gradient. The exit code is 1 where an "
+      "element is not finite: the block, the micro-batch and the sample are named.\n"
+      "Examples:\n"
+      "  convoy replay runs/first --step 120\n"
+      "  convoy replay runs/first --step 120 --json\n");
+  command->callback([options, &run] { run = [options] { return run_replay(*options); }; });
+}
+
+}  // namespace convoy::cli

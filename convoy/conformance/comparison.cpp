@@ -1,0 +1,143 @@
+#include "convoy/conformance/comparison.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+namespace convoy::conformance {
+
+namespace {
+
+bool same(double a, double b) {
+  return a == b || (std::isnan(a) && std::isnan(b));
+}
+
+/// Walks over the steps of both series. `differ` says whether two values do.
+template <class Value, class Differ>
+Compared walk(std::string name, const std::map<int64_t, Value>& a,
+              const std::map<int64_t, Value>& b, const Differ& differ) {
+  Compared out{.name = std::move(name)};
+  for (const auto& [step, value] : a) {
+    const auto other = b.find(step);
+    if (other == b.end()) continue;
+    ++out.steps;
+    if (!differ(step, value, other->second, out)) {
+      if (out.differs_from == 0) out.equal_until = step;
+    } else if (out.differs_from == 0) {
+      out.differs_from = step;
+    }
+  }
+  return out;
+}
+
+Compared compare_numbers(std::string name, const std::map<int64_t, double>& a,
+                         const std::map<int64_t, double>& b) {
+  return walk(std::move(name), a, b, [](int64_t step, double x, double y, Compared& out) {
+    if (same(x, y)) return false;
+    const double size = std::abs(x - y) / std::abs(y);
+    out.largest.raise(std::isfinite(size) ? size : INFINITY, fmt::format("step {}", step));
+    if (out.differs_from == 0) out.detail = fmt::format("{} and {}", x, y);
+    return true;
+  });
+}
+
+Compared compare_rows(const RunLog& a, const RunLog& b) {
+  return walk(
+      "rows", a.rows_sums, b.rows_sums,
+      [](int64_t, const std::string& x, const std::string& y, Compared&) { return x != y; });
+}
+
+using Sums = std::map<std::string, std::string>;
+
+Compared compare_weights(const RunLog& a, const RunLog& b) {
+  return walk("weights", a.weight_sums, b.weight_sums,
+              [](int64_t, const Sums& x, const Sums& y, Compared& out) {
+                std::set<std::string> names;
+                for (const auto* sums : {&x, &y}) {
+                  for (const auto& [name, sum] : *sums) names.insert(name);
+                }
+                std::vector<std::string> other;
+                for (const auto& name : names) {
+                  const auto left = x.find(name), right = y.find(name);
+                  const bool both = left != x.end() && right != y.end();
+                  if (!both || left->second != right->second) other.push_back(name);
+                }
+                if (other.empty()) return false;
+                if (out.differs_from == 0) {
+                  out.detail = fmt::format("{} of {} parameters, first {}", other.size(),
+                                           names.size(), other.front());
+                }
+                return true;
+              });
+}
+
+std::vector<Compared> compare_metrics(const RunLog& a, const RunLog& b) {
+  std::map<std::string, std::map<int64_t, double>> left, right;
+  for (const auto& [step, metrics] : a.evaluations) {
+    for (const auto& [name, value] : metrics) left[name][step] = value;
+  }
+  for (const auto& [step, metrics] : b.evaluations) {
+    for (const auto& [name, value] : metrics) right[name][step] = value;
+  }
+  std::vector<Compared> out;
+  for (const auto& [name, series] : left) {
+    auto one = compare_numbers(name, series, right[name]);
+    if (one.steps > 0) out.push_back(std::move(one));
+  }
+  return out;
+}
+
+/// Options that decide no number of a training.
+bool is_no_cause(const std::string& key) {
+  static const std::set<std::string> kKeys{
+      "train.logging_steps",      "train.logging_strategy",
+      "train.logging_first_step", "train.save_steps",
+      "train.save_strategy",      "train.save_total_limit",
+      "train.report_to",          "train.resume_from_checkpoint",
+      "train.sum_steps",          "train.save_async",
+      "train.logging_dir",        "train.check_replicas_steps"};
+  return key.starts_with("output.") || kKeys.contains(key);
+}
+
+std::vector<std::string> other_options(const RunLog& a, const RunLog& b) {
+  std::set<std::string> keys;
+  for (const auto* log : {&a, &b}) {
+    for (const auto& [key, value] : log->options) keys.insert(key);
+  }
+  std::vector<std::string> out;
+  const auto value_of = [](const RunLog& log, const std::string& key) {
+    const auto found = log.options.find(key);
+    return found == log.options.end() ? std::string("not given") : found->second;
+  };
+  for (const auto& key : keys) {
+    const auto left = value_of(a, key), right = value_of(b, key);
+    if (left == right || is_no_cause(key)) continue;
+    out.push_back(fmt::format("{}: {} and {}", key, left, right));
+  }
+  return out;
+}
+
+}  // namespace
+
+Comparison compare(const RunLog& a, const RunLog& b) {
+  Comparison out{.rows = compare_rows(a, b),
+                 .weights = compare_weights(a, b),
+                 .loss = compare_numbers("loss", a.losses, b.losses),
+                 .grad_norm = compare_numbers("grad_norm", a.grad_norms, b.grad_norms),
+                 .metrics = compare_metrics(a, b),
+                 .other_options = other_options(a, b)};
+  for (const auto* one : {&out.rows, &out.weights, &out.loss, &out.grad_norm}) {
+    if (one->differs_from > 0) out.same_bits = false;
+  }
+  for (const auto& one : out.metrics) {
+    if (one.differs_from > 0) out.same_bits = false;
+  }
+  const auto most = rounding_tolerances(a.half_precision() || b.half_precision());
+  out.to_rounding = out.rows.differs_from == 0 && out.loss.largest.size <= most.losses &&
+                    out.grad_norm.largest.size <= most.norms;
+  return out;
+}
+
+}  // namespace convoy::conformance

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <string>
+
+namespace convoy::conformance {
+
+/// Numbers that a run logged, by step. Where it went back to an earlier checkpoint, those of the
+/// steps that it left behind are gone.
+struct RunLog {
+  std::string folder;
+  std::map<int64_t, double> losses;                                   ///< mean since the last line
+  std::map<int64_t, double> grad_norms;                               ///< of that step
+  std::map<int64_t, std::map<std::string, double>> evaluations;       ///< by metric
+  std::map<int64_t, std::string> rows_sums;                           ///< of all rows read so far
+  std::map<int64_t, std::map<std::string, std::string>> weight_sums;  ///< by parameter
+  std::map<std::string, std::string> options;                         ///< of run.toml
+
+  int64_t last_step() const { return losses.empty() ? 0 : losses.rbegin()->first; }
+  bool half_precision() const;
+};
+
+/// Reads log.jsonl and run.toml of a run's folder. A line that was cut is left out. Throws
+/// FileError where there is no log, or no step in it.
+RunLog read_run_log(const std::filesystem::path& folder);
+
+}  // namespace convoy::conformance

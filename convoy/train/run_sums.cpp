@@ -1,0 +1,93 @@
+#include "convoy/train/run_sums.h"
+
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "convoy/base/random.h"
+#include "convoy/checkpoint/sums.h"
+
+namespace convoy::train {
+
+namespace {
+
+/// Number of positions of each row that are no padding; empty: all are real.
+std::vector<int64_t> real_positions(const parallel::MicroBatch& batch, const nn::Bundle& inputs) {
+  auto counts = batch.row_lengths;
+  const auto mask = inputs.find("key_mask");
+  if (!counts.defined() && mask != inputs.end()) counts = mask->second.sum(1).contiguous();
+  if (!counts.defined()) return {};
+  const auto* from = counts.const_data_ptr<int64_t>();
+  return {from, from + counts.numel()};
+}
+
+uint64_t sum_of_bytes(const std::byte* from, size_t count, uint64_t seed) {
+  uint64_t sum = 0, word = 0;
+  for (size_t at = 0; at < count; at += sizeof(word)) {
+    word = 0;
+    std::memcpy(&word, from + at, std::min(sizeof(word), count - at));
+    sum += mix64(word ^ mix64(seed + at));
+  }
+  return sum;
+}
+
+uint64_t sum_of_rows(const parallel::MicroBatch& batch, int64_t step) {
+  const auto& inputs = batch.loaded.empty() ? batch.inputs : batch.loaded;
+  const int64_t rows = batch.samples.numel();
+  const auto valid = real_positions(batch, inputs);
+  uint64_t out = 0;
+  for (const auto& [name, given] : inputs) {
+    if (!given.is_cpu() || given.dim() == 0 || given.size(0) != rows || name == "key_mask")
+      continue;
+    const auto tensor = given.contiguous();
+    const auto width = static_cast<size_t>(tensor.nbytes()) / static_cast<size_t>(rows);
+    const auto* from = static_cast<const std::byte*>(tensor.const_data_ptr());
+    for (int64_t row = 0; row < rows; ++row) {
+      const auto place = static_cast<uint64_t>(batch.samples.const_data_ptr<int64_t>()[row]);
+      auto bytes = width;
+      if (!valid.empty() && tensor.dim() > 1 && tensor.size(1) > 0) {
+        const auto length = std::min(valid[static_cast<size_t>(row)], tensor.size(1));
+        bytes = width / static_cast<size_t>(tensor.size(1)) * static_cast<size_t>(length);
+      }
+      const auto seed =
+          hash_combine(hash_combine(static_cast<uint64_t>(step), place), hash_text(name));
+      out += sum_of_bytes(from + static_cast<size_t>(row) * width, bytes, seed);
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+uint64_t sum_of_rows(const StepBatch& batch, int64_t step) {
+  uint64_t out = 0;
+  for (const auto& one : batch.micro_batches) {
+    if (!one.empty()) out += sum_of_rows(one, step);
+  }
+  return out;
+}
+
+std::map<std::string, uint64_t> sums_of_weights(parallel::Strategy& strategy) {
+  constexpr int64_t kBytes = int64_t{16} << 20;
+  const auto weights = strategy.weights();
+  checkpoint::Sums sums(weights);
+  for (size_t tensor = 0; tensor < weights.size(); ++tensor) {
+    for (const auto& piece : weights[tensor].pieces) {
+      if (!piece.owned) continue;
+      for (const auto& part : piece.parts(kBytes)) sums.add(tensor, part, part.on_host());
+    }
+  }
+  const auto all = sums.together(strategy.processes());
+  std::map<std::string, uint64_t> out;
+  for (size_t tensor = 0; tensor < weights.size(); ++tensor)
+    out[weights[tensor].name] = all[tensor];
+  return out;
+}
+
+std::string sum_text(uint64_t sum) {
+  return fmt::format("{:016x}", sum);
+}
+
+}  // namespace convoy::train

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "convoy/parallel/data/strategy.h"
+#include "convoy/train/batches.h"
+
+// Sums by which `convoy compare` finds where two runs part: equal in every layout that reads the
+// same rows, or holds the same bits.
+namespace convoy::train {
+
+/// Sum over the rows of a step that this process read: of their places in the global batch and
+/// their values, without padding. Those of all ranks and steps add up, modulo 2^64.
+uint64_t sum_of_rows(const StepBatch& batch, int64_t step);
+
+/// Checksum of each weight, by name. Collective.
+std::map<std::string, uint64_t> sums_of_weights(parallel::Strategy& strategy);
+
+/// Sixteen hexadecimal digits: JSON's numbers have 53 bits in most readers.
+std::string sum_text(uint64_t sum);
+
+}  // namespace convoy::train

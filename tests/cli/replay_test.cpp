@@ -1,0 +1,62 @@
+#include "convoy/base/text.h"
+#include "tests/cli/ranks_testing.h"
+
+namespace convoy {
+namespace {
+
+class ReplayCommand : public Ranks {
+ protected:
+  void train(const std::string& more) {
+    ASSERT_EQ(run("train --data.path syn --d_model 8 --n_layer 2 --n_head 2 --threads 1 "
+                  "--max_steps 8 --logging_steps 1 --save_steps 3 --output_dir out --quiet "
+                  "--per_device_train_batch_size 4 " +
+                  more),
+              0)
+        << output_;
+  }
+  double logged_loss(int64_t step) {
+    double loss = 0;
+    for (const auto& text : split(read_file(folder_ / "out/log.jsonl"), '\n')) {
+      const auto line = text.empty() ? Json() : parse_json(text, "log.jsonl");
+      if (line.contains("loss") && line["step"] == step) loss = line["loss"];
+    }
+    return loss;
+  }
+};
+
+TEST_F(ReplayCommand, HasTheLossOfTheRunAndNumbersOfEveryBlock) {
+  train("--nproc 2 --zero 2");
+  for (const int step : {2, 5}) {
+    ASSERT_EQ(run(fmt::format("replay out --step {} --json 2>/dev/null", step)), 0) << output_;
+    const auto found = parse_json(output_, "what it printed");
+    EXPECT_NEAR(found["loss"].get<double>(), logged_loss(step), 1e-6) << step;
+    std::map<std::string, int> kinds;
+    for (const auto& block : found["blocks"]) {
+      ++kinds[block["of"]];
+      EXPECT_EQ(block["not_finite"], 0) << block;
+      EXPECT_GT(block["norm"].get<double>(), 0) << block;
+    }
+    EXPECT_GE(kinds["output"], 4) << found;
+    EXPECT_EQ(kinds["gradient"], kinds["output"] - 1) << found;
+  }
+}
+
+TEST_F(ReplayCommand, NamesTheFirstBlockThatIsNotFinite) {
+  train("");
+  ASSERT_EQ(run("replay out --step 5"), 0) << output_;
+  expect("Step 5, from checkpoint-3: loss ");
+  ASSERT_EQ(shell("CONVOY_FAULT=nan@0:forward:5 $convoy replay out --step 5"), 1) << output_;
+  expect("The first number that is not finite is in the output of ");
+  expect("micro-batch 0, sample 0 of the step");
+}
+
+TEST_F(ReplayCommand, SaysWhatIsNoStepOfTheRun) {
+  train("");
+  EXPECT_EQ(run("replay out --step 99"), 2);
+  expect("--step 99: the run ends with step 8");
+  EXPECT_EQ(run("replay syn --step 1"), 2);
+  expect("syn is no output folder of a run: it has no run.toml");
+}
+
+}  // namespace
+}  // namespace convoy
