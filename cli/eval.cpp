@@ -5,7 +5,7 @@
 #include "cli/ranks.h"
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
-#include "convoy/train/logging/console.h"
+#include "convoy/tasks/metrics_table.h"
 
 namespace convoy::cli {
 
@@ -36,9 +36,8 @@ int run_eval(const EvalOptions& options) {
   if (options.json) {
     fmt::print("{}\n", Json(metrics).dump(2));
   } else {
-    fmt::print("{}\n", wrap(fmt::format("{}: {:.0f} rows, {}", name, metrics.at("eval_samples"),
-                                        printable_lines(train::metrics_text(metrics))),
-                            2));
+    const auto title = fmt::format("{}, {:.0f} rows", name, metrics.at("eval_samples"));
+    fmt::print("{}", printable_lines(tasks::evaluation_text(title, metrics)));
   }
   return 0;
 }

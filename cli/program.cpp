@@ -80,6 +80,7 @@ bool takes_config(const std::vector<std::string>& args) {
 }
 
 Configured::Configured() : task(tasks::find_task(typed_args(), opens_model(typed_args()))) {
+  task->set_defaults(training);
   task->declare(table);
   training.declare(table);
   training.parallel.one_process_each = typed_nproc();
@@ -162,8 +163,16 @@ std::string of_other_families(const std::string& name, const OptionTable& typed)
 
 std::string help_of_opened() {
   const Configured scratch;
-  return scratch.table.help_of([](const Option& option) {
-    return option.section == "predict" || tasks::read_without_training(option);
+  const auto is_own = [](const Option& option) { return option.section == "predict"; };
+  const auto of_ranks = [](const Option& option) { return option.section == "parallel"; };
+  auto out = scratch.table.help_of(is_own);
+  const auto requests = out.empty() ? "" : scratch.task->requests_help();
+  if (!requests.empty()) out += "\n" + requests;
+  out += scratch.table.help_of([&](const Option& option) {
+    return tasks::read_without_training(option) && !is_own(option) && !of_ranks(option);
+  });
+  return out + scratch.table.help_of([&](const Option& option) {  // many, and seldom asked for
+    return tasks::read_without_training(option) && of_ranks(option);
   });
 }
 

@@ -8,7 +8,7 @@
 #include "convoy/launch/process.h"
 #include "convoy/launch/stop_signal.h"
 #include "convoy/report/progress_output.h"
-#include "convoy/train/logging/console.h"
+#include "convoy/tasks/metrics_table.h"
 #include "convoy/train/state.h"
 
 namespace convoy::cli {
@@ -56,8 +56,9 @@ Trained train_run(Configured& configured, const train::Job& job, const Start& st
     }
     return stopped(trainer);
   }
-  if (tells && is_new) {
-    report::show_progress(wrap("evaluated: " + train::metrics_text(out.evaluated), 2) + "\n");
+  // Evaluations during the training had a line each; a table is worth its place at the end.
+  if (tells && (is_new || !tasks::metrics_table(out.evaluated).empty())) {
+    report::show_progress(tasks::evaluation_text("evaluated", out.evaluated));
   }
   return out;
 }

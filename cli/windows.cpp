@@ -16,6 +16,7 @@
 #include "convoy/report/progress_output.h"
 #include "convoy/train/callback.h"
 #include "convoy/train/checkpoints/checkpoints.h"
+#include "convoy/train/scorer.h"
 
 namespace convoy::cli {
 
@@ -48,14 +49,19 @@ Results earlier_results(const fs::path& folder, const std::vector<tasks::Window>
   return out;
 }
 
+/// Means over the windows; of standard errors, those of the means.
 std::map<std::string, double> averages(const Results& results) {
-  std::map<std::string, double> sums;
+  std::map<std::string, double> out;
+  const auto count = static_cast<double>(results.size());
   for (const auto& result : results) {
-    for (const auto& [name, value] : train::metrics_from_json(result.at("metrics"))) {
-      sums[name] += value / static_cast<double>(results.size());
+    for (const auto& [name, number] : train::metrics_from_json(result.at("metrics"))) {
+      out[name] += name.ends_with(train::kStandardError) ? number * number : number / count;
     }
   }
-  return sums;
+  for (auto& [name, value] : out) {
+    if (name.ends_with(train::kStandardError)) value = std::sqrt(value) / count;
+  }
+  return out;
 }
 
 std::string picture(const Results& results, const std::vector<std::string>& metrics) {

@@ -120,6 +120,7 @@ std::vector<std::string> OptionTable::take_overrides(const std::vector<std::stri
         other == nullptr ? option->type == "bool" || can_be("true") : other->is_bool();
     std::string value;
     bool ignored = false;
+    if (other != nullptr && other->kind == OtherFlag::Refused) take_other(*other, value);
     if (equals != std::string::npos) {
       value = arg.substr(equals + 1);
     } else if (is_bool) {

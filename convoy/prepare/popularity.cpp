@@ -3,11 +3,42 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <set>
+#include <span>
 
 #include "convoy/base/error.h"
 #include "convoy/data/tools/inspect_rows.h"
 
 namespace convoy::prepare {
+
+namespace {
+
+/// Items of a row, at most the first `most`; 0 = all.
+std::span<const int64_t> items_of(const data::Column& items, int64_t row, int64_t most) {
+  const auto begin = items.begin(row), end = items.end(row);
+  const auto count = most > 0 ? std::min<int64_t>(most, end - begin) : end - begin;
+  return std::span(items.ints).subspan(static_cast<size_t>(begin), static_cast<size_t>(count));
+}
+
+/// Place of `target` by `ranks`, which is 0 for ids that are never recommended, where those `had`
+/// are not recommended.
+int64_t rank_among_others(int64_t target, const auto& had, const std::vector<int64_t>& ranks) {
+  const auto rank_of = [&](int64_t id) {
+    const auto at = static_cast<size_t>(id);
+    return at < ranks.size() ? ranks[at] : 0;
+  };
+  const int64_t rank = rank_of(target);
+  if (rank == 0) return 0;
+  std::set<int64_t> before;  // of those had, what is more popular than the target
+  for (const int64_t id : had) {
+    const int64_t other = rank_of(id);
+    if (id == target) return 0;  // no candidate itself
+    if (other > 0 && other < rank) before.insert(id);
+  }
+  return rank - static_cast<int64_t>(before.size());
+}
+
+}  // namespace
 
 std::vector<int64_t> count_items(const data::ParquetFiles& data, const std::string& item_column,
                                  int64_t num_items) {
@@ -21,11 +52,16 @@ std::vector<int64_t> count_items(const data::ParquetFiles& data, const std::stri
 
 PopularityReport popularity_baseline(const std::vector<int64_t>& counts,
                                      const data::ParquetFiles& valid,
-                                     const std::string& item_column,
-                                     const std::vector<int64_t>& ks) {
+                                     const std::string& item_column, const std::vector<int64_t>& ks,
+                                     const RankedRows& of) {
   internal_check(!counts.empty(), "data", "popularity without counts");
   std::vector<int64_t> order(counts.size() - 1);
   std::iota(order.begin(), order.end(), 1);
+  const auto& candidates = of.candidates;
+  std::erase_if(order, [&](int64_t id) {
+    const auto at = static_cast<size_t>(id);
+    return !candidates.empty() && (at >= candidates.size() || !candidates[at]);
+  });
   std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
     return counts[static_cast<size_t>(a)] > counts[static_cast<size_t>(b)];
   });
@@ -39,23 +75,41 @@ PopularityReport popularity_baseline(const std::vector<int64_t>& counts,
   report.ndcg.assign(ks.size(), 0);
   report.recall.assign(ks.size(), 0);
   report.mrr.assign(ks.size(), 0);
-  const data::IdLimit limit{static_cast<int64_t>(order.size())};
-  data::each_rows(
-      valid, data::Selection{{item_column}, {{item_column, limit}}}, [&](const data::Rows& rows) {
-        const data::Column& items = rows.columns.at(item_column);
-        for (int64_t row = 0; row < rows.num_rows; ++row) {
-          if (items.end(row) - items.begin(row) < 2) continue;
-          const int64_t rank =
-              ranks[static_cast<size_t>(items.ints[static_cast<size_t>(items.end(row) - 1)])];
-          ++report.num_rows;
-          for (size_t i = 0; i < ks.size(); ++i) {
-            if (rank < 1 || rank > ks[i]) continue;
-            report.ndcg[i] += 1 / std::log2(1 + static_cast<double>(rank));
-            report.recall[i] += 1;
-            report.mrr[i] += 1 / static_cast<double>(rank);
-          }
-        }
-      });
+  data::Selection selection{{item_column}, {}};
+  if (!of.new_ids) {
+    selection.limits[item_column] = data::IdLimit{std::ssize(counts) - 1};
+  }
+  if (of.seen) {
+    for (const auto& name : {of.owner_column, std::string(kNumSeen)}) {
+      selection.columns.push_back(name);
+    }
+  }
+  data::each_rows(valid, selection, [&](const data::Rows& rows) {
+    const data::Column& items = rows.columns.at(item_column);
+    for (int64_t row = 0; row < rows.num_rows; ++row) {
+      const auto ids = items_of(items, row, of.max_length);
+      if (ids.size() < 2) continue;
+      const int64_t target = ids.back();
+      int64_t rank = 0;
+      if (!of.exclude_seen) {
+        rank = rank_among_others(target, std::span<const int64_t>(), ranks);
+      } else if (of.seen) {
+        const auto at = static_cast<size_t>(row);
+        const auto had = of.seen->of(rows.columns.at(of.owner_column).ints[at],
+                                     rows.columns.at(kNumSeen).ints[at] - 1);
+        rank = rank_among_others(target, had, ranks);
+      } else {
+        rank = rank_among_others(target, ids.first(ids.size() - 1), ranks);
+      }
+      ++report.num_rows;
+      for (size_t i = 0; i < ks.size(); ++i) {
+        if (rank < 1 || rank > ks[i]) continue;
+        report.ndcg[i] += 1 / std::log2(1 + static_cast<double>(rank));
+        report.recall[i] += 1;
+        report.mrr[i] += 1 / static_cast<double>(rank);
+      }
+    }
+  });
   for (auto* sums : {&report.ndcg, &report.recall, &report.mrr}) {
     for (double& sum : *sums) sum /= static_cast<double>(std::max<int64_t>(1, report.num_rows));
   }

@@ -1,12 +1,26 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "convoy/data/parquet_files.h"
+#include "convoy/prepare/seen.h"
 
 namespace convoy::prepare {
+
+/// Parts of rows that a ranking of all items is judged by.
+struct RankedRows {
+  int64_t max_length = 0;     ///< items of a row that count, from its first on; 0 = all
+  bool exclude_seen = false;  ///< items that the owner of a row had are no candidates
+  /// Items that each owner had, with the column of owners and kNumSeen; null: those of the row.
+  std::shared_ptr<const SeenLists> seen = nullptr;
+  std::string owner_column = "";
+  bool new_ids = false;  ///< ids beyond the counts are targets that are missed, not errors
+  /// Whether an id is recommended at all, by id; empty: each is.
+  std::vector<bool> candidates = {};
+};
 
 /// Metrics of a fixed ranking of the items that predicts each row's last item.
 struct PopularityReport {
@@ -23,10 +37,12 @@ std::vector<int64_t> count_items(const data::ParquetFiles& data, const std::stri
 
 /// Metrics of always recommending the items of greatest count: the rank of a target is one plus the
 /// number of items with a greater count, or with the same count and a smaller id. `counts`: by id,
-/// entry 0 (padding) is not recommended. Throws FileError for an id beyond `counts`.
+/// entry 0 (padding) is not recommended. Throws FileError for an id beyond `counts`, unless `of`
+/// says otherwise.
 PopularityReport popularity_baseline(const std::vector<int64_t>& counts,
                                      const data::ParquetFiles& valid,
                                      const std::string& item_column,
-                                     const std::vector<int64_t>& ks = {10, 20});
+                                     const std::vector<int64_t>& ks = {10, 20},
+                                     const RankedRows& of = {});
 
 }  // namespace convoy::prepare

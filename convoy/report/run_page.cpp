@@ -63,15 +63,30 @@ void take_back(RunRecord& run, double step, const Json& line) {
   for (auto& [name, values] : run.columns) values.resize(std::min(values.size(), kept));
 }
 
+/// Takes what an object holds as results of the run.
+void take_numbers(RunRecord& run, const Json& object) {
+  if (!object.is_object()) return;
+  for (const auto& [key, value] : object.items()) {
+    if (value.is_number()) run.results[key] = value.get<double>();
+  }
+}
+
 void add_line(RunRecord& run, const Json& line) {
   if (line.contains("message")) {
     run.messages.push_back(text_of(line, "message"));
     return;
   }
+  if (const auto start = line.find("start"); start != line.end()) {
+    run.start = *start;
+    return;
+  }
   const auto step = line.find("step");
   if (step == line.end() || !step->is_number()) {  // the summary at the end
-    for (const auto& [key, value] : line.items()) {
-      if (value.is_number()) run.results[key] = value.get<double>();
+    take_numbers(run, line);
+    // A run that was resumed after its end has a summary for each time.
+    if (const auto seconds = line.find("train_runtime");
+        seconds != line.end() && seconds->is_number()) {
+      run.results["runtime_of_all_starts"] += seconds->get<double>();
     }
     run.ended = true;
     return;
@@ -137,9 +152,10 @@ Json json_of(const RunRecord& run) {
   Json columns = Json::object(), results = Json::object();
   for (const auto& [name, values] : run.columns) columns[name] = numbers(values, run.steps.size());
   for (const auto& [name, value] : run.results) results[name] = value;
-  return {{"name", run.name},   {"options", run.options}, {"columns", columns},
-          {"steps", run.steps}, {"results", results},     {"messages", run.messages},
-          {"ended", run.ended}, {"plan", run.plan}};
+  return {{"name", run.name},          {"options", run.options}, {"columns", columns},
+          {"steps", run.steps},        {"results", results},     {"messages", run.messages},
+          {"ended", run.ended},        {"plan", run.plan},       {"start", run.start},
+          {"over_time", run.over_time}};
 }
 
 Json json_of(const std::vector<CollectivesOfSize>& collectives) {
@@ -160,8 +176,9 @@ RunRecord read_run(const fs::path& folder) {
   run.folder = folder.lexically_normal().string();
   run.name = (folder.has_filename() ? folder : folder.parent_path()).filename().string();
   const auto log = folder / "log.jsonl", options = folder / "run.toml",
-             results = folder / "all_results.json";
-  if (!fs::exists(log) && !fs::exists(options)) {
+             results = folder / "all_results.json", over_time = folder / "results_over_time.json";
+  if (fs::exists(over_time)) run.over_time = object_of(read_file(over_time));
+  if (!fs::exists(log) && !fs::exists(options) && run.over_time.is_null()) {
     fail<FileError>("report",
                     "{} is no output folder of a run: it has neither log.jsonl nor run.toml",
                     folder.string());
@@ -186,9 +203,11 @@ RunRecord read_run(const fs::path& folder) {
   if (run.ended) {
     const auto found = object_of(read_file(results));
     if (found.is_null()) run.messages.push_back("all_results.json made no sense");
-    for (const auto& [key, value] : found.items()) {
-      if (value.is_number()) run.results[key] = value.get<double>();
-    }
+    take_numbers(run, found);
+  }
+  if (run.over_time.is_object() && run.over_time.contains("average")) {
+    take_numbers(run, run.over_time.at("average"));
+    run.ended = true;
   }
   run.plan = plan_of(folder);
   return run;

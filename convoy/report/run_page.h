@@ -20,12 +20,15 @@ struct RunRecord {
   std::vector<double> steps;              ///< of the lines
   std::map<std::string, double> results;  ///< of all_results.json, or of the last lines
   std::vector<std::string> messages;
+  Json start;          ///< of the log's last start: time, host, num_parameters; null: not told
+  Json over_time;      ///< results_over_time.json of a run over windows; null: it is none
   Json plan;           ///< plan.json of the last checkpoint; null without one
   bool ended = false;  ///< results were written
 };
 
 /// Reads a folder. A last line that is still being written is passed over; of a long log means are
-/// kept, as `thin_out` makes them. Throws FileError where there is neither log.jsonl nor run.toml.
+/// kept, as `thin_out` makes them. Throws FileError where there is neither log.jsonl nor run.toml,
+/// nor results_over_time.json, which is all that the folder of a run over windows has.
 RunRecord read_run(const std::filesystem::path& folder);
 
 /// Leaves at most `most` steps: each is the last of neighbouring ones and has their means. A
@@ -38,8 +41,9 @@ struct PageExtras {
   std::vector<CollectivesOfSize> collectives = {};  ///< of a traced step
 };
 
-/// One HTML page of some runs that needs no network: curves to compare, memory by kind, results,
-/// plans beside what was measured, what differs in the options, messages, and `extras`.
+/// One HTML page of some runs that needs no network: what and where they are, results with errors
+/// and baseline, curves to compare, results over time, memory by kind, plans beside what was
+/// measured, what differs in the options, messages, and `extras`.
 std::string run_page(const std::vector<RunRecord>& runs, const PageExtras& extras = {});
 
 }  // namespace convoy::report

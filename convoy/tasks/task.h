@@ -66,13 +66,17 @@ struct Window {
 
 /// A kind of work: what is read, which models there are, how they are judged.
 ///
-/// declare(), then the options are read, then settle() and prepare() for a new run; for one that
-/// was trained before declare(), open(), then the options that were typed, then evaluation_data().
+/// set_defaults() and declare(), then the options are read, then settle() and prepare() for a new
+/// run; for one that was trained before declare(), open(), then the options that were typed, then
+/// evaluation_data().
 class Task {
  public:
   virtual ~Task() = default;
 
   virtual std::string name() const = 0;  ///< of its models, such as "session model"
+
+  /// Gives training's options the defaults of the task's models; called before they are declared.
+  virtual void set_defaults(train::TrainingArguments& /*training*/) const {}
 
   /// Declares the sections model and data, and the task's own options of section train.
   virtual void declare(OptionTable& table) = 0;
@@ -108,6 +112,8 @@ class Task {
 
   /// Declares the task's own options of `convoy predict`, section predict.
   virtual void declare_predict(OptionTable& /*table*/) {}
+  /// Keys of the requests that --requests reads, with an example, for `--help`; "" = it reads none.
+  virtual std::string requests_help() const { return ""; }
   /// Predicts with `run`, which open() gave. Throws UsageError when this task has no predictions.
   virtual void predict(const Prediction& prediction, const Run& run,
                        const train::TrainingArguments& training) = 0;

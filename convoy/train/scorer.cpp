@@ -7,6 +7,10 @@
 
 namespace convoy::train {
 
+bool judges_models(const std::string& name) {
+  return !name.ends_with(kStandardError) && name.find(kBaseline) == std::string::npos;
+}
+
 std::string plain_metric(std::string name) {
   if (name.starts_with("eval_")) name.erase(0, 5);
   if (const auto at = name.find('@'); at != std::string::npos) name.replace(at, 1, "_at_");
@@ -20,6 +24,7 @@ void check_best_metric(const std::string& metric, const MakeScorer& make_scorer)
   metrics["eval_loss"] = 0;
   std::vector<std::string> known;
   for (const auto& [name, value] : metrics) {
+    if (!judges_models(name.substr(5))) continue;
     known.push_back(name.substr(5));
     if (wanted == known.back()) return;
   }

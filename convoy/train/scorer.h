@@ -11,6 +11,14 @@
 
 namespace convoy::train {
 
+/// Name of a metric's standard error, behind its own: eval_accuracy_stderr.
+inline constexpr const char* kStandardError = "_stderr";
+/// Between a baseline's name and its metric's: eval_chance_baseline_accuracy.
+inline constexpr const char* kBaseline = "_baseline_";
+
+/// Whether a model may be judged by this metric: not by a standard error or a baseline.
+bool judges_models(const std::string& name);
+
 /// Metrics of an evaluation beside the loss: sums over the outputs of the model's last block on
 /// each process, then over the processes.
 class Scorer {

@@ -11,9 +11,9 @@ int main() try {
                                           {"model.body", "xlnet"},
                                           {"model.masking", "plm"},
                                           {"train.learning_rate", "5e-3"},
-                                          {"train.max_steps", "300"},
                                           {"output.dir", "runs/shop"}});
-  fmt::print("NDCG@10 {:.3f}\n", metrics.at("eval_ndcg_at_10"));
+  fmt::print("NDCG@10 {:.3f}, of popular items {:.3f}\n", metrics.at("eval_ndcg_at_10"),
+             metrics.at("eval_popularity_baseline_ndcg_at_10"));
 
   const Recommender recommender("runs/shop");
   const auto answer =

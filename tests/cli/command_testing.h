@@ -114,6 +114,6 @@ class CommandTest : public ::testing::Test {
 inline const std::string kTiny =
     " --data.path syn --d_model 8 --n_layer 1 --n_head 2 --dropout 0.1 "
     "--per_device_train_batch_size 8 --per_device_eval_batch_size 16 --logging_steps 1 "
-    "--threads 1 ";
+    "--eval_strategy no --threads 1 ";
 
 }  // namespace convoy

@@ -84,6 +84,7 @@ expect "recommendations" "unknown: nobody" "$("$WORK/recommend/recommend" "$WORK
 served=$(cd "$WORK" && "$convoy" data synthetic --output shop --with-features --items 200 --rows 1000 >/dev/null &&
   OMP_NUM_THREADS=1 "$WORK/train_and_serve/train_and_serve" 2>/dev/null)
 expect "a model that is served where it was trained" "NDCG@10 0." "$served"
+expect "twice as good as popularity" "yes" "$(awk '/^NDCG@10/ { print ($2 + 0 > 2 * $6 ? "yes" : $0) }' <<<"$served")"
 expect "its answers" "item-" "$served"
 
 # The README's program, on one device and on two.

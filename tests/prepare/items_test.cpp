@@ -71,5 +71,29 @@ TEST(Popularity, RanksByCountThenId) {
             std::string::npos);
 }
 
+TEST(Popularity, RanksAmongWhatARowMayBeRecommended) {
+  Folder folder;
+  const auto file = folder / "valid.parquet";
+  // Counts 5, 9, 9, 0: the ranking is 2, 3, 1, 4. The target 7 is new.
+  testing::write_parquet(
+      file, {{"item_id-list", testing::int_lists({{2, 2, 3, 1}, {1, 3, 1}, {2, 7}, {3, 1, 2}})}});
+  const data::ParquetFiles valid(file.string());
+  const auto measure = [&](const RankedRows& rows) {
+    return popularity_baseline({0, 5, 9, 9, 0}, valid, "item_id-list", {1, 3}, rows);
+  };
+  const auto all = measure({.new_ids = true});
+  EXPECT_EQ(all.num_rows, 4) << "a new target is missed, and counts";
+  EXPECT_DOUBLE_EQ(all.mrr[1], (1 / 3.0 + 1 / 3.0 + 0 + 1) / 4);
+  // Without 2 and 3 the item 1 is first; an item that was seen is no candidate.
+  const auto unseen = measure({.exclude_seen = true, .new_ids = true});
+  EXPECT_DOUBLE_EQ(unseen.recall[0], (1 + 0 + 0 + 1) / 4.0);
+  const auto cut = measure({.max_length = 2, .new_ids = true});  // targets 2, 3, 7, 1
+  EXPECT_DOUBLE_EQ(cut.recall[0], 1 / 4.0);
+  EXPECT_DOUBLE_EQ(cut.mrr[1], (1 + 1 / 2.0 + 0 + 1 / 3.0) / 4);
+  // Of an item that is never recommended nobody is behind, and who waits for it waits in vain.
+  const auto known = measure({.new_ids = true, .candidates = {true, true, false, true, false}});
+  EXPECT_DOUBLE_EQ(known.mrr[1], (1 / 2.0 + 1 / 2.0 + 0 + 0) / 4);
+}
+
 }  // namespace
 }  // namespace convoy::prepare

@@ -6,6 +6,7 @@
 #include "convoy/tasks/classification/task.h"
 #include "convoy/tasks/language/task.h"
 #include "convoy/tasks/session/session_arguments.h"
+#include "convoy/tasks/session/task.h"
 #include "convoy/train/setup/arguments.h"
 
 namespace convoy::tasks {
@@ -23,6 +24,21 @@ std::string language_options(const std::string& family) {
   return options_of(task, family, "model.family = \"" + family + "\"");
 }
 
+/// Markdown table of the options of training whose defaults a task replaces.
+std::string own_defaults(const Task& task) {
+  train::TrainingArguments usual, own;
+  OptionTable usual_table, own_table;
+  usual.declare(usual_table);
+  task.set_defaults(own);
+  own.declare(own_table);
+  std::string out = "| option | default |\n|---|---|\n";
+  for (const auto& option : own_table.options()) {
+    if (option.initial == usual_table.find(option.key())->initial) continue;
+    out += "| `" + option.name + "` | `" + option.initial + "` |\n";
+  }
+  return out;
+}
+
 /// docs/options.md is written by this test when CONVOY_UPDATE_DOCS is set, and checked otherwise.
 TEST(OptionsPage, IsWhatTheProgramKnows) {
   SessionArguments session;
@@ -35,7 +51,10 @@ TEST(OptionsPage, IsWhatTheProgramKnows) {
       "# Options\n\nKeys of the TOML file by section. On the command line `--section.name VALUE` "
       "and "
       "`--name VALUE` are\nthe same; aliases are in brackets.\n" +
-      table.to_markdown();
+      table.to_markdown() +
+      "\n# Defaults of session models\n\nThe defaults of section train above are Hugging Face's. "
+      "Session models have these in their place:\n\n" +
+      own_defaults(SessionTask());
   for (const auto& family : models::language_families()) page += language_options(family);
   page += options_of(classification, "classification", "model.task = \"classification\"");
   const auto file = std::string(CONVOY_SOURCE_DIR) + "/docs/options.md";

@@ -49,7 +49,10 @@ Fields SessionConfig::fields() {
        "activation of the feed-forward layers; auto = gelu, for sasrec relu, for ligr silu (gated)",
        0, 0, with_auto(nn::activations())},
       {"layer_norm_epsilon", &layer_norm_epsilon, "epsilon of normalisation layers", 0},
-      {"initializer_range", &initializer_range, "standard deviation of initial weights", 0},
+      {"initializer_range", &initializer_range,
+       "standard deviation of initial weights; with convoy train of bert, albert and electra "
+       "0.02 * sqrt(768 / d_model)",
+       0},
       {"item_embedding_dim", &item_embedding_dim, "width of the item embedding; 0 = d_model", 0},
       {"embedding_dim", &embedding_dim, "width of other embeddings; 0 = d_model", 0},
       {"embedding_dims", &embedding_dims,
@@ -115,7 +118,9 @@ Fields SessionConfig::fields() {
        "request), or from the position's own",
        0, 0, Names{"next", "own"}, none, "", kWithTimes},
       {"embedding_initializer_range", &embedding_initializer_range,
-       "standard deviation of initial embeddings", 0},
+       "standard deviation of initial embeddings; with convoy train of bert, albert and electra "
+       "0.02 * sqrt(768 / d_model)",
+       0},
       {"sampled_softmax", &sampled_softmax,
        "train against sampled items instead of all; evaluation and prediction rank all"},
       {"max_n_samples", &max_n_samples, "number of sampled items, shared by all targets", 1,

@@ -92,6 +92,12 @@ void ClassificationTask::declare_predict(OptionTable& table) {
       "answer requests from the standard input, one per line, such as {\"text\": \"a fine film\"}");
 }
 
+std::string ClassificationTask::requests_help() const {
+  return "A request (--requests) is a JSON object in one line, such as\n"
+         "  {\"text\": \"a fine film\"}\n"
+         "or {\"text\": \"a\", \"text_pair\": \"b\"} where the model reads pairs.\n";
+}
+
 data::LabelledTexts ClassificationTask::texts_of(const Json& request) const {
   const bool pairs = !columns_.second.empty();
   const auto has = [&](const char* key) {

@@ -22,6 +22,7 @@ class ClassificationTask : public Task {
   Run open(const std::filesystem::path& folder, OptionTable& table) override;
   NamedData evaluation_data(const std::string& where) override;
   void declare_predict(OptionTable& table) override;
+  std::string requests_help() const override;
   void predict(const Prediction& prediction, const Run& run,
                const train::TrainingArguments& training) override;
 

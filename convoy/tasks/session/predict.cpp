@@ -88,6 +88,10 @@ void SessionTask::declare_predict(OptionTable& table) {
       "answer requests from the standard input, one per line, such as {\"items\": [\"a\", \"b\"]}");
 }
 
+std::string SessionTask::requests_help() const {
+  return RecommendationRequest::help();
+}
+
 void SessionTask::predict(const Prediction& asked, const Run& run,
                           const train::TrainingArguments& training) {
   if (requests_) {

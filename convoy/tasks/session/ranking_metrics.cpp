@@ -29,6 +29,23 @@ void add_transformers4rec_names(std::map<std::string, double>& metrics, const st
   }
 }
 
+/// Sum and sum of squares of what each row scores.
+struct Sums {
+  double sum = 0, squares = 0;
+
+  void add(double rows, double score) {
+    sum += rows * score;
+    squares += rows * score * score;
+  }
+  /// Standard error of the mean over `rows`: whole numbers of rows and fixed scores make it, so
+  /// every layout has the same bits.
+  double standard_error(double rows) const {
+    if (rows < 2) return 0;
+    const double mean = sum / rows;
+    return std::sqrt(std::max(0.0, squares / rows - mean * mean) / (rows - 1));
+  }
+};
+
 }  // namespace
 
 RankingMetrics::RankingMetrics(std::vector<int64_t> top_ks, bool transformers4rec_names)
@@ -66,16 +83,25 @@ std::map<std::string, double> RankingMetrics::values(const std::string& prefix, 
   const auto rows = static_cast<double>(std::max<int64_t>(1, counts[0]));
   for (int64_t k : top_ks_) {
     double ndcg = 0, recall = 0, mrr = 0;
+    Sums of_ndcg, of_recall, of_mrr;
     for (int64_t r = 1; r <= k; ++r) {
       auto hits = static_cast<double>(counts[r]);
       ndcg += hits / std::log2(static_cast<double>(r) + 1);
       recall += hits;
       mrr += hits / static_cast<double>(r);
+      of_ndcg.add(hits, 1 / std::log2(static_cast<double>(r) + 1));
+      of_recall.add(hits, 1);
+      of_mrr.add(hits, 1 / static_cast<double>(r));
     }
     out[fmt::format("{}ndcg_at_{}", prefix, k)] = ndcg / rows;
     out[fmt::format("{}recall_at_{}", prefix, k)] = recall / rows;
     out[fmt::format("{}mrr_at_{}", prefix, k)] = mrr / rows;
     out[fmt::format("{}avg_precision_at_{}", prefix, k)] = mrr / rows;
+    for (const auto& [name, sums] :
+         {std::pair{"ndcg", of_ndcg}, {"recall", of_recall}, {"mrr", of_mrr}}) {
+      out[fmt::format("{}{}_at_{}{}", prefix, name, k, train::kStandardError)] =
+          sums.standard_error(rows);
+    }
   }
   if (transformers4rec_names_) add_transformers4rec_names(out, prefix, top_ks_);
   return out;

@@ -27,7 +27,8 @@ class RankingMetrics : public train::Scorer {
   void reduce(const comm::Group& group) override;
 
   int64_t count() const;
-  /// `<prefix>ndcg_at_<k>`, and so on with recall, mrr and avg_precision; 0 without rows.
+  /// `<prefix>ndcg_at_<k>`, and so on with recall, mrr and avg_precision; 0 without rows. The first
+  /// three have standard errors, `<prefix>ndcg_at_<k>_stderr`.
   std::map<std::string, double> values(const std::string& prefix, double loss = 0) const override;
 
  private:

@@ -67,6 +67,21 @@ std::vector<std::string> texts_of(const Json& json) {
 
 }  // namespace
 
+std::string RecommendationRequest::help() {
+  return "A request (--requests) is a JSON object in one line, such as\n"
+         "  {\"items\": [\"1196\", \"260\"], \"top_k\": 5, \"exclude_seen\": true}\n"
+         "with these keys, of which only items is needed:\n"
+         "  items         ids of the session's items, the last one last\n"
+         "  features      by column: numbers or texts, one for each item or one for the session\n"
+         "  times         when each event was, in seconds; time: when it is asked (hstu)\n"
+         "  top_k         items to recommend\n"
+         "  exclude_seen  do not recommend the session's own items\n"
+         "  candidates    ids to choose among\n"
+         "Each gets one line back: {\"items\": [{\"item_id\": \"1210\", \"score\": 5.1}, ...]}, or "
+         "{\"error\": ...}.\n"
+         "The line {\"load\": \"runs/next\"} takes another model for what follows.\n";
+}
+
 RecommendationRequest RecommendationRequest::from_json(const Json& json,
                                                        const RecommendationRequest& usual) {
   if (!json.is_object() || !json.contains("items")) {

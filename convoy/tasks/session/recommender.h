@@ -38,6 +38,8 @@ struct RecommendationRequest {
   /// for anything else.
   static RecommendationRequest from_json(const Json& json, const RecommendationRequest& usual);
   static RecommendationRequest from_json(const Json& json) { return from_json(json, {}); }
+  /// Keys of a request and an example, for people.
+  static std::string help();
 };
 
 struct RecommendedItem {

@@ -3,6 +3,8 @@
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
 #include "convoy/formats/schema.h"
+#include "convoy/tasks/session/training_defaults.h"
+#include "convoy/train/setup/trainer_flags.h"
 
 namespace convoy::tasks {
 namespace fs = std::filesystem;
@@ -162,6 +164,7 @@ void SessionArguments::declare(OptionTable& t) {
       .choice({"last", "target"})
       .only_with("model.body", {"hstu"});
   add_hints(t);
+  t.answer(train::trainer_flags());
 }
 
 void SessionArguments::take_tasks() {
@@ -206,6 +209,7 @@ void SessionArguments::take_tasks() {
 
 void SessionArguments::apply_parity(OptionTable& table) {
   if (parity != "transformers4rec") return;
+  set_plain_defaults(table, "parity = transformers4rec");
   std::vector<std::pair<const char*, const char*>> quirks{
       {"model.dropout", "0.3"},
       {"model.initializer_range", "0.01"},

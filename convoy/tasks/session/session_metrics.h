@@ -1,23 +1,27 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "convoy/tasks/session/popularity.h"
 #include "convoy/tasks/session/ranking_metrics.h"
 #include "convoy/tasks/session/target_metrics.h"
 
 namespace convoy::tasks {
 
-/// Metrics of an evaluation of sessions: of next items, and of each target.
+/// Metrics of an evaluation of sessions: of next items, beside what popularity reaches, and of each
+/// target.
 class SessionMetrics : public train::Scorer {
  public:
   /// `excludes_seen`: what a person has seen does not compete, which the results tell.
   SessionMetrics(RankingMetrics ranking, const std::vector<models::SessionTarget>& targets,
-                 bool excludes_seen = false)
+                 bool excludes_seen = false, std::shared_ptr<Popularity> popularity = nullptr)
       : ranking_(std::move(ranking)),
         targets_(targets.begin(), targets.end()),
-        excludes_seen_(excludes_seen) {}
+        excludes_seen_(excludes_seen),
+        popularity_(std::move(popularity)) {}
 
   void add(const nn::Bundle& out) override {
     ranking_.add(out);
@@ -28,10 +32,12 @@ class SessionMetrics : public train::Scorer {
   void reduce(const comm::Group& group) override {
     ranking_.reduce(group);
     for (auto& target : targets_) target.reduce(group);
+    if (popularity_) baseline_ = popularity_->metrics(group);
   }
   std::map<std::string, double> values(const std::string& prefix, double loss) const override {
     auto out = ranking_.values(prefix, loss);
     for (const auto& target : targets_) out.merge(target.values(prefix, loss));
+    for (const auto& [name, value] : baseline_) out[prefix + name] = value;
     if (excludes_seen_) out[prefix + "exclude_seen"] = 1;
     return out;
   }
@@ -40,6 +46,8 @@ class SessionMetrics : public train::Scorer {
   RankingMetrics ranking_;
   std::vector<TargetMetrics> targets_;
   bool excludes_seen_;
+  std::shared_ptr<Popularity> popularity_;
+  std::map<std::string, double> baseline_;
 };
 
 }  // namespace convoy::tasks

@@ -16,6 +16,7 @@
 #include "convoy/tasks/session/pretrained_vectors.h"
 #include "convoy/tasks/session/same_ids.h"
 #include "convoy/tasks/session/session_metrics.h"
+#include "convoy/tasks/session/training_defaults.h"
 #include "convoy/tasks/session/training_rows.h"
 
 namespace convoy::tasks {
@@ -26,6 +27,12 @@ namespace {
 
 BesideData beside_schema(const DataArguments& data) {
   return [&data](const std::string& name) { return data.beside_schema(name); };
+}
+
+/// Names and counts of a run's items, which its checkpoints may have beside them or above.
+std::string items_of_run(const std::filesystem::path& folder) {
+  const auto own = folder / "items.parquet";
+  return (std::filesystem::exists(own) ? own : folder / ".." / "items.parquet").string();
 }
 
 /// A typed --data.path or --windows replaces what a run's file says of where the data is: that of
@@ -49,9 +56,14 @@ void replace_places(OptionTable& table) {
 
 }  // namespace
 
+void SessionTask::set_defaults(train::TrainingArguments& training) const {
+  set_session_defaults(training);
+}
+
 void SessionTask::settle(OptionTable& table) {
   replace_places(table);
   arguments_.apply_parity(table);
+  set_initial_weights(arguments_.model, table);
   settle_max_length(arguments_, table);
   settle_exclude_seen(arguments_, table);
   arguments_.take_tasks();
@@ -78,6 +90,8 @@ void SessionTask::settle(OptionTable& table) {
     fail<UsageError>("tasks", "model.attn_type has no effect with masking = {}; try --masking clm",
                      masking);
   }
+  const auto& data = arguments_.data;
+  if (data.windows.empty() && data.valid_file().empty()) set_no_evaluation(table);
   arguments_.ranking.top_k_values();
   if (const auto* seed = table.find("train.seed")) parse_number(seed->plain(), seed_);
   for (const char* key : {"data.path", "data.train", "data.valid"}) {
@@ -102,10 +116,10 @@ Run SessionTask::run(std::shared_ptr<train::Dataset> train_data, train::ModelFil
   out.files = std::move(files);
   const auto& ranking = arguments_.ranking;
   // By the options as they are then: eval's are read after the run is opened.
-  out.scorer = [&ranking, excludes = excludes_, targets = arguments_.model.targets] {
+  out.scorer = [this, &ranking, excludes = excludes_, targets = arguments_.model.targets] {
     const bool other_names = ranking.metric_names == "transformers4rec";
     return std::make_unique<SessionMetrics>(RankingMetrics(ranking.top_k_values(), other_names),
-                                            targets, *excludes);
+                                            targets, *excludes, popularity_);
   };
   return out;
 }
@@ -227,11 +241,33 @@ NamedData SessionTask::open_data(const std::string& where, const SessionArgument
   return out;
 }
 
+PopularityData SessionTask::popularity_data(const std::string& file) const {
+  const auto& [model, data] = std::tie(arguments_.model, arguments_.data);
+  PopularityData out{.train = data.train_file(),
+                     .items = folder_.empty() ? data.items_file() : items_of_run(folder_),
+                     .valid = file,
+                     .item_column = model.item_feature,
+                     .num_items = model.item().cardinality - 1,
+                     .top_ks = arguments_.ranking.top_k_values()};
+  const bool ends = data.truncation == "keep_last";
+  out.rows.max_length = ends ? 0 : model.max_length;
+  out.rows.new_ids = true;
+  if (known_) out.rows.candidates = known_->by_id();
+  out.rows.exclude_seen = *excludes_;
+  if (*excludes_ && ends) {
+    out.seen = beside(file)(prepare::kSeenFile);
+    out.rows.owner_column = owner_column(schema_);
+  }
+  return out;
+}
+
 NamedData SessionTask::evaluation_data(const std::string& where) {
   auto out = open_data(where, arguments_, {.evaluates = true});
+  popularity_ = nullptr;
   if (!out.data) return out;
   *excludes_ = excludes_seen(out.name);
   const auto& model = arguments_.model;
+  popularity_ = std::make_shared<Popularity>(popularity_data(out.name));
   if (notes_ && model.reads_times() && model.hstu_time == "next") {
     const bool last = model.eval_time == "last";
     auto note = fmt::format("evaluations ask for the next item at the time of {} (--eval_time {})",
@@ -250,16 +286,16 @@ NamedData SessionTask::prediction_data(const std::string& where) const {
 }
 
 std::string SessionTask::baseline() {
-  const auto& data = arguments_.data;
-  if (data.valid_file().empty()) return "";
-  const auto& items = arguments_.model.item_feature;
-  const auto counts = prepare::count_items(data::ParquetFiles(data.train_file()), items,
-                                           schema_.find(items)->int_domain->max);
-  const auto report =
-      prepare::popularity_baseline(counts, data::ParquetFiles(data.valid_file()), items, {10});
+  const auto file = arguments_.data.valid_file();
+  if (file.empty()) return "";
+  auto data = popularity_data(file);
+  data.top_ks = {10};
+  const auto metrics = measure_popularity(data);
+  if (metrics.empty()) return "";
   return fmt::format(
-      "popularity baseline (the same items for everyone): NDCG@10 {:.4f}, Recall@10 {:.4f}",
-      report.ndcg.at(0), report.recall.at(0));
+      "popularity baseline (the same items for everyone{}): NDCG@10 {:.4f}, Recall@10 {:.4f}",
+      *excludes_ ? ", unseen ones" : "", metrics.at("popularity_baseline_ndcg_at_10"),
+      metrics.at("popularity_baseline_recall_at_10"));
 }
 
 }  // namespace convoy::tasks

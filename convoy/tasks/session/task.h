@@ -1,6 +1,7 @@
 #pragma once
 
 #include "convoy/tasks/session/known_items.h"
+#include "convoy/tasks/session/popularity.h"
 #include "convoy/tasks/session/pretrained_vectors.h"
 #include "convoy/tasks/session/run.h"
 #include "convoy/tasks/task.h"
@@ -11,6 +12,7 @@ namespace convoy::tasks {
 class SessionTask : public Task {
  public:
   std::string name() const override { return "session model"; }
+  void set_defaults(train::TrainingArguments& training) const override;
   void declare(OptionTable& table) override { arguments_.declare(table); }
   void settle(OptionTable& table) override;
   std::vector<Window> windows() const override;
@@ -21,6 +23,7 @@ class SessionTask : public Task {
   NamedData evaluation_data(const std::string& where) override;
   std::string baseline() override;
   void declare_predict(OptionTable& table) override;
+  std::string requests_help() const override;
   void predict(const Prediction& prediction, const Run& run,
                const train::TrainingArguments& training) override;
 
@@ -35,13 +38,16 @@ class SessionTask : public Task {
   void survey(const PretrainedVectors& vectors, std::vector<std::string>& notes);
   /// Whether a ranking leaves out what whoever a row of `file` is of has seen.
   bool excludes_seen(const std::string& file) const;
+  /// Files and rows to measure popularity on: those of `file`, ranked as the model ranks them.
+  PopularityData popularity_data(const std::string& file) const;
   Run run(std::shared_ptr<train::Dataset> train_data, train::ModelFiles files);
 
   SessionArguments arguments_;
   formats::Schema schema_;
-  int64_t trained_length_ = 0;     ///< of an opened model
-  std::filesystem::path folder_;   ///< where it was
-  std::filesystem::path earlier_;  ///< begin_with()
+  std::shared_ptr<Popularity> popularity_;  ///< of the last evaluation data; null: there are none
+  int64_t trained_length_ = 0;              ///< of an opened model
+  std::filesystem::path folder_;            ///< where it was
+  std::filesystem::path earlier_;           ///< begin_with()
   std::shared_ptr<const KnownItems> known_;
   int64_t top_k_ = 10;
   int64_t seed_ = 0;                                 ///< of the run

@@ -9,6 +9,7 @@ std::map<std::string, double> train_recommender(
   SessionTask task;
   train::TrainingArguments arguments;
   OptionTable table;
+  task.set_defaults(arguments);
   task.declare(table);
   arguments.declare(table);
   for (const auto& [name, value] : options) table.set(name, value, "train_recommender");

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <map>
 #include <set>
 
 #include "convoy/base/text.h"
@@ -11,6 +12,7 @@
 #include "convoy/plan/decision.h"
 #include "convoy/report/live_line.h"
 #include "convoy/report/progress_output.h"
+#include "convoy/train/scorer.h"
 #include "convoy/train/setup/job.h"
 #include "convoy/train/setup/memory_use.h"
 #include "convoy/train/setup/placement.h"
@@ -112,6 +114,15 @@ std::string plan_outcome(const Metrics& metrics) {
                                  : "too few steps to time";
   return fmt::format("plan: {}; peak memory predicted {}, measured {} ({})", step,
                      human_bytes(bytes), human_bytes(held), off(bytes, held));
+}
+
+/// Losses of a run: the mean over the steps since the last log line but one, and over all steps.
+std::string losses_of(const Metrics& metrics) {
+  const auto last = metrics.find("train_final_loss"), mean = metrics.find("train_loss");
+  if (last == metrics.end()) return "no step";
+  auto text = fmt::format("last loss {:.4f}", last->second);
+  if (mean != metrics.end()) text += fmt::format(" (mean of the run {:.4f})", mean->second);
+  return text;
 }
 
 class Console : public Callback {
@@ -231,13 +242,10 @@ class Console : public Callback {
 
   void on_train_end(const Metrics& metrics) override {
     if (quiet_) return;
-    const auto loss = metrics.find("train_final_loss");
-    auto text =
-        fmt::format("trained in {}: {} samples/s, {}, peak memory {}",
-                    human_seconds(metrics.at("train_runtime")),
-                    human_rate(metrics.at("train_samples_per_second")),
-                    loss == metrics.end() ? "no step" : fmt::format("loss {:.4f}", loss->second),
-                    human_bytes(metrics.at("peak_memory_bytes_per_rank")));
+    auto text = fmt::format("trained in {}: {} samples/s, {}, peak memory {}",
+                            human_seconds(metrics.at("train_runtime")),
+                            human_rate(metrics.at("train_samples_per_second")), losses_of(metrics),
+                            human_bytes(metrics.at("peak_memory_bytes_per_rank")));
     if (auto gpu = metrics.find("peak_device_memory_bytes_per_rank"); gpu != metrics.end()) {
       text += fmt::format(", on a GPU {}", human_bytes(gpu->second));
     }
@@ -274,26 +282,40 @@ class Console : public Callback {
 }  // namespace
 
 std::string metrics_text(const Metrics& metrics) {
+  static const std::set<std::string> kTold{"eval_loss",         "eval_runtime",
+                                           "eval_samples",      "eval_samples_per_second",
+                                           "eval_exclude_seen", "eval_steps_per_second"};
   std::vector<std::string> parts;
-  auto show = [&](const std::string& key, const std::string& name) {
-    parts.push_back(fmt::format("{} {:.4f}", name, metrics.at(key)));
+  const auto show = [&](const std::string& name, double value) {
+    parts.push_back(fmt::format("{} {:.4f}", name, value));
   };
-  if (metrics.count("eval_loss")) show("eval_loss", "loss");
-  const std::set<std::string> told{"eval_loss", "eval_runtime", "eval_samples",
-                                   "eval_samples_per_second", "eval_steps_per_second"};
-  std::map<std::pair<std::string, int64_t>, std::string> others;  // kind and cut-off to key
+  if (metrics.count("eval_loss")) show("loss", metrics.at("eval_loss"));
+  const bool any_error = std::any_of(metrics.begin(), metrics.end(), [](const auto& metric) {
+    return metric.first.ends_with(kStandardError);
+  });
+  std::set<int64_t> cutoffs;
+  std::map<std::pair<std::string, int64_t>, double> others;  // by kind and cut-off
   for (const auto& [key, value] : metrics) {
-    if (key.rfind("eval_", 0) != 0 || key.find('/') != std::string::npos || told.count(key))
+    if (key.rfind("eval_", 0) != 0 || key.find('/') != std::string::npos || kTold.contains(key) ||
+        !judges_models(key)) {
       continue;
+    }
     const auto at = key.find("_at_");
     int64_t cutoff = 0;
     if (at != std::string::npos) parse_number(key.substr(at + 4), cutoff);
-    others[{key.substr(5, at == std::string::npos ? at : at - 5), cutoff}] = key;
+    // Where others have errors, what has none says the same as one of them by another name.
+    if (cutoff > 0 && any_error && !metrics.contains(key + kStandardError)) continue;
+    if (cutoff > 0) cutoffs.insert(cutoff);
+    others[{key.substr(5, at == std::string::npos ? at : at - 5), cutoff}] = value;
   }
-  for (const auto& [name, key] : others) {
+  // Of many cut-offs the usual one: a table has them all.
+  const int64_t shown = cutoffs.contains(10) ? 10 : cutoffs.empty() ? 0 : *cutoffs.begin();
+  for (const auto& [name, value] : others) {
     const auto& [kind, cutoff] = name;
-    show(key, cutoff > 0 ? fmt::format("{}@{}", kind, cutoff) : kind);
+    if (cutoff > 0 && cutoff != shown) continue;
+    show(cutoff > 0 ? fmt::format("{}@{}", kind, cutoff) : kind, value);
   }
+  if (metrics.contains("eval_exclude_seen")) parts.push_back("among unseen items");
   return join(parts, "  ");
 }
 

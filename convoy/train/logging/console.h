@@ -11,7 +11,8 @@ namespace convoy::train {
 /// Every Trainer has one.
 std::shared_ptr<Callback> make_console(bool quiet);
 
-/// "loss 6.1200  accuracy 0.3120 ..." for people.
+/// "loss 6.1200  accuracy 0.3120 ..." for people; of metrics with several cut-offs those at 10, or
+/// at the least.
 std::string metrics_text(const Metrics& metrics);
 
 }  // namespace convoy::train

@@ -1,10 +1,14 @@
 #include "convoy/train/logging/log_files.h"
 
+#include <array>
+#include <chrono>
+#include <ctime>
 #include <optional>
 
 #include "convoy/base/append_file.h"
 #include "convoy/base/error.h"
 #include "convoy/formats/tensorboard.h"
+#include "convoy/launch/error_file.h"
 #include "convoy/train/checkpoints/run_files.h"
 #include "convoy/train/run_sums.h"
 #include "convoy/train/setup/job.h"
@@ -12,6 +16,31 @@
 namespace convoy::train {
 
 namespace {
+
+std::string utc_now() {
+  const auto now = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
+  std::tm parts{};
+  ::gmtime_r(&now, &parts);
+  std::array<char, 32> text{};
+  std::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%SZ", &parts);
+  return text.data();
+}
+
+/// When and where a run started, and how large it is: what a report tells beside its curves.
+Json start_of(const RunInfo& info) {
+  const auto& job = *info.job;
+  return {{"time", utc_now()},
+          {"host", launch::host_name()},
+          {"device", job.devices.at(0).str()},
+          {"ranks", job.num_devices()},
+          {"strategy", job.strategy},
+          {"first_step", info.first_step},
+          {"max_steps", info.max_steps},
+          {"num_examples", info.num_examples},
+          {"num_parameters", info.num_parameters},
+          {"num_trainable_parameters", info.num_trainable_parameters},
+          {"total_batch", info.total_batch}};
+}
 
 class LogFile : public Callback {
  public:
@@ -21,6 +50,7 @@ class LogFile : public Callback {
     const std::filesystem::path folder = info.arguments->output.dir;
     file_.reset();
     if (!folder.empty()) file_.emplace(folder / kLog, /*keep=*/info.first_step > 0);
+    write({{"start", start_of(info)}});
   }
 
   void on_log(const LogRecord& record) override { write(record.to_json()); }

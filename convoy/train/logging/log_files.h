@@ -9,7 +9,8 @@
 
 namespace convoy::train {
 
-/// Writes `log.jsonl` in output.dir, an object a line, when there is such a folder. `warn` receives
+/// Writes `log.jsonl` in output.dir, an object a line, when there is such a folder: {"start": ...}
+/// each time that the run starts, then what happens. `warn` receives
 /// a sentence when the disk does not take it.
 std::shared_ptr<Callback> make_log_file(std::function<void(const std::string&)> warn);
 

@@ -13,6 +13,7 @@
 #include "convoy/optim/optimizer.h"
 #include "convoy/train/checkpoints/run_files.h"
 #include "convoy/train/setup/deepspeed.h"
+#include "convoy/train/setup/trainer_flags.h"
 
 namespace convoy::train {
 
@@ -45,6 +46,7 @@ void check_steps(const char* name, double steps) {
 std::optional<std::string> TrainingArguments::read_command_line(int argc, char** argv) {
   OptionTable table;
   declare(table);
+  table.answer(trainer_flags());
   const auto rest = table.take_overrides({argv + 1, argv + argc});
   for (const auto& word : rest) {
     if (word == "--help" || word == "-h") return table.help_text();
@@ -173,7 +175,7 @@ std::vector<std::string> TrainingArguments::warnings(int64_t max_steps) const {
   if (save_steps != usual.save_steps) {
     unused("save", save_strategy, fmt::format("{}", save_steps));
   }
-  if (logging_steps != usual.logging_steps) {
+  if (logging_steps != usual_logging_steps) {
     unused("logging", logging_strategy, fmt::format("{}", logging_steps));
   }
   if (save_total_limit && save_strategy == "no") {

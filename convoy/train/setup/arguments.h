@@ -81,7 +81,8 @@ struct OutputArguments {
   std::string max_shard_size;  ///< "5GB"
 };
 
-/// `[train]`: Hugging Face's TrainingArguments by their known names and defaults.
+/// `[train]`: Hugging Face's TrainingArguments by their known names and defaults; a task may have
+/// its own (Task::set_defaults).
 struct TrainingArguments {
   double num_train_epochs = 3;
   int64_t max_steps = -1;
@@ -112,6 +113,7 @@ struct TrainingArguments {
   bool dataloader_drop_last = false;
   std::string logging_strategy = "steps";
   double logging_steps = 500;
+  double usual_logging_steps = 500;  ///< default of logging_steps: a task may have its own
   bool logging_first_step = false;
   std::string eval_strategy = "no";
   std::optional<double> eval_steps;

@@ -150,9 +150,10 @@ void Trainer::Impl::prepare() {
   }
   state_.earlier_updates = earlier_updates_;
   state_.job_id = job_.environment.job_id;
-  resume();
+  const auto other_rate = resume();
   stopped_early_ = best_.out_of_patience(state_) && state_.global_step < state_.max_steps;
-  const RunInfo info = describe();
+  RunInfo info = describe();
+  if (!other_rate.empty()) info.warnings.push_back(other_rate);
   // What is wrong with the evaluation data should show now.
   if (eval_data_) {
     auto first = eval_data_->open(stream_options(false));
@@ -163,16 +164,18 @@ void Trainer::Impl::prepare() {
   callbacks_.notify([&](Callback& callback) { callback.on_train_begin(info); });
 }
 
-/// Goes on from a checkpoint where that is asked for.
-void Trainer::Impl::resume() {
+/// Goes on from a checkpoint where that is asked for. Returns a sentence where more steps than the
+/// checkpoint's run was to have raise the learning rate again.
+std::string Trainer::Impl::resume() {
   auto saved = checkpoints_->resume(state_);
-  if (!saved) return;
+  if (!saved) return "";
   if (best_.forget_other_metric(*saved)) {
     callbacks_.say(
         fmt::format("warning: {} counted another metric; the best evaluation starts anew with {}",
                     checkpoints_->resumed_from(), best_.full_name()));
   }
   const auto fresh = std::exchange(state_, *saved);
+  const double rate_before = learning_rate(std::max<int64_t>(0, state_.updates() - 1));
   state_.max_steps = fresh.max_steps;
   if (state_.step_samples != fresh.step_samples && state_.step_samples > 0) {
     const int64_t rows = std::max<int64_t>(0, state_.num_rows - state_.epoch_position);
@@ -188,6 +191,12 @@ void Trainer::Impl::resume() {
   state_.last_step_position = fresh.last_step_position;
   state_.encoding = fresh.encoding;
   state_.job_id = fresh.job_id;
+  const double rate = learning_rate(state_.updates());
+  if (state_.max_steps <= saved->max_steps || rate <= 1.01 * rate_before) return "";
+  return fmt::format(
+      "the learning rate rises from {:.2e} to {:.2e}: its schedule now ends at step {} instead of "
+      "{}; a run that is to be trained further can have --lr_scheduler_type constant",
+      rate_before, rate, state_.max_steps, saved->max_steps);
 }
 
 /// Before hours of work come to the first checkpoint that has no room.
