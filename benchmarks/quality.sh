@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Quality on real data: the last item of each session, held out, ranked among all items. Prints mean and standard deviation
-# over the seeds, and what always recommending the most popular items reaches.
+# Quality on real data: the last item of each session, held out, ranked among all items; on MovieLens among those that the person has
+# not seen, as convoy data sessions decides (--exclude_seen false: among all). Prints mean and standard deviation over the seeds, and what
+# recommending the most popular items reaches.
 #   benchmarks/quality.sh [ml-100k|flights]...     other options go to convoy train: benchmarks/quality.sh flights --dropout 0.1
 #   SEEDS="42 43 44" by default
 set -euo pipefail
@@ -14,15 +15,18 @@ spread() { printf '%s\n' "$@" | awk '{ s += $1; q += $1 * $1 } END { m = s / NR;
 printf '| data | seeds | NDCG@10 | Recall@10 | seconds of training |\n|---|--:|--:|--:|--:|\n'
 for set in "${sets[@]}"; do
   sessions "$set"
-  ndcg=() recall=() seconds=()
+  ndcg=() recall=() seconds=() popular=()
   for seed in ${SEEDS:-42 43 44}; do
     out=runs/quality/$set-$seed
     $convoy train "examples/session_rec/$set.toml" --seed "$seed" --output_dir "$out" --overwrite_output_dir \
-      --save_strategy no --strategy single --quiet "$@"
+      --save_strategy no --eval_strategy no --strategy single --quiet "$@"
     ndcg+=("$(decimal eval_ndcg_at_10 <"$out/eval_results.json")")
     recall+=("$(decimal eval_recall_at_10 <"$out/eval_results.json")")
+    popular=("$(decimal eval_popularity_baseline_ndcg_at_10 <"$out/eval_results.json")"
+      "$(decimal eval_popularity_baseline_recall_at_10 <"$out/eval_results.json")")
     seconds+=("$(decimal train_steady_seconds <"$out/train_results.json")")
   done
   printf '| %s | %d | %s | %s | %.0f |\n' "$set" "${#ndcg[@]}" "$(spread "${ndcg[@]}")" "$(spread "${recall[@]}")" \
     "$(median "${seconds[@]}")"
+  printf '| %s, popularity | | %.4f | %.4f | |\n' "$set" "${popular[@]}"
 done

@@ -32,7 +32,8 @@ for set in "${@:-ml-100k flights}"; do for data in $set; do
     done
     for seed in $seeds; do
       out=runs/rectools_table/$data-$body-$seed
-      $convoy train "${ours[@]}" --seed "$seed" --output_dir "$out" --overwrite_output_dir --save_strategy no --strategy single --quiet
+      $convoy train "${ours[@]}" --seed "$seed" --output_dir "$out" --overwrite_output_dir --save_strategy no --eval_strategy no \
+        --exclude_seen false --strategy single --quiet
       quality+=("$(decimal eval_ndcg_at_10 <"$out/eval_results.json")")
       their_quality+=("$("$PYTHON" "${theirs[@]}" --epochs "$epochs" --seed "$seed" --evaluate 2>/dev/null | tail -n 1 | cut -d' ' -f3)")
     done

@@ -17,7 +17,7 @@ $gpt2 --max_steps 1 --output_dir "$folder/gpt2" --quiet
 
 start=() scratch=() read=() memory=() streamed=()
 for ((round = 0; round < ROUNDS; ++round)); do
-  start+=("$(milliseconds $convoy train $config --max_steps 1 --save_strategy no --output_dir '')")
+  start+=("$(milliseconds $convoy train $config --max_steps 1 --save_strategy no --eval_strategy no --output_dir '')")
   scratch+=("$(milliseconds first_forward $gpt2 --output_dir '')")
   read+=("$(milliseconds first_forward $gpt2 --output_dir '' --model_name_or_path "$folder/gpt2")")
   memory+=("$($convoy bench loader $config --json | field rows_per_second)")

@@ -80,7 +80,7 @@ for data in "${@:-ml-100k flights rees46}"; do for set in $data; do
     [[ $set == rees46 ]] || for seed in $seeds; do
       out=runs/t4rec_table/$set-${row//:/-}-$seed
       $convoy train "${ours[@]}" --per_device_train_batch_size 128 --seed "$seed" --output_dir "$out" --overwrite_output_dir \
-        --save_strategy no --strategy single --quiet
+        --save_strategy no --exclude_seen false --strategy single --quiet
       quality+=("$(decimal eval_ndcg_at_10 <"$out/eval_results.json")")
       their_quality+=("$("$PYTHON" "${theirs[@]}" --epochs "$epochs" --seed "$seed" --evaluate 2>/dev/null | tail -n 1 | cut -d' ' -f3)")
     done
