@@ -14,6 +14,7 @@
 #include "convoy/formats/safetensors_folder.h"
 #include "convoy/report/chart.h"
 #include "convoy/report/progress_output.h"
+#include "convoy/tasks/metrics_table.h"
 #include "convoy/train/callback.h"
 #include "convoy/train/checkpoints/checkpoints.h"
 #include "convoy/train/scorer.h"
@@ -291,8 +292,9 @@ int train_windows(Configured& configured, const std::vector<tasks::Window>& wind
                     result.at("evaluated_on").get<std::string>(),
                     told(train::metrics_from_json(result.at("metrics")), metrics)));
   }
-  report::show_progress(fmt::format("  average: {}; all of them: {}\n",
-                                    told(averages(results), metrics), (base / kResults).string()));
+  const auto title = fmt::format("average of {}", plural(std::ssize(results), "window"));
+  report::show_progress(tasks::evaluation_text(title, averages(results)));
+  report::show_progress(fmt::format("  all of them: {}\n", (base / kResults).string()));
   return 0;
 }
 

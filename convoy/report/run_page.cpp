@@ -169,6 +169,30 @@ Json json_of(const std::vector<CollectivesOfSize>& collectives) {
   return out;
 }
 
+/// Takes from the windows' folders what that of a run over them does not have: options, start, time
+/// and memory.
+void take_windows(RunRecord& run, const fs::path& folder) {
+  if (!run.over_time.is_object() || !run.over_time.contains("windows")) return;
+  for (const auto& window : run.over_time.at("windows")) {
+    const auto of = folder / text_of(window, "trained_on");
+    if (!fs::exists(of / "log.jsonl") || !fs::exists(of / "run.toml")) continue;
+    const auto one = read_run(of);
+    if (run.options.empty()) run.options = one.options;
+    if (run.start.is_null()) run.start = one.start;
+    for (const char* name : {"runtime_of_all_starts", "train_runtime"}) {
+      if (one.results.contains(name)) run.results[name] += one.results.at(name);
+    }
+    for (const char* name : {"peak_memory_bytes_per_rank", "peak_device_memory_bytes_per_rank"}) {
+      if (!one.results.contains(name)) continue;
+      run.results[name] = std::max(run.results[name], one.results.at(name));
+    }
+  }
+  if (const auto file = run.options.find("data.train"); file != run.options.end()) {
+    run.options["data.windows"] = fs::path(file->second).parent_path().parent_path().string();
+    for (const char* of_one : {"data.train", "data.valid", "output.dir"}) run.options.erase(of_one);
+  }
+}
+
 }  // namespace
 
 RunRecord read_run(const fs::path& folder) {
@@ -207,6 +231,7 @@ RunRecord read_run(const fs::path& folder) {
   }
   if (run.over_time.is_object() && run.over_time.contains("average")) {
     take_numbers(run, run.over_time.at("average"));
+    take_windows(run, folder);
     run.ended = true;
   }
   run.plan = plan_of(folder);

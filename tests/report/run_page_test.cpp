@@ -122,6 +122,38 @@ TEST_F(RunPage, HoldsTheRunsAndNothingThatEndsItsScript) {
   EXPECT_THAT(page, Not(HasSubstr("https:")));
 }
 
+TEST_F(RunPage, EachStartIsReadAndTheTimeOfAllIsSummed) {
+  write("log.jsonl",
+        "{\"start\": {\"host\": \"a\", \"num_parameters\": 5}}\n{\"step\": 1, \"loss\": 2}\n"
+        "{\"train_loss\": 2, \"train_runtime\": 10}\n{\"start\": {\"host\": \"b\"}}\n"
+        "{\"step\": 2, \"loss\": 1}\n{\"train_loss\": 1, \"train_runtime\": 5}\n");
+  const auto run = read_run(folder_);
+  EXPECT_EQ(run.start.at("host"), "b");
+  EXPECT_EQ(run.results.at("runtime_of_all_starts"), 15);
+  EXPECT_EQ(run.steps.size(), 2U);
+  EXPECT_THAT(run_page({run}), HasSubstr("\"start\":{\"host\":\"b\"}"));
+}
+
+TEST_F(RunPage, ARunOverWindowsHasWhatItsWindowsTell) {
+  write("results_over_time.json",
+        "{\"average\": {\"eval_ndcg_at_10\": 0.25}, \"windows\": [{\"trained_on\": \"0001\", "
+        "\"evaluated_on\": \"0002\", \"metrics\": {\"eval_ndcg_at_10\": 0.25}}]}");
+  write("0001/log.jsonl",
+        "{\"start\": {\"host\": \"a\"}}\n{\"step\": 1, \"loss\": 2}\n"
+        "{\"train_loss\": 2, \"train_runtime\": 10, \"peak_memory_bytes_per_rank\": 7}\n");
+  write("0001/run.toml",
+        "[model]\nbody = \"sasrec\"\n[data]\ntrain = \"weeks/0001/train.parquet\"\n");
+  const auto run = read_run(folder_);
+  EXPECT_TRUE(run.ended);
+  EXPECT_EQ(run.results.at("eval_ndcg_at_10"), 0.25);
+  EXPECT_EQ(run.results.at("train_runtime"), 10);
+  EXPECT_EQ(run.results.at("peak_memory_bytes_per_rank"), 7);
+  EXPECT_EQ(run.start.at("host"), "a");
+  EXPECT_EQ(run.options.at("model.body"), "sasrec");
+  EXPECT_EQ(run.options.at("data.windows"), "weeks");
+  EXPECT_FALSE(run.options.contains("data.train"));
+}
+
 TEST_F(RunPage, AFolderThatIsNoRunIsToldSo) {
   try {
     read_run(folder_);
