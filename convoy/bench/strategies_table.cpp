@@ -8,6 +8,7 @@
 #include "convoy/base/text.h"
 #include "convoy/report/axis.h"
 #include "convoy/report/chart.h"
+#include "convoy/train/scorer.h"
 
 namespace convoy::bench {
 namespace {
@@ -108,7 +109,7 @@ void fill_speedups(std::vector<StrategyRow>& rows) {
 
 double find_metric(const std::map<std::string, double>& metrics, const std::string& name) {
   for (const auto& [key, value] : metrics) {
-    if (lower(key).ends_with(lower(name))) return value;
+    if (train::judges_models(key) && lower(key).ends_with(lower(name))) return value;
   }
   return kUnknown;
 }

@@ -49,7 +49,8 @@ Json strategies_json(const std::vector<StrategyRow>& rows);
 std::string strategies_svg(const std::vector<StrategyRow>& rows, const std::string& title,
                            const std::string& subtitle = "");
 
-/// The metric whose name ends with `name` ("ndcg@10" finds "eval_NDCG@10"); nan when there is none.
+/// Metric of the model whose name ends with `name` ("ndcg@10" finds "eval_NDCG@10", no baseline's);
+/// nan when there is none.
 double find_metric(const std::map<std::string, double>& metrics, const std::string& name);
 
 }  // namespace convoy::bench

@@ -148,6 +148,8 @@ TEST(Strategies, PictureHoldsEveryRow) {
 TEST(Strategies, FindsMetricsByTheirEnd) {
   EXPECT_EQ(find_metric({{"eval_NDCG@10", 0.5}, {"eval_ndcg@100", 0.6}}, "ndcg@10"), 0.5);
   EXPECT_TRUE(std::isnan(find_metric({{"loss", 1}}, "ndcg@10")));
+  EXPECT_EQ(find_metric({{"popularity_baseline_recall@10", 0.1}, {"recall@10", 0.5}}, "recall@10"),
+            0.5);
 }
 
 }  // namespace
