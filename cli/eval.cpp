@@ -54,9 +54,11 @@ void add_eval(CLI::App& app, Run& run) {
   command->add_flag("--json", options->json, "print the metrics as JSON");
   command->add_option("--nproc", options->nproc, "start this many ranks on this host");
   command->footer([] {
-    return help_of_opened() +
-           "\nExamples:\n  convoy eval runs/first\n"
-           "  convoy eval runs/first/checkpoint-500 --data test.parquet --json\n";
+    return help_of_opened([](const tasks::Task&) {
+      return "Examples:\n  convoy eval runs/first\n"
+             "  convoy eval runs/first --data today --json\n"
+             "  convoy eval runs/first/checkpoint-500 --data test.parquet --json\n";
+    });
   });
   command->callback([options, &run] { run = [options] { return run_eval(*options); }; });
 }

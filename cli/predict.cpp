@@ -40,14 +40,15 @@ void add_predict(CLI::App& app, Run& run) {
       "write .csv, .jsonl or .parquet instead of printing; - for CSV on the standard output");
   command->add_option("--nproc", options->nproc, "start this many ranks on this host");
   command->footer([] {
-    return help_of_opened() +
-           "\nRaw ids and names come from the tables stored with the run's weights, and from those "
-           "beside the data.\n"
-           "Examples:\n  convoy predict runs/first --rows 5\n"
-           "  convoy predict runs/first --data today.parquet --output top.parquet --nproc 2\n"
-           "  convoy predict runs/first --output - | head\n"
-           "  convoy predict runs/first --requests < requests.jsonl\n"
-           "  convoy predict runs/gpt2_clm --data texts.txt --top-k 3\n";
+    return help_of_opened([](const tasks::Task& task) {
+      return "Raw ids and names come from the tables stored with the run's weights, and from those "
+             "beside the data.\n"
+             "Examples:\n  convoy predict runs/first --rows 5\n"
+             "  convoy predict runs/first --data today.parquet --output top.parquet --nproc 2\n"
+             "  convoy predict runs/first --output - | head\n"
+             "  convoy predict runs/gpt2_clm --data texts.txt --top-k 3\n" +
+             task.requests_help();
+    });
   });
   command->callback([options, &run] { run = [options] { return run_predict(*options); }; });
 }

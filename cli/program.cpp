@@ -161,19 +161,16 @@ std::string of_other_families(const std::string& name, const OptionTable& typed)
   return families.empty() ? "" : ", which is of model.family = " + join(families);
 }
 
-std::string help_of_opened() {
+std::string help_of_opened(const std::function<std::string(const tasks::Task&)>& examples) {
   const Configured scratch;
-  const auto is_own = [](const Option& option) { return option.section == "predict"; };
-  const auto of_ranks = [](const Option& option) { return option.section == "parallel"; };
-  auto out = scratch.table.help_of(is_own);
-  const auto requests = out.empty() ? "" : scratch.task->requests_help();
-  if (!requests.empty()) out += "\n" + requests;
-  out += scratch.table.help_of([&](const Option& option) {
-    return tasks::read_without_training(option) && !is_own(option) && !of_ranks(option);
-  });
-  return out + scratch.table.help_of([&](const Option& option) {  // many, and seldom asked for
-    return tasks::read_without_training(option) && of_ranks(option);
-  });
+  const auto of = [&](const std::string& section) {
+    return scratch.table.help_of([&](const Option& option) {
+      const bool read = section == "predict" || tasks::read_without_training(option);
+      return option.section == section && read;
+    });
+  };
+  return of("predict") + of("train") + "\n" + examples(*scratch.task) + of("output") +
+         of("parallel");
 }
 
 void tell(const std::vector<std::string>& notes) {
@@ -199,6 +196,7 @@ std::unique_ptr<Configured> read_config(const std::string& file) {
                      "folder of a model",
                      file);
   }
+  out->task->check_config(file);
   if (!file.empty()) out->table.read_toml(file);
   out->table.take_overrides(typed_args());
   if (const auto from = out->training.deepspeed; !from.empty()) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -44,8 +45,9 @@ struct Opened : Configured {
 /// typed family, or its task, does not have; "": none has it. `table` is of what was typed.
 std::string of_other_families(const std::string& name, const OptionTable& table);
 
-/// For `--help` of a command that opens a run: options of training that hold there, too.
-std::string help_of_opened();
+/// For `--help` of a command that opens a run: its own options, then `examples`, and last what it
+/// shares with training.
+std::string help_of_opened(const std::function<std::string(const tasks::Task&)>& examples);
 
 /// Prints notes for a person, apart from the output: a program may read that.
 void tell(const std::vector<std::string>& notes);

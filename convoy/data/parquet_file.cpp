@@ -53,7 +53,13 @@ void check_magic(const fs::path& path) {
     fail<FileError>("data", "{} is an encrypted Parquet file, which is not supported", name);
   }
   if (size < 4 || first != "PAR1") {
-    fail<FileError>("data", "{} is not a Parquet file: it does not begin with PAR1", name);
+    const auto ending = std::filesystem::path(name).extension();
+    const bool table = ending == ".csv" || ending == ".tsv" || ending == ".inter";
+    fail<FileError>("data", "{0} is not a Parquet file: it does not begin with PAR1{1}", name,
+                    table ? fmt::format("; try convoy data sessions {} --output DIR for a table of "
+                                        "events",
+                                        name)
+                          : "");
   }
   if (size < 12 || last != "PAR1") {
     fail<FileError>("data",
@@ -67,7 +73,7 @@ void check_magic(const fs::path& path) {
 
 struct ParquetFile::Impl {
   fs::path path;
-  struct stat opened{};
+  struct stat opened {};
   std::shared_ptr<arrow::io::ReadableFile> file;
   std::shared_ptr<parquet::FileMetaData> metadata;
   std::vector<ColumnInfo> columns;
@@ -82,7 +88,7 @@ struct ParquetFile::Impl {
   }
 
   struct stat status_now() const {
-    struct stat out{};
+    struct stat out {};
     fstat(file->file_descriptor(), &out);
     return out;
   }

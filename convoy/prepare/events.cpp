@@ -63,7 +63,7 @@ class Reader {
     if (time_names_ == std::vector<std::string>{"none"}) time_names_.clear();
     events_.times.resize(time_names_.size());
     for (const FeatureSpec& spec : columns.features) {
-      EventFeature feature{spec, {}, {}};
+      EventFeature feature{spec, {}, {}, {}};
       const int column = first.require(spec.name, "one of its columns in --features");
       guessed_.push_back(!spec.kind && first.is_text());
       if (!spec.kind) {
@@ -166,8 +166,14 @@ class Reader {
         [&feature](const arrow::Array& array, const ColumnPlace& place) {
           each_number(
               array, place,
-              [&](double value) { feature.values.push_back(feature.spec.of_event(value)); },
-              [&] { feature.values.push_back(0); });
+              [&](double value) {
+                feature.values.push_back(feature.spec.of_event(value));
+                feature.missing.push_back(false);
+              },
+              [&] {
+                feature.values.push_back(0);
+                feature.missing.push_back(true);
+              });
         });
   }
 

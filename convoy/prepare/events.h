@@ -28,6 +28,12 @@ struct EventFeature {
   FeatureSpec spec;           ///< kind is filled in
   Codes codes;                ///< categorical
   std::vector<float> values;  ///< continuous, scaled; missing = 0
+  std::vector<bool> missing;  ///< of continuous ones; empty: none is
+
+  bool is_missing(size_t event) const {
+    return spec.kind == FeatureKind::Categorical ? codes.codes[event] < 0
+                                                 : !missing.empty() && missing[event];
+  }
 };
 
 /// Interactions in file order. Rows without a user or an item are still among them (code -1).

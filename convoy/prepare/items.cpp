@@ -26,6 +26,18 @@ void write_items(const fs::path& file, const fs::path& shown, const std::vector<
   writer.close();
 }
 
+std::vector<std::string> read_raw_ids(const fs::path& file, const std::string& column) {
+  const data::TableSource source(file, {});
+  std::vector<std::string> out;
+  const auto read_batch = [&](const arrow::RecordBatch& batch) {
+    each_text(
+        *batch.column(0), {column, file.string(), "a column of ids"},
+        [&](std::string_view text) { out.emplace_back(text); }, [&] { out.emplace_back(); });
+  };
+  source.read({source.require(column, "a column of ids")}, {nullptr}, read_batch, {});
+  return out;
+}
+
 ItemNames ItemNames::load(const fs::path& file) {
   ItemNames names;
   std::error_code code;
@@ -42,13 +54,13 @@ ItemNames ItemNames::load(const fs::path& file) {
   auto read_batch = [&](const arrow::RecordBatch& batch) {
     const size_t first = names.items_.size();
     names.items_.resize(first + static_cast<size_t>(batch.num_rows()));
-    auto texts = [&](int column, const char* name, std::string Item::* member) {
+    auto texts = [&](int column, const char* name, std::string Item::*member) {
       size_t row = first;
       each_text(
           *batch.column(column), {name, file.string(), advice},
           [&](std::string_view text) { names.items_[row++].*member = text; }, [&] { ++row; });
     };
-    auto numbers = [&](int column, const char* name, int64_t Item::* member) {
+    auto numbers = [&](int column, const char* name, int64_t Item::*member) {
       size_t row = first;
       each_number(
           *batch.column(column), {name, file.string(), advice},

@@ -20,6 +20,10 @@ struct Item {
 void write_items(const std::filesystem::path& file, const std::filesystem::path& shown,
                  const std::vector<Item>& items);
 
+/// Ids of a column of a CSV, TSV or Parquet file, one for each row; "" where there is none. Throws
+/// FileError for other values than texts and whole numbers.
+std::vector<std::string> read_raw_ids(const std::filesystem::path& file, const std::string& column);
+
 /// Names of the ids of a data set.
 class ItemNames {
  public:

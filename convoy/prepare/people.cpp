@@ -56,15 +56,17 @@ void People::write(const SessionOrder& order, const Codes& column, const Vocabul
   writer.close();
 }
 
-int64_t count_repeats(const Events& events, const SessionOrder& order) {
-  int64_t repeats = 0, user = 0;
-  std::unordered_set<int32_t> had;
-  for (const Session& session : order.sessions) {
-    if (session.user_id != user) had.clear();
-    user = session.user_id;
-    for (int64_t i = session.begin; i < session.end; ++i) {
+int64_t People::count_repeats(const SessionOrder& order, const Codes& column,
+                              const Vocabulary& items) const {
+  int64_t repeats = 0;
+  std::unordered_set<int64_t> had;
+  for (size_t user = 0; user < users_.size(); ++user) {
+    const auto past = past_.of(past_ids_[user]);
+    had.clear();
+    had.insert(past.begin(), past.end());
+    for (int64_t i = first_[user]; i < end_[user]; ++i) {
       const auto event = static_cast<size_t>(order.events[static_cast<size_t>(i)]);
-      repeats += !had.insert(events.item.codes[event]).second;
+      repeats += !had.insert(items.id(column.codes[event])).second;
     }
   }
   return repeats;

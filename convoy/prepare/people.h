@@ -21,6 +21,11 @@ class People {
 
   /// Items that the user of a session had at place `end` of the order.
   int64_t num_seen(const Session& session, int64_t end) const;
+  /// Events with an item that their user had before, in these events or the earlier preparation's.
+  int64_t count_repeats(const SessionOrder& order, const Codes& column,
+                        const Vocabulary& items) const;
+  /// Users of whom the earlier preparation keeps a list.
+  int64_t num_past() const { return past_.num_users(); }
   /// For users.parquet.
   const std::vector<Item>& users() const { return users_; }
   /// kSeenFile.
@@ -33,8 +38,5 @@ class People {
   SeenLists past_;
   std::vector<int64_t> past_ids_;  ///< by number - 1: the user's in past_; 0 = none
 };
-
-/// Events with an item that their user had before.
-int64_t count_repeats(const Events& events, const SessionOrder& order);
 
 }  // namespace convoy::prepare

@@ -90,7 +90,7 @@ class TimeDelta {
     if (events.times.empty()) {
       fail<UsageError>("prepare", "the feature time_delta needs times; got --time none");
     }
-    EventFeature feature{spec_, {}, {}};
+    EventFeature feature{spec_, {}, {}, {}};
     feature.spec.kind = FeatureKind::Continuous;
     feature.values.assign(static_cast<size_t>(events.num_events), 0);
     for (const Session& session : order.sessions) {
@@ -209,7 +209,7 @@ void add_names(const SessionOptions& options, Vocabulary& items, SessionReport& 
 /// Scales of continuous columns; they must equal those in `ids_from`, if that is given.
 Scales scales_of(const Events& events, const fs::path& ids_from) {
   Scales out;
-  for (const auto& [spec, values, codes] : events.features) out.add(spec.column(), spec.scale);
+  for (const auto& feature : events.features) out.add(feature.spec.column(), feature.spec.scale);
   if (ids_from.empty()) return out;
   const auto earlier = Scales::load(ids_from / kScalesFile);
   for (const auto& feature : events.features) {
@@ -325,22 +325,25 @@ SessionReport make_sessions(const SessionOptions& given, const ProgressFn& progr
   remove_unfinished(options.output,
                     {"train.", "valid.", "items.", "users.", "seen.", "sessions.", "schema."});
   const People people(events, order, options.ids_from);
-  report.num_repeats = count_repeats(events, order);
+  report.num_repeats = people.count_repeats(order, events.item, items);
   report.exclude_seen = decide_to_exclude(options, report);
   const Material material{events, order, items, categories, people, options.keep_time};
   const auto columns = list_columns_of(events, options.keep_time);
   auto inputs = options.inputs;
   inputs.push_back(options.names);
   FileSet files(options.output, std::move(inputs));
+  count_gaps(material, report);
+  report.num_past_users = people.num_past();
+  std::vector<bool> shown(static_cast<size_t>(items.size()) + 1, false);
   std::set<int64_t> windows;
   for (const Session& session : order.sessions) windows.insert(session.window);
   for (const int64_t window : windows) {
     const auto folder = window == 0 ? "" : window_folder(window) + "/";
     SessionWriter train = files.sessions(folder + "train.parquet", columns, options.row_group_size);
-    write_train(options, material, window, train, report);
+    write_train(options, material, window, train, shown, report);
     if (!options.validation) continue;
     SessionWriter valid = files.sessions(folder + "valid.parquet", columns, options.row_group_size);
-    write_valid(options, material, window, valid, report);
+    write_valid(options, material, window, valid, shown, report);
   }
   finish_train(options, report);
   const fs::path items_file = files.add("items.parquet");

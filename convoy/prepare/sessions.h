@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "convoy/base/progress.h"
@@ -48,6 +49,10 @@ struct SessionReport {
   int64_t num_events = 0;
   int64_t num_dropped_events = 0;  ///< without a user or an item
   int64_t num_duplicates = 0;      ///< events with user, item and time of an earlier one
+  int64_t num_untimed = 0;         ///< events without a time, which come last
+  int64_t num_ties = 0;            ///< events at the time of the one before of their user
+  /// Events without a value of a feature, by its name; those that lack none are left out.
+  std::vector<std::pair<std::string, int64_t>> missing;
   int64_t num_users = 0;
   int64_t num_sessions = 0;
   int64_t num_single_sessions = 0;  ///< of one event: no row can have them
@@ -59,10 +64,13 @@ struct SessionReport {
   int64_t num_train_rows = 0;
   int64_t num_train_groups = 0;
   int64_t num_valid_rows = 0;
+  int64_t num_cut_valid_rows = 0;  ///< of these, those of longer sessions
+  int64_t num_short_sessions = 0;  ///< sessions of several events below min_length: no target
+  int64_t num_past_users = 0;      ///< users of whom ids_from keeps a list
   int64_t num_short_rows = 0;      ///< windows below min_length, dropped
   int64_t num_train_events = 0;    ///< events before the targets of validation
   int64_t num_unread_events = 0;   ///< events that no training row has
-  int64_t num_unseen_targets = 0;  ///< validation targets that training never shows
+  int64_t num_unseen_targets = 0;  ///< validation targets that no training row shows
   int64_t num_named_items = 0;
   double mean_train_length = 0;
   std::vector<std::filesystem::path> files;

@@ -121,6 +121,24 @@ int64_t find_duplicates(const Events& events, SessionOrder& order, bool take_out
   return found;
 }
 
+TimeCounts count_times(const Events& events, const SessionOrder& order) {
+  TimeCounts out;
+  if (events.times.empty()) return out;
+  int64_t before = -1, user = 0;
+  for (const Session& session : order.sessions) {
+    if (session.user_id != user) before = -1;
+    user = session.user_id;
+    for (int64_t i = session.begin; i < session.end; ++i) {
+      const int64_t event = order.events[static_cast<size_t>(i)];
+      const bool missing = events.times.front().missing(event);
+      out.missing += missing;
+      out.ties += !missing && before >= 0 && !earlier(events, before, event);
+      before = event;
+    }
+  }
+  return out;
+}
+
 std::vector<Item> users_of(const Codes& users, const SessionOrder& order) {
   std::vector<Item> out;
   for (const Session& session : order.sessions) {

@@ -51,6 +51,13 @@ SessionOrder order_sessions(const Events& events, double gap_seconds, const Wind
 /// times) and, if told so, takes them out. Returns their number.
 int64_t find_duplicates(const Events& events, SessionOrder& order, bool take_out);
 
+/// Events of `order` whose time says little of their place among those of their user.
+struct TimeCounts {
+  int64_t missing = 0;  ///< without a time: they come last
+  int64_t ties = 0;     ///< at the time of the one before: they keep the order of the files
+};
+TimeCounts count_times(const Events& events, const SessionOrder& order);
+
 /// Users by number: id as in Session, raw id, and the number of events.
 std::vector<Item> users_of(const Codes& users, const SessionOrder& order);
 

@@ -87,7 +87,7 @@ std::vector<std::pair<int64_t, int64_t>> rows_of(const SessionOptions& options, 
 }  // namespace
 
 void write_train(const SessionOptions& options, const Material& material, int64_t window,
-                 SessionWriter& writer, SessionReport& report) {
+                 SessionWriter& writer, std::vector<bool>& shown, SessionReport& report) {
   for (const Session& session : material.order.sessions) {
     if (session.window != window) continue;
     const int64_t end = session.end - (leaves_last_out(options) ? 1 : 0);
@@ -98,6 +98,9 @@ void write_train(const SessionOptions& options, const Material& material, int64_
         continue;
       }
       material.write(writer, session, begin, stop);
+      for (int64_t i = begin; stop - begin > 1 && i < stop; ++i) {
+        shown[static_cast<size_t>(material.item_at(i))] = true;
+      }
       unread += std::max<int64_t>(0, begin - read);
       read = std::max(read, stop);
     }
@@ -125,21 +128,33 @@ void finish_train(const SessionOptions& options, SessionReport& report) {
 }
 
 void write_valid(const SessionOptions& options, const Material& material, int64_t window,
-                 SessionWriter& writer, SessionReport& report) {
+                 SessionWriter& writer, const std::vector<bool>& shown, SessionReport& report) {
   for (const Session& session : material.order.sessions) {
     if (session.window != window) continue;
-    const int64_t length = std::min(session.end - session.begin, options.max_length);
-    if (length < std::max<int64_t>(2, options.min_length)) continue;
-    material.write(writer, session, session.end - length, session.end);
-    const auto last =
-        static_cast<size_t>(material.order.events[static_cast<size_t>(session.end) - 1]);
-    const int64_t target = material.items.id(material.events.item.codes[last]);
-    if (material.items.items[static_cast<size_t>(target - 1)].count == 0) {
-      ++report.num_unseen_targets;
+    const int64_t whole = session.end - session.begin;
+    const int64_t length = std::min(whole, options.max_length);
+    if (length < std::max<int64_t>(2, options.min_length)) {
+      report.num_short_sessions += whole > 1;
+      continue;
     }
+    report.num_cut_valid_rows += whole > length;
+    material.write(writer, session, session.end - length, session.end);
+    report.num_unseen_targets += !shown[static_cast<size_t>(material.item_at(session.end - 1))];
   }
   writer.close();
   report.num_valid_rows += writer.num_rows();
+}
+
+void count_gaps(const Material& material, SessionReport& report) {
+  const auto times = count_times(material.events, material.order);
+  report.num_untimed = times.missing;
+  report.num_ties = times.ties;
+  for (const EventFeature& feature : material.events.features) {
+    const auto missing = std::ranges::count_if(material.order.events, [&](int64_t event) {
+      return feature.is_missing(static_cast<size_t>(event));
+    });
+    if (missing > 0) report.missing.emplace_back(feature.spec.name, missing);
+  }
 }
 
 }  // namespace convoy::prepare

@@ -22,6 +22,8 @@ struct Material {
   size_t event_at(int64_t place) const {
     return static_cast<size_t>(order.events[static_cast<size_t>(place)]);
   }
+  /// Id of the item at a place of the order.
+  int64_t item_at(int64_t place) const { return items.id(events.item.codes[event_at(place)]); }
   /// Value of a continuous feature of a session.
   float value_of(const Session& session, const EventFeature& feature) const;
   void write_session_values(SessionWriter& writer, const Session& session) const;
@@ -32,11 +34,15 @@ struct Material {
 /// Whether the last event of each session is a target alone.
 bool leaves_last_out(const SessionOptions& options);
 
-/// The sessions of `window`; 0: all.
+/// The sessions of `window`; 0: all. Marks in `shown`, by id, the items of rows that train
+/// something, which have two items or more.
 void write_train(const SessionOptions& options, const Material& material, int64_t window,
-                 SessionWriter& writer, SessionReport& report);
+                 SessionWriter& writer, std::vector<bool>& shown, SessionReport& report);
+/// `shown`: by write_train().
 void write_valid(const SessionOptions& options, const Material& material, int64_t window,
-                 SessionWriter& writer, SessionReport& report);
+                 SessionWriter& writer, const std::vector<bool>& shown, SessionReport& report);
+/// Counts what the events lack: times, and values of features.
+void count_gaps(const Material& material, SessionReport& report);
 /// Throws FileError where no window had a row.
 void finish_train(const SessionOptions& options, SessionReport& report);
 

@@ -81,6 +81,9 @@ class Task {
   /// Declares the sections model and data, and the task's own options of section train.
   virtual void declare(OptionTable& table) = 0;
 
+  /// Throws UsageError where `file`, given as the TOML file of a run, is data of the task.
+  virtual void check_config(const std::string& /*file*/) const {}
+
   /// Sets what follows from what was asked for; throws UsageError on options that do not fit
   /// together or have no effect. `table` is declare()'s, read.
   virtual void settle(OptionTable& table) = 0;
@@ -112,7 +115,8 @@ class Task {
 
   /// Declares the task's own options of `convoy predict`, section predict.
   virtual void declare_predict(OptionTable& /*table*/) {}
-  /// Keys of the requests that --requests reads, with an example, for `--help`; "" = it reads none.
+  /// A request and its answer for `convoy predict --help`, with the keys of requests; "" = the task
+  /// answers none.
   virtual std::string requests_help() const { return ""; }
   /// Predicts with `run`, which open() gave. Throws UsageError when this task has no predictions.
   virtual void predict(const Prediction& prediction, const Run& run,

@@ -47,20 +47,30 @@ class Model:
 
     def recommend(
         self,
-        items: Sequence[str | int],
+        items: Sequence[str | int] | None = None,
         *,
+        user: str | int | None = None,
         top_k: int = 10,
-        exclude_seen: bool = False,
+        exclude_seen: bool | None = None,
         candidates: Sequence[str | int] | None = None,
         features: dict[str, Sequence[float]] | None = None,
     ) -> dict[str, Any]:
         """The next items after a session, oldest first, in the ids of the events.
 
+        user: whose whole history exclude_seen leaves out, too; without items it is the session. exclude_seen: None is as the run was
+        evaluated.
+
         {"items": [{"item_id": "1196", "score": 0.8, "name": "a title, where there is one"}], "unknown": [ids never seen]}
         """
         if isinstance(items, str) or isinstance(candidates, str):
             raise TypeError("items and candidates are lists of ids; got one text")
-        request: dict[str, Any] = {"items": list(items), "top_k": top_k, "exclude_seen": exclude_seen}
+        request: dict[str, Any] = {"items": [] if items is None else list(items), "top_k": top_k}
+        if user is not None:
+            request["user"] = user
+        elif items is None:
+            raise TypeError("expected items or a user; got neither")
+        if exclude_seen is not None:
+            request["exclude_seen"] = exclude_seen
         if candidates is not None:
             request["candidates"] = list(candidates)
         if features:

@@ -247,6 +247,10 @@ class Models(InFolder):
             only = model.recommend(["item-3"], candidates=["item-7", "item-9"], exclude_seen=True)
             self.assertEqual({item["item_id"] for item in only["items"]}, {"item-7", "item-9"})
             self.assertEqual(model.recommend(["nobody"])["unknown"], ["nobody"])
+            with self.assertRaisesRegex(convoy.ConvoyError, "no seen.parquet beside"):
+                model.recommend(user="anna")
+            with self.assertRaisesRegex(TypeError, "items or a user"):
+                model.recommend()
             with self.assertRaisesRegex(convoy.UsageError, "top_k"):
                 model.recommend(["item-3"], top_k="many")
             pid = model._worker.pid

@@ -72,8 +72,10 @@ TEST_F(UnknownItems, AreNoCandidatesAndNoInputAndMissesAsTargets) {
   for (const auto& item : items) EXPECT_EQ(item.find("rare"), std::string::npos) << item;
 
   const tasks::Recommender recommender(folder_ / "out");
-  const auto plain = recommender.recommend({.items = {"i3", "i4"}, .top_k = 13});
-  const auto with_rare = recommender.recommend({.items = {"i3", "i4", "rare1"}, .top_k = 13});
+  const auto plain =
+      recommender.recommend({.items = {"i3", "i4"}, .top_k = 13, .exclude_seen = false});
+  const auto with_rare =
+      recommender.recommend({.items = {"i3", "i4", "rare1"}, .top_k = 13, .exclude_seen = false});
   EXPECT_EQ(with_rare.unknown, (std::vector<std::string>{"rare1"}));
   ASSERT_EQ(plain.items.size(), 10U);
   for (size_t i = 0; i < 10; ++i) {

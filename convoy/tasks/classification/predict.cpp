@@ -93,9 +93,11 @@ void ClassificationTask::declare_predict(OptionTable& table) {
 }
 
 std::string ClassificationTask::requests_help() const {
-  return "A request (--requests) is a JSON object in one line, such as\n"
-         "  {\"text\": \"a fine film\"}\n"
-         "or {\"text\": \"a\", \"text_pair\": \"b\"} where the model reads pairs.\n";
+  return "A request, and its answer:\n"
+         "  $ echo '{\"text\": \"a fine film\"}' | convoy predict runs/bert_classify --requests\n"
+         "  "
+         "{\"label\":\"positive\",\"score\":0.98,\"scores\":{\"negative\":0.02,\"positive\":0.98}}"
+         "\n";
 }
 
 data::LabelledTexts ClassificationTask::texts_of(const Json& request) const {

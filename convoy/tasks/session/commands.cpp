@@ -58,6 +58,39 @@ std::string rows_text(const SessionFlags& flags, const prepare::SessionReport& r
                          static_cast<double>(report.num_train_events));
 }
 
+/// Events whose place in the order their times leave open.
+std::string order_text(const prepare::SessionReport& report) {
+  std::vector<std::string> parts;
+  if (report.num_untimed > 0) {
+    parts.push_back(fmt::format("{} without a time, last of their user's",
+                                plural(report.num_untimed, "event")));
+  }
+  if (report.num_ties > 0) {
+    parts.push_back(fmt::format("{} at the time of the one before, in the order of the file",
+                                plural(report.num_ties, "event")));
+  }
+  return join(parts, "; ");
+}
+
+/// The rows that are evaluated on, and what is not in them.
+std::string valid_text(const SessionFlags& flags, const prepare::SessionReport& report) {
+  auto out = fmt::format("{} rows", human_count(report.num_valid_rows));
+  if (flags.options.window_days == 0) {
+    out += fmt::format(", {} of them with a target that training never shows",
+                       human_count(report.num_unseen_targets));
+  }
+  if (report.num_cut_valid_rows > 0) {
+    out += fmt::format("; {} of {} hold the last {} events of a longer history",
+                       human_count(report.num_cut_valid_rows), human_count(report.num_valid_rows),
+                       flags.options.max_length);
+  }
+  if (report.num_short_sessions > 0) {
+    out += fmt::format("; none of {} shorter than {}", plural(report.num_short_sessions, "session"),
+                       flags.options.min_length);
+  }
+  return out;
+}
+
 int run_sessions(SessionFlags flags) {
   prepare::SessionOptions& options = flags.options;
   if (flags.session == "gap" && options.gap_seconds <= 0) {
@@ -95,6 +128,11 @@ int run_sessions(SessionFlags flags) {
          human_count(report.num_duplicates),
          options.drop_duplicates ? ", dropped" : ", kept; --drop-duplicates leaves them out");
   }
+  if (const auto told = order_text(report); !told.empty()) line("order", "{}", told);
+  for (const auto& [feature, missing] : report.missing) {
+    line("missing", "{} of {} events have no {}: 0, or no category, stands in its place",
+         human_count(missing), human_count(report.num_events), feature);
+  }
   const bool by_user = options.gap_seconds == 0 && options.window_days == 0;
   const auto single = report.num_single_sessions == 0
                           ? ""
@@ -116,11 +154,14 @@ int run_sessions(SessionFlags flags) {
        human_count(report.num_train_rows), human_count(report.num_train_groups),
        report.mean_train_length, human_count(report.num_short_rows), options.min_length);
   line("rows", "{}", rows_text(flags, report));
-  if (options.validation && options.window_days > 0) {
-    line("valid", "{} rows", human_count(report.num_valid_rows));
-  } else if (options.validation) {
-    line("valid", "{} rows, {} of them with a target that training never shows",
-         human_count(report.num_valid_rows), human_count(report.num_unseen_targets));
+  if (options.validation) line("valid", "{}", valid_text(flags, report));
+  if (!options.ids_from.empty()) {
+    line("histories", "{}",
+         report.num_past_users > 0
+             ? fmt::format("go on from those of {} users in {}", human_count(report.num_past_users),
+                           options.ids_from.string())
+             : fmt::format("begin with these events: {} has no seen.parquet",
+                           options.ids_from.string()));
   }
   for (const fs::path& file : report.files) {
     const bool of_window = file.parent_path() != options.output;

@@ -9,6 +9,7 @@
 #include "convoy/base/text.h"
 #include "convoy/checkpoint/folder.h"
 #include "convoy/prepare/seen.h"
+#include "convoy/tasks/session/histories.h"
 #include "convoy/tasks/session/recommend.h"
 
 namespace convoy::tasks {
@@ -63,7 +64,22 @@ int64_t length_of_data(const DataArguments& data) {
   }
 }
 
+/// The value of a run, or of a checkpoint; "" = none.
+std::string of_run(const fs::path& folder) {
+  const auto file = folder.empty() ? folder : kept_file(folder, "run.toml");
+  if (file.empty()) return "";
+  const auto values = toml_values(file);
+  const auto found = values.find(kExcludeSeen);
+  return found == values.end() ? "" : found->second;
+}
+
 }  // namespace
+
+bool excludes_seen_in(const fs::path& folder) {
+  const auto said = of_run(folder);
+  if (said == "true" || said == "false") return said == "true";
+  return prepare::decided_to_exclude(beside_data_of(folder, prepare::kDecisionsFile));
+}
 
 int64_t length_in(const formats::Schema& schema) {
   for (const auto& feature : schema.features) {
@@ -96,13 +112,6 @@ void settle_exclude_seen(const SessionArguments& arguments, OptionTable& table) 
     set("false", "parity = transformers4rec");
     return;
   }
-  const auto of_run = [](const fs::path& folder) -> std::string {
-    const auto file = folder.empty() ? folder : kept_file(folder, "run.toml");
-    if (file.empty()) return "";
-    const auto values = toml_values(file);
-    const auto found = values.find(kExcludeSeen);
-    return found == values.end() ? "" : found->second;
-  };
   if (set(of_run(resumed(table)), "the checkpoint")) return;
   if (set(of_run(arguments.model_name_or_path), "model.model_name_or_path")) return;
   const auto& data = arguments.data;

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <filesystem>
+
 #include "convoy/base/options.h"
 #include "convoy/formats/schema.h"
 #include "convoy/tasks/session/session_arguments.h"
@@ -16,6 +18,10 @@ int64_t length_in(const formats::Schema& schema);
 /// that the run resumes from, else the earlier run whose weights it begins with, else by the
 /// schema. Where none of them tells, and with parity = transformers4rec, it stays 20.
 void settle_max_length(const SessionArguments& arguments, OptionTable& table);
+
+/// Whether results of the run in `folder` leave out what a person has seen; of a run of another
+/// form: as was decided for its data, false where nothing is said.
+bool excludes_seen_in(const std::filesystem::path& folder);
 
 /// Sets train.exclude_seen = auto to what the checkpoint has that the run resumes from, else the
 /// earlier run whose weights it begins with, else what was decided for the data

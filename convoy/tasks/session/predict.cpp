@@ -44,7 +44,8 @@ void show(const Recommendation& row, const RecommendationNames& names) {
   std::vector<std::string> before;
   for (const int64_t id : row.session) before.push_back(names.items.label(id));
   const bool cut = row.session_length > std::ssize(row.session);
-  const auto user = row.owner ? fmt::format(", user {}", names.users.raw_id(*row.owner)) : "";
+  const auto owner = names.owner(row);
+  const auto user = owner ? fmt::format(", user {}", *owner) : "";
   const auto title = fmt::format("row {}{}, after {}{}", row.row, user, cut ? "... " : "",
                                  fmt::join(before, " | "));
   fmt::print("{}\n", wrap(printable(title), 2));
@@ -59,12 +60,14 @@ void show(const Recommendation& row, const RecommendationNames& names) {
 }
 
 /// Answers requests, a line of JSON each. What a request does not say is as `usual`. {"load":
-/// FOLDER} takes another checkpoint for those that follow.
+/// FOLDER} takes another checkpoint for those that follow. Histories of users are in asked.data.
 void answer_requests(const Prediction& asked, const train::TrainingArguments& training,
                      const RecommendationRequest& usual) {
-  check_only_requests(asked);
+  auto others = asked;
+  others.data.clear();  // has the histories
+  check_only_requests(others);
   check_answers_alone(train::join_job(training.parallel).num_ranks());
-  Recommender recommender(asked.folder);
+  Recommender recommender(asked.folder, at::kCPU, asked.data);
   answer_lines([&](const Json& request) -> Json {
     if (request.is_object() && request.size() == 1 && request.contains("load")) {
       const auto& folder = request.at("load");
@@ -105,12 +108,13 @@ void SessionTask::predict(const Prediction& asked, const Run& run,
     check_output(asked.output, "recommendations", /*tables=*/true, inputs_of(asked, file));
   }
   auto job = train::join_job(training.parallel);
+  const auto owner = find_owners(data::ParquetFiles(file), schema_, /*reads=*/false).column;
   RecommendationNames names;
   std::vector<std::string> targets;
   for (const auto& target : arguments_.model.targets) targets.push_back(target.column);
   std::unique_ptr<RecommendationWriter> writer;
   if (job.is_main()) {
-    names = {item_names(asked.folder), prepare::ItemNames::load(users_file(file)), targets};
+    names = {item_names(asked.folder), find_owners(data::ParquetFiles(file), schema_), targets};
     if (!asked.output.empty()) writer = open_writer(asked.output, names);
   }
   train::Trainer trainer(run.factory, training, nullptr, nullptr, job, run.fill);
@@ -118,12 +122,13 @@ void SessionTask::predict(const Prediction& asked, const Run& run,
   if (job.is_main()) {
     asked.tell(*run.notes);
     asked.tell(notes);
+    if (!names.owners.note.empty()) asked.tell({names.owners.note});
   }
 
   int64_t rows = 0;
   size_t fewest = SIZE_MAX, most = 0;  // items of a row: sessions may have seen the others
   recommend(trainer, *data,
-            {arguments_.model.item_feature, owner_column(schema_), top_k_, asked.rows, targets,
+            {arguments_.model.item_feature, owner, top_k_, asked.rows, targets,
              arguments_.model.unseen_items},
             [&](const Recommendation& row) {
               writer ? writer->write(row) : show(row, names);
@@ -133,8 +138,9 @@ void SessionTask::predict(const Prediction& asked, const Run& run,
             });
   if (writer) writer->finish();
   if (!writer || !asked.to_file()) return;
-  fmt::print("wrote {} ({}, {}{} each)\n", asked.output, plural(rows, "row"),
-             fewest < most ? fmt::format("{} to ", fewest) : "", plural(most, "item"));
+  fmt::print("wrote {} ({}, {}{} each); exclude_seen = {}\n", asked.output, plural(rows, "row"),
+             fewest < most ? fmt::format("{} to ", fewest) : "", plural(most, "item"),
+             excludes_seen(file));
 }
 
 }  // namespace convoy::tasks

@@ -148,10 +148,6 @@ void recommend(train::Trainer& trainer, const train::Dataset& data, const Recomm
 
 namespace {
 
-std::string user_text(const Recommendation& row, const RecommendationNames& names) {
-  return row.owner ? names.users.raw_id(*row.owner) : "";
-}
-
 class TextWriter : public RecommendationWriter {
  public:
   TextWriter(const std::filesystem::path& file, const RecommendationNames& names, bool json)
@@ -164,13 +160,14 @@ class TextWriter : public RecommendationWriter {
   }
 
   void write(const Recommendation& row) override {
-    const auto user = user_text(row, names_);
+    const auto owner = names_.owner(row);
+    const auto user = owner.value_or("");
     for (size_t i = 0; i < row.ids.size(); ++i) {
       auto raw = names_.items.raw_id(row.ids[i]);
       auto name = names_.items.name(row.ids[i]);
       if (json_) {
         Json line{{"row", row.row}, {"rank", i + 1}, {"item_id", raw}, {"score", row.scores[i]}};
-        if (row.owner) line["user_id"] = user;
+        if (owner) line["user_id"] = user;
         if (!name.empty()) line["name"] = name;
         for (size_t t = 0; t < row.targets.size(); ++t) line[names_.targets[t]] = row.targets[t];
         output_.put(json_line(line) + "\n");
@@ -199,7 +196,7 @@ class TableWriter : public RecommendationWriter {
 
   void write(const Recommendation& row) override {
     for (size_t i = 0; i < row.ids.size(); ++i) {
-      std::vector<data::RowWriter::Value> values{row.row, if_any(user_text(row, names_)),
+      std::vector<data::RowWriter::Value> values{row.row, if_any(names_.owner(row).value_or("")),
                                                  static_cast<int64_t>(i) + 1,
                                                  names_.items.raw_id(row.ids[i]), row.scores[i]};
       if (names_.items.has_names()) values.push_back(if_any(names_.items.name(row.ids[i])));
@@ -235,6 +232,11 @@ class TableWriter : public RecommendationWriter {
 };
 
 }  // namespace
+
+std::optional<std::string> RecommendationNames::owner(const Recommendation& row) const {
+  if (!owners.texts.empty()) return owners.texts.at(static_cast<size_t>(row.row));
+  return row.owner ? std::optional(owners.names.raw_id(*row.owner)) : std::nullopt;
+}
 
 std::filesystem::path kept_file(const std::filesystem::path& folder, const std::string& file) {
   for (const auto& place : {folder, folder / ".."}) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "convoy/prepare/items.h"
+#include "convoy/tasks/session/row_owners.h"
 #include "convoy/train/checkpoints/model_files.h"
 #include "convoy/train/setup/job.h"
 #include "convoy/train/trainer.h"
@@ -43,8 +44,11 @@ void recommend(train::Trainer& trainer, const train::Dataset& data, const Recomm
 /// Raw ids and titles of recommendations.
 struct RecommendationNames {
   prepare::ItemNames items;
-  prepare::ItemNames users;
+  RowOwners owners = {};
   std::vector<std::string> targets = {};
+
+  /// Whose session a row is; none where the data do not say.
+  std::optional<std::string> owner(const Recommendation& row) const;
 };
 
 /// A file that a run keeps beside the weights in `folder` or in the folder above; "" = none.

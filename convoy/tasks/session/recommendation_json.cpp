@@ -68,25 +68,28 @@ std::vector<std::string> texts_of(const Json& json) {
 }  // namespace
 
 std::string RecommendationRequest::help() {
-  return "A request (--requests) is a JSON object in one line, such as\n"
-         "  {\"items\": [\"1196\", \"260\"], \"top_k\": 5, \"exclude_seen\": true}\n"
-         "with these keys, of which only items is needed:\n"
+  return "A request, and its answer:\n"
+         "  $ echo '{\"items\": [\"item-3\", \"new\"], \"top_k\": 1}' | convoy predict runs/first "
+         "--requests\n"
+         "  {\"items\":[{\"item_id\":\"item-20\",\"score\":1.7}],\"unknown\":[\"new\"]}\n"
+         "Keys of a request, of which it needs items or user:\n"
          "  items         ids of the session's items, the last one last\n"
+         "  user          id of a person; without items: the person's history, which convoy data\n"
+         "                sessions keeps beside the run's data, or --data\n"
          "  features      by column: numbers or texts, one for each item or one for the session\n"
          "  times         when each event was, in seconds; time: when it is asked (hstu)\n"
          "  top_k         items to recommend\n"
-         "  exclude_seen  do not recommend the session's own items\n"
+         "  exclude_seen  true: never the session's own items, nor those of the user's history\n"
          "  candidates    ids to choose among\n"
-         "Each gets one line back: {\"items\": [{\"item_id\": \"1210\", \"score\": 5.1}, ...]}, or "
-         "{\"error\": ...}.\n"
          "The line {\"load\": \"runs/next\"} takes another model for what follows.\n";
 }
 
 RecommendationRequest RecommendationRequest::from_json(const Json& json,
                                                        const RecommendationRequest& usual) {
-  if (!json.is_object() || !json.contains("items")) {
+  if (!json.is_object() || !(json.contains("items") || json.contains("user"))) {
     fail<UsageError>("predict",
-                     "a request is {}; expected an object such as {{\"items\": [\"a\", \"b\"]}}",
+                     "a request is {}; expected an object such as {{\"items\": [\"a\", \"b\"]}} or "
+                     "{{\"user\": \"196\"}}",
                      json_line(json));
   }
   RecommendationRequest out = usual;
@@ -101,6 +104,8 @@ RecommendationRequest RecommendationRequest::from_json(const Json& json,
               "\"candidates\" is empty, so there is nothing to recommend; leave it out "
               "to choose among all items");
         }
+      } else if (key == "user") {
+        out.user = ids_of(Json::array({value}), "user").front();
       } else if (key == "features") {
         for (const auto& [name, values] : value.get<std::map<std::string, Json>>()) {
           if (is_text(values)) {
@@ -121,7 +126,7 @@ RecommendationRequest RecommendationRequest::from_json(const Json& json,
         out.exclude_seen = value.get<bool>();
       } else {
         fail<UsageError>("predict",
-                         "a request has the key \"{}\"; expected items, features, times, "
+                         "a request has the key \"{}\"; expected items, user, features, times, "
                          "time, top_k, exclude_seen or candidates",
                          key);
       }

@@ -7,7 +7,6 @@
 #include <cmath>
 #include <limits>
 #include <set>
-#include <unordered_map>
 
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
@@ -19,10 +18,11 @@
 #include "convoy/nn/losses/left_out.h"
 #include "convoy/nn/losses/ranking.h"
 #include "convoy/parallel/run/replica.h"
-#include "convoy/prepare/scales.h"
+#include "convoy/tasks/session/histories.h"
+#include "convoy/tasks/session/inherited_options.h"
 #include "convoy/tasks/session/known_items.h"
 #include "convoy/tasks/session/recommend.h"
-#include "convoy/tasks/session/run.h"
+#include "convoy/tasks/session/request_features.h"
 
 namespace convoy::tasks {
 
@@ -36,54 +36,27 @@ constexpr float kNever = -std::numeric_limits<float>::infinity();
 struct Session {
   std::vector<int64_t> ids;
   std::vector<size_t> places;
-  std::vector<int64_t> seen;  ///< all ids, also those that the model has no positions for
+  std::set<int64_t> seen;  ///< all ids, also those that the model has no positions for
   std::map<std::string, std::vector<double>> features;  ///< categories as ids
 };
-
-/// Ids by raw value.
-using Ids = std::unordered_map<std::string, int64_t>;
-
-/// The first `count` of what names stand for; a number without a name stands for itself.
-Ids ids_of(const prepare::ItemNames& names, int64_t count) {
-  Ids out;
-  for (int64_t id = 1; id <= count; ++id) out.try_emplace(names.raw_id(id), id);
-  return out;
-}
-
-bool is_number(const std::string& text) {
-  double number = 0;
-  return parse_number(text, number);
-}
-
-/// As the column of the interactions has it: a whole number without a point.
-std::string raw_value(double value) {
-  const bool whole = value == std::floor(value) && std::abs(value) < 1e15;
-  return whole ? fmt::format("{:.0f}", value) : fmt::format("{}", value);
-}
 
 }  // namespace
 
 /// Content of a folder; never changes.
 class Recommender::Model {
  public:
-  Model(const fs::path& folder, at::Device device) : device_(device) {
+  /// `data`: where histories of users are; "" = beside the data of the run.
+  Model(const fs::path& folder, at::Device device, fs::path data)
+      : folder_(folder), data_(std::move(data)), device_(device) {
     const auto file = folder / "config.json";
     config_.read_json(parse_json(read_file(file), file.string()), file.string());
     names_ = item_names(folder);
-    ids_ = ids_of(names_, num_items());
+    ids_ = ids_by_name(names_, num_items());
     const auto known = KnownItems::of_run(folder, num_ids());
     if (const auto unseen = known.unseen(); !unseen.empty()) unseen_ = at::tensor(unseen);
     std::erase_if(ids_, [&](const auto& entry) { return !known.knows(entry.second); });
-    scales_ = prepare::Scales::load(kept_file(folder, prepare::kScalesFile));
-    for (const auto& feature : config_.features) {
-      if (!feature.categorical || feature.name == config_.item_feature) continue;
-      const auto names = item_names(folder, names_file(feature.name));
-      if (names.size() == 0) continue;
-      const auto& ids = categories_[feature.name] = ids_of(names, feature.cardinality - 1);
-      if (std::ranges::all_of(ids, [](const auto& id) { return is_number(id.first); })) {
-        of_numbers_.insert(feature.name);
-      }
-    }
+    features_ = std::make_unique<RequestFeatures>(folder, config_);
+    excludes_seen_ = excludes_seen_in(folder);
     blocks_ = models::make_session_model(config_);
     parallel::ReplicaOptions options;
     options.device = device;
@@ -135,50 +108,6 @@ class Recommender::Model {
     return std::max<int64_t>(1, feature.width);
   }
 
-  [[noreturn]] void fail_of_unknown(const std::string& name) const {
-    std::vector<std::string> others;
-    for (const auto& feature : config_.features) {
-      if (feature.name != config_.item_feature) others.push_back(feature.name);
-    }
-    fail<UsageError>("predict", "a request has the feature '{}', which the model has not{}; {}",
-                     name, did_you_mean(name, others),
-                     others.empty() ? "it reads items alone" : "it has " + join(others));
-  }
-
-  /// The numbers of a request's features.
-  std::map<std::string, std::vector<double>> features_of(const RecommendationRequest& request,
-                                                         std::vector<std::string>& unknown) const {
-    auto out = request.features;
-    auto texts = request.categories;
-    for (auto& [name, values] : out) {
-      for (double& value : values) {
-        if (of_numbers_.contains(name)) texts[name].push_back(raw_value(value));
-        value = scales_.apply(name, value);
-      }
-    }
-    for (const auto& [name, values] : texts) {
-      const auto feature = std::ranges::find(config_.features, name, &models::SessionFeature::name);
-      if (name == config_.item_feature || feature == config_.features.end()) fail_of_unknown(name);
-      const auto ids = categories_.find(name);
-      if (ids == categories_.end()) {
-        fail<UsageError>(
-            "predict",
-            "a request has '{}' of feature '{}', but the run has no {} that gives it an "
-            "id; expected {}",
-            values.empty() ? "" : values.front(), name, names_file(name),
-            feature->categorical ? "ids" : "numbers");
-      }
-      auto& numbers = out[name];
-      numbers.clear();
-      for (const auto& value : values) {
-        const auto id = ids->second.find(value);
-        if (id == ids->second.end()) unknown.push_back(name + ": " + value);
-        numbers.push_back(id == ids->second.end() ? 0 : static_cast<double>(id->second));
-      }
-    }
-    return out;
-  }
-
   /// The last items that the model has positions for.
   Session session_of(const RecommendationRequest& request,
                      std::vector<std::string>& unknown) const {
@@ -186,29 +115,16 @@ class Recommender::Model {
       fail<UsageError>("predict", "top_k = {}; expected at least 1", request.top_k);
     }
     Session out;
-    out.features = features_of(request, unknown);
-    for (const auto& [name, values] : out.features) {
-      const auto feature = std::ranges::find(config_.features, name, &models::SessionFeature::name);
-      const bool known = name != config_.item_feature && feature != config_.features.end();
-      const auto wanted = known && !feature->is_list ? 1 : std::ssize(request.items);
-      if (known && std::ssize(values) == wanted * numbers_in(*feature)) continue;
-      if (!known) fail_of_unknown(name);
-      const auto* expected = feature->is_list ? "one for each" : "one, of the session";
-      fail<UsageError>("predict", "a request has {} of feature '{}' for {}; expected {}{}",
-                       plural(std::ssize(values), "value"), name,
-                       plural(std::ssize(request.items), "item"), expected,
-                       feature->width > 0
-                           ? fmt::format(", a vector of {}", plural(feature->width, "number"))
-                           : "");
-    }
+    out.features = features_->of(request, unknown);
     check_times(request);
-    for (size_t i = 0; i < request.items.size(); ++i) {
-      if (const auto id = ids_.find(request.items[i]); id != ids_.end()) {
+    const auto asked = request.user ? take_history(request, out, unknown) : request.items;
+    for (size_t i = 0; i < asked.size(); ++i) {
+      if (const auto id = ids_.find(asked[i]); id != ids_.end()) {
         out.ids.push_back(id->second);
         out.places.push_back(i);
-        out.seen.push_back(id->second);
-      } else {
-        unknown.push_back(request.items[i]);
+        out.seen.insert(id->second);
+      } else if (std::ranges::find(unknown, asked[i]) == unknown.end()) {
+        unknown.push_back(asked[i]);
       }
     }
     const auto over = std::ssize(out.ids) - config_.max_length;
@@ -217,6 +133,37 @@ class Recommender::Model {
       out.places.erase(out.places.begin(), out.places.begin() + over);
     }
     return out;
+  }
+
+  /// Adds what the request's user had to `out.seen`, or an unknown user to `unknown`. Returns the
+  /// items of the session: those of the request, else the user's.
+  std::vector<std::string> take_history(const RecommendationRequest& request, Session& out,
+                                        std::vector<std::string>& unknown) const {
+    std::call_once(read_histories_, [this] {
+      histories_ = std::make_unique<const Histories>(folder_, config_, data_);
+    });
+    const auto* history = histories_->of(*request.user);
+    if (history == nullptr) unknown.push_back("user: " + *request.user);
+    std::vector<std::string> own;
+    for (const int32_t id : history == nullptr ? std::span<const int32_t>() : *history) {
+      if (id > 0 && id < num_ids()) out.seen.insert(id);
+      if (request.items.empty()) own.push_back(histories_->raw_id(id));
+    }
+    if (!request.items.empty()) return request.items;
+    for (const auto& feature : config_.features) {
+      const bool lacks = feature.is_list && feature.name != config_.item_feature;
+      if (lacks) fail_of_history(request, "the feature '" + feature.name + "'");
+    }
+    if (!config_.time_feature.empty()) fail_of_history(request, "times");
+    return own;
+  }
+
+  [[noreturn]] static void fail_of_history(const RecommendationRequest& request,
+                                           const std::string& what) {
+    fail<UsageError>("predict",
+                     "a request of user '{}' has no items, and the model reads {} of each, which "
+                     "histories do not hold; try \"items\" beside \"user\"",
+                     *request.user, what);
   }
 
   void check_times(const RecommendationRequest& request) const {
@@ -335,8 +282,9 @@ class Recommender::Model {
       const auto chosen = at::tensor(columns, at::kLong);
       scores = at::full_like(scores, kNever).index_copy_(0, chosen, scores.index_select(0, chosen));
     }
-    if (request.exclude_seen) {
-      for (const int64_t id : session.seen) scores[id - 1] = kNever;
+    if (request.exclude_seen.value_or(excludes_seen_)) {
+      auto scored = scores.accessor<float, 1>();
+      for (const int64_t id : session.seen) scored[id - 1] = kNever;
     }
     const auto found = nn::best_columns(scores.unsqueeze(0), request.top_k);
     const auto values = found.scores.squeeze(0), columns = found.columns.squeeze(0);
@@ -351,19 +299,22 @@ class Recommender::Model {
     return out;
   }
 
+  fs::path folder_, data_;
   at::Device device_;
+  bool excludes_seen_ = false;  // as the run was trained
+  mutable std::once_flag read_histories_;
+  mutable std::unique_ptr<const Histories> histories_;  // read where a user is asked for
   models::SessionConfig config_;
   prepare::ItemNames names_;
   Ids ids_;            // of items that are known
   at::Tensor unseen_;  // the others; undefined: none
-  prepare::Scales scales_;
-  std::map<std::string, Ids> categories_;  // by feature, where the run has their raw values
-  std::set<std::string> of_numbers_;       // those of them whose raw values are numbers
+  std::unique_ptr<RequestFeatures> features_;
   nn::BlockList blocks_;
   std::unique_ptr<parallel::Replica> replica_;  // holds what the blocks compute with
 };
 
-Recommender::Recommender(const fs::path& folder, at::Device device) : device_(device) {
+Recommender::Recommender(const fs::path& folder, at::Device device, fs::path data)
+    : device_(device), data_(std::move(data)) {
   load(folder);
 }
 
@@ -384,7 +335,7 @@ std::vector<RecommendationAnswer> Recommender::recommend(
 }
 
 void Recommender::load(const fs::path& folder) {
-  auto fresh = std::make_shared<const Model>(folder, device_);
+  auto fresh = std::make_shared<const Model>(folder, device_, data_);
   const std::lock_guard lock(mutex_);
   model_ = std::move(fresh);
 }

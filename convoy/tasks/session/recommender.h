@@ -16,7 +16,10 @@ namespace convoy::tasks {
 
 /// Somebody's session so far, in the ids of the interactions.
 struct RecommendationRequest {
-  std::vector<std::string> items;  ///< raw ids, oldest first
+  std::vector<std::string> items;  ///< raw ids, oldest first; none with `user`: the user's history
+  /// Raw id of who asks: with exclude_seen all that this user ever had is left out, too, as convoy
+  /// data sessions keeps it beside the data of the run.
+  std::optional<std::string> user = {};
   /// The model's other features, as in the interactions: a number for each item, or one of the
   /// session; of a vector its numbers, item after item. They are scaled as the data was
   /// (`--features price:log1p`). Numbers of a categorical feature are raw values where all of
@@ -28,14 +31,16 @@ struct RecommendationRequest {
   std::vector<int64_t> times;
   std::optional<int64_t> time;  ///< none: the last item's
   int64_t top_k = 10;
-  bool exclude_seen = false;  ///< all of `items` are left out, however many the model reads
+  /// Whether `items` and the history of `user` are left out, however many the model reads; none: as
+  /// the run was evaluated.
+  std::optional<bool> exclude_seen = {};
   std::vector<std::string> candidates;  ///< raw ids to choose among; none = all items
 
-  /// {"items": [...], "features": {"price-list": [...], "age": 30, "picture-list": [[...], ...],
-  /// "category-list": ["shoes", ...]}, "times": [...], "time": 1700000000, "top_k": 10,
-  /// "exclude_seen": false, "candidates": [...]}, all but the first of which may be left out: they
-  /// are as in `usual`. Ids may be numbers. Texts in "features" are `categories`. Throws UsageError
-  /// for anything else.
+  /// {"items": [...], "user": "196", "features": {"price-list": [...], "age": 30, "picture-list":
+  /// [[...], ...], "category-list": ["shoes", ...]}, "times": [...], "time": 1700000000, "top_k":
+  /// 10, "exclude_seen": false, "candidates": [...]}. One of the first two is there; the others may
+  /// be left out: they are as in `usual`. Ids may be numbers. Texts in "features" are `categories`.
+  /// Throws UsageError for anything else.
   static RecommendationRequest from_json(const Json& json, const RecommendationRequest& usual);
   static RecommendationRequest from_json(const Json& json) { return from_json(json, {}); }
   /// Keys of a request and an example, for people.
@@ -50,8 +55,8 @@ struct RecommendedItem {
 
 struct RecommendationAnswer {
   std::vector<RecommendedItem> items;  ///< best first; none after a session of unknown items only
-  /// Ids of items in the request, and categories as "category-list: shoes", that training never
-  /// saw.
+  /// Ids of items in the request or the user's history that training never saw, categories as
+  /// "category-list: shoes", and a user without a history as "user: 196".
   std::vector<std::string> unknown;
   /// Further predictions for the session, by column: a probability, or a number.
   std::map<std::string, double> predictions;
@@ -67,7 +72,10 @@ struct RecommendationAnswer {
 class Recommender {
  public:
   /// Opens the output folder of a run, or a checkpoint in it. Throws FileError that names the file.
-  explicit Recommender(const std::filesystem::path& folder, at::Device device = at::kCPU);
+  /// `data`: folder of sessions with the histories of users; "" = where the run had its data. They
+  /// are read at the first request of a user.
+  explicit Recommender(const std::filesystem::path& folder, at::Device device = at::kCPU,
+                       std::filesystem::path data = {});
   ~Recommender();
 
   /// Answers a request. Unknown items are left out of the session, unknown categories count as
@@ -89,6 +97,7 @@ class Recommender {
   std::shared_ptr<const Model> model() const;
 
   const at::Device device_;
+  const std::filesystem::path data_;
   mutable std::mutex mutex_;
   std::shared_ptr<const Model> model_;
 };

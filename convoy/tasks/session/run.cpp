@@ -232,18 +232,9 @@ void refuse_events(const std::string& where, const fs::path& ids_from) {
   if (std::ranges::find(kTexts, extension) == kTexts.end()) return;
   fail<UsageError>("data",
                    "{} is a text file of events; expected sessions in Parquet; try convoy data "
-                   "sessions {}{} --output sessions, and sessions instead of it",
+                   "sessions {}{} --output sessions, and then `sessions` in its place",
                    where, where,
                    ids_from.empty() ? "" : fmt::format(" --ids-from {}", ids_from.string()));
-}
-
-std::string owner_column(const formats::Schema& schema) {
-  for (const char* tag : {"user_id", "session_id"}) {
-    for (const auto& feature : schema.features) {
-      if (feature.has_tag(tag) && !feature.is_list) return feature.name;
-    }
-  }
-  return "";
 }
 
 data::ListLimits list_limits(const SessionArguments& arguments) {

@@ -33,9 +33,6 @@ std::string names_file(const std::string& feature);
 /// Files that a run keeps beside its weights.
 train::ModelFiles session_files(const SessionArguments& arguments, const formats::Schema& schema);
 
-/// The column that says whose session a row is: the user, else the session; "" when there is none.
-std::string owner_column(const formats::Schema& schema);
-
 /// How lists of the data are cut.
 data::ListLimits list_limits(const SessionArguments& arguments);
 

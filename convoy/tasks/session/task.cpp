@@ -14,6 +14,7 @@
 #include "convoy/tasks/session/first_weights.h"
 #include "convoy/tasks/session/inherited_options.h"
 #include "convoy/tasks/session/pretrained_vectors.h"
+#include "convoy/tasks/session/row_owners.h"
 #include "convoy/tasks/session/same_ids.h"
 #include "convoy/tasks/session/session_metrics.h"
 #include "convoy/tasks/session/training_defaults.h"
@@ -58,6 +59,17 @@ void replace_places(OptionTable& table) {
 
 void SessionTask::set_defaults(train::TrainingArguments& training) const {
   set_session_defaults(training);
+}
+
+void SessionTask::check_config(const std::string& file) const {
+  const auto ending = fs::path(file).extension();
+  for (const char* table : {".csv", ".tsv", ".inter", ".parquet"}) {
+    if (ending != table) continue;
+    fail<UsageError>("tasks",
+                     "{} is a table, not the TOML file of a run; try convoy data sessions {} "
+                     "--output sessions for a table of events, and --data.path sessions",
+                     file, file);
+  }
 }
 
 void SessionTask::settle(OptionTable& table) {
@@ -221,7 +233,8 @@ NamedData SessionTask::open_data(const std::string& where, const SessionArgument
                     path);
   }
   if (file.empty()) return {};
-  refuse_events(file, folder_);
+  const fs::path items = arguments.data.items_file();
+  refuse_events(file, folder_.empty() || items.empty() ? folder_ : items.parent_path());
   if (trained_length_ > 0 && arguments.model.max_length > trained_length_) {
     fail<UsageError>("data",
                      "max_length = {} is beyond the {} positions that the model was trained with; "
@@ -230,7 +243,12 @@ NamedData SessionTask::open_data(const std::string& where, const SessionArgument
   }
   if (!folder_.empty()) check_same_ids(folder_, arguments.model, beside(file));
   NamedData out{file, nullptr};
-  more.owner = owner_column(schema_);
+  const auto owners = owner_columns(schema_);
+  if (!more.evaluates) {
+    more.owner = find_owners(data::ParquetFiles(file), schema_, /*reads=*/false).column;
+  } else if (!owners.empty()) {
+    more.owner = owners.front();
+  }
   more.excluded = excludes_seen(file);
   more.of_others = !folder_.empty();
   if (more.of_others || !arguments.model.unseen_items.empty()) {

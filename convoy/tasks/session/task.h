@@ -14,6 +14,7 @@ class SessionTask : public Task {
   std::string name() const override { return "session model"; }
   void set_defaults(train::TrainingArguments& training) const override;
   void declare(OptionTable& table) override { arguments_.declare(table); }
+  void check_config(const std::string& file) const override;
   void settle(OptionTable& table) override;
   std::vector<Window> windows() const override;
   std::vector<std::string> main_metrics() const override;

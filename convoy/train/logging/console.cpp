@@ -315,7 +315,8 @@ std::string metrics_text(const Metrics& metrics) {
     if (cutoff > 0 && cutoff != shown) continue;
     show(cutoff > 0 ? fmt::format("{}@{}", kind, cutoff) : kind, value);
   }
-  if (metrics.contains("eval_exclude_seen")) parts.push_back("among unseen items");
+  const auto unseen = metrics.find("eval_exclude_seen");
+  if (unseen != metrics.end() && unseen->second != 0) parts.push_back("among unseen items");
   return join(parts, "  ");
 }
 
