@@ -77,7 +77,7 @@ std::optional<Metrics> Trainer::Impl::evaluate(const Dataset& data, const std::s
         state_.global_step, strategy_->replica().groups().mesh.who(rank), sums[0]);
   }
   if (scorer) scorer->reduce(group);
-  if (sums[1] == 0) {
+  if (sums[1] == 0 && !(scorer && scorer->has_rows())) {
     fail_on_all_ranks<UsageError>("train", "no row of the evaluation data has a target; {}",
                                   no_targets_hint());
   }

@@ -28,6 +28,9 @@ class Scorer {
   virtual void add(const nn::Bundle& out) = 0;
   /// Adds up over the processes; called once on each, after its last add().
   virtual void reduce(const comm::Group& group) = 0;
+  /// Whether rows count as misses though no target of theirs has a loss: all may be such, and the
+  /// loss is then no number. After reduce().
+  virtual bool has_rows() const { return false; }
   /// Metrics, named with `prefix` ("eval_"); `loss` is the mean over all targets.
   virtual std::map<std::string, double> values(const std::string& prefix, double loss) const = 0;
   /// Whether a greater value of a metric, named without prefix, is a better one: for the best model

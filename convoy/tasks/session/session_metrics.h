@@ -34,6 +34,7 @@ class SessionMetrics : public train::Scorer {
     for (auto& target : targets_) target.reduce(group);
     if (popularity_) baseline_ = popularity_->metrics(group);
   }
+  bool has_rows() const override { return ranking_.count() > 0; }
   std::map<std::string, double> values(const std::string& prefix, double loss) const override {
     auto out = ranking_.values(prefix, loss);
     for (const auto& target : targets_) out.merge(target.values(prefix, loss));
