@@ -18,6 +18,7 @@
 #include "convoy/train/callback.h"
 #include "convoy/train/checkpoints/checkpoints.h"
 #include "convoy/train/scorer.h"
+#include "convoy/train/setup/job_id.h"
 
 namespace convoy::cli {
 
@@ -117,7 +118,8 @@ struct Beginning {
     if (!resumes() || !last) return false;
     if (asked || job_id.empty()) return true;
     const auto file = *last / checkpoint::kState;
-    return parse_json(read_file(file), file.string()).value("job_id", "") == job_id;
+    const auto saved = parse_json(read_file(file), file.string());
+    return train::is_same_job(saved.value("job_id", ""), job_id);
   }
 };
 

@@ -5,6 +5,7 @@
 #include <deque>
 #include <exception>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <utility>
 
@@ -29,12 +30,15 @@ class Pending {
     works_.push_back(std::move(work));
   }
 
-  void finish() {
+  void finish(const std::function<bool()>& is_over) {
     auto since = Clock::now();
-    while (true) {
+    std::optional<int64_t> known;  // what was given up before
+    while (!is_over()) {
       PendingWork first;
       {
         const std::lock_guard lock(mutex_);
+        if (times_given_up_ != known.value_or(times_given_up_)) throw CommunicationError(*why_);
+        known = times_given_up_;
         if (failed_) std::rethrow_exception(std::exchange(failed_, nullptr));
         if (drop_done()) since = Clock::now();
         if (works_.empty()) return;
@@ -43,10 +47,17 @@ class Pending {
       if (Clock::now() - since > first.timeout) give_up(first);
       const Doing told("wait for " + first.label);
       const auto start = Clock::now();
-      while (!first.work->done() && Clock::now() - start < std::chrono::milliseconds(50)) {
+      while (!first.work->done() && !is_over() &&
+             Clock::now() - start < std::chrono::milliseconds(50)) {
         std::this_thread::sleep_for(std::chrono::microseconds(20));
       }
     }
+  }
+
+  bool is_stuck() {
+    const std::lock_guard lock(mutex_);
+    const auto late = given_up_.lock();
+    return late && !late->done();
   }
 
  private:
@@ -63,20 +74,27 @@ class Pending {
   }
 
   [[noreturn]] void give_up(const PendingWork& late) {
-    {
-      const std::lock_guard lock(mutex_);
-      works_.clear();
-    }
-    throw CommunicationError(
+    const CommunicationError why(
         fmt::format("[comm] '{}' did not finish within {:g} s on the GPU; another rank may have "
                     "failed or not have called it",
                     late.label, static_cast<double>(late.timeout.count()) / 1000),
         late.others);
+    {
+      const std::lock_guard lock(mutex_);
+      works_.clear();
+      given_up_ = late.work;
+      why_ = why;
+      ++times_given_up_;
+    }
+    throw CommunicationError(why);
   }
 
   std::mutex mutex_;
   std::deque<PendingWork> works_;
   std::exception_ptr failed_;
+  std::weak_ptr<Work> given_up_;           // the last one
+  std::optional<CommunicationError> why_;  // it was
+  int64_t times_given_up_ = 0;
 };
 
 Pending& pending() {
@@ -91,7 +109,15 @@ void add_pending(PendingWork work) {
 }
 
 void finish_pending() {
-  pending().finish();
+  pending().finish([] { return false; });
+}
+
+void finish_pending_or(const std::function<bool()>& is_over) {
+  pending().finish(is_over);
+}
+
+bool is_stuck() {
+  return pending().is_stuck();
 }
 
 }  // namespace convoy::comm

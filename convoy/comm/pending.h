@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -25,5 +26,13 @@ void add_pending(PendingWork work);
 /// CommunicationError that names the first collective that is not done when none has ended for as
 /// long as its timeout.
 void finish_pending();
+
+/// As finish_pending(), but for a wait of the GPU that need not be for all collectives: returns as
+/// soon as `is_over`, too. Threads that wait at the same time all hear of the one that is not done.
+void finish_pending_or(const std::function<bool()>& is_over);
+
+/// Whether a collective that some wait has given up is still under way: waiting for the GPU now
+/// would have no end.
+bool is_stuck();
 
 }  // namespace convoy::comm

@@ -7,6 +7,7 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 
 #include "convoy/comm/device.h"
+#include "convoy/comm/pending.h"
 #include "convoy/comm/ticket_work.h"
 #include "convoy/shm/worker.h"
 
@@ -35,7 +36,10 @@ class Arrivals {
   }
 
   void wait() const {
-    for (const auto& copy : copies_) copy.done->synchronize();
+    for (const auto& copy : copies_) {
+      finish_pending_or([&] { return copy.done->query(); });
+      copy.done->synchronize();
+    }
   }
 
  private:

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <filesystem>
 #include <limits>
 #include <optional>
 #include <string>
@@ -195,6 +196,15 @@ std::string name_of_job(const Reader& env, const RankEnvironment& ranks) {
   return ranks.source == "environment" ? "" : env.text("PMIX_NAMESPACE");
 }
 
+/// torchrun makes a folder of a name of its own, `ID_xxxxxxxx`, and in there
+/// `attempt_0/0/error.json` for each start and rank.
+std::string agent_of(const std::filesystem::path& error_file) {
+  const auto start = error_file.parent_path().parent_path();
+  if (!start.filename().string().starts_with("attempt_")) return "";
+  const auto name = start.parent_path().filename().string();
+  return name.substr(name.size() - std::min<size_t>(name.size(), 8));
+}
+
 std::optional<std::string> first_slurm_host(const Reader& env) {
   for (const char* name : {"SLURM_STEP_NODELIST", "SLURM_NODELIST", "SLURM_JOB_NODELIST"}) {
     if (!env.has(name)) continue;
@@ -248,6 +258,7 @@ RankEnvironment detect_environment(const GetEnv& get) {
       parse_number(env.text("CONVOY_INTERRUPT_GRACE"), out.interrupt_grace);
     } else if (env.has("TORCHELASTIC_RUN_ID")) {
       out.source = "torchrun";
+      out.agent = agent_of(env.text("TORCHELASTIC_ERROR_FILE"));
       out.uses_agent_store = env.text("TORCHELASTIC_USE_AGENT_STORE") == "True";
     }
   } else if (env.has(kOpenMpi.rank)) {

@@ -20,9 +20,10 @@ struct RankEnvironment {
   /// "convoy launch", "torchrun", "environment" (RANK set by hand), "SLURM", "MPI (Open MPI)",
   /// "MPI (PMI)", "MPI (MVAPICH2)" or "none".
   std::string source = "none";
-  std::string error_file;      ///< where a failing rank leaves its reason, or ""
-  int restart_count = 0;       ///< how often the ranks were started before, whatever the reason
-  std::string job_id;          ///< equal over all starts, another for each job; "": nobody told
+  std::string error_file;  ///< where a failing rank leaves its reason, or ""
+  int restart_count = 0;   ///< how often the ranks were started before, whatever the reason
+  std::string job_id;      ///< equal over all starts, another for each job; "": nobody told
+  std::string agent;  ///< torchrun on this host, equal over all starts that it makes; "": not told
   double interrupt_grace = 0;  ///< seconds from a signal to SIGKILL; 0: nobody told
   /// Name of the job, or of the step of a SLURM job, that these ranks are; "": nobody told.
   std::string job_name;

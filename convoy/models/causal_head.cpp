@@ -7,6 +7,7 @@
 
 #include "convoy/comm/device.h"
 #include "convoy/comm/to_host.h"
+#include "convoy/models/language_model.h"
 #include "convoy/models/ranks_of.h"
 #include "convoy/nn/layers.h"
 #include "convoy/nn/losses/cross_entropy.h"
@@ -59,9 +60,8 @@ class CausalHead : public nn::Block {
     const auto& targets = in.at("targets");
     const auto ranks = ranks_of(in, context);
     nn::CrossEntropyOptions options{.first_id = 0};
-    std::function<at::Tensor()> again;
-    if (targets_ != nullptr) again = [&] { return targets_(context.batch(in), num_ids()); };
-    options.ranks = among_asked(ranks, in.at("asked"), again);
+    options.ranks =
+        among_asked(ranks, in.at("asked"), [&] { return targets_(context.batch(in), context); });
     options.count_correct = context.mode == nn::Mode::Evaluate;
     const auto asked = ranks.select(x, in.at("asked"), options.ranks);
     const auto h = states(asked, nn::ReadBy::Products);
@@ -86,12 +86,19 @@ class CausalHead : public nn::Block {
   }
 
   double epsilon_;
-  at::Tensor (*targets_)(const nn::Bundle& batch, int64_t num_ids);
+  std::function<at::Tensor(const nn::Bundle& batch, const nn::Context& context)> targets_;
   nn::NormParams norm_;
   nn::ParamPtr table_;
 };
 
 }  // namespace
+
+std::function<at::Tensor(const nn::Bundle& batch, const nn::Context& context)> causal_targets_of(
+    int64_t num_ids) {
+  return [num_ids](const nn::Bundle& batch, const nn::Context&) {
+    return causal_targets(batch, num_ids);
+  };
+}
 
 nn::BlockPtr make_causal_head(const CausalHeadOptions& options) {
   return std::make_shared<CausalHead>(options);

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <functional>
+
 #include "convoy/nn/block.h"
 
 namespace convoy::models {
@@ -12,9 +14,13 @@ struct CausalHeadOptions {
   nn::ParamPtr table;  ///< [V, D] of the embedding
   bool tied = true;    ///< it is the head's too; else `lm_head.weight`
   double initializer_range = 0.02;
-  /// Targets of a batch's positions, where they follow from the batch alone.
-  at::Tensor (*targets)(const nn::Bundle& batch, int64_t num_ids) = nullptr;
+  /// Targets of a batch's positions, of the batch alone.
+  std::function<at::Tensor(const nn::Bundle& batch, const nn::Context& context)> targets;
 };
+
+/// causal_targets() of a model of `num_ids` ids.
+std::function<at::Tensor(const nn::Bundle& batch, const nn::Context& context)> causal_targets_of(
+    int64_t num_ids);
 
 /// Reads bundle["hidden"] [B, T, D] and the targets of put_targets(); gives the outputs that
 /// LanguageModelConfig promises.

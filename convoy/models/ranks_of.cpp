@@ -20,8 +20,16 @@ nn::TensorRanks ranks_of(const nn::Bundle& in, const nn::Context& context) {
 nn::TensorRanks among_asked(const nn::TensorRanks& ranks, const at::Tensor& asked,
                             const std::function<at::Tensor()>& targets) {
   if (!ranks.shares()) return ranks;
-  if (asked.is_cpu() || !targets) return ranks.among(asked);
+  if (asked.is_cpu()) return ranks.among(asked);
   return ranks.among(asked_of(ranks.positions().own(targets())));
+}
+
+nn::WantedTokens asked_tokens(const nn::Bundle& in, const nn::TensorRanks& ranks) {
+  const auto asked = in.find("asked");
+  if (asked == in.end() || ranks.positions().shares()) return nn::WantedTokens(ranks);
+  const auto& all = in.at("hidden");
+  return ranks.shares() ? nn::WantedTokens(ranks, asked->second, ranks.rows(), ranks.length())
+                        : nn::WantedTokens(ranks, asked->second, all.size(0), all.size(1));
 }
 
 }  // namespace convoy::models

@@ -3,6 +3,7 @@
 #include <functional>
 
 #include "convoy/nn/tensor_parallel/tensor_ranks.h"
+#include "convoy/nn/wanted_tokens.h"
 
 namespace convoy::models {
 
@@ -15,8 +16,12 @@ nn::TensorRanks ranks_of(const nn::Bundle& in, const nn::Context& context);
 
 /// `ranks` among the positions `asked` that put_targets() found. The number of them on each rank is
 /// read from `asked`, or, where that would wait for a GPU, from the result of `targets`: all
-/// targets [B, T] on the host; null: there is no other way.
+/// targets [B, T] on the host, below 0 where there is none.
 nn::TensorRanks among_asked(const nn::TensorRanks& ranks, const at::Tensor& asked,
                             const std::function<at::Tensor()>& targets);
+
+/// Tokens bundle["asked"] [N] of bundle["hidden"] [B, T, D], or of a share of it that the ranks
+/// hold: what a layer has to give where nobody reads the others. All tokens where none are named.
+nn::WantedTokens asked_tokens(const nn::Bundle& in, const nn::TensorRanks& ranks);
 
 }  // namespace convoy::models

@@ -8,7 +8,8 @@
 namespace convoy::train {
 
 bool judges_models(const std::string& name) {
-  return !name.ends_with(kStandardError) && name.find(kBaseline) == std::string::npos;
+  return !name.ends_with(kStandardError) && name.find(kBaseline) == std::string::npos &&
+         !name.ends_with(kExcludeSeen);
 }
 
 std::string plain_metric(std::string name) {

@@ -16,7 +16,10 @@ inline constexpr const char* kStandardError = "_stderr";
 /// Between a baseline's name and its metric's: eval_chance_baseline_accuracy.
 inline constexpr const char* kBaseline = "_baseline_";
 
-/// Whether a model may be judged by this metric: not by a standard error or a baseline.
+/// 1 where the items that a person has seen did not compete, else 0: how ranks were made.
+inline constexpr const char* kExcludeSeen = "exclude_seen";
+
+/// Whether a model may be judged by this metric: not by a standard error, a baseline or a setting.
 bool judges_models(const std::string& name);
 
 /// Metrics of an evaluation beside the loss: sums over the outputs of the model's last block on

@@ -68,6 +68,15 @@ TEST_F(PlannedRun, KeepsItsPlanUntilTheRanksChange) {
   EXPECT_EQ(json("out/plan.json")["for"]["ranks"], 1);
 }
 
+TEST_F(PlannedRun, PassesOverABrokenPlanAsOverABrokenCheckpoint) {
+  const auto one = train("--max_steps 4 --save_steps 2 --output_dir out ");
+  ASSERT_EQ(run(one), 0) << output_;
+  write_file(folder_ / "out/checkpoint-4/plan.json", "{\"for\": ");
+  ASSERT_EQ(run(one + "--max_steps 6 --resume_from_checkpoint latest"), 0) << output_;
+  EXPECT_EQ(json("out/plan.json")["for"]["ranks"], 1);
+  EXPECT_EQ(json("out/trainer_state.json")["global_step"], 6);
+}
+
 TEST_F(PlannedRun, TrainsAsTheSameRowsDoOnOneDevice) {
   const std::string steps = "--max_steps 3 --logging_steps 1 --save_strategy no --output_dir ";
   ASSERT_EQ(run(train("--strategy single " + steps + "one")), 0) << output_;

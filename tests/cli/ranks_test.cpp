@@ -271,5 +271,23 @@ TEST_F(Ranks, ARestartTakesNoCheckpointOfAnotherJob) {
   expect("already holds a run");
 }
 
+TEST_F(Ranks, ARestartOfTorchrunWithoutAnIdOverwritesWhatAnotherJobSaved) {
+  const auto start = [](const std::string& agent, int number, const std::string& more) {
+    return "TORCHELASTIC_RUN_ID=none TORCHELASTIC_ERROR_FILE=logs/none_" + agent + "/attempt_" +
+           std::to_string(number) +
+           "/0/error.json TORCHELASTIC_RESTART_COUNT=" + std::to_string(number) +
+           " RANK=0 WORLD_SIZE=1 LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 $convoy "
+           "train" +
+           kTiny + "--save_steps 2 --output_dir out --overwrite_output_dir " + more;
+  };
+  ASSERT_EQ(shell(start("aaaaaaaa", 0, "--max_steps 4")), 0) << output_;
+  // The first start of a job died before it opened the folder.
+  ASSERT_EQ(shell(start("bbbbbbbb", 1, "--max_steps 6")), 0) << output_;
+  EXPECT_FALSE(says("going on from")) << output_;
+  // Died after it had saved.
+  ASSERT_EQ(shell(start("bbbbbbbb", 2, "--max_steps 8")), 0) << output_;
+  expect("start 3: going on from out/checkpoint-6");
+}
+
 }  // namespace
 }  // namespace convoy

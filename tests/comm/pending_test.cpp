@@ -50,6 +50,40 @@ TEST(Pending, WhoIsLateIsNamedByTheFirstCollectiveThatIsNotDone) {
   finish_pending();  // nobody waits for them twice
 }
 
+TEST(Pending, AllThreadsThatWaitHearOfIt) {
+  const auto work = start("reduce bucket 0", 1, milliseconds(200));
+  EXPECT_FALSE(is_stuck());
+  std::atomic<int> told = 0;
+  const auto wait = [&] {
+    try {
+      finish_pending();
+    } catch (const CommunicationError& error) {
+      told += std::string(error.what()).find("'reduce bucket 0'") != std::string::npos ? 1 : 0;
+    }
+  };
+  std::thread one(wait), other(wait);
+  one.join();
+  other.join();
+  EXPECT_EQ(told, 2);
+  EXPECT_TRUE(is_stuck());
+  work->ended = true;
+  EXPECT_FALSE(is_stuck());
+}
+
+TEST(Pending, AWaitForSomethingElseEndsWithIt) {
+  const auto work = start("reduce bucket 0", 1, milliseconds(60000));
+  std::atomic<bool> over = false;
+  std::thread gpu([&] {
+    std::this_thread::sleep_for(milliseconds(100));
+    over = true;
+  });
+  EXPECT_NO_THROW(finish_pending_or([&] { return over.load(); }));
+  EXPECT_TRUE(over);
+  gpu.join();
+  work->ended = true;
+  finish_pending();
+}
+
 TEST(Pending, WhatEndsInTimeGivesTheOthersTheirTimeAnew) {
   std::vector<std::shared_ptr<FakeWork>> works;
   for (int i = 0; i < 4; ++i) works.push_back(start("step", 1, milliseconds(400)));

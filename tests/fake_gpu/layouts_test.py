@@ -62,10 +62,13 @@ class Gpt2(OnFakeGpus):
         self.assertLess(counted["bytes up"] + counted["bytes down"], 16_000)
 
     def test_ranks_that_share_out_rows_do_not_wait_in_layers(self):
-        for family in ("gpt2", "llama", "bert"):
+        bert_body = ("--model.body", "bert")
+        for family, more in (("gpt2", ()), ("llama", ()), ("bert", ()), ("t5", ()), ("session", ()), ("session", bert_body)):
             for name in ("sequence2", "context2"):
-                with self.subTest(family=family, layout=name):
-                    counted = self.counted(BY_NAME[name], family, during="forward")
+                if not BY_NAME[name].takes(family):
+                    continue
+                with self.subTest(family=family, layout=name, more=more):
+                    counted = self.counted(BY_NAME[name], family, during="forward", more=more)
                     self.assertEqual((counted["waits"], counted["blocking copies"]), (0, 0))
 
     def test_ranks_over_nccl_wait_once_a_step(self):
@@ -74,6 +77,19 @@ class Gpt2(OnFakeGpus):
                 # The third step is not the last, after which memory is compared and the model saved.
                 counted = self.counted(BY_NAME[name], more=("--max_steps", "4"))
                 self.assertEqual((counted["waits"], counted["blocking copies"]), (2, 2), "one on each rank")
+
+    def test_an_optimizer_takes_few_launches(self):
+        launches = {name: self.counted(BY_NAME["single"], more=("--optim", name))["launches"]
+                    for name in ("adamw_torch", "adamw_bf16", "lion_32bit")}
+        # It draws words by tensor operations for each parameter: known, and to be mended.
+        exceptions = ("adamw_bf16",)
+        for name, number in launches.items():
+            with self.subTest(optimizer=name):
+                limit = 2 * launches["adamw_torch"]
+                if name in exceptions:
+                    self.assertGreater(number, limit, "is no exception any more")
+                else:
+                    self.assertLess(number, limit)
 
     def test_a_checkpoint_comes_to_the_host_through_pinned_memory(self):
         save = ("--save_strategy", "steps", "--save_steps", "3", "--max_steps", "4")

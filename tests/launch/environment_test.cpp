@@ -107,6 +107,16 @@ TEST(Environment, AJobKeepsItsIdOverAllStarts) {
   EXPECT_EQ(detect({}).job_id, "");
 }
 
+TEST(Environment, TorchrunIsKnownByTheFolderOfItsLogs) {
+  const auto agent = [](const std::string& file) {
+    return detect(with(kTorchrun, {{"TORCHELASTIC_ERROR_FILE", file}})).agent;
+  };
+  EXPECT_EQ(agent("/tmp/torchelastic_x/none_k3j4h_56/attempt_0/1/error.json"), "k3j4h_56");
+  EXPECT_EQ(agent("/tmp/torchelastic_x/none_k3j4h_56/attempt_2/0/error.json"), "k3j4h_56");
+  EXPECT_EQ(agent("/tmp/e.json"), "");
+  EXPECT_EQ(agent(""), "");
+}
+
 TEST(Environment, RanksSetByHandShareTheHost) {
   const auto env = detect({{"RANK", "1"}, {"WORLD_SIZE", "2"}});
   expect_place(env, {1, 2, 1, 2, 0, 1});

@@ -1,10 +1,14 @@
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <map>
 #include <string>
 
 #include "convoy/models/bert/bert.h"
+#include "convoy/models/gpt2/gpt2.h"
+#include "convoy/models/sasrec/hstu.h"
 #include "convoy/models/xlnet/xlnet.h"
 #include "convoy/nn/param.h"
 #include "tests/nn/testing.h"
@@ -150,6 +154,55 @@ TEST(AskedOnly, OfXlnetsEarlierLayersTheQueriesAlone) {
   const auto some = make_xlnet_layer(config, "x", 0, /*asked_only=*/true);
   expect_same(run(some, in(), "query"), run(whole, in(), "query"));
   EXPECT_TRUE(at::equal(run(some, in(), "hidden").states, run(whole, in(), "hidden").states));
+}
+
+using Make = std::function<nn::BlockPtr(bool asked_only)>;
+
+std::map<std::string, Make> causal_layers() {
+  Gpt2Config gpt2;
+  gpt2.n_embd = kWidth;
+  gpt2.n_head = 2;
+  gpt2.n_positions = 16;
+  SasrecConfig sasrec;
+  sasrec.hidden_size = kWidth;
+  sasrec.num_attention_heads = 2;
+  sasrec.intermediate_size = 3 * kWidth;
+  sasrec.max_length = 16;
+  return {{"gpt2", [=](bool some) { return make_gpt2_layer(gpt2, "x", 1, some); }},
+          {"sasrec", [=](bool some) { return make_sasrec_layer(sasrec, "x", 1, some); }},
+          {"ligr", [=](bool some) { return make_ligr_layer(sasrec, "x", 1, some); }},
+          {"hstu", [=](bool some) { return make_hstu_layer(sasrec, "x", 1, some); }}};
+}
+
+at::Tensor states_of(const nn::BlockPtr& block, nn::Mode mode, bool names_asked = true) {
+  const at::NoGradGuard no_grad;
+  for (const auto& param : block->params()) {
+    auto value = at::empty(param->spec().shape);
+    nn::initialize(param->spec(), 1, value);
+    param->bind_value(value);
+  }
+  auto in = bundle_of(false);
+  in["time_buckets"] = at::arange(kLength).view({1, 1, kLength}).repeat({kRows, kLength, 1});
+  if (!names_asked) in.erase("asked");
+  nn::Context context;
+  context.mode = mode;
+  context.samples = at::arange(kRows, at::kLong) + 11;
+  return block->forward(in, context).at("hidden").reshape({-1, kWidth});
+}
+
+TEST(AskedOnly, OfCausalLayersInEvaluationAndPrediction) {
+  for (const auto& [name, make] : causal_layers()) {
+    SCOPED_TRACE(name);
+    for (const auto mode : {nn::Mode::Evaluate, nn::Mode::Predict}) {
+      const auto whole = states_of(make(false), mode), some = states_of(make(true), mode);
+      nn::expect_close(some.index_select(0, asked()), whole.index_select(0, asked()));
+      EXPECT_EQ(some.clone().index_fill_(0, asked(), 0).abs().max().item<float>(), 0);
+      EXPECT_TRUE(at::equal(states_of(make(true), mode, /*names_asked=*/false), whole));
+    }
+    EXPECT_TRUE(
+        at::equal(states_of(make(true), nn::Mode::Train), states_of(make(false), nn::Mode::Train)));
+    EXPECT_EQ(make(true)->likeness(), make(false)->likeness()) << "in training";
+  }
 }
 
 }  // namespace

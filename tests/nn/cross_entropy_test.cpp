@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "convoy/nn/losses/ranking.h"
+#include "tests/comm/ranks_testing.h"
 #include "tests/nn/peak_memory.h"
 #include "tests/nn/testing.h"
 
@@ -169,6 +170,49 @@ TEST(Ranking, BestColumnsAreInTheOrderOfRanks) {
   }
   const auto odd = at::tensor({1., 3., NAN, 3., 3.}, at::kFloat).view({1, 5});
   EXPECT_TRUE(at::equal(best_columns(odd, 3).columns[0], at::tensor({2, 1, 3}, at::kLong)));
+}
+
+/// Whole numbers: products are exact in bf16, too, and many scores tie.
+TEST(Ranking, AccuracyCountsTheFirstOfEqualScoresInEveryLoss) {
+  constexpr int64_t kIds = 61, kRows = 400;
+  const auto values = at::randint(-2, 3, {kIds, 2}).to(at::kFloat);
+  const auto states = at::randint(-2, 3, {kRows, 2}).to(at::kFloat);
+  const auto targets = at::randint(1, kIds, {kRows}, at::kLong);
+  const auto bias = at::randint(-1, 2, {kIds}).to(at::kFloat);
+  for (const auto type : {at::kFloat, at::kBFloat16}) {
+    const at::NoGradGuard no_grad;
+    const auto table = param(values.to(type));
+    const auto h = states.to(type);
+    CrossEntropyOptions options{.first_id = 1};
+    options.count_correct = true;
+    const auto correct = cross_entropy(h, table, targets, options).correct.item<int64_t>();
+    EXPECT_EQ(correct, (tied_ranks(h, table, targets) == 1).sum().item<int64_t>());
+    const auto best = best_columns(tied_scores(h, table, 1), 1).columns.squeeze(1) + 1;
+    EXPECT_EQ(correct, (best == targets).sum().item<int64_t>());
+    EXPECT_GT(correct, 0);
+    options.bias = param(bias);
+    const auto scores = at::mm(states, values.t()) + bias;
+    const auto first = std::get<1>(scores.narrow(1, 1, kIds - 1).max(1)) + 1;
+    EXPECT_EQ(cross_entropy(h, table, targets, options).correct.item<int64_t>(),
+              (first == targets).sum().item<int64_t>());
+    comm::run_thread_ranks(3, [&](comm::Group group) {
+      const at::NoGradGuard each;
+      const auto cut = [&](const at::Tensor& whole) {
+        ParamSpec spec{"p", whole.sizes().vec(), Init::zeros()};
+        spec.cut = {0};
+        auto made = std::make_shared<Param>(spec);
+        made->cut({group.rank(), group.size()});
+        made->bind_value(whole.narrow(0, made->begin(), made->shape()[0]).clone());
+        return made;
+      };
+      CrossEntropyOptions shared{.first_id = 1};
+      shared.count_correct = true;
+      shared.ranks = TensorRanks(group);
+      const auto part = cut(values.to(type));
+      EXPECT_EQ(cross_entropy(h, part, targets, shared).correct.item<int64_t>(), correct);
+      EXPECT_TRUE(at::equal(tied_ranks(h, part, targets, 1, group), tied_ranks(h, table, targets)));
+    });
+  }
 }
 
 TEST(Ranking, PiecesChangeNothing) {

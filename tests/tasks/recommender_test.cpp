@@ -268,6 +268,43 @@ TEST_F(RecommenderTest, RanksWhatAnEvaluationRanks) {
   }
 }
 
+// With all weights at zero, all items tie: the smaller id is first, whoever ranks.
+TEST_F(RecommenderTest, TiesRankAlikeInEvaluationPredictionAndRequests) {
+  make_sessions(100);
+  ASSERT_EQ(run("train" + kTiny +
+                "--max_steps 1 --learning_rate 0 --model.initializer_range 0 "
+                "--embedding_initializer_range 0 --exclude_seen false "
+                "--top_ks 1,5,20 --output_dir out"),
+            0)
+      << output_;
+  ASSERT_EQ(run("eval out"), 0) << output_;
+  const auto evaluated = json("out/eval_results.json");
+  const auto sessions =
+      data::testing::read_int_lists(folder_ / "syn/valid.parquet", "item_id-list");
+  for (const int64_t k : {1, 5, 20}) {
+    const auto found =
+        std::ranges::count_if(sessions, [&](const auto& ids) { return ids.back() <= k; });
+    EXPECT_NEAR(evaluated.at(fmt::format("eval_recall_at_{}", k)),
+                static_cast<double>(found) / static_cast<double>(sessions.size()), 1e-6)
+        << k;
+  }
+  ASSERT_EQ(run("predict out --top_k 5 --output told.jsonl"), 0) << output_;
+  std::map<int64_t, std::vector<std::string>> told;
+  std::ifstream file(folder_ / "told.jsonl");
+  for (std::string line; std::getline(file, line);) {
+    const auto entry = parse_json(line, "told.jsonl");
+    told[entry["row"]].push_back(entry["item_id"]);
+  }
+  std::vector<std::string> first;
+  for (int64_t id = 1; id <= 5; ++id) first.push_back(raw(id));
+  for (const auto& [row, items] : told) EXPECT_EQ(items, first) << row;
+  for (const auto& answer : Recommender(folder_ / "out").recommend(requests(5))) {
+    std::vector<std::string> items;
+    for (const auto& item : answer.items) items.push_back(item.item_id);
+    EXPECT_EQ(items, first);
+  }
+}
+
 TEST_F(RecommenderTest, HstuIsAskedWithTimes) {
   constexpr int64_t kItems = 20;
   std::string events = "user_id,item_id,timestamp\n";

@@ -121,6 +121,17 @@ TEST_F(WindowsCommand, GoOnToTheSameResults) {
   EXPECT_NE(output_.find("already holds a run"), std::string::npos) << output_;
 }
 
+TEST_F(WindowsCommand, ResumeByTheWordsOfPython) {
+  make_windows();
+  const auto train = kTrain + "--windows days --end 3 --output_dir all --resume_from_checkpoint ";
+  ASSERT_EQ(run(train + "False"), 0) << output_;
+  const auto all = results("all");
+  ASSERT_EQ(run(train + "True"), 0) << output_;
+  EXPECT_EQ(results("all"), all);
+  EXPECT_EQ(run(train + "False"), 2) << output_;
+  EXPECT_NE(output_.find("already holds a run"), std::string::npos) << output_;
+}
+
 TEST_F(WindowsCommand, WhatEndedInItsLastEvaluationIsEvaluatedAgain) {
   make_windows();
   const auto command = kTrain + "--windows days --end 3 --eval_strategy no --output_dir ";

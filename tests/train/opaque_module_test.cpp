@@ -188,6 +188,25 @@ TEST_F(OpaqueModule, LeavesTheThreadsOfTheProgramAsTheyWere) {
   at::set_num_threads(before);
 }
 
+TEST_F(OpaqueModule, RanksThatFreezeOtherParametersAreToldWhich) {
+  for (const int64_t stage : {0, 3}) {
+    run_two_ranks([&](const Job& job) {
+      const auto make = [&] {
+        auto net = std::make_shared<Net>(false);
+        if (!job.is_main()) net->in->weight.set_requires_grad(false);
+        return nn::module_model(net, loss);
+      };
+      try {
+        Trainer(make, of_stage(stage), data_, nullptr, job).train();
+        FAIL() << "trained";
+      } catch (const UsageError& error) {
+        EXPECT_THAT(error.what(), HasSubstr("'in.weight'"));
+        EXPECT_THAT(error.what(), HasSubstr("without gradient on rank 1"));
+      }
+    });
+  }
+}
+
 TEST_F(OpaqueModule, EveryStrategyGivesTheSameBits) {
   auto single = losses(false, arguments(8, 2), one_device());
   EXPECT_LT(single.back(), 0.5 * single.front());

@@ -126,6 +126,23 @@ TEST(DistributedDataParallel, ParametersWithoutGradientAreFine) {
   });
 }
 
+TEST(DistributedDataParallel, RanksThatFreezeOtherParametersAreToldWhich) {
+  std::vector<std::shared_ptr<NetImpl>> nets{make_net(1), make_net(1)};
+  nets[1]->in->weight.set_requires_grad(false);
+  comm::run_thread_ranks(2, [&](comm::Group group) {
+    auto net = nets[static_cast<size_t>(group.rank())];
+    try {
+      DistributedDataParallel<NetImpl> model(net, group);
+      FAIL() << "wrapped";
+    } catch (const UsageError& error) {
+      EXPECT_NE(
+          std::string(error.what()).find("'in.weight' [6, 4] of float without gradient on rank 1"),
+          std::string::npos)
+          << error.what();
+    }
+  });
+}
+
 TEST(DistributedDataParallel, BuffersFollowRankZero) {
   std::vector<std::shared_ptr<NetImpl>> nets{make_net(1), make_net(2)};
   comm::run_thread_ranks(2, [&](comm::Group group) {

@@ -84,7 +84,7 @@ class BertLayer : public nn::Block {
     const auto& all = in.at("hidden");
     const auto ranks_of_all = ranks_of(in, context);
     const bool first = gives_ == Gives::First;
-    const auto wanted = wanted_of(in, all, ranks_of_all);
+    const auto wanted = wanted_of(in, ranks_of_all);
     const auto& ranks = wanted.ranks();
     const auto asks = first ? first_states(all, ranks_of_all) : all;
     const auto mixed = attention(asks, ranks, all, ranks_of_all, in, context);
@@ -119,14 +119,9 @@ class BertLayer : public nn::Block {
     return ranks.select(all, ranks.first_tokens(all.device()), ranks.among_first());
   }
 
-  nn::WantedTokens wanted_of(const nn::Bundle& in, const at::Tensor& all,
-                             const nn::TensorRanks& ranks) const {
+  nn::WantedTokens wanted_of(const nn::Bundle& in, const nn::TensorRanks& ranks) const {
     if (gives_ == Gives::First) return nn::WantedTokens(ranks.among_first());
-    const auto asked = in.find("asked");
-    if (gives_ == Gives::All || asked == in.end()) return nn::WantedTokens(ranks);
-    const auto& [rows, length] = ranks.shares() ? std::pair(ranks.rows(), ranks.length())
-                                                : std::pair(all.size(0), all.size(1));
-    return {ranks, asked->second, rows, length};
+    return gives_ == Gives::All ? nn::WantedTokens(ranks) : asked_tokens(in, ranks);
   }
 
   /// Attention of the positions of `x` over those of `all`.

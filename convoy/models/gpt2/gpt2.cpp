@@ -24,8 +24,8 @@ using nn::ParamPtr;
 
 class Gpt2Layer : public nn::Block {
  public:
-  Gpt2Layer(const Gpt2Config& config, const std::string& prefix, int64_t index)
-      : Block(fmt::format("{}.h.{}", prefix, index)), config_(config) {
+  Gpt2Layer(const Gpt2Config& config, const std::string& prefix, int64_t index, bool asked_only)
+      : Block(fmt::format("{}.h.{}", prefix, index)), config_(config), asked_only_(asked_only) {
     const int64_t D = config.n_embd;
     if (config.scale_attn_weights) scale_ /= std::sqrt(static_cast<double>(D / config.n_head));
     if (config.scale_attn_by_inverse_layer_idx) scale_ /= static_cast<double>(index + 1);
@@ -47,14 +47,16 @@ class Gpt2Layer : public nn::Block {
 
   nn::Bundle forward(const nn::Bundle& in, const nn::Context& context) override {
     const auto ranks = ranks_of(in, context);
-    auto x = in.at("hidden");
+    const bool all = !asked_only_ || context.mode == nn::Mode::Train;
+    const auto wanted = all ? nn::WantedTokens(ranks) : asked_tokens(in, ranks);
+    auto x = wanted.of(in.at("hidden"));
     const auto add = [&](const at::Tensor& added, int64_t site) {
-      x = nn::add_dropped(x, added, config_.resid_pdrop, context, site, ranks);
+      x = wanted.add_dropped(x, added, config_.resid_pdrop, context, site);
     };
-    add(attention(in, ranks, context), 1);
-    add(feed_forward(x, ranks), 2);
+    add(attention(in, ranks, wanted, context), 1);
+    add(feed_forward(x, wanted.ranks()), 2);
     auto out = in;
-    out["hidden"] = x;
+    out["hidden"] = wanted.put_back(x, in.at("hidden"));
     return out;
   }
 
@@ -68,7 +70,7 @@ class Gpt2Layer : public nn::Block {
 
  private:
   at::Tensor attention(const nn::Bundle& in, const nn::TensorRanks& ranks,
-                       const nn::Context& context) const {
+                       const nn::WantedTokens& wanted, const nn::Context& context) const {
     const int64_t E = config_.n_embd / config_.n_head;
     const int64_t D = proj_weight_->shape()[0];  // of the heads that are here
     const auto normed = norm(in.at("hidden"), ln_1_);
@@ -87,8 +89,8 @@ class Gpt2Layer : public nn::Block {
     options.name = name() + ".attn";
     if (auto mask = in.find("key_mask"); mask != in.end()) options.key_mask = mask->second;
     auto mixed = nn::attention(heads(qkv[0]), heads(qkv[1]), heads(qkv[2]), options, context);
-    return nn::linear(mixed.transpose(1, 2).reshape({B, T, D}), proj_weight_, proj_bias_, true,
-                      ranks);
+    return nn::linear(wanted.of_whole(mixed.transpose(1, 2).reshape({B, T, D})), proj_weight_,
+                      proj_bias_, true, wanted.ranks());
   }
 
   at::Tensor feed_forward(const at::Tensor& x, const nn::TensorRanks& ranks) const {
@@ -114,6 +116,7 @@ class Gpt2Layer : public nn::Block {
   }
 
   Gpt2Config config_;
+  bool asked_only_;
   double scale_ = 1;
   nn::NormParams ln_1_, ln_2_;
   ParamPtr attn_weight_, attn_bias_, proj_weight_, proj_bias_;
@@ -168,8 +171,9 @@ class Gpt2Input : public nn::Block {
 
 }  // namespace
 
-nn::BlockPtr make_gpt2_layer(const Gpt2Config& config, const std::string& prefix, int64_t index) {
-  return std::make_shared<Gpt2Layer>(config, prefix, index);
+nn::BlockPtr make_gpt2_layer(const Gpt2Config& config, const std::string& prefix, int64_t index,
+                             bool asked_only) {
+  return std::make_shared<Gpt2Layer>(config, prefix, index, asked_only);
 }
 
 Fields Gpt2Config::fields() {
@@ -225,7 +229,7 @@ nn::BlockList Gpt2Config::make_blocks() const {
                                      .table = input->table(),
                                      .tied = tie_word_embeddings,
                                      .initializer_range = initializer_range,
-                                     .targets = causal_targets}));
+                                     .targets = causal_targets_of(vocab_size)}));
   return blocks;
 }
 

@@ -59,6 +59,9 @@ class Gpt2Config : public LanguageModelConfig {
 /// One layer: bundle["hidden"] [B, T, n_embd] in and out, every other tensor passes through. It
 /// looks at bundle["key_mask"] [B, T] bool where there is one: positions that are real.
 /// Parameters are named as in Hugging Face's files.
-nn::BlockPtr make_gpt2_layer(const Gpt2Config& config, const std::string& prefix, int64_t index);
+/// With `asked_only`, evaluation and prediction give the states of the flat positions
+/// bundle["asked"] [N] alone, and anything elsewhere: for a last layer.
+nn::BlockPtr make_gpt2_layer(const Gpt2Config& config, const std::string& prefix, int64_t index,
+                             bool asked_only = false);
 
 }  // namespace convoy::models

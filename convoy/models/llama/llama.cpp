@@ -291,7 +291,7 @@ nn::BlockList LlamaConfig::make_blocks() const {
                                      .table = input->table(),
                                      .tied = tie_word_embeddings,
                                      .initializer_range = initializer_range,
-                                     .targets = causal_targets}));
+                                     .targets = causal_targets_of(vocab_size)}));
   return blocks;
 }
 

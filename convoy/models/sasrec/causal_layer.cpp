@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include "convoy/models/ranks_of.h"
 #include "convoy/nn/attention/attention.h"
 #include "convoy/nn/dropout.h"
 #include "convoy/nn/layers.h"
@@ -9,8 +10,8 @@
 // Shapes: B rows, T positions, D = hidden_size, H heads, E width of a head.
 namespace convoy::models {
 
-CausalLayer::CausalLayer(const SasrecConfig& config, const std::string& name)
-    : Block(name), config_(config) {
+CausalLayer::CausalLayer(const SasrecConfig& config, const std::string& name, bool asked_only)
+    : Block(name), config_(config), asked_only_(asked_only) {
   const int64_t D = config.hidden_size, E = D / config.num_attention_heads;
   const auto product = [&](const char* leaf, const schedule::TensorCut& cut) {
     return declare_dense(name + ".multi_head_attn." + leaf, D, D, config.initializer_range, cut);
@@ -21,8 +22,15 @@ CausalLayer::CausalLayer(const SasrecConfig& config, const std::string& name)
   mixed_ = product("out_proj", {1, {}, E});
 }
 
+nn::WantedTokens CausalLayer::wanted_of(const nn::Bundle& in, const nn::TensorRanks& ranks,
+                                        const nn::Context& context) const {
+  const bool all = !asked_only_ || context.mode == nn::Mode::Train;
+  return all ? nn::WantedTokens(ranks) : asked_tokens(in, ranks);
+}
+
 at::Tensor CausalLayer::attention(const at::Tensor& asking, const at::Tensor& seen,
-                                  const nn::TensorRanks& ranks, const nn::Context& context) const {
+                                  const nn::TensorRanks& ranks, const nn::WantedTokens& wanted,
+                                  const nn::Context& context) const {
   const int64_t E = config_.hidden_size / config_.num_attention_heads;
   const int64_t num_heads = query_.weight->shape()[0] / E;  // that are here
   const auto heads = [&](const nn::Operand& of, const std::vector<nn::DenseParams>& dense) {
@@ -44,11 +52,12 @@ at::Tensor CausalLayer::attention(const at::Tensor& asking, const at::Tensor& se
   options.max_length = config_.max_length;
   options.first_head = query_.weight->begin() / E;
   const auto mixed = nn::attention(qkv[0], qkv[1], qkv[2], options, context);
-  return nn::linear(mixed.transpose(1, 2).flatten(2, 3), mixed_, ranks);
+  return nn::linear(wanted.of_whole(mixed.transpose(1, 2).flatten(2, 3)), mixed_, wanted.ranks());
 }
 
 at::Tensor CausalLayer::drop_inner(const at::Tensor& inner, const nn::ParamPtr& weight,
                                    const nn::Context& context) const {
+  if (context.mode != nn::Mode::Train) return inner;
   return nn::dropout(inner, config_.dropout, context, kInnerSite,
                      {inner.size(1), config_.intermediate_size}, {0, weight->begin()});
 }

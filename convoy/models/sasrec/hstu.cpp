@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <fmt/format.h>
 
+#include "convoy/models/ranks_of.h"
 #include "convoy/nn/dropout.h"
 #include "convoy/nn/layers.h"
 
@@ -16,7 +17,8 @@ constexpr double kBucket = 0.301;
 
 class HstuLayer : public nn::Block {
  public:
-  HstuLayer(const SasrecConfig& config, const std::string& name) : Block(name), config_(config) {
+  HstuLayer(const SasrecConfig& config, const std::string& name, bool asked_only)
+      : Block(name), config_(config), asked_only_(asked_only) {
     const int64_t D = config.hidden_size;
     const auto init = nn::Init::normal(config.initializer_range);
     mixed_ = declare_matrix(name + ".uvqk_proj", {D, 4 * D}, init);
@@ -29,6 +31,9 @@ class HstuLayer : public nn::Block {
   }
 
   nn::Bundle forward(const nn::Bundle& in, const nn::Context& context) override {
+    const bool all = !asked_only_ || context.mode == nn::Mode::Train;
+    const auto wanted =
+        all ? nn::WantedTokens(nn::TensorRanks()) : asked_tokens(in, nn::TensorRanks());
     const auto real = in.at("key_mask").unsqueeze(2).to(at::kFloat);  // [B, T, 1]
     const auto x = in.at("hidden") * real;
     const auto normed = nn::layer_norm(x, norm_in_, config_.layer_norm_eps) * real;
@@ -37,10 +42,13 @@ class HstuLayer : public nn::Block {
     const auto scores = at::matmul(heads(parts[2]), heads(parts[3]).transpose(2, 3)) + bias(in);
     const auto weights = at::silu(scores) / static_cast<double>(config_.max_length) * seen(in);
     const auto attended = at::matmul(weights, heads(parts[1])).transpose(1, 2).flatten(2);
-    const auto gated = parts[0] * nn::layer_norm(attended, norm_out_, config_.layer_norm_eps);
-    const auto added = nn::linear(nn::dropout(gated * real, config_.dropout, context, 0), out_);
+    const auto gated = wanted.of(parts[0]) *
+                       nn::layer_norm(wanted.of(attended), norm_out_, config_.layer_norm_eps);
+    const auto is_there = wanted.of(real);
+    const auto added =
+        nn::linear(wanted.dropout(gated * is_there, config_.dropout, context, 0), out_);
     auto out = in;
-    out["hidden"] = (x + added) * real;
+    out["hidden"] = wanted.put_back((wanted.of(x) + added) * is_there, x);
     return out;
   }
   std::string likeness() const override { return config_.likeness(); }
@@ -68,6 +76,7 @@ class HstuLayer : public nn::Block {
   }
 
   SasrecConfig config_;
+  bool asked_only_;
   nn::ParamPtr mixed_, by_time_, by_distance_;
   nn::DenseParams out_;
   nn::NormParams norm_in_, norm_out_;
@@ -80,8 +89,9 @@ at::Tensor time_buckets(const at::Tensor& asked, const at::Tensor& times) {
   return (seconds.to(at::kFloat).log() / kBucket).to(at::kLong).clamp(0, kBuckets);
 }
 
-nn::BlockPtr make_hstu_layer(const SasrecConfig& config, const std::string& prefix, int64_t index) {
-  return std::make_shared<HstuLayer>(config, fmt::format("{}.{}", prefix, index));
+nn::BlockPtr make_hstu_layer(const SasrecConfig& config, const std::string& prefix, int64_t index,
+                             bool asked_only) {
+  return std::make_shared<HstuLayer>(config, fmt::format("{}.{}", prefix, index), asked_only);
 }
 
 }  // namespace convoy::models

@@ -17,6 +17,8 @@ at::Tensor time_buckets(const at::Tensor& asked, const at::Tensor& times);
 /// bundle["key_mask"] [B, T] bool are there.
 ///
 /// Parameters are named as in RecTools' models: `<prefix>.<index>.uvqk_proj` and so on.
-nn::BlockPtr make_hstu_layer(const SasrecConfig& config, const std::string& prefix, int64_t index);
+/// `asked_only` as of make_sasrec_layer().
+nn::BlockPtr make_hstu_layer(const SasrecConfig& config, const std::string& prefix, int64_t index,
+                             bool asked_only = false);
 
 }  // namespace convoy::models

@@ -14,7 +14,8 @@ namespace {
 
 class LigrLayer : public CausalLayer {
  public:
-  LigrLayer(const SasrecConfig& config, const std::string& name) : CausalLayer(config, name) {
+  LigrLayer(const SasrecConfig& config, const std::string& name, bool asked_only)
+      : CausalLayer(config, name, asked_only) {
     const int64_t D = config.hidden_size, F = config.intermediate_size;
     const auto init = nn::Init::normal(config.initializer_range);
     const auto product = [&](const char* leaf, std::vector<int64_t> shape, int64_t dim) {
@@ -32,12 +33,16 @@ class LigrLayer : public CausalLayer {
 
   nn::Bundle forward(const nn::Bundle& in, const nn::Context& context) override {
     const auto ranks = ranks_of(in, context);
-    auto x = in.at("hidden");
-    const auto normed = nn::layer_norm(x, norm_1_, config_.layer_norm_eps, nn::ReadBy::Products);
-    x = add(x, attention(normed, normed, ranks, context), gate_1_, kFirstSite, ranks, context);
-    x = add(x, feed_forward(x, ranks, context), gate_2_, kFirstSite + 1, ranks, context);
+    const auto wanted = wanted_of(in, ranks, context);
+    const auto& all = in.at("hidden");
+    const auto normed = nn::layer_norm(all, norm_1_, config_.layer_norm_eps, nn::ReadBy::Products);
+    auto x = wanted.of(all);
+    const auto attended = attention(normed, normed, ranks, wanted, context);
+    x = add(x, attended, gate_1_, kFirstSite, wanted, context);
+    const auto fed = feed_forward(x, wanted.ranks(), context);
+    x = add(x, fed, gate_2_, kFirstSite + 1, wanted, context);
     auto out = in;
-    out["hidden"] = x;
+    out["hidden"] = wanted.put_back(x, all);
     return out;
   }
 
@@ -54,9 +59,9 @@ class LigrLayer : public CausalLayer {
 
   /// x, and of `added` as much as x lets through.
   at::Tensor add(const at::Tensor& x, const at::Tensor& added, const nn::DenseParams& gate,
-                 int64_t site, const nn::TensorRanks& ranks, const nn::Context& context) const {
-    return x + at::sigmoid(nn::linear(x, gate)) *
-                   nn::dropout(added, config_.dropout, context, site, ranks);
+                 int64_t site, const nn::WantedTokens& wanted, const nn::Context& context) const {
+    return x +
+           at::sigmoid(nn::linear(x, gate)) * wanted.dropout(added, config_.dropout, context, site);
   }
 
   nn::NormParams norm_1_, norm_2_;
@@ -66,8 +71,9 @@ class LigrLayer : public CausalLayer {
 
 }  // namespace
 
-nn::BlockPtr make_ligr_layer(const SasrecConfig& config, const std::string& prefix, int64_t index) {
-  return std::make_shared<LigrLayer>(config, fmt::format("{}.{}", prefix, index));
+nn::BlockPtr make_ligr_layer(const SasrecConfig& config, const std::string& prefix, int64_t index,
+                             bool asked_only) {
+  return std::make_shared<LigrLayer>(config, fmt::format("{}.{}", prefix, index), asked_only);
 }
 
 }  // namespace convoy::models

@@ -15,7 +15,8 @@ namespace {
 
 class SasrecLayer : public CausalLayer {
  public:
-  SasrecLayer(const SasrecConfig& config, const std::string& name) : CausalLayer(config, name) {
+  SasrecLayer(const SasrecConfig& config, const std::string& name, bool asked_only)
+      : CausalLayer(config, name, asked_only) {
     const int64_t D = config.hidden_size, F = config.intermediate_size;
     query_norm_ = declare_norm(name + ".q_layer_norm", D);
     fed_norm_ = declare_norm(name + ".ff_layer_norm", D);
@@ -24,16 +25,19 @@ class SasrecLayer : public CausalLayer {
   }
 
   nn::Bundle forward(const nn::Bundle& in, const nn::Context& context) override {
-    const auto ranks = ranks_of(in, context);
+    const auto ranks_of_all = ranks_of(in, context);
+    const auto wanted = wanted_of(in, ranks_of_all, context);
+    const auto& ranks = wanted.ranks();
     const auto& x = in.at("hidden");
     const auto asking = nn::layer_norm(x, query_norm_, config_.layer_norm_eps);
-    const auto mixed = asking + attention(asking, x, ranks, context);
+    const auto mixed = wanted.of(asking) + attention(asking, x, ranks_of_all, wanted, context);
     const auto fed = nn::layer_norm(mixed, fed_norm_, config_.layer_norm_eps);
     auto inner = nn::linear(nn::to_columns(fed, inner_.weight, ranks), inner_, ranks);
     inner = drop_inner(nn::activate(config_.hidden_act, inner), inner_.weight, context);
     const auto added = nn::linear(inner, outer_, ranks);
     auto out = in;
-    out["hidden"] = nn::add_dropped(fed, added, config_.dropout, context, kFirstSite, ranks);
+    out["hidden"] =
+        wanted.put_back(wanted.add_dropped(fed, added, config_.dropout, context, kFirstSite), x);
     return out;
   }
 
@@ -48,9 +52,9 @@ std::string SasrecConfig::likeness() const {
   return fmt::format("{} heads {} {}", num_attention_heads, hidden_act, dropout);
 }
 
-nn::BlockPtr make_sasrec_layer(const SasrecConfig& config, const std::string& prefix,
-                               int64_t index) {
-  return std::make_shared<SasrecLayer>(config, fmt::format("{}.{}", prefix, index));
+nn::BlockPtr make_sasrec_layer(const SasrecConfig& config, const std::string& prefix, int64_t index,
+                               bool asked_only) {
+  return std::make_shared<SasrecLayer>(config, fmt::format("{}.{}", prefix, index), asked_only);
 }
 
 }  // namespace convoy::models

@@ -23,12 +23,15 @@ struct SasrecConfig {
 ///
 /// Parameters are named as in RecTools' models, but queries, keys and values have a product each:
 /// `<prefix>.<index>.multi_head_attn.query` and so on, where it stacks the three.
-nn::BlockPtr make_sasrec_layer(const SasrecConfig& config, const std::string& prefix,
-                               int64_t index);
+/// With `asked_only`, evaluation and prediction give the states of the flat positions
+/// bundle["asked"] [N] alone, and anything elsewhere: for a last layer.
+nn::BlockPtr make_sasrec_layer(const SasrecConfig& config, const std::string& prefix, int64_t index,
+                               bool asked_only = false);
 
 /// One layer of LiGR ("From features to transformers", 2025), with SASRec's inputs and losses
 /// eSASRec (2025): normalised before attention and before a gated feed-forward part, and what each
-/// adds is gated by the states that it is added to.
-nn::BlockPtr make_ligr_layer(const SasrecConfig& config, const std::string& prefix, int64_t index);
+/// adds is gated by the states that it is added to. `asked_only` as of make_sasrec_layer().
+nn::BlockPtr make_ligr_layer(const SasrecConfig& config, const std::string& prefix, int64_t index,
+                             bool asked_only = false);
 
 }  // namespace convoy::models

@@ -69,23 +69,28 @@ SasrecConfig sasrec_body(const SessionConfig& config) {
 }
 
 /// Whether of what the layers give, and of XLNet's queries, only positions that predict are read.
+/// Of causal bodies it matters in evaluation and prediction: in training nearly all predict.
 bool reads_asked_only(const SessionConfig& config) {
-  return config.masks_items() && config.targets.empty();
+  return config.targets.empty();
 }
 
 nn::BlockPtr layer_of(const SessionConfig& config, int64_t index) {
   const auto& body = config.body;
   const std::string in_rectools = "transformer_layers.transformer_blocks";
-  if (body == "gpt2") return make_gpt2_layer(gpt2_body(config), "transformer", index);
-  if (body == "xlnet") {
-    return make_xlnet_layer(xlnet_body(config), "transformer", index, reads_asked_only(config));
-  }
-  if (body == "sasrec") return make_sasrec_layer(sasrec_body(config), in_rectools, index);
-  if (body == "hstu") {
-    return make_hstu_layer(sasrec_body(config), "transformer_layers.stu_blocks", index);
-  }
-  if (body == "ligr") return make_ligr_layer(sasrec_body(config), in_rectools, index);
   const bool asked_only = index + 1 == config.n_layer && reads_asked_only(config);
+  if (body == "gpt2") return make_gpt2_layer(gpt2_body(config), "transformer", index, asked_only);
+  if (body == "xlnet") {
+    const bool queries_only = config.masks_items() && reads_asked_only(config);
+    return make_xlnet_layer(xlnet_body(config), "transformer", index, queries_only);
+  }
+  if (body == "sasrec") {
+    return make_sasrec_layer(sasrec_body(config), in_rectools, index, asked_only);
+  }
+  if (body == "hstu") {
+    const std::string prefix = "transformer_layers.stu_blocks";
+    return make_hstu_layer(sasrec_body(config), prefix, index, asked_only);
+  }
+  if (body == "ligr") return make_ligr_layer(sasrec_body(config), in_rectools, index, asked_only);
   return make_bert_layer(bert_body(config), body, index, asked_only ? Gives::Asked : Gives::All);
 }
 

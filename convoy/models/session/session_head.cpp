@@ -7,6 +7,7 @@
 #include "convoy/comm/device.h"
 #include "convoy/masking/item_masking.h"
 #include "convoy/models/ranks_of.h"
+#include "convoy/models/session/asked_items.h"
 #include "convoy/models/session/negatives.h"
 #include "convoy/nn/layers.h"
 #include "convoy/nn/losses/cross_entropy.h"
@@ -59,7 +60,7 @@ SessionHead::SessionHead(const SessionConfig& config, const nn::ParamPtr& output
 }
 
 nn::Bundle SessionHead::forward(const nn::Bundle& in, const nn::Context& context) {
-  const auto targets = targets_of(in);
+  const auto targets = targets_of(in, context);
   auto out = next_items(in, targets, context);
   if (const auto missed = in.find(kMissed); missed != in.end()) out[kMissed] = missed->second;
   const bool detects = detector_ && context.mode == Mode::Train;
@@ -129,7 +130,10 @@ nn::Bundle SessionHead::next_items(const nn::Bundle& in, const Targets& targets,
   }
   const auto ranks = ranks_of(in, context);
   nn::CrossEntropyOptions options{config_.temperature, first_id_};
-  options.ranks = ranks.among(targets.positions);
+  options.ranks = among_asked(ranks, targets.positions, [&] {
+    const auto known = loaded_items(config_, in.at("item_ids"), context);
+    return asked_items(config_, known, context).to(at::kLong) - 1;
+  });
   const auto h =
       states(ranks.shares() ? ranks.select(in.at("hidden"), targets.positions, options.ranks)
                             : asked_states(in, targets));
@@ -161,11 +165,13 @@ nn::LeftOut SessionHead::left_out_of(const nn::Bundle& in, const Targets& target
   return out;
 }
 
-SessionHead::Targets SessionHead::targets_of(const nn::Bundle& in) const {
+SessionHead::Targets SessionHead::targets_of(const nn::Bundle& in,
+                                             const nn::Context& context) const {
   const auto& ids = in.at("item_ids");
   auto flat = ids.reshape({-1});
   if (auto asked = in.find("asked"); asked != in.end()) {
     const auto& positions = asked->second;
+    if (context.mode == Mode::Predict) return {positions, {}};
     return {positions, flat.index_select(0, config_.masks_items() ? positions : positions + 1)};
   }
   auto row_start = at::arange(ids.size(0), ids.options()) * ids.size(1);

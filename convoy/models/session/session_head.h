@@ -31,7 +31,7 @@ class SessionHead : public nn::Block {
   };
   nn::Bundle next_items(const nn::Bundle& in, const Targets& targets,
                         const nn::Context& context) const;
-  Targets targets_of(const nn::Bundle& in) const;
+  Targets targets_of(const nn::Bundle& in, const nn::Context& context) const;
   /// Items that are no candidates in an evaluation.
   nn::LeftOut left_out_of(const nn::Bundle& in, const Targets& targets) const;
   /// States [N, ...] that predict the targets.

@@ -8,6 +8,7 @@
 #include "convoy/masking/item_masking.h"
 #include "convoy/models/ranks_of.h"
 #include "convoy/models/sasrec/hstu.h"
+#include "convoy/models/session/asked_items.h"
 #include "convoy/models/session/replaced_items.h"
 #include "convoy/models/session/session_targets.h"
 #include "convoy/models/xlnet/xlnet.h"
@@ -23,17 +24,6 @@ using nn::Init;
 using nn::Mode;
 
 constexpr double kMaskedItemRange = 0.001;
-
-/// [B, T] bool: the items that another one follows.
-at::Tensor has_successor(const at::Tensor& ids) {
-  return at::constant_pad_nd(ids.narrow(1, 1, ids.size(1) - 1) != 0, {0, 1}, 0);
-}
-
-/// [B, T] bool: the last item, or in prediction the position behind it.
-at::Tensor asked_item(const at::Tensor& ids, const nn::Context& context) {
-  if (context.mode != Mode::Predict) return masking::last_item_mask(ids);
-  return at::arange(ids.size(1), ids.options()) == masking::session_lengths(ids).unsqueeze(1);
-}
 
 /// The columns with padding up to `length` positions.
 nn::Bundle padded_to(const nn::Bundle& in, int64_t length, const SessionConfig& config) {
@@ -83,9 +73,7 @@ nn::Bundle SessionInput::forward(const nn::Bundle& columns, const nn::Context& c
   }
   const auto ranks = ranks_of(ids, context);
   auto x = with_cls(joined(in, ranks, context), ids, ranks, context);
-  // The ids where they came from: no step waits for a GPU to know its targets.
-  auto known = context.loaded == nullptr ? ids : context.loaded->at(config_.item_feature);
-  if (known.size(1) < length) known = at::constant_pad_nd(known, {0, length - longest}, 0);
+  const auto known = loaded_items(config_, ids, context);
   at::Tensor asked;  // [B, T] bool: positions that predict
   if (config_.permutes()) {
     const auto order = permutation(known, context);
@@ -95,9 +83,7 @@ nn::Bundle SessionInput::forward(const nn::Bundle& columns, const nn::Context& c
     const auto nothing = at::zeros(x.sizes(), x.options());
     out["query"] = nn::dropout(nn::add_vector(nothing, query_), config_.dropout, context, 1);
   } else if (config_.masks_items()) {
-    asked = context.mode == Mode::Train
-                ? masking::training_mask(known, config_.mlm_probability, context)
-                : asked_item(known, context);
+    asked = asked_items(config_, known, context);
     const auto mask = comm::upload(asked, ids.device());
     x = nn::replace_rows(x, ranks.own(mask), masked_item_);
     if (!config_.attend_padding) {
@@ -106,11 +92,8 @@ nn::Bundle SessionInput::forward(const nn::Bundle& columns, const nn::Context& c
       real.select(1, 0).fill_(true);  // a row of padding only must have something to look at
       out["key_mask"] = real;
     }
-  } else if (context.mode == Mode::Train && !config_.train_on_last_item_seq_only) {
-    asked = has_successor(known);
-  } else if (context.mode != Mode::Predict) {
-    asked =
-        at::arange(length, known.options()) == (masking::session_lengths(known) - 2).unsqueeze(1);
+  } else if (context.mode != Mode::Predict || ids.is_cpu()) {
+    asked = asked_items(config_, known, context);
   }
   if (config_.sees_targets()) {
     x = seen_from_both_sides(x, known, context);

@@ -7,12 +7,12 @@ namespace convoy::models {
 
 /// Columns to hidden states: embeds and joins the features, hides items where the model is trained
 /// on hidden ones, adds positions. Gives `hidden` [B, T, D] (or a rank's share), `item_ids` [B, T],
-/// `asked` [N] (flat positions that predict; without masked items not in prediction), with masked
-/// items `key_mask` [B, T] bool (what is real); with permuted ones `query` [B, T, D] (no item's,
-/// for XLNet's second stream) and `visible` [B, T, T] bool (which items a position sees) instead;
-/// for XLNet what put_xlnet_guides() adds; for ReplacedItems the columns. Columns to be predicted
-/// pass through. Prediction with masked items appends a position, so T grows by one; so does cls,
-/// which comes last.
+/// `asked` [N] (flat positions that predict; without masked items not in prediction on a GPU), with
+/// masked items `key_mask` [B, T] bool (what is real); with permuted ones `query` [B, T, D] (no
+/// item's, for XLNet's second stream) and `visible` [B, T, T] bool (which items a position sees)
+/// instead; for XLNet what put_xlnet_guides() adds; for ReplacedItems the columns. Columns to be
+/// predicted pass through. Prediction with masked items appends a position, so T grows by one; so
+/// does cls, which comes last.
 class SessionInput : public SessionEmbeddings {
  public:
   explicit SessionInput(const SessionConfig& config);

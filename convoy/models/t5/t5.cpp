@@ -20,6 +20,16 @@ namespace convoy::models {
 
 namespace {
 
+/// A batch with what its decoder is to predict: of text alone, `labels` of corrupted spans.
+nn::Bundle with_labels(nn::Bundle batch, const T5Config& config, const nn::Context& context) {
+  if (batch.contains("labels") || batch.contains("decoder_input_ids")) return batch;
+  check_ids(batch.at("input_ids"), config.vocab_size, "input_ids");
+  const auto corrupted = masking::corrupt_spans(batch.at("input_ids"), config.corruption, context);
+  batch["input_ids"] = corrupted.input_ids;
+  batch["labels"] = corrupted.labels;
+  return batch;
+}
+
 /// Inputs of encoder and decoder: `hidden` [B, S, D] and `decoder_hidden` [B, T, D].
 class T5Input : public nn::Block {
  public:
@@ -33,14 +43,7 @@ class T5Input : public nn::Block {
   nn::Bundle forward(const nn::Bundle& in, const nn::Context& context) override {
     auto out = in;
     const auto& given = context.batch(in);
-    auto batch = given;
-    if (!batch.contains("labels") && !batch.contains("decoder_input_ids")) {
-      check_ids(batch.at("input_ids"), config_.vocab_size, "input_ids");
-      const auto corrupted =
-          masking::corrupt_spans(batch.at("input_ids"), config_.corruption, context);
-      batch["input_ids"] = corrupted.input_ids;
-      batch["labels"] = corrupted.labels;
-    }
+    auto batch = with_labels(given, config_, context);
     const auto labels = batch.find("labels");
     if (labels != batch.end()) {
       check_ids(labels->second, config_.vocab_size, "labels", /*ignores=*/true);
@@ -258,10 +261,14 @@ nn::BlockList T5Config::make_blocks() const {
     blocks.push_back(make_t5_layer(*this, "decoder", i));
   }
   blocks.push_back(std::make_shared<T5StackEnd>(*this, "decoder"));
-  blocks.push_back(make_causal_head({.norm = "",
-                                     .table = input->table(),
-                                     .tied = tie_word_embeddings,
-                                     .initializer_range = initializer_factor}));
+  blocks.push_back(
+      make_causal_head({.norm = "",
+                        .table = input->table(),
+                        .tied = tie_word_embeddings,
+                        .initializer_range = initializer_factor,
+                        .targets = [config = *this](const auto& batch, const auto& context) {
+                          return with_labels(batch, config, context).at("labels");
+                        }}));
   return blocks;
 }
 

@@ -3,8 +3,10 @@
 #include <ATen/ATen.h>
 #include <fmt/format.h>
 
+#include "convoy/models/ranks_of.h"
 #include "convoy/nn/activation.h"
 #include "convoy/nn/attention/relative_attention.h"
+#include "convoy/nn/dropout.h"
 #include "convoy/nn/layers.h"
 #include "convoy/nn/wanted_tokens.h"
 
@@ -48,8 +50,8 @@ class XlnetLayer : public nn::Block {
     const auto seen = limits == in.end() ? at::Tensor() : limits->second;
     auto out = in;
     const auto query = in.find("query");
-    const auto asked = wanted_of(in, content);
     const nn::WantedTokens all{nn::TensorRanks()};
+    const auto asked = asked_only_ ? asked_tokens(in, nn::TensorRanks()) : all;
     const bool is_read_everywhere = !last_ || !asked_only_;
     if (query == in.end() || is_read_everywhere) {
       out["hidden"] = stream(content, keys, seen, is_read_everywhere ? all : asked, context, 1);
@@ -85,12 +87,6 @@ class XlnetLayer : public nn::Block {
 
   Keys keys_of(const at::Tensor& x, const at::Tensor& far) const {
     return {heads(x, key_), heads(x, value_), heads(far.unsqueeze(0), distance_).squeeze(0)};
-  }
-
-  nn::WantedTokens wanted_of(const nn::Bundle& in, const at::Tensor& x) const {
-    const auto asked = in.find("asked");
-    if (!asked_only_ || asked == in.end()) return nn::WantedTokens(nn::TensorRanks());
-    return {nn::TensorRanks(), asked->second, x.size(0), x.size(1)};
   }
 
   /// A layer's way of `x` [B, T, D], content or query.

@@ -19,6 +19,15 @@ std::pair<at::Tensor, at::Tensor> columns_of(const at::Tensor& ids, int64_t firs
                        .logical_and_(columns < num_columns)};
 }
 
+/// Fills the columns that exist, in each row of `scores` [N, C] those of its row of `columns` [N,
+/// X], without a wait for a GPU, which would have to tell how many there are.
+void fill_behind(at::Tensor& scores, const at::Tensor& columns, const at::Tensor& exist) {
+  const int64_t C = scores.size(1);
+  auto filled = at::zeros({columns.size(0), C + 1}, scores.options().dtype(at::kBool));
+  filled.scatter_(1, at::where(exist, columns, C), 1);
+  scores.masked_fill_(filled.narrow(1, 0, C), kLeast);
+}
+
 }  // namespace
 
 LeftOut LeftOut::rows(int64_t begin, int64_t count) const {
@@ -28,10 +37,15 @@ LeftOut LeftOut::rows(int64_t begin, int64_t count) const {
 void LeftOut::mask(at::Tensor& scores, int64_t first, int64_t stride) const {
   if (ids.defined()) {
     const auto [columns, exist] = columns_of(ids, first, stride, scores.size(1));
-    scores.index_fill_(1, columns.masked_select(exist), kLeast);
+    if (scores.is_cpu()) {
+      scores.index_fill_(1, columns.masked_select(exist), kLeast);
+    } else {
+      fill_behind(scores, columns.unsqueeze(0), exist.unsqueeze(0));
+    }
   }
   if (!of_rows.defined()) return;
   const auto [columns, exist] = columns_of(of_rows, first, stride, scores.size(1));
+  if (!scores.is_cpu()) return fill_behind(scores, columns, exist);
   const auto rows = at::arange(of_rows.size(0), of_rows.options()).unsqueeze(1).expand_as(of_rows);
   const c10::List<std::optional<at::Tensor>> places{rows.masked_select(exist),
                                                     columns.masked_select(exist)};

@@ -259,15 +259,18 @@ void Replica::broadcast_buffers() {
   }
 }
 
-/// Throws UsageError, naming the parameter, unless all ranks have rank 0's names and shapes.
+/// Throws UsageError, naming the parameter, unless all ranks have rank 0's names and shapes, and
+/// train the same.
 void Replica::check_same_model() const {
   std::vector<std::string> entries;
-  auto add = [&](const char* kind, const std::string& name, at::IntArrayRef shape) {
-    entries.push_back(fmt::format("{} '{}' [{}]", kind, name, fmt::join(shape, ", ")));
+  auto add = [&](const char* kind, const std::string& name, at::IntArrayRef shape,
+                 const char* more = "") {
+    entries.push_back(fmt::format("{} '{}' [{}]{}", kind, name, fmt::join(shape, ", "), more));
   };
   for (const auto& block : blocks_) {
     for (const auto& param : block->params()) {
-      add("parameter", param->spec().name, param->spec().shape);
+      const auto& spec = param->spec();
+      add("parameter", spec.name, spec.shape, spec.trainable ? "" : " without gradient");
     }
     for (const auto& buffer : block->buffers()) add("buffer", buffer.name, buffer.tensor.sizes());
   }

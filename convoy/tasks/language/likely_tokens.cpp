@@ -6,6 +6,7 @@
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
 #include "convoy/data/text_source.h"
+#include "convoy/nn/losses/ranking.h"
 #include "convoy/tasks/each_row.h"
 #include "convoy/tasks/known_text.h"
 #include "convoy/tasks/language/task.h"
@@ -99,17 +100,18 @@ nn::Bundle batch_of(const AskedTexts& texts, const std::vector<int64_t>& rows,
   return out;
 }
 
-/// The `k` best ids of each place and their probabilities, [B, most asked, k, 2] in a row.
+/// The `k` best ids of each place, equal ones by id, and their probabilities, [B, most asked, k, 2]
+/// in a row.
 at::Tensor best_of(const at::Tensor& logits, const at::Tensor& rows, const AskedTexts& texts,
                    int64_t k) {
   auto out = at::zeros({rows.size(0), texts.most_asked, k, 2}, at::kDouble);
   for (int64_t i = 0; i < rows.size(0); ++i) {
     const auto& places = texts.places[static_cast<size_t>(rows[i].item<int64_t>())];
     for (int64_t m = 0; m < std::ssize(places); ++m) {
-      const auto scores = logits[i][places[static_cast<size_t>(m)]].to(at::kFloat).softmax(0);
-      const auto [best, ids] = scores.topk(k);
+      const auto scores = logits[i][places[static_cast<size_t>(m)]].to(at::kFloat);
+      const auto ids = nn::best_columns(scores.unsqueeze(0), k).columns.squeeze(0);
       out[i][m].select(1, 0).copy_(ids);
-      out[i][m].select(1, 1).copy_(best);
+      out[i][m].select(1, 1).copy_(scores.softmax(0).index_select(0, ids));
     }
   }
   return out.flatten(1);

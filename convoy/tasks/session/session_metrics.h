@@ -39,7 +39,7 @@ class SessionMetrics : public train::Scorer {
     auto out = ranking_.values(prefix, loss);
     for (const auto& target : targets_) out.merge(target.values(prefix, loss));
     for (const auto& [name, value] : baseline_) out[prefix + name] = value;
-    out[prefix + "exclude_seen"] = excludes_seen_ ? 1 : 0;
+    out[prefix + train::kExcludeSeen] = excludes_seen_ ? 1 : 0;
     return out;
   }
 

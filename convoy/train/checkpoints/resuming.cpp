@@ -12,6 +12,7 @@
 #include "convoy/comm/agree.h"
 #include "convoy/train/checkpoints/checkpoints.h"
 #include "convoy/train/checkpoints/run_files.h"
+#include "convoy/train/setup/job_id.h"
 
 namespace convoy::train {
 namespace fs = std::filesystem;
@@ -160,7 +161,7 @@ std::deque<fs::path> Checkpoints::checkpoints_of_this_job() const {
   for (const auto& [step, path] : line.checkpoints()) {
     bool wanted = true;
     try {
-      wanted = read_state(path).job_id == id || id.empty();
+      wanted = id.empty() || is_same_job(read_state(path).job_id, id);
       own = own || wanted;
     } catch (const FileError&) {
       // Whoever goes on tells of it.

@@ -282,9 +282,8 @@ class Console : public Callback {
 }  // namespace
 
 std::string metrics_text(const Metrics& metrics) {
-  static const std::set<std::string> kTold{"eval_loss",         "eval_runtime",
-                                           "eval_samples",      "eval_samples_per_second",
-                                           "eval_exclude_seen", "eval_steps_per_second"};
+  static const std::set<std::string> kTold{"eval_loss", "eval_runtime", "eval_samples",
+                                           "eval_samples_per_second", "eval_steps_per_second"};
   std::vector<std::string> parts;
   const auto show = [&](const std::string& name, double value) {
     parts.push_back(fmt::format("{} {:.4f}", name, value));
@@ -315,7 +314,7 @@ std::string metrics_text(const Metrics& metrics) {
     if (cutoff > 0 && cutoff != shown) continue;
     show(cutoff > 0 ? fmt::format("{}@{}", kind, cutoff) : kind, value);
   }
-  const auto unseen = metrics.find("eval_exclude_seen");
+  const auto unseen = metrics.find(std::string("eval_") + kExcludeSeen);
   if (unseen != metrics.end() && unseen->second != 0) parts.push_back("among unseen items");
   return join(parts, "  ");
 }

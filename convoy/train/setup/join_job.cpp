@@ -16,6 +16,7 @@
 #include "convoy/comm/device.h"
 #include "convoy/machine/gpus.h"
 #include "convoy/train/setup/hosts_of_ranks.h"
+#include "convoy/train/setup/job_id.h"
 #include "convoy/train/setup/late_notice.h"
 #include "convoy/train/setup/placement.h"
 #include "convoy/train/trainer.h"
@@ -199,7 +200,10 @@ Job join_job(const ParallelArguments& given, const Decide& decide) {
                     "launch -n 4 train ...",
                     arguments.mesh.shard));
   }
-  if (!connector) return job;
+  if (!connector) {
+    add_agents(job);
+    return job;
+  }
   const auto mesh = mesh_of(arguments, env);
   job.groups = comm::Groups(
       mesh, [&](const auto& ranks, const auto& name) { return connector->connect(ranks, name); },
@@ -213,6 +217,7 @@ Job join_job(const ParallelArguments& given, const Decide& decide) {
     for (const auto& place : gather_placements(job)) hosts.push_back(place.host);
     check_state_replicas(mesh, hosts);
   }
+  add_agents(job);
   using schedule::Axis;
   if (mesh.degree(Axis::Replicate | Axis::Pipeline | Axis::Context | Axis::Tensor) > 1) {
     job.world().barrier("form groups");  // rank 0's store goes, which others may still need

@@ -1,0 +1,23 @@
+#pragma once
+
+#include "convoy/models/session/session.h"
+
+// Shapes: B rows, T positions.
+namespace convoy::models {
+
+/// Items `ids` [B, T] of a batch where they were loaded: reading them waits for no GPU.
+at::Tensor loaded_items(const SessionConfig& config, const at::Tensor& ids,
+                        const nn::Context& context);
+
+/// [B, T] bool: positions that predict, of items `known` [B, T]. In prediction that is the last
+/// item, with masked items the position behind it. Not of permuted items.
+at::Tensor asked_items(const SessionConfig& config, const at::Tensor& known,
+                       const nn::Context& context);
+
+/// [B, T] bool: the last item, or in prediction the position behind it.
+at::Tensor asked_item(const at::Tensor& ids, const nn::Context& context);
+
+/// [B, T] bool: the items that another one follows.
+at::Tensor has_successor(const at::Tensor& ids);
+
+}  // namespace convoy::models
