@@ -133,36 +133,50 @@ bool Trainer::Impl::evaluation_is_due(bool epoch_end) const {
 /// The evaluation for which there was no time when a signal stopped the run.
 void Trainer::Impl::make_up_evaluation() {
   if (!std::exchange(state_.evaluation_owed, false) || !eval_data_) return;
-  if (evaluate_now() && arguments_.load_best_model_at_end) {
+  if (!evaluate_now()) return;
+  if (arguments_.load_best_model_at_end) {
     add_up_rows();
     checkpoints_->save(state_, /*wait=*/ended());
+  } else {
+    checkpoints_->note_resumed_as_best(state_);
   }
 }
 
-/// Finds the metrics of a finished run's last evaluation; it may have been stopped before.
+/// Metrics of the evaluation after a step, as the history has them; none: there was none.
+Metrics Trainer::Impl::evaluation_after(int64_t step) const {
+  Metrics out;
+  for (const auto& entry : state_.log_history) {
+    if (entry.contains("eval_loss") && entry.at("step") == step) out = metrics_from_json(entry);
+  }
+  out.erase("step");
+  out.erase("epoch");
+  return out;
+}
+
+/// Finds the metrics of the evaluation of a finished run's model; a kill may have come before they
+/// were written.
 void Trainer::Impl::find_end_evaluation() {
   eval_metrics_ = checkpoints_->saved_metrics("eval");
-  if (!eval_metrics_.empty()) {
-    evaluated_step_ = state_.global_step;
-    return;
+  const bool is_best = arguments_.load_best_model_at_end && state_.best_step >= 0;
+  if (eval_metrics_.empty()) {
+    eval_metrics_ = evaluation_after(is_best ? state_.best_step : state_.global_step);
   }
-  load_best_model();
-  if (!eval_metrics_.empty()) checkpoints_->save_metrics("eval", eval_metrics_);
+  if (eval_metrics_.empty()) return;
+  evaluated_step_ = state_.global_step;
+  checkpoints_->save_metrics("eval", eval_metrics_);
 }
 
-/// Ends with the best weights, and what their evaluation gave.
-void Trainer::Impl::load_best_model() {
-  if (!arguments_.load_best_model_at_end || state_.best_step < 0) return;
-  if (state_.best_step != state_.global_step && !checkpoints_->load_best(state_)) return;
-  for (const auto& entry : state_.log_history) {
-    if (!entry.contains("eval_loss") || entry.at("step") != state_.best_step) continue;
-    eval_metrics_ = metrics_from_json(entry);
-    eval_metrics_.erase("step");
-    eval_metrics_.erase("epoch");
+/// Ends with the best weights, and what their evaluation gave. Returns whether it does.
+bool Trainer::Impl::load_best_model() {
+  if (!arguments_.load_best_model_at_end || state_.best_step < 0) return false;
+  if (state_.best_step != state_.global_step && !checkpoints_->load_best(state_)) return false;
+  if (auto metrics = evaluation_after(state_.best_step); !metrics.empty()) {
+    eval_metrics_ = std::move(metrics);
   }
   evaluated_step_ = state_.global_step;
   callbacks_.say(fmt::format("the model is the best one, of step {}: {} {:.4f}", state_.best_step,
                              best_.metric(), state_.best_metric));
+  return true;
 }
 
 void Trainer::predict(const Dataset& data, const UsePrediction& use, int64_t most) {

@@ -79,7 +79,26 @@ void check_makes_sense(const TrainerState& s, const std::string& where) {
   check("evaluations_without_better", static_cast<double>(s.evaluations_without_better), kAny);
 }
 
+/// Text of an entry of a history without its times.
+std::string without_times(const Json& entry) {
+  Json out = Json::object();
+  for (const auto& [key, value] : entry.items()) {
+    if (!key.ends_with("_runtime") && !key.ends_with("_per_second")) out[key] = value;
+  }
+  return out.dump();  // null for what is not finite, as in a file
+}
+
 }  // namespace
+
+bool begins_with(const Json& history, const Json& beginning) {
+  if (beginning.size() > history.size()) return false;
+  for (size_t i = 0; i < beginning.size(); ++i) {
+    const auto& a = history[i];
+    const auto& b = beginning[i];
+    if (a != b && without_times(a) != without_times(b)) return false;
+  }
+  return true;
+}
 
 Json TrainerState::to_json() const {
   // Hugging Face's keys; null says that there is none yet.
@@ -93,6 +112,7 @@ Json TrainerState::to_json() const {
            {"is_world_process_zero", true}};
   visit_fields(*this, [&](const char* key, const auto& value) { out[key] = value; });
   if (rows_sum != 0) out["rows_sum"] = fmt::format("{:016x}", rows_sum);
+  if (logged_steps > 0) out["last_grad_norm"] = last_grad_norm;
   if (earlier_updates > 0) out["earlier_updates"] = earlier_updates;
   if (steps_beyond != 0) out["steps_beyond"] = steps_beyond;
   if (!lineage.empty()) out["lineage"] = checkpoint::to_json(lineage);
@@ -105,6 +125,9 @@ TrainerState TrainerState::from_json(const Json& json, const std::string& where)
   TrainerState state;
   try {
     visit_fields(state, [&](const char* key, auto& value) { json.at(key).get_to(value); });
+    if (const auto norm = json.find("last_grad_norm"); norm != json.end() && norm->is_number()) {
+      state.last_grad_norm = norm->get<double>();
+    }
     state.earlier_updates = json.value("earlier_updates", int64_t{0});
     state.steps_beyond = json.value("steps_beyond", int64_t{0});
     state.lineage = checkpoint::lineage_from_json(json.value("lineage", Json::array()));

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <string>
 
@@ -33,6 +34,7 @@ struct TrainerState {
   // Sums over the steps since the last log line and since the start.
   double logged_loss_sum = 0;
   int64_t logged_steps = 0;
+  double last_grad_norm = NAN;  ///< of the last step; NaN = none yet, or an older state
   double total_loss_sum = 0;
   uint64_t rows_sum = 0;  ///< see sum_of_rows(); 0 in states from before it
   // The loss scale of fp16, and the steps that an overflow made it skip.
@@ -66,5 +68,9 @@ struct TrainerState {
   Json to_json() const;
   static TrainerState from_json(const Json& json, const std::string& where);
 };
+
+/// Whether the log lines and evaluations of `history` begin with those of `beginning`. The times in
+/// them do not count.
+bool begins_with(const Json& history, const Json& beginning);
 
 }  // namespace convoy::train

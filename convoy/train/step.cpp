@@ -83,6 +83,7 @@ bool Trainer::Impl::train_step(StepBatch batch) {
   }
   own_rows_sum_ += rows_sum;
   num_targets_ += last_.count;
+  state_.last_grad_norm = last_.grad_norm;
   ++state_.global_step;
   state_.epoch_position = batch.end;
   if (arguments_.fp16) update_loss_scale(samples);

@@ -244,7 +244,7 @@ void Trainer::Impl::log() {
   record.max_steps = state_.max_steps;
   record.epoch = state_.epoch();
   record.loss = state_.logged_loss_sum / static_cast<double>(state_.logged_steps);
-  record.grad_norm = last_.grad_norm;
+  record.grad_norm = state_.last_grad_norm;
   record.learning_rate = learning_rate(std::max<int64_t>(0, state_.updates() - 1));
   if (arguments_.fp16) record.loss_scale = state_.loss_scale.value;
   if (keeps_sums()) {
@@ -384,6 +384,7 @@ Metrics Trainer::Impl::train() {
   const bool keeps_model = nothing_left && comm::ask_main(job_.world(), "look for a model", [&] {
                                              return checkpoints_->holds_model_of(state_);
                                            }).get<bool>();
+  if (!nothing_left && arguments_.load_best_model_at_end) checkpoints_->tell_lost_best(state_);
   clock_ = Clock(state_);
   const auto traffic_before = strategy_->traffic();
   if (arguments_.eval_on_start && eval_data_ && state_.global_step == 0) {
@@ -431,7 +432,10 @@ Metrics Trainer::Impl::train() {
   log();
   if (!nothing_left) check_targets();
   const Metrics metrics = summary(traffic_before);
-  if (keeps_model) {  // the run's own
+  if (keeps_model) {  // the run's own; a kill may have come before its results
+    checkpoints_->restore_small_files();
+    const auto trained = checkpoints_->saved_metrics("train");
+    checkpoints_->save_metrics("train", trained.empty() ? of_earlier_starts(metrics) : trained);
     find_end_evaluation();
     return metrics;
   }
@@ -442,10 +446,10 @@ Metrics Trainer::Impl::train() {
         state_.skipped_steps, state_.global_step, state_.skipped_steps == 1 ? "was" : "were"));
   }
   if (stopped_by_ != 0 && !keeps_stopped_model()) return metrics;
-  load_best_model();
-  checkpoints_->save_model(state_);
+  const bool is_best = load_best_model();
+  checkpoints_->save_model(state_, is_best ? state_.best_step : state_.global_step);
   checkpoints_->save_metrics("train", nothing_left ? of_earlier_starts(metrics) : metrics);
-  if (!eval_metrics_.empty()) checkpoints_->save_metrics("eval", eval_metrics_);
+  if (evaluated_step_ == state_.global_step) checkpoints_->save_metrics("eval", eval_metrics_);
   callbacks_.notify([&](Callback& callback) { callback.on_train_end(metrics); });
   return metrics;
 }

@@ -110,7 +110,8 @@ struct Trainer::Impl {
   bool evaluation_is_due(bool epoch_end) const;
   void make_up_evaluation();
   void find_end_evaluation();
-  void load_best_model();
+  Metrics evaluation_after(int64_t step) const;
+  bool load_best_model();
 
   TrainingArguments arguments_;
   parallel::ModelFactory factory_;

@@ -147,6 +147,13 @@ TEST_F(WindowsCommand, WhatEndedInItsLastEvaluationIsEvaluatedAgain) {
     }
   }
   EXPECT_TRUE(fs::exists(folder_ / "cut/0001/eval_results.json"));
+  // Results of an earlier step's evaluation do not pass for the end's.
+  const auto earlier =
+      kTrain + "--windows days --end 3 --eval_strategy steps --eval_steps 5 --output_dir ";
+  EXPECT_NE(shell("CONVOY_FAULT=sigkill@0:evaluation:12 $convoy " + earlier + "late"), 0);
+  ASSERT_EQ(run(earlier + "late --resume_from_checkpoint latest"), 0) << output_;
+  EXPECT_EQ(results("late").at("average").at("eval_loss"),
+            results("all").at("average").at("eval_loss"));
   // And in which the evaluation of its last step was the end's.
   const auto steps =
       kTrain + "--windows days --end 3 --eval_strategy steps --eval_steps 6 --output_dir ";

@@ -113,5 +113,62 @@ TEST_F(Branches, RotationFreesWhatWasLeftBehindFirst) {
   EXPECT_EQ(line.checkpoints().front().first, 7);
 }
 
+TEST_F(Branches, ALineThatTheNextStartWritesIsTheSame) {
+  auto options = arguments(folder_ / "a", 3);
+  options.logging_steps = 2;
+  const auto whole = train(options, one_device());
+  ASSERT_EQ(whole.error, "");
+  options.output.dir = (folder_ / "b").string();  // as killed before its last line
+  options.resume_from_checkpoint = (folder_ / "a/checkpoint-3").string();
+  const auto again = train(options, one_device());
+  ASSERT_EQ(again.error, "");
+  ASSERT_EQ(whole.state.log_history.back().at("step"), 3);
+  EXPECT_GT(whole.state.log_history.back().at("grad_norm"), 0);
+  EXPECT_EQ(again.state.log_history, whole.state.log_history);
+}
+
+TEST_F(Branches, WhatAKillOrAPersonTookFromAFinishedRunIsWritten) {
+  files_.config["width"] = 8;
+  files_.texts["run.toml"] = "text";
+  ASSERT_EQ(train(arguments(folder_ / "a", 4), one_device()).error, "");
+  const auto model = fs::last_write_time(folder_ / "a/model.safetensors");
+  const auto loss = json("a/train_results.json").at("train_loss");
+  for (const char* name : {"train_results.json", "all_results.json", "config.json", "run.toml"}) {
+    fs::remove(folder_ / "a" / name);
+    ASSERT_EQ(go_on("latest", 4).error, "");
+    EXPECT_TRUE(fs::exists(folder_ / "a" / name)) << name;
+    EXPECT_EQ(json("a/train_results.json").at("train_loss"), loss) << name;
+    EXPECT_EQ(json("a/all_results.json").at("train_loss"), loss) << name;
+  }
+  EXPECT_EQ(fs::last_write_time(folder_ / "a/model.safetensors"), model) << "it is kept";
+}
+
+TEST_F(Branches, ResultsAreOfTheModelAndOfNoEarlierStep) {
+  const auto eval_data = random_sessions(20, 50, 8);
+  auto options = arguments(folder_ / "a", 5);
+  options.eval_strategy = "steps";
+  options.eval_steps = 2;
+  options.per_device_eval_batch_size = 4;
+  // Ends before the evaluation after its last step, as by a kill.
+  ASSERT_EQ(train(options, one_device(), eval_data).error, "");
+  EXPECT_FALSE(fs::exists(folder_ / "a/eval_results.json"));
+  EXPECT_FALSE(json("a/all_results.json").contains("eval_loss"));
+  options.resume_from_checkpoint = "latest";
+  Trainer trainer(tiny_model(), options, random_sessions(45, 50, 8), eval_data, one_device());
+  trainer.train();
+  EXPECT_FALSE(trainer.evaluated_last_step());
+  const auto end = trainer.evaluate_end();
+  EXPECT_EQ(json("a/eval_results.json").at("eval_loss"), end.at("eval_loss"));
+  // A kill between the model and the results of an evaluation that there was.
+  options.max_steps = 6;
+  ASSERT_EQ(train(options, one_device(), eval_data).error, "");
+  const auto results = json("a/eval_results.json");
+  fs::remove(folder_ / "a/eval_results.json");
+  Trainer again(tiny_model(), options, random_sessions(45, 50, 8), eval_data, one_device());
+  again.train();
+  EXPECT_TRUE(again.evaluated_last_step());
+  EXPECT_EQ(json("a/eval_results.json"), results);
+}
+
 }  // namespace
 }  // namespace convoy::train

@@ -4,10 +4,14 @@
 
 #include <array>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <string>
 
 #include "convoy/base/error.h"
+#include "convoy/base/files.h"
+#include "convoy/checkpoint/folder.h"
+#include "convoy/checkpoint/manifest.h"
 #include "tests/train/testing.h"
 
 namespace convoy::train {
@@ -64,6 +68,23 @@ class Folders : public InFolder {
       end.usage = dynamic_cast<const UsageError*>(&error) != nullptr;
     }
     return end;
+  }
+
+  /// Keeps what was said.
+  struct Said : Callback {
+    void on_message(const std::string& text) override { all += text + "\n"; }
+    std::string all;
+  };
+
+  /// Changes the state in a checkpoint, as if it had been written so.
+  static void edit_state(const fs::path& checkpoint, const std::function<void(Json&)>& edit) {
+    const auto path = checkpoint / checkpoint::kState;
+    auto state = parse_json(read_file(path), path.string());
+    edit(state);
+    write_file(path, state.dump());
+    auto manifest = checkpoint::Manifest::read(checkpoint);
+    manifest.set_others(checkpoint);
+    write_file(checkpoint / checkpoint::Manifest::kName, manifest.to_text());
   }
 
   ModelFiles files_;

@@ -1,3 +1,5 @@
+#include <gmock/gmock.h>
+
 #include "convoy/base/files.h"
 #include "convoy/checkpoint/folder.h"
 #include "tests/train/folders_testing.h"
@@ -5,6 +7,9 @@
 // What a run makes of what another one left: it replaces it, goes on from it, or refuses it.
 namespace convoy::train {
 namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
 
 TEST_F(Folders, WhatIsOverwrittenStaysUntilTheNewRunHasSaved) {
   write_file(folder_ / "words.txt", "old");
@@ -96,10 +101,7 @@ TEST_F(Folders, AnotherTokenizerIsNotResumed) {
   files_.encoding = "words of old";
   EXPECT_EQ(train(args, one_device()).first_step, 3);
   // A state of before it was noted.
-  const auto path = folder_ / "a/checkpoint-4/trainer_state.json";
-  auto state = parse_json(read_file(path), "state");
-  state.erase("encoding");
-  write_file(path, state.dump());
+  edit_state(folder_ / "a/checkpoint-4", [](Json& state) { state.erase("encoding"); });
   files_.encoding = "words of new";
   args.max_steps = 6;
   EXPECT_EQ(train(args, one_device()).first_step, 5);
@@ -107,11 +109,11 @@ TEST_F(Folders, AnotherTokenizerIsNotResumed) {
 
 TEST_F(Folders, AnotherOrderOfSamplesIsNotResumedInMidEpoch) {
   ASSERT_EQ(train(arguments(folder_ / "a", 2), one_device()).error, "");
-  const auto path = folder_ / "a/checkpoint-2/trainer_state.json";
-  auto state = parse_json(read_file(path), "state");
-  EXPECT_EQ(state["data_order"].get<std::string>().find("one permutation of all rows"), 0) << state;
-  state["data_order"] = "63 lanes";
-  write_file(path, state.dump());
+  edit_state(folder_ / "a/checkpoint-2", [](Json& state) {
+    EXPECT_EQ(state["data_order"].get<std::string>().find("one permutation of all rows"), 0)
+        << state;
+    state["data_order"] = "63 lanes";
+  });
   auto args = arguments(folder_ / "a", 4);
   args.resume_from_checkpoint = "latest";
   const auto error = train(args, one_device()).error;
@@ -133,12 +135,6 @@ TEST_F(Folders, ACheckpointUnderWayIsKeptWhenTheLossIsNotFinite) {
     EXPECT_EQ(entry.path().string().find(".tmp"), std::string::npos) << entry.path();
   }
 }
-
-/// Keeps what was said.
-struct Said : Callback {
-  void on_message(const std::string& text) override { all += text + "\n"; }
-  std::string all;
-};
 
 TEST_F(Folders, NewerCheckpointsThatAreNotWholeArePassedOverAloud) {
   const auto out = folder_ / "a";
@@ -183,6 +179,77 @@ TEST_F(Folders, NewerCheckpointsThatAreNotWholeArePassedOverAloud) {
   const auto error = train(more, one_device()).error;
   EXPECT_NE(error.find("no checkpoint in"), std::string::npos) << error;
   EXPECT_NE(error.find("checkpoint-2 is passed over"), std::string::npos) << error;
+}
+
+TEST_F(Folders, ACheckpointWhoseStateChangedIsPassedOverOrRefused) {
+  files_.config["width"] = 8;
+  const auto out = folder_ / "a";
+  ASSERT_EQ(train(arguments(out, 6), one_device()).error, "");
+  const auto state = out / "checkpoint-6/trainer_state.json";
+  auto changed = parse_json(read_file(state), "state");
+  changed["epoch_position"] = changed["epoch_position"].get<int64_t>() + 1;
+  write_file(state, changed.dump());
+  fs::remove(out / "checkpoint-4/config.json");
+  auto more = arguments(out, 8);
+  more.resume_from_checkpoint = (out / "checkpoint-6").string();
+  EXPECT_THAT(train(more, one_device()).error,
+              HasSubstr("checkpoint-6: trainer_state.json is not as it was written; try an earlier "
+                        "checkpoint, or remove manifest.json"));
+  try {
+    Trainer trainer(tiny_model(), more, random_sessions(45, 50, 8), nullptr, one_device());
+    trainer.load_moments(out / "checkpoint-6");
+    ADD_FAILURE() << "it tells of how many updates its moments are";
+  } catch (const FileError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("is not as it was written"));
+  }
+  more.resume_from_checkpoint = "latest";
+  auto said = std::make_shared<Said>();
+  const auto end = train(more, one_device(), nullptr, said);
+  EXPECT_EQ(end.error, "");
+  EXPECT_EQ(end.first_step, 3);
+  EXPECT_THAT(said->all, HasSubstr("checkpoint-6 is passed over: "));
+  EXPECT_THAT(said->all, HasSubstr("config.json is missing"));
+  EXPECT_THAT(said->all, Not(HasSubstr("has no manifest.json")));
+  // Without its manifest nothing is known.
+  fs::remove(out / "checkpoint-8/manifest.json");
+  more.max_steps = 10;
+  EXPECT_EQ(train(more, one_device(), nullptr, said).first_step, 9);
+  EXPECT_THAT(said->all, HasSubstr("checkpoint-8 has no manifest.json"));
+}
+
+TEST_F(Folders, ARunThatWasPutAsideStaysWhileItIsGoneOnWith) {
+  const auto eval_data = random_sessions(20, 50, 8);
+  const auto out = folder_ / "a";
+  auto args = arguments(out, 6);
+  args.eval_strategy = "steps";
+  args.eval_steps = 2;
+  args.load_best_model_at_end = true;
+  args.metric_for_best_model = "loss";
+  args.greater_is_better = "true";  // the first
+  ASSERT_EQ(train(args, one_device(), eval_data).state.best_step, 2);
+  auto fails = args;
+  fails.learning_rate = 1e30;
+  fails.eval_strategy = fails.save_strategy = "no";
+  fails.load_best_model_at_end = false;
+  fails.output.overwrite = true;
+  ASSERT_NE(train(fails, one_device()).error, "");
+  ASSERT_TRUE(fs::exists(out / ".replaced/checkpoint-2"));
+  args.output.overwrite = true;
+  for (const int64_t steps : {8, 10}) {
+    args.max_steps = steps;
+    args.resume_from_checkpoint =
+        steps == 8 ? (out / ".replaced/checkpoint-6").string() : std::string("latest");
+    auto said = std::make_shared<Said>();
+    ASSERT_EQ(train(args, one_device(), eval_data, said).error, "");
+    EXPECT_THAT(said->all, HasSubstr("the model is the best one, of step 2")) << steps;
+    EXPECT_TRUE(fs::exists(out / ".replaced/checkpoint-2")) << steps;
+  }
+  // Nothing of it is needed any more once another one is better.
+  args.metric_for_best_model = "";
+  args.greater_is_better = "auto";
+  args.max_steps = 12;
+  ASSERT_EQ(train(args, one_device(), eval_data).state.best_step, 12);
+  EXPECT_FALSE(fs::exists(out / ".replaced"));
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <deque>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -59,9 +60,11 @@ class Checkpoints {
   /// Whether output.dir holds, whole, what save_model() would write of that state.
   bool holds_model_of(const TrainerState& state) const;
 
-  /// Writes the model at the end of a run, its weights from `state` or, where the arguments ask for
-  /// them, the best ones. What was there before stays until all is written.
-  void save_model(const TrainerState& state);
+  /// Writes the model at the end of a run, whose weights are those of `model_step`. What was there
+  /// before stays until all is written.
+  void save_model(const TrainerState& state, int64_t model_step);
+  /// Writes the small files that somebody removed from the folder of a finished run.
+  void restore_small_files();
   /// Writes `<split>_results.json` and merges into `all_results.json`. Not collective.
   void save_metrics(const std::string& split, const Metrics& metrics);
   /// Metrics of the model in output.dir that save_metrics() wrote; empty where it did not.
@@ -71,9 +74,14 @@ class Checkpoints {
   void load_weights(const std::filesystem::path& folder);
   /// Reads the moments of a checkpoint for a new run. Returns the number of updates that they saw.
   int64_t load_moments(const std::filesystem::path& checkpoint);
-  /// Reads the weights of the best checkpoint that `state` names; where there is none, warns and
-  /// returns false.
+  /// Reads the weights of the best checkpoint that `state` names. Where it is not there, is not
+  /// whole or holds other training's weights, warns, keeps those of the last step and returns
+  /// false.
   bool load_best(const TrainerState& state);
+  /// Warns where load_best() would not find that checkpoint.
+  void tell_lost_best(const TrainerState& state);
+  /// Notes that the best evaluation is that of the checkpoint which the run went on from.
+  void note_resumed_as_best(TrainerState& state);
 
  private:
   struct Saving;
@@ -88,7 +96,7 @@ class Checkpoints {
   std::vector<std::string> own_names() const;
   bool would_write(const std::filesystem::path& file) const;
   void put_old_run_aside();
-  void remove_old_run() const;
+  void remove_old_run(const std::filesystem::path& best) const;
   std::deque<std::filesystem::path> checkpoints_of_this_job() const;
   void find_candidates();
   Json first_that_fits(const TrainerState& fresh);
@@ -99,11 +107,18 @@ class Checkpoints {
   void pass_over(const std::filesystem::path& folder, const FileError& error);
   Json look_at(const std::filesystem::path& checkpoint, const TrainerState& fresh) const;
   void check_same_model(const std::filesystem::path& checkpoint) const;
-  std::string best_seen_from_here(const std::filesystem::path& run, const std::string& best) const;
+  std::string seen_from_here(const std::filesystem::path& checkpoint) const;
+  std::string best_seen_from_here(const std::filesystem::path& from,
+                                  const TrainerState& saved) const;
   std::filesystem::path best_path(const TrainerState& state) const;
-  Json end_of(const TrainerState& state) const;
+  std::string lack_of_best(const TrainerState& state) const;
+  std::filesystem::path saved_place(const TrainerState& state) const;
+  std::vector<std::string> lose_their_best(const std::filesystem::path& path,
+                                           const TrainerState& state) const;
   void put_in_place(const std::filesystem::path& model) const;
-  void save_small_files(const std::filesystem::path& folder) const;
+  void save_small_files(
+      const std::filesystem::path& folder,
+      const std::function<bool(const std::filesystem::path&)>& are_wanted = {}) const;
   checkpoint::ConnectWriters connect_writers();
   void tell_slow_save(const std::filesystem::path& path, double seconds);
 

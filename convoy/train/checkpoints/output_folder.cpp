@@ -92,8 +92,17 @@ void Checkpoints::put_old_run_aside() {
                              dir_.string(), aside.string()));
 }
 
-void Checkpoints::remove_old_run() const {
-  if (arguments_.output.overwrite) remove_whole(dir_ / kReplaced);
+/// Unless this run went back to it, or still needs its `best` checkpoint.
+void Checkpoints::remove_old_run(const fs::path& best) const {
+  const auto aside = fs::weakly_canonical(dir_ / kReplaced);
+  const auto lies_there = [&](const fs::path& path) {
+    const auto place = fs::weakly_canonical(path);
+    return std::mismatch(aside.begin(), aside.end(), place.begin(), place.end()).first ==
+           aside.end();
+  };
+  if (!arguments_.output.overwrite || lies_there(best)) return;
+  if (!resumed_from_.empty() && lies_there(resumed_from_)) return;
+  remove_whole(dir_ / kReplaced);
 }
 
 void Checkpoints::lock_output() {

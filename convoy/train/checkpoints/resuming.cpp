@@ -7,31 +7,17 @@
 #include "convoy/base/text.h"
 #include "convoy/checkpoint/folder.h"
 #include "convoy/checkpoint/lineage.h"
+#include "convoy/checkpoint/manifest.h"
 #include "convoy/checkpoint/visitors.h"
 #include "convoy/checkpoint/weights.h"
 #include "convoy/comm/agree.h"
 #include "convoy/train/checkpoints/checkpoints.h"
 #include "convoy/train/checkpoints/run_files.h"
+#include "convoy/train/checkpoints/saved_state.h"
 #include "convoy/train/setup/job_id.h"
 
 namespace convoy::train {
 namespace fs = std::filesystem;
-
-namespace {
-
-/// Text of an error, without the component that it begins with.
-std::string reason_of(const FileError& error) {
-  const std::string text = error.what();
-  const auto end = text.starts_with("[") ? text.find("] ") : std::string::npos;
-  return end == std::string::npos ? text : text.substr(end + 2);
-}
-
-TrainerState read_state(const fs::path& folder) {
-  const auto path = folder / kState;
-  return TrainerState::from_json(parse_json(read_file(path), path.string()), path.string());
-}
-
-}  // namespace
 
 std::string resume_source(const TrainingArguments& arguments) {
   const auto& from = arguments.resume_from_checkpoint;
@@ -63,8 +49,9 @@ std::optional<TrainerState> Checkpoints::resume(const TrainerState& fresh) {
       comm::Lasts::Long);
   if (!dir_.empty()) tell_who_shares();
   while (true) {
-    const Json found = comm::ask_main(job_.world(), "look for a checkpoint",
-                                      [&] { return first_that_fits(fresh); });
+    const Json found = comm::ask_main(
+        job_.world(), "look for a checkpoint", [&] { return first_that_fits(fresh); },
+        comm::Lasts::Long);
     if (found.is_null()) return std::nullopt;
     const fs::path folder = found.at("folder").get<std::string>();
     const auto& group = strategy_.processes();
@@ -78,6 +65,11 @@ std::optional<TrainerState> Checkpoints::resume(const TrainerState& fresh) {
     }
     strategy_.share(/*moments=*/true);
     resumed_from_ = folder.string();
+    if (!found.at("has_manifest").get<bool>()) {
+      callbacks_.say(fmt::format(
+          "warning: {} has no {}: nobody can tell whether its files are as they were written",
+          resumed_from_, checkpoint::Manifest::kName));
+    }
     tell_left_behind(found.at("left_behind").get<std::string>());
     if (job_.environment.restart_count > 0) {
       callbacks_.say(fmt::format("start {}: going on from {}", job_.environment.restart_count + 1,
@@ -202,7 +194,7 @@ void Checkpoints::find_candidates() {
 
 /// Looks whether a checkpoint fits this run, and returns its state.
 Json Checkpoints::look_at(const fs::path& folder, const TrainerState& fresh) const {
-  auto saved = read_state(folder);
+  auto saved = read_checked_state(folder);
   check_same_model(folder);
   if (!saved.encoding.empty() && saved.encoding != fresh.encoding) {
     fail<UsageError>("train",
@@ -234,11 +226,12 @@ Json Checkpoints::look_at(const fs::path& folder, const TrainerState& fresh) con
         "of ranks), or resume from the end of an epoch",
         folder.string(), saved.data_order, fresh.data_order);
   }
-  saved.best_model_checkpoint = best_seen_from_here(folder / "..", saved.best_model_checkpoint);
+  saved.best_model_checkpoint = best_seen_from_here(folder, saved);
   const auto left_behind = follow_or_branch(folder, saved);
   return {{"folder", folder.string()},
           {"state", saved.to_json()},
           {"was_named", candidate_was_named_},
+          {"has_manifest", fs::exists(folder / checkpoint::Manifest::kName)},
           {"left_behind", candidate_was_named_ ? left_behind : ""}};
 }
 
@@ -269,7 +262,7 @@ void Checkpoints::keep_lineage(const TrainerState& state) {
 int64_t Checkpoints::load_moments(const fs::path& folder) {
   const auto& own = strategy_.replica().flat().optimizer().name();
   const Json updates = comm::ask_main(job_.world(), "look for moments", [&]() -> Json {
-    const auto saved = read_state(folder);
+    const auto saved = read_checked_state(folder);
     if (saved.optimizer != own) {
       fail<UsageError>("train", "the moments in {} are of {}; got {}; try --optim {}, or none kept",
                        folder.string(), saved.optimizer, own, saved.optimizer);
@@ -279,16 +272,6 @@ int64_t Checkpoints::load_moments(const fs::path& folder) {
   checkpoint::load_optimizer(folder / kOptimizer, strategy_.moments(), strategy_.processes());
   strategy_.share(/*moments=*/true);
   return updates.get<int64_t>();
-}
-
-/// The best checkpoint that a state of `run` names, as this run's state names it.
-std::string Checkpoints::best_seen_from_here(const fs::path& run, const std::string& best) const {
-  if (best.empty()) return "";
-  std::error_code error;
-  auto place = run / best;
-  if (!fs::exists(place, error)) place = run / fs::path(best).filename();  // it moved with its run
-  if (same_file(place.parent_path(), dir_)) return place.filename().string();
-  return fs::weakly_canonical(place).string();
 }
 
 void Checkpoints::check_same_model(const fs::path& checkpoint) const {

@@ -8,6 +8,7 @@
 
 #include "convoy/base/activity.h"
 #include "convoy/base/files.h"
+#include "convoy/base/text.h"
 #include "convoy/base/timing.h"
 #include "convoy/checkpoint/folder.h"
 #include "convoy/checkpoint/save.h"
@@ -51,12 +52,34 @@ Checkpoints::Checkpoints(const TrainingArguments& arguments, const Job& job,
 
 Checkpoints::~Checkpoints() = default;
 
-void Checkpoints::save_small_files(const fs::path& folder) const {
-  if (!files_.config.is_null()) write_file(folder / kConfig, files_.config.dump(2) + "\n");
-  for (const auto& [name, text] : files_.texts) write_file(folder / name, text);
-  for (const auto& file : files_.copies) {
-    checkpoint::copy_into(file.path, folder / file.name);
+/// Writes the small files that `are_wanted` by their paths; without it all.
+void Checkpoints::save_small_files(const fs::path& folder,
+                                   const std::function<bool(const fs::path&)>& are_wanted) const {
+  const auto wanted = [&](const std::string& name) {
+    return !are_wanted || are_wanted(folder / name);
+  };
+  if (!files_.config.is_null() && wanted(kConfig)) {
+    write_file(folder / kConfig, files_.config.dump(2) + "\n");
   }
+  for (const auto& [name, text] : files_.texts) {
+    if (wanted(name)) write_file(folder / name, text);
+  }
+  for (const auto& file : files_.copies) {
+    if (wanted(file.name)) checkpoint::copy_into(file.path, folder / file.name);
+  }
+}
+
+void Checkpoints::restore_small_files() {
+  comm::ask_main(
+      job_.world(), "look for small files",
+      [&] {
+        save_small_files(dir_, [](const fs::path& file) {
+          std::error_code error;
+          return !fs::exists(file, error);
+        });
+        return Json();
+      },
+      comm::Lasts::Long);
 }
 
 fs::path Checkpoints::path(int64_t step) const {
@@ -65,10 +88,6 @@ fs::path Checkpoints::path(int64_t step) const {
 
 std::string Checkpoints::name_to_resume(int64_t step) const {
   return checkpoint::latest_checkpoint(dir_) == path(step) ? "latest" : path(step).string();
-}
-
-fs::path Checkpoints::best_path(const TrainerState& state) const {
-  return dir_ / state.best_model_checkpoint;
 }
 
 void Checkpoints::save(TrainerState& state, bool wait) {
@@ -89,15 +108,22 @@ void Checkpoints::save(TrainerState& state, bool wait) {
   saving->step = state.global_step;
   saving->best = best_path(state);
   if (group.rank() == 0) saving->state = state.to_json().dump(2) + "\n";  // a line for each step
-  const fs::path temporary = comm::ask_main(
-                                 group, "make a checkpoint's folder",
-                                 [&] {
-                                   keep_output();
-                                   saving->folder.emplace(final_path);
-                                   return Json(saving->folder->temporary().string());
-                                 },
-                                 comm::Lasts::Long)
-                                 .get<std::string>();
+  const Json made = comm::ask_main(
+      group, "make a checkpoint's folder",
+      [&]() -> Json {
+        keep_output();
+        saving->folder.emplace(final_path);
+        return {{"temporary", saving->folder->temporary().string()},
+                {"lose", join(lose_their_best(final_path, state))}};
+      },
+      comm::Lasts::Long);
+  const fs::path temporary = made.at("temporary").get<std::string>();
+  if (const std::string lose = made.at("lose"); !lose.empty()) {
+    callbacks_.say(
+        fmt::format("warning: this branch saves its own {}, which was the best one of {}: whoever "
+                    "goes on from there ends with the model of the last step",
+                    final_path.string(), lose));
+  }
   const bool beside = arguments_.save_async && !wait;
   saving->tensors.emplace(
       temporary, weights, formats::shard_bytes(arguments_.output.max_shard_size), kOptimizer,
@@ -143,7 +169,7 @@ void Checkpoints::finish() {
         manifest.set_others(folder);
         write_file(folder / checkpoint::Manifest::kName, manifest.to_text());
         saving->folder->commit();
-        remove_old_run();
+        remove_old_run(saving->best);
         if (arguments_.save_total_limit) {
           std::vector<fs::path> spare{saving->final_path};
           if (arguments_.load_best_model_at_end) spare.push_back(saving->best);
@@ -172,15 +198,7 @@ bool Checkpoints::writing() const {
   return saving_ && !saving_->tensors->done();
 }
 
-/// The state of a run at its end, and of which step the model beside it is.
-Json Checkpoints::end_of(const TrainerState& state) const {
-  auto out = state.to_json();
-  const bool best = arguments_.load_best_model_at_end && state.best_step >= 0;
-  out[kModelStep] = best ? state.best_step : state.global_step;
-  return out;
-}
-
-void Checkpoints::save_model(const TrainerState& state) {
+void Checkpoints::save_model(const TrainerState& state, int64_t model_step) {
   if (dir_.empty()) return;
   const Doing doing("save model");
   std::optional<AtomicFolder> folder;  // rank 0's
@@ -199,8 +217,10 @@ void Checkpoints::save_model(const TrainerState& state) {
         save_small_files(temporary);
         keep_output();
         put_in_place(temporary);
-        write_file(dir_ / kState, end_of(state).dump(2) + "\n");
-        remove_old_run();
+        auto end = state.to_json();
+        end[kModelStep] = model_step;
+        write_file(dir_ / kState, end.dump(2) + "\n");
+        remove_old_run(best_path(state));
         return Json();
       },
       comm::Lasts::Long);
@@ -254,7 +274,11 @@ Metrics Checkpoints::saved_metrics(const std::string& split) const {
     const auto file = dir_ / (split + "_results.json");
     std::error_code error;
     if (dir_.empty() || !fs::is_regular_file(file, error)) return Json::object();
-    return parse_json(read_file(file), file.string());
+    try {
+      return parse_json(read_file(file), file.string());
+    } catch (const FileError&) {
+      return Json::object();  // it is written anew
+    }
   });
   return metrics_from_json(found);
 }
@@ -288,13 +312,16 @@ bool Checkpoints::holds_model_of(const TrainerState& state) const {
   try {
     const auto file = dir_ / kState;
     const auto saved = parse_json(read_file(file), file.string());
-    const auto wanted = end_of(state);
+    const auto wanted = state.to_json();
     const auto same = [&](const char* key, const Json& usual) {
       return saved.value(key, usual) == wanted.value(key, usual);
     };
+    const bool best = arguments_.load_best_model_at_end && state.best_step >= 0;
+    const Json model_step = best ? state.best_step : state.global_step;
     // Older states do not tell of which step the model is.
     return saved.is_object() && same("global_step", -1) && same("best_global_step", -1) &&
-           same("lineage", Json::array()) && same(kModelStep, wanted.at(kModelStep));
+           same("lineage", Json::array()) && saved.value(kModelStep, model_step) == model_step &&
+           begins_with(saved.value("log_history", Json::array()), state.log_history);
   } catch (const FileError&) {
     return false;
   }
@@ -304,22 +331,6 @@ bool Checkpoints::holds_model_of(const TrainerState& state) const {
 void Checkpoints::load_weights(const fs::path& folder) {
   checkpoint::load_weights(folder, strategy_.weights(), strategy_.processes());
   strategy_.share(/*moments=*/false);
-}
-
-bool Checkpoints::load_best(const TrainerState& state) {
-  const auto best = best_path(state);
-  const bool found = comm::ask_main(job_.world(), "look for the best checkpoint", [&] {
-    return !state.best_model_checkpoint.empty() && formats::has_weights(best);
-  });
-  if (found) {
-    load_weights(best);
-  } else {
-    callbacks_.say(fmt::format(
-        "warning: the checkpoint of the best step {} is not there ({}): the model is "
-        "that of the last step",
-        state.best_step, state.best_model_checkpoint.empty() ? "never saved" : best.string()));
-  }
-  return found;
 }
 
 }  // namespace convoy::train
