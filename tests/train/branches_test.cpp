@@ -170,5 +170,16 @@ TEST_F(Branches, ResultsAreOfTheModelAndOfNoEarlierStep) {
   EXPECT_EQ(json("a/eval_results.json"), results);
 }
 
+TEST_F(Branches, AModelOfTheSameStepOfAnotherTrainingIsNotKept) {
+  ASSERT_EQ(train(arguments(folder_ / "b", 4), one_device()).error, "");
+  auto options = arguments(folder_ / "a", 4);
+  options.learning_rate = 1e-3;
+  options.save_strategy = "no";
+  ASSERT_EQ(train(options, one_device()).error, "");
+  ASSERT_EQ(go_on((folder_ / "b/checkpoint-4").string(), 4).error, "");
+  EXPECT_TRUE(read_file(folder_ / "a/model.safetensors") ==
+              read_file(folder_ / "b/model.safetensors"));
+}
+
 }  // namespace
 }  // namespace convoy::train

@@ -28,7 +28,7 @@ bool holds_step_of(const TrainerState& state, const fs::path& folder) {
   if (!formats::has_weights(folder)) return false;
   try {
     const auto there = read_state(folder);
-    return there.global_step == state.global_step &&
+    return there.global_step == state.global_step && there.total_loss_sum == state.total_loss_sum &&
            begins_with(state.log_history, there.log_history);
   } catch (const FileError&) {
     return false;

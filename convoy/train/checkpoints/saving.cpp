@@ -320,7 +320,8 @@ bool Checkpoints::holds_model_of(const TrainerState& state) const {
     const Json model_step = best ? state.best_step : state.global_step;
     // Older states do not tell of which step the model is.
     return saved.is_object() && same("global_step", -1) && same("best_global_step", -1) &&
-           same("lineage", Json::array()) && saved.value(kModelStep, model_step) == model_step &&
+           same("lineage", Json::array()) && same("total_loss_sum", 0.0) &&
+           saved.value(kModelStep, model_step) == model_step &&
            begins_with(saved.value("log_history", Json::array()), state.log_history);
   } catch (const FileError&) {
     return false;
