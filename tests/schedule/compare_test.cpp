@@ -37,6 +37,27 @@ TEST(Compare, UnevenStagesAreListsAndMistakesAreNamed) {
   EXPECT_THAT(refusal({.forward = {1, 2}}),
               HasSubstr("--forward has 2 numbers; expected one, or one for each of 4 stages"));
   EXPECT_THAT(refusal({.weight = {-1}}), HasSubstr("--weight -1 is no cost"));
+  EXPECT_THAT(refusal({.kept = {1}, .put_off = {5}}),
+              HasSubstr("--put_off 5 is more than --kept 1; expected a part of it"));
+}
+
+TEST(Compare, SizesThatTakeMinutesAreRefused) {
+  const auto refusal = [](int64_t stages, int64_t virtual_stages, int64_t micro) -> std::string {
+    try {
+      check_size(stages, virtual_stages, micro);
+    } catch (const UsageError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(refusal(1024, 1, 8), "");
+  EXPECT_EQ(refusal(64, 8, 8), "");
+  EXPECT_THAT(refusal(4, 64, 8),
+              HasSubstr("64 virtual stages on each of 4 stages are too many to be compared; "
+                        "expected at most 32 each"));
+  EXPECT_THAT(refusal(1024, INT64_MAX, 8), HasSubstr("expected at most 2 each"));
+  EXPECT_THAT(refusal(1025, 1, 8), HasSubstr("too long to be compared"));
+  EXPECT_THAT(refusal(4, 1, 1'000'000), HasSubstr("try fewer micro-batches"));
 }
 
 TEST(Compare, WhatCannotBeHadIsTold) {

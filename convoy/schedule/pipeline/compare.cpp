@@ -34,6 +34,11 @@ Costs StageNumbers::costs(int num_stages) const {
   out.send = out.send_grad = of_each("send", send, num_stages);
   out.kept = of_each("kept", kept, num_stages);
   out.put_off = put_off.empty() ? out.kept : of_each("put_off", put_off, num_stages);
+  for (size_t s = 0; s < out.kept.size(); ++s) {
+    if (out.put_off[s] <= out.kept[s]) continue;
+    fail<UsageError>("schedule", "--put_off {:g} is more than --kept {:g}; expected a part of it",
+                     out.put_off[s], out.kept[s]);
+  }
   return out;
 }
 
@@ -44,6 +49,15 @@ void check_size(int64_t num_stages, int64_t virtual_stages, int64_t num_micro_ba
   if (num_stages > kMostStages) {
     fail<UsageError>("schedule", "a pipeline of {} is too long to be compared; expected at most {}",
                      plural(num_stages, "stage"), kMostStages);
+  }
+  // auto tries every number of virtual stages, and the work for one grows faster than their number.
+  constexpr int64_t kMostTried = 4 * kMostStages;
+  int64_t most = 1;
+  while ((most + 1) * (most + 1) * num_stages <= kMostTried) ++most;
+  if (virtual_stages > most) {
+    fail<UsageError>("schedule",
+                     "{} on each of {} are too many to be compared; expected at most {} each",
+                     plural(virtual_stages, "virtual stage"), plural(num_stages, "stage"), most);
   }
   const auto each = static_cast<double>(num_stages * std::min(virtual_stages, kMostActions));
   if (kEach * each * static_cast<double>(num_micro_batches) <= kMostActions) return;
