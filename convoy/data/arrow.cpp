@@ -17,6 +17,9 @@ std::string arrow_trouble(const arrow::Status& status) {
   if (status.message().find("straddles two block boundaries") != std::string::npos) {
     return "a row is too long for a table of text, or a quote in it never ends; try .jsonl";
   }
+  if (status.message().find("Empty CSV file") != std::string::npos) {
+    return "holds no rows; expected a header and rows below it";
+  }
   const int error = arrow::internal::ErrnoFromStatus(status);
   return error != 0 ? std::strerror(error) : status.message();
 }

@@ -129,7 +129,22 @@ TableSource::TableSource(fs::path file, const TableOptions& options)
   for (SourceColumn& column : columns_) column.plain = without_type(column.name);
 }
 
+void TableSource::refuse_wide() const {
+  const auto line = first_line(file_);
+  const bool marked = line.starts_with("\xFF\xFE") || line.starts_with("\xFE\xFF");
+  if (!marked && line.find('\0') == line.npos) return;
+  fail<FileError>(
+      "data",
+      "{0} is no UTF-8 but looks like UTF-16; expected text in UTF-8; try `iconv -f {1} "
+      "-t UTF-8 {0}`",
+      file_.string(),
+      marked              ? "UTF-16"
+      : line.front() == 0 ? "UTF-16BE"
+                          : "UTF-16LE");
+}
+
 void TableSource::describe_text() {
+  refuse_wide();
   if (options_.separator == 0) options_.separator = guess_separator(first_line(file_));
   auto convert = arrow::csv::ConvertOptions::Defaults();
   convert.check_utf8 = false;
@@ -149,11 +164,19 @@ void TableSource::describe_parquet() {
 }
 
 int TableSource::find(const std::string& name) const {
-  for (size_t i = 0; i < columns_.size(); ++i) {
-    if (columns_[i].name == name) return static_cast<int>(i);
-  }
-  for (size_t i = 0; i < columns_.size(); ++i) {
-    if (columns_[i].plain == name) return static_cast<int>(i);
+  for (const auto member : {&SourceColumn::name, &SourceColumn::plain}) {
+    int found = -1;
+    for (size_t i = 0; i < columns_.size(); ++i) {
+      if (columns_[i].*member != name) continue;
+      if (found >= 0) {
+        fail<FileError>("data",
+                        "{} has several columns '{}'; expected each name once; try to "
+                        "rename them",
+                        file_.string(), name);
+      }
+      found = static_cast<int>(i);
+    }
+    if (found >= 0) return found;
   }
   return -1;
 }

@@ -33,6 +33,7 @@ class TableSource {
   const std::vector<SourceColumn>& columns() const { return columns_; }
 
   /// Index of the column called `name` (with or without RecBole's type); -1 when there is none.
+  /// Throws FileError where several are called so: they may hold different things.
   int find(const std::string& name) const;
   /// As find, but a missing column is a FileError that lists the columns and names `flag`.
   int require(const std::string& name, const std::string& flag) const;
@@ -51,6 +52,7 @@ class TableSource {
   int64_t bytes() const { return bytes_; }
 
  private:
+  void refuse_wide() const;
   void describe_text();
   void describe_parquet();
   void read_text(const std::vector<int>& columns,

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
@@ -35,7 +36,11 @@ FeatureKind guess_kind(const arrow::DataType& type) {
   switch (type.id()) {
     case arrow::Type::STRING:
     case arrow::Type::LARGE_STRING:
+    case arrow::Type::STRING_VIEW:
     case arrow::Type::BINARY:
+    case arrow::Type::LARGE_BINARY:
+    case arrow::Type::BINARY_VIEW:
+    case arrow::Type::FIXED_SIZE_BINARY:
     case arrow::Type::DICTIONARY:
     case arrow::Type::BOOL:
       return FeatureKind::Categorical;
@@ -82,14 +87,16 @@ class Reader {
     add(source, user_name_, "--user", arrow::utf8(), text_into(user_));
     add(source, item_name_, "--item", arrow::utf8(), text_into(item_));
     for (size_t t = 0; t < time_names_.size(); ++t) {
-      add(source, time_names_[t], "--time", nullptr,
-          [this, t](const arrow::Array& array, const ColumnPlace& place) {
-            append_times(array, place, time_units_, events_.times[t]);
+      // As text: other times may follow later in the file than those that a type was guessed from.
+      add(source, time_names_[t], "--time", arrow::utf8(),
+          [this, t, kind = std::optional<TimeText>()](const arrow::Array& array,
+                                                      const ColumnPlace& place) mutable {
+            append_times(array, place, time_units_, kind, events_.times[t]);
           });
     }
     for (size_t f = 0; f < events_.features.size(); ++f) add_feature(source, f);
     std::vector<std::shared_ptr<arrow::DataType>> types;
-    for (int column : columns_) types.push_back(type_of(source, column));
+    for (int column : columns_) types.push_back(type_of(column));
     source.read(
         columns_, types,
         [&](const arrow::RecordBatch& batch) {
@@ -150,7 +157,10 @@ class Reader {
   static std::function<void(const arrow::Array&, const ColumnPlace&)> text_into(Interner& codes) {
     return [&codes](const arrow::Array& array, const ColumnPlace& place) {
       each_text(
-          array, place, [&](std::string_view text) { codes.append(text); },
+          array, place,
+          [&](std::string_view text) {
+            text.empty() ? codes.append_missing() : codes.append(text);
+          },
           [&] { codes.append_missing(); });
     };
   }
@@ -189,21 +199,13 @@ class Reader {
 
   /// How a text file's column is parsed: as its uses say. Where one of several wants text, all get
   /// it, and the others read numbers and times from it: as a number "007" would be 7.
-  std::shared_ptr<arrow::DataType> type_of(const data::TableSource& source, int column) const {
+  std::shared_ptr<arrow::DataType> type_of(int column) const {
     std::shared_ptr<arrow::DataType> type;
-    bool one = true, text = false, first = true;
     for (const auto& [index, consumer] : consumers_) {
       if (columns_[index] != column) continue;
-      const auto& wanted = consumer.text_type;
-      text = text || (wanted && wanted->id() == arrow::Type::STRING);
-      one = one && (first || (wanted == type || (wanted && type && wanted->Equals(*type))));
-      type = wanted;
-      first = false;
+      if (!type || consumer.text_type->id() == arrow::Type::STRING) type = consumer.text_type;
     }
-    if (text) return arrow::utf8();
-    if (one && type) return type;
-    const auto& guessed = source.columns()[static_cast<size_t>(column)].type;
-    return guessed->id() == arrow::Type::NA ? arrow::int64() : guessed;
+    return type;
   }
 
   Events& events_;

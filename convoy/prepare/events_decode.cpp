@@ -1,10 +1,13 @@
 #include "convoy/prepare/events_decode.h"
 
 #include <arrow/builder.h>
+#include <arrow/csv/options.h>
 #include <arrow/memory_pool.h>
 #include <arrow/type.h>
+#include <arrow/util/float16.h>
 #include <arrow/util/value_parsing.h>
 
+#include <algorithm>
 #include <cmath>
 #include <optional>
 #include <type_traits>
@@ -22,12 +25,14 @@ using data::with_fractions;
 using data::with_integers;
 
 [[noreturn]] void wrong_type(const arrow::Array& array, const ColumnPlace& place,
-                             const char* expected) {
+                             const char* expected, const std::string& advice) {
   fail<FileError>("prepare", "column '{}' in {} is {}; expected {}; try {}", place.column,
-                  place.file, array.type()->ToString(), expected, place.flag);
+                  place.file, array.type()->ToString(), expected, advice);
 }
 
-enum class TimeText { kNumber, kInstant, kNeither };
+std::string place_of(const ColumnPlace& place, int64_t i) {
+  return fmt::format("column '{}', row {} of {}", place.column, place.first_row + i, place.file);
+}
 
 bool parse_instant(std::string_view text, arrow::TimeUnit::type unit, int64_t& ticks) {
   return arrow::internal::ParseTimestampISO8601(text.data(), text.size(), unit, &ticks);
@@ -45,10 +50,9 @@ TimeText kind_of(std::string_view text) {
 
 using Texts = std::vector<std::optional<std::string>>;
 
-/// Kind of times that a column holds as text. Throws FileError that names the first entry that is
-/// no time, or not of the same kind as the first.
-TimeText kind_of_all(const Texts& texts, const ColumnPlace& place) {
-  std::optional<TimeText> first;
+/// Finds the kind of times that a column holds as text: that of `first`, or without it of the first
+/// entry. Throws FileError that names the first entry that is no time, or not of this kind.
+void find_kind(const Texts& texts, const ColumnPlace& place, std::optional<TimeText>& first) {
   int64_t odd = -1;
   for (size_t i = 0; i < texts.size(); ++i) {
     if (!texts[i]) continue;
@@ -57,12 +61,12 @@ TimeText kind_of_all(const Texts& texts, const ColumnPlace& place) {
     if (kind == TimeText::kNeither || (kind != *first && odd < 0)) odd = static_cast<int64_t>(i);
     if (kind == TimeText::kNeither) break;
   }
-  if (odd < 0) return first.value_or(TimeText::kNumber);
-  fail<FileError>("prepare",
-                  "column '{}', row {} of {} holds '{}'; expected a number or a timestamp like "
-                  "2024-01-31T12:00:00, of one kind in the whole column; try to mend it, or {}",
-                  place.column, place.first_row + odd, place.file, *texts[static_cast<size_t>(odd)],
-                  place.flag);
+  if (odd < 0) return;
+  fail<FileError>(
+      "prepare",
+      "{} holds '{}'; expected a number or a timestamp like 2024-01-31T12:00:00, of one "
+      "kind in the whole column; try to mend it, or {}",
+      place_of(place, odd), *texts[static_cast<size_t>(odd)], place.flag);
 }
 
 /// For an array of a known type: calls `value` with every entry, `missing` for each null.
@@ -77,18 +81,9 @@ auto each(const std::function<void()>& missing, Value value) {
 
 /// An array of no type that is known holds nulls only, or is a mistake.
 void each_null(const arrow::Array& array, const ColumnPlace& place, const char* expected,
-               const std::function<void()>& missing) {
-  if (array.type_id() != arrow::Type::NA) wrong_type(array, place, expected);
+               const std::string& advice, const std::function<void()>& missing) {
+  if (array.type_id() != arrow::Type::NA) wrong_type(array, place, expected, advice);
   for (int64_t i = 0; i < array.length(); ++i) missing();
-}
-
-int64_t scaled_tick(int64_t tick, int64_t factor, const ColumnPlace& place) {
-  int64_t out = 0;
-  if (__builtin_mul_overflow(tick, factor, &out)) {
-    fail<FileError>("prepare", "column '{}' in {} holds an instant beyond the year 292,000",
-                    place.column, place.file);
-  }
-  return out;
 }
 
 void must(const arrow::Status& status) {
@@ -119,10 +114,39 @@ std::shared_ptr<arrow::Array> of_decimals(const arrow::Array& array) {
       must(numbers.Append(number));
     }
   };
-  if (!data::with_type<arrow::Decimal128Array, arrow::Decimal256Array>(array, take)) return nullptr;
+  if (!data::with_type<arrow::Decimal32Array, arrow::Decimal64Array, arrow::Decimal128Array,
+                       arrow::Decimal256Array>(array, take)) {
+    return nullptr;
+  }
   std::shared_ptr<arrow::Array> out;
   must(whole ? numbers.Finish(&out) : texts.Finish(&out));
   return out;
+}
+
+/// Numbers of 16 bits as such of 32. Null where the array is of another type.
+std::shared_ptr<arrow::Array> of_half_floats(const arrow::Array& array) {
+  if (array.type_id() != arrow::Type::HALF_FLOAT) return nullptr;
+  const auto& typed = static_cast<const arrow::HalfFloatArray&>(array);
+  arrow::FloatBuilder builder;
+  for (int64_t i = 0; i < typed.length(); ++i) {
+    must(typed.IsNull(i)
+             ? builder.AppendNull()
+             : builder.Append(arrow::util::Float16::FromBits(typed.Value(i)).ToFloat()));
+  }
+  std::shared_ptr<arrow::Array> out;
+  must(builder.Finish(&out));
+  return out;
+}
+
+bool holds_text(arrow::Type::type id) {
+  using arrow::Type;
+  return id == Type::STRING || id == Type::LARGE_STRING || id == Type::STRING_VIEW;
+}
+
+bool holds_bytes(arrow::Type::type id) {
+  using arrow::Type;
+  return id == Type::BINARY || id == Type::LARGE_BINARY || id == Type::BINARY_VIEW ||
+         id == Type::FIXED_SIZE_BINARY;
 }
 
 bool is_text(const arrow::Array& array) {
@@ -130,7 +154,7 @@ bool is_text(const arrow::Array& array) {
   const bool coded = array.type_id() == Type::DICTIONARY;
   const auto id = coded ? static_cast<const arrow::DictionaryArray&>(array).dictionary()->type_id()
                         : array.type_id();
-  return id == Type::STRING || id == Type::LARGE_STRING;
+  return holds_text(id);
 }
 
 Texts texts_of(const arrow::Array& array, const ColumnPlace& place) {
@@ -155,12 +179,26 @@ std::shared_ptr<arrow::Array> parsed(const Texts& texts, Builder&& builder, Pars
   return out;
 }
 
+/// Whether a text says that there is no time, in the words of a CSV file, be it in quotes.
+bool is_no_time(const std::string& text) {
+  static const auto kWords = arrow::csv::ConvertOptions::Defaults().null_values;
+  return std::find(kWords.begin(), kWords.end(), text) != kWords.end();
+}
+
 /// A column of times that came as text: whole numbers, fractions, or instants.
-std::shared_ptr<arrow::Array> times_of(const Texts& texts, const ColumnPlace& place) {
+std::shared_ptr<arrow::Array> times_of(Texts texts, const ColumnPlace& place,
+                                       std::optional<TimeText>& kind) {
+  for (auto& text : texts) {
+    if (text) *text = trim(*text);
+    if (text && is_no_time(*text)) text.reset();
+  }
+  find_kind(texts, place, kind);
+  if (!kind) return std::make_shared<arrow::NullArray>(std::ssize(texts));  // none is a time
+
   const auto number = [](const std::string& text, auto& value) {
     return parse_number(text, value);
   };
-  if (kind_of_all(texts, place) == TimeText::kNumber) {
+  if (kind == TimeText::kNumber) {
     auto whole = parsed(texts, arrow::Int64Builder(), number);
     return whole ? whole : parsed(texts, arrow::DoubleBuilder(), number);
   }
@@ -195,27 +233,37 @@ void each_text(const arrow::Array& array, const ColumnPlace& place,
     return;
   }
   if (const auto plain = of_decimals(array)) return each_text(*plain, place, value, missing);
+  if (const auto plain = of_half_floats(array)) return each_text(*plain, place, value, missing);
+  constexpr const char* kExpected = "text or whole numbers";
+  const auto advice = fmt::format("to cast it to text, or {}", place.flag);
   const auto text = [&](std::string_view some) { value(some); };
   const auto bytes = [&](std::string_view some) {
-    if (!is_utf8(some)) wrong_type(array, place, "text or whole numbers");
+    if (!is_utf8(some)) wrong_type(array, place, kExpected, advice);
     value(some);
   };
   const auto whole = [&](auto number) { value(fmt::format_int(+number).c_str()); };
   // Whole numbers become fractions in tables that once had a gap.
-  const auto fraction = [&](double number) {
-    if (std::isnan(number)) return missing();
-    if (number != std::floor(number) || std::abs(number) > 9e15) {
-      wrong_type(array, place, "text or whole numbers");
+  const auto fractions = [&](const auto& typed) {
+    for (int64_t i = 0; i < typed.length(); ++i) {
+      const double number = typed.IsNull(i) ? NAN : static_cast<double>(typed.Value(i));
+      if (std::isnan(number)) {
+        missing();
+      } else if (number == std::floor(number) && std::abs(number) <= 9e15) {
+        whole(static_cast<int64_t>(number));
+      } else {
+        fail<FileError>("prepare", "{} holds {}; expected {}, in fractions at most 9e15; try {}",
+                        place_of(place, i), number, kExpected, advice);
+      }
     }
-    whole(static_cast<int64_t>(number));
   };
-  if (data::with_texts(array, each(missing, text)) ||
-      data::with_type<arrow::BinaryArray, arrow::LargeBinaryArray>(array, each(missing, bytes)) ||
-      with_integers(array, each(missing, whole)) ||
-      with_fractions(array, each(missing, fraction))) {
+  if (data::with_type<arrow::StringArray, arrow::LargeStringArray, arrow::StringViewArray>(
+          array, each(missing, text)) ||
+      data::with_type<arrow::BinaryArray, arrow::LargeBinaryArray, arrow::BinaryViewArray,
+                      arrow::FixedSizeBinaryArray>(array, each(missing, bytes)) ||
+      with_integers(array, each(missing, whole)) || with_fractions(array, fractions)) {
     return;
   }
-  each_null(array, place, "text or whole numbers", missing);
+  each_null(array, place, kExpected, advice, missing);
 }
 
 void each_number(const arrow::Array& array, const ColumnPlace& place,
@@ -228,6 +276,7 @@ void each_number(const arrow::Array& array, const ColumnPlace& place,
     };
     return each_text(*plain, place, number, missing);
   }
+  if (const auto plain = of_half_floats(array)) return each_number(*plain, place, value, missing);
   const auto whole = [&](auto number) { value(static_cast<double>(number)); };
   const auto fraction = [&](double number) { std::isnan(number) ? missing() : value(number); };
   if (is_text(array)) {
@@ -239,10 +288,8 @@ void each_number(const arrow::Array& array, const ColumnPlace& place,
       } else if (parse_number(trim(*texts[i]), number)) {
         fraction(number);
       } else {
-        fail<FileError>("prepare",
-                        "column '{}', row {} of {} holds '{}'; expected a number; try {}",
-                        place.column, place.first_row + static_cast<int64_t>(i), place.file,
-                        *texts[i], place.flag);
+        fail<FileError>("prepare", "{} holds '{}'; expected a number; try {}",
+                        place_of(place, static_cast<int64_t>(i)), *texts[i], place.flag);
       }
     }
     return;
@@ -251,17 +298,21 @@ void each_number(const arrow::Array& array, const ColumnPlace& place,
       with_fractions(array, each(missing, fraction))) {
     return;
   }
-  each_null(array, place, "numbers", missing);
+  each_null(array, place, "numbers",
+            holds_bytes(array.type_id()) ? place.flag : "to cast it to a number", missing);
 }
 
 void append_times(const arrow::Array& array, const ColumnPlace& place, int64_t units_per_second,
-                  Times& times) {
+                  std::optional<TimeText>& kind, Times& times) {
   if (array.length() == 0) return;
+  if (const auto plain = of_half_floats(array)) {
+    return append_times(*plain, place, units_per_second, kind, times);
+  }
   if (const auto plain = of_decimals(array)) {
     // By the type: another part of the column may hold fractions.
     const bool whole = static_cast<const arrow::DecimalType&>(*array.type()).scale() <= 0;
     if (whole && plain->type_id() == arrow::Type::INT64) {
-      return append_times(*plain, place, units_per_second, times);
+      return append_times(*plain, place, units_per_second, kind, times);
     }
     arrow::DoubleBuilder builder;
     each_number(
@@ -269,7 +320,7 @@ void append_times(const arrow::Array& array, const ColumnPlace& place, int64_t u
         [&] { must(builder.AppendNull()); });
     std::shared_ptr<arrow::Array> numbers;
     must(builder.Finish(&numbers));
-    return append_times(*numbers, place, units_per_second, times);
+    return append_times(*numbers, place, units_per_second, kind, times);
   }
   const std::function<void()> missing = [&] { times.append_missing(); };
   const auto with_unit = [&](bool fractions, int64_t per_second, auto value) {
@@ -278,12 +329,22 @@ void append_times(const arrow::Array& array, const ColumnPlace& place, int64_t u
       each(missing, value)(typed);
     };
   };
+  const int64_t before = times.size();
+  const auto refuse = [&](auto number) {
+    fail<FileError>("prepare",
+                    "{} holds {}, no instant that can be counted; expected a time before the year "
+                    "292,000; try to mend it, or {}",
+                    place_of(place, times.size() - before), number, place.flag);
+  };
   const auto ticks = [&](int64_t factor) {
     return [&, factor](auto tick) {
-      times.append_ticks(scaled_tick(static_cast<int64_t>(tick), factor, place));
+      int64_t out = 0;  // the largest stands for a missing time
+      if (__builtin_mul_overflow(tick, factor, &out) || out == INT64_MAX) refuse(+tick);
+      times.append_ticks(out);
     };
   };
   const auto seconds = [&](double number) {
+    if (std::isinf(number)) refuse(number);
     std::isnan(number) ? missing()
                        : times.append_seconds(number / static_cast<double>(units_per_second));
   };
@@ -296,7 +357,8 @@ void append_times(const arrow::Array& array, const ColumnPlace& place, int64_t u
                      ticks(factor))(static_cast<const arrow::TimestampArray&>(array));
   }
   if (is_text(array)) {
-    return append_times(*times_of(texts_of(array, place), place), place, units_per_second, times);
+    const auto plain = times_of(texts_of(array, place), place, kind);
+    return append_times(*plain, place, units_per_second, kind, times);
   }
   constexpr int64_t kMicroseconds = 1000000, kDay = 86400 * kMicroseconds;
   if (data::with_type<arrow::Date32Array>(array, with_unit(false, kMicroseconds, ticks(kDay))) ||
@@ -305,7 +367,7 @@ void append_times(const arrow::Array& array, const ColumnPlace& place, int64_t u
       with_fractions(array, with_unit(true, 1, seconds))) {
     return;
   }
-  each_null(array, place, "a number or a timestamp like 2024-01-31T12:00:00", missing);
+  each_null(array, place, "a number or a timestamp like 2024-01-31T12:00:00", place.flag, missing);
 }
 
 }  // namespace convoy::prepare

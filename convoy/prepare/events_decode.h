@@ -5,6 +5,7 @@
 #include <arrow/array.h>
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -29,9 +30,13 @@ void each_text(const arrow::Array& array, const ColumnPlace& place,
 void each_number(const arrow::Array& array, const ColumnPlace& place,
                  const std::function<void(double)>& value, const std::function<void()>& missing);
 
-/// Appends numbers, dates or timestamps. Throws FileError that names the row of a text that is
-/// none.
+/// Kind of a time that is written as text.
+enum class TimeText { kNumber, kInstant, kNeither };
+
+/// Appends numbers, dates or timestamps. Of texts, `kind` keeps the kind from one part of the
+/// column to the next. Throws FileError that names the row of a text that is no time or of another
+/// kind than those before, and of a number that is no instant.
 void append_times(const arrow::Array& array, const ColumnPlace& place, int64_t units_per_second,
-                  Times& times);
+                  std::optional<TimeText>& kind, Times& times);
 
 }  // namespace convoy::prepare

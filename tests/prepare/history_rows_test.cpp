@@ -11,10 +11,12 @@ namespace convoy::prepare {
 namespace {
 
 using testing::error_of;
+using testing::float_rows;
 using testing::Folder;
 using testing::int_rows;
 using testing::options_for;
 using IntRows = std::vector<std::vector<int64_t>>;
+using FloatRows = std::vector<std::vector<float>>;
 
 /// User a has 8 events, 7 of them to train on; b has one.
 std::string long_history() {
@@ -132,6 +134,88 @@ TEST(EventColumns, TimesOfParquetMayBeTextsAndDates) {
   for (const int64_t day : {19753, 19754, 19755}) testing::ok(dates.Append(day * 86400000));
   EXPECT_EQ(told(dates.Finish().ValueOrDie()),
             (std::vector<int64_t>{19753 * 86400, 19754 * 86400, 19755 * 86400}));
+}
+
+// Quotes around nothing, and an empty text of Parquet, are no id.
+TEST(EventColumns, AnEmptyTextIsNoIdAndNoCategory) {
+  Folder folder;
+  auto options = options_for(
+      folder.write("e.csv",
+                   "who,what,when,kind\na,x,1,\"\"\na,y,2,k\n\"\",x,3,k\na,\"\",4,k\na,,5,k\n"),
+      folder);
+  options.columns.features = parse_features("kind");
+  options.validation = false;
+  const auto report = make_sessions(options);
+  EXPECT_EQ(report.num_dropped_events, 3);
+  EXPECT_EQ(report.num_users, 1);
+  EXPECT_EQ(report.num_items, 2);
+  EXPECT_EQ(int_rows(folder / "out/train.parquet", "kind-list"), (IntRows{{0, 1}}));
+  const auto file = folder / "e.parquet";
+  testing::write_parquet(file, {{"who", testing::words({"a", "", "a", "a"})},
+                                {"what", testing::words({"x", "x", "", "y"})},
+                                {"when", testing::ints({1, 2, 3, 4})}});
+  options.inputs = {file};
+  options.columns.features = {};
+  EXPECT_EQ(make_sessions(options).num_dropped_events, 2);
+}
+
+TEST(EventColumns, MayBeIdsOfRareTypes) {
+  Folder folder;
+  arrow::HalfFloatBuilder users;
+  arrow::StringViewBuilder items;
+  arrow::FixedSizeBinaryBuilder kinds(arrow::fixed_size_binary(2));
+  for (const char* item : {"x", "y", "z"}) {
+    testing::ok(users.Append(0x4700));  // 7
+    testing::ok(items.Append(item));
+    testing::ok(kinds.Append("ab"));
+  }
+  const auto file = folder / "e.parquet";
+  testing::write_parquet(file, {{"who", users.Finish().ValueOrDie()},
+                                {"what", items.Finish().ValueOrDie()},
+                                {"when", testing::ints({3, 1, 2})},
+                                {"kind", kinds.Finish().ValueOrDie()}});
+  auto options = options_for(file, folder);
+  options.columns.features = parse_features("kind,who:continuous");
+  options.validation = false;
+  make_sessions(options);
+  EXPECT_EQ(ItemNames::load(folder / "out/users.parquet").raw_id(1), "7");
+  EXPECT_EQ(ItemNames::load(folder / "out/items.parquet").raw_id(1), "x");
+  EXPECT_EQ(int_rows(folder / "out/train.parquet", "kind-list"), (IntRows{{1, 1, 1}}));
+  EXPECT_EQ(float_rows(folder / "out/train.parquet", "who-list"), (FloatRows{{7, 7, 7}}));
+}
+
+/// A CSV file of one user whose times are `first`, for more than a mebibyte, then `last`.
+std::string long_table(const std::string& first, const std::string& last) {
+  std::string out = "who,what,when\n";
+  while (out.size() < (5 << 18)) out += "a,x," + first + "\na,y," + first + "\n";
+  return out + "b,x," + first + "\nb,y," + last + "\n";
+}
+
+// Arrow alone fixes a column's type by its first mebibyte.
+TEST(EventColumns, TimesMayChangeTheirFormFarInsideAFile) {
+  const auto told = [](const std::string& first, const std::string& last) -> std::string {
+    Folder folder;
+    auto options = options_for(folder.write("e.csv", long_table(first, last)), folder);
+    options.validation = false;
+    options.keep_time = true;
+    try {
+      make_sessions(options);
+    } catch (const FileError& error) {
+      return error.what();
+    }
+    const auto times = int_rows(folder / "out/train.parquet", "time-list").back();
+    return fmt::format("{} {}", times.at(0), times.at(1));
+  };
+  EXPECT_EQ(told("1706702400", "1706702405.5"), "1706702400 1706702406");
+  EXPECT_EQ(told("2024-01-31 12:00:00", "2024-01-31 12:00:07.25"), "1706702400 1706702407");
+  EXPECT_EQ(told("2024-01-31T12:00:00", "2024-01-31T12:00:09Z"), "1706702400 1706702409");
+  EXPECT_EQ(told("2024-01-31", "2024-01-31 12:00:00.000001"), "1706659200 1706702400");
+  EXPECT_EQ(told("NA", "2024-01-31 12:00:00"), told("", "2024-01-31 12:00:00"));
+  EXPECT_EQ(told("1706702400", " 1706702401"), "1706702400 1706702401");
+  const auto mixed = told("1706702400", "2024-01-31");
+  EXPECT_HAS(mixed, "column 'when', row ");
+  EXPECT_HAS(mixed, "holds '2024-01-31'; expected a number or a timestamp");
+  EXPECT_HAS(mixed, "of one kind in the whole column; try to mend it, or --time");
 }
 
 }  // namespace

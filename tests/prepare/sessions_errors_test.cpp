@@ -1,4 +1,7 @@
+#include <fmt/format.h>
 #include <gtest/gtest.h>
+
+#include <cmath>
 
 #include "convoy/prepare/sessions.h"
 #include "tests/prepare/sessions_testing.h"
@@ -23,6 +26,14 @@ TEST(SessionsErrors, SayWhatIsWrongWithTheInput) {
   EXPECT_HAS(message(), "empty.csv is empty");
   options.inputs = {folder.write("header.csv", "who,what,when\n")};
   EXPECT_HAS(message(), "holds no rows");
+  options.inputs = {folder.write("bare.csv", "who,what,when")};
+  EXPECT_HAS(message(), "bare.csv: holds no rows; expected a header and rows below it");
+  using namespace std::string_literals;
+  options.inputs = {folder.write("wide.csv", "w\0h\0o\0,\0\n\0a\0"s)};
+  EXPECT_HAS(message(), "wide.csv is no UTF-8 but looks like UTF-16; expected text in UTF-8");
+  EXPECT_HAS(message(), "try `iconv -f UTF-16LE -t UTF-8 ");
+  options.inputs = {folder.write("marked.csv", "\xFE\xFF\0w\0h\0o"s)};
+  EXPECT_HAS(message(), "marked.csv is no UTF-8 but looks like UTF-16");
   options.inputs = {folder.write("ragged.csv", "who,what,when\na,b,1\na,b\n")};
   EXPECT_HAS(message(), "ragged.csv: CSV parse error: Row #3: Expected 3 columns, got 2");
   options.inputs = {folder.write("text.csv", "who,what,when\na,b,noon\n")};
@@ -70,6 +81,60 @@ TEST(SessionsErrors, WrongTypes) {
   options.inputs = {folder.write("inf.csv", "who,what,when,p\na,b,1,-5\na,b,2,1\n")};
   options.columns.features = parse_features("p:log1p");
   EXPECT_HAS(error_of([&] { make_sessions(options); }), "feature 'p' has the value -5");
+}
+
+TEST(SessionsErrors, AdviceIsNoDeadEnd) {
+  Folder folder;
+  const auto file = folder / "e.parquet";
+  const auto message = [&](std::vector<testing::Named> columns, const std::string& features = "") {
+    testing::write_parquet(file, columns);
+    auto options = options_for(file, folder);
+    options.columns.features = parse_features(features);
+    return error_of([&] { make_sessions(options); });
+  };
+  const auto ones = testing::ints({1, 1});
+  arrow::TimestampBuilder builder(arrow::timestamp(arrow::TimeUnit::SECOND),
+                                  arrow::default_memory_pool());
+  testing::ok(builder.AppendValues({5, 6}));
+  const auto instants = builder.Finish().ValueOrDie();
+  const auto feature =
+      message({{"who", ones}, {"what", ones}, {"when", ones}, {"f", instants}}, "f");
+  EXPECT_HAS(feature, "column 'f' in ");
+  EXPECT_HAS(feature, "; expected numbers; try to cast it to a number");
+  EXPECT_HAS(message({{"who", ones}, {"what", instants}, {"when", ones}}),
+             "expected text or whole numbers; try to cast it to text, or --item");
+  const auto doubles = [](double second) {
+    return testing::numbers<arrow::DoubleBuilder>({1, second});
+  };
+  EXPECT_HAS(message({{"who", ones}, {"what", doubles(2.5)}, {"when", ones}}),
+             "column 'what', row 1 of " + file.string() + " holds 2.5");
+  EXPECT_HAS(message({{"who", doubles(INFINITY)}, {"what", ones}, {"when", ones}}), "holds inf");
+  EXPECT_HAS(message({{"who", ones}, {"what", doubles(1e17)}, {"when", ones}}), "holds 1e+17");
+  for (const uint64_t tick : {uint64_t{1} << 63, (uint64_t{1} << 63) - 1}) {
+    EXPECT_HAS(message({{"who", ones},
+                        {"what", ones},
+                        {"when", testing::numbers<arrow::UInt64Builder>({1, tick})}}),
+               fmt::format("column 'when', row 1 of {} holds {}, no instant", file.string(), tick));
+  }
+  EXPECT_HAS(message({{"who", ones}, {"what", ones}, {"when", doubles(-INFINITY)}}),
+             "row 1 of " + file.string() + " holds -inf, no instant");
+}
+
+TEST(SessionsErrors, AUsedColumnHasItsNameAlone) {
+  Folder folder;
+  const auto message = [&](const std::string& text) {
+    const auto options = options_for(folder.write("e.csv", text), folder);
+    return error_of([&] { make_sessions(options); });
+  };
+  EXPECT_HAS(message("who,what,when,what\na,b,1,c\na,c,2,d\n"),
+             "e.csv has several columns 'what'; expected each name once");
+  EXPECT_HAS(message("who,what:token,when,what:float\na,b,1,c\na,c,2,d\n"), "several columns");
+  EXPECT_EQ(message("who,what,when,more,more\na,b,1,c,d\na,c,2,d,e\na,b,3,c,c\n"), "");
+  const auto ones = testing::ints({1, 1});
+  testing::write_parquet(folder / "e.parquet",
+                         {{"who", ones}, {"what", ones}, {"when", ones}, {"who", ones}});
+  const auto options = options_for(folder / "e.parquet", folder);
+  EXPECT_HAS(error_of([&] { make_sessions(options); }), "e.parquet has several columns 'who'");
 }
 
 TEST(SessionsErrors, TheFolderOfARunIsNoPlaceForData) {
