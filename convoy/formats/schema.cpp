@@ -221,6 +221,7 @@ Schema read_schema(const Json& json, const std::string& where) {
                     R"({"feature": [{"name": ..., "type": ...}, ...]})");
   }
   Schema schema;
+  schema.where = where;
   UnknownFields unknown(where, schema.warnings);
   unknown.look(json, kSchemaFields, "the schema");
   std::set<std::string> names;
@@ -309,11 +310,12 @@ const Feature& Schema::item_id() const {
   if (names.size() == 1) return *found;
   if (names.empty()) {
     fail<FileError>("formats",
-                    "no feature of the schema has the tag 'item_id'; expected exactly one; add it "
-                    "to the annotation of the column that holds the items");
+                    "no feature of {} has the tag 'item_id'; expected exactly one; add it to the "
+                    "annotation of the column that holds the items",
+                    where);
   }
-  fail<FileError>("formats", "features {} all have the tag 'item_id'; expected exactly one",
-                  join(names));
+  fail<FileError>("formats", "features {} of {} all have the tag 'item_id'; expected exactly one",
+                  join(names), where);
 }
 
 std::filesystem::path schema_in(const std::filesystem::path& folder) {

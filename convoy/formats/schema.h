@@ -50,6 +50,7 @@ struct Schema {
   std::vector<Feature> features;
   /// Fields that neither this reader nor TensorFlow Metadata knows: misspelled, probably.
   std::vector<std::string> warnings;
+  std::string where = "the schema";  ///< its file, for messages
 
   /// Reads a file, `.pbtxt` as protobuf text, any other as JSON. Throws FileError: missing, not
   /// JSON or text (with the position), a type that is not known, empty domain, a feature twice.

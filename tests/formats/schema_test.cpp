@@ -178,9 +178,9 @@ TEST(Schema, SaysWhatIsWrong) {
 TEST(Schema, WantsExactlyOneItemId) {
   Schema schema = Schema::from_json(kExample, "test");
   schema.features[1].tags.push_back("item_id");
-  EXPECT_HAS(message_of([&] { schema.item_id(); }), "sess_pid_seq, price all have the tag");
+  EXPECT_HAS(message_of([&] { schema.item_id(); }), "sess_pid_seq, price of test all have the tag");
   schema.features.erase(schema.features.begin(), schema.features.begin() + 2);
-  EXPECT_HAS(message_of([&] { schema.item_id(); }), "no feature of the schema");
+  EXPECT_HAS(message_of([&] { schema.item_id(); }), "no feature of test has the tag");
 }
 
 TEST(Schema, AFeatureThatNobodyReadsMayLackItsType) {
