@@ -130,6 +130,18 @@ TEST_F(DeepSpeed, TheBatchOfAStepDecidesOnAccumulation) {
   EXPECT_EQ(arguments_.per_device_train_batch_size, 4);
   EXPECT_EQ(arguments_.gradient_accumulation_steps, 1);
   EXPECT_THAT(notes_, ::testing::Contains(HasSubstr("follows from train_batch_size")));
+  read(R"({"train_batch_size": 64, "gradient_accumulation_steps": 1,
+           "train_micro_batch_size_per_gpu": "auto"})");
+  EXPECT_EQ(arguments_.global_batch_size, 64);
+}
+
+TEST_F(DeepSpeed, AMicroBatchThatRanksWouldDecideOnIsNotDropped) {
+  EXPECT_THAT(error_of(R"({"train_batch_size": 64, "gradient_accumulation_steps": 1})"),
+              HasSubstr("gradient_accumulation_steps = 1 and train_batch_size = 64 leave "
+                        "train_micro_batch_size_per_gpu to the number of ranks; try to say it, 64 "
+                        "/ (1 x ranks), or \"auto\""));
+  read(R"({"train_batch_size": 64, "gradient_accumulation_steps": "auto"})");
+  EXPECT_EQ(arguments_.global_batch_size, 64);
 }
 
 }  // namespace

@@ -233,6 +233,7 @@ class Reader {
     };
     if (has("train.global_batch_size") && has("train.gradient_accumulation_steps")) {
       check_batches();
+      refuse_open_micro_batch();
       std::erase_if(out_.entries, [](const auto& entry) {
         return entry.option == "train.gradient_accumulation_steps";
       });
@@ -270,6 +271,20 @@ class Reader {
            fmt::format("= {} is no multiple of train_micro_batch_size_per_gpu = {} times "
                        "gradient_accumulation_steps = {}",
                        batch, micro, steps));
+  }
+
+  /// DeepSpeed makes the micro-batch that is left out of the number of ranks, which a file does not
+  /// know; the options here make accumulation of it instead.
+  void refuse_open_micro_batch() const {
+    const auto micro = json_.find("train_micro_batch_size_per_gpu");
+    if (micro != json_.end() && !micro->is_null()) return;
+    const auto batch = json_["train_batch_size"].dump();
+    const auto steps = json_["gradient_accumulation_steps"].dump();
+    refuse("gradient_accumulation_steps",
+           fmt::format("= {0} and train_batch_size = {1} leave train_micro_batch_size_per_gpu to "
+                       "the number of ranks; try to say it, {1} / ({0} x ranks), or \"auto\" to "
+                       "take per_device_train_batch_size",
+                       steps, batch));
   }
 
   void walk(const Json& json, const std::string& before) {
