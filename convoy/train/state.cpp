@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <charconv>
+#include <concepts>
 #include <limits>
 
 #include "convoy/base/error.h"
+#include "convoy/base/json_number.h"
 #include "convoy/optim/optimizer.h"
 
 namespace convoy::train {
@@ -124,15 +126,34 @@ Json TrainerState::to_json() const {
 TrainerState TrainerState::from_json(const Json& json, const std::string& where) {
   TrainerState state;
   try {
-    visit_fields(state, [&](const char* key, auto& value) { json.at(key).get_to(value); });
+    const auto read = [&](const char* key, auto& value) {
+      using Value = std::decay_t<decltype(value)>;
+      const Json& said = json.at(key);
+      if constexpr (std::integral<Value> && !std::same_as<Value, bool>) {
+        const auto whole = whole_number<Value>(said);
+        if (!whole) {
+          fail<FileError>("train",
+                          "{} is not a state that training can resume from: {} = {}; expected a "
+                          "whole number",
+                          where, key, said.dump());
+        }
+        value = *whole;
+      } else {
+        said.get_to(value);
+      }
+    };
+    const auto read_if_there = [&](const char* key, auto& value) {
+      if (json.contains(key)) read(key, value);
+    };
+    visit_fields(state, read);
     if (const auto norm = json.find("last_grad_norm"); norm != json.end() && norm->is_number()) {
       state.last_grad_norm = norm->get<double>();
     }
-    state.earlier_updates = json.value("earlier_updates", int64_t{0});
-    state.steps_beyond = json.value("steps_beyond", int64_t{0});
+    read_if_there("earlier_updates", state.earlier_updates);
+    read_if_there("steps_beyond", state.steps_beyond);
     state.lineage = checkpoint::lineage_from_json(json.value("lineage", Json::array()));
-    state.last_step_position = json.value("last_step_position", int64_t{0});
-    state.steps_without_targets = json.value("steps_without_targets", int64_t{0});
+    read_if_there("last_step_position", state.last_step_position);
+    read_if_there("steps_without_targets", state.steps_without_targets);
     if (json.contains("rows_sum")) state.rows_sum = sum_from(json.at("rows_sum"), where);
     state.encoding = json.value("encoding", "");
     state.optimizer = json.value("optimizer", optim::kDefaultOptimizer);  // older: there was one
