@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "convoy/base/error.h"
+#include "convoy/models/session/session.h"
 #include "convoy/tasks/session/task.h"
 
 namespace convoy::tasks {
@@ -44,6 +45,31 @@ TEST(SessionArguments, WhatAMaskingDoesNotReadIsAnError) {
   EXPECT_THAT(complaint({{"model.rtd_discriminator_loss_weight", "9"}}),
               HasSubstr("try --masking rtd"));
   EXPECT_THAT(complaint({{"model.n_negatives", "3"}}), HasSubstr("try --loss gbce"));
+}
+
+TEST(SessionArguments, CutOffsAreRanksThatCanBeCounted) {
+  EXPECT_EQ(complaint({{"train.top_ks", "1,1000000"}}), "");
+  for (const char* k : {"0", "1000001", "2147483648", "9223372036854775807", "1.5"}) {
+    EXPECT_THAT(complaint({{"train.top_ks", k}}),
+                HasSubstr(std::string("train.top_ks has '") + k +
+                          "'; expected whole numbers from 1 to 1000000"));
+  }
+}
+
+TEST(SessionArguments, AdviceOnTheWidthFitsANumber) {
+  const auto advice = [](int64_t d_model, int64_t n_head) -> std::string {
+    models::SessionConfig config;
+    config.d_model = d_model;
+    config.n_head = n_head;
+    try {
+      config.check();
+    } catch (const UsageError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_THAT(advice(INT64_MAX, 2), HasSubstr("heads; try d_model = 9223372036854775806"));
+  EXPECT_THAT(advice(7, 4), HasSubstr("heads; try d_model = 8"));
 }
 
 TEST(SessionArguments, BodiesOfOtherProgramsAreAnsweredWithOneOfHere) {

@@ -12,7 +12,8 @@ void SessionConfig::check() const {
   if (d_model % n_head != 0) {
     int64_t fewer = n_head;
     while (d_model % fewer != 0) --fewer;
-    const int64_t wider = (d_model + n_head - 1) / n_head * n_head;
+    int64_t wider = d_model / n_head * n_head;
+    if (wider <= INT64_MAX - n_head) wider += n_head;
     fail<UsageError>(
         "models", "d_model = {} does not divide into n_head = {} heads; try {}d_model = {}",
         d_model, n_head, fewer > 1 ? fmt::format("n_head = {}, or ", fewer) : "", wider);

@@ -11,6 +11,8 @@ namespace fs = std::filesystem;
 
 namespace {
 
+constexpr int64_t kMostTopK = 1'000'000;  // of each rank up to it evaluations keep a count
+
 bool same_value(const std::string& one, const std::string& other) {
   double a = 0, b = 0;
   return parse_number(one, a) && parse_number(other, b) ? a == b : one == other;
@@ -244,9 +246,9 @@ std::vector<int64_t> RankingArguments::top_k_values() const {
   std::vector<int64_t> out;
   for (const auto& text : top_ks) {
     int64_t k = 0;
-    if (!parse_number(text, k) || k < 1) {
-      fail<UsageError>("config", "train.top_ks has '{}'; expected whole numbers of at least 1",
-                       text);
+    if (!parse_number(text, k) || k < 1 || k > kMostTopK) {
+      fail<UsageError>("config", "train.top_ks has '{}'; expected whole numbers from 1 to {}", text,
+                       kMostTopK);
     }
     out.push_back(k);
   }
