@@ -12,6 +12,7 @@
 
 #include "cli/asked.h"
 #include "cli/commands.h"
+#include "cli/decimal.h"
 #include "cli/memory_watch.h"
 #include "cli/program.h"
 #include "cli/tell_once.h"
@@ -212,6 +213,7 @@ int run(int argc, char** argv) {
   app.require_subcommand(1);
   cli::Run work;
   for (const auto& command : cli::kCommands) command.add(app, work);
+  cli::read_decimals(app);
   for (const auto& own : own_commands()) {
     auto* command = app.add_subcommand(own.name, own.help)->prefix_command();
     command->callback([&own, &work, command] {

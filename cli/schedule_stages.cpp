@@ -60,6 +60,7 @@ void add_stage_options(CLI::App& command, StagesAsked& asked) {
       ->group(group);
   command.add_option("--placement", asked.placement, "loop or v")->group(group);
   command.add_option("--memory", asked.memory, "bytes that a stage may keep with auto")
+      ->check(above_zero())
       ->group(group);
   command.add_option("--schedule", asked.schedule, "schedule to save")->group(group);
   command.add_option("--save", asked.save,
