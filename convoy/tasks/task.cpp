@@ -123,6 +123,15 @@ std::string typed_start(const std::vector<std::string>& arguments) {
   return typed_value(arguments, {"start", "model_name_or_path"}, /*texts_only=*/true);
 }
 
+/// Throws FileError where nothing names the family of the model that `config` describes.
+void expect_family(const Detection& detected, const fs::path& config) {
+  if (!detected.family.empty()) return;
+  fail<FileError>("tasks",
+                  "{}: model_type is missing; expected one of {}; add it, or try --model_type "
+                  "FAMILY",
+                  config.string(), join(models::language_families()));
+}
+
 Detection detect(const std::vector<std::string>& arguments, bool opens) {
   Detection detected;
   take(detected,
@@ -136,6 +145,7 @@ Detection detect(const std::vector<std::string>& arguments, bool opens) {
     } else if (opens && fs::is_regular_file(place / "config.json", error)) {
       take(detected, detect_in_config(place / "config.json"));
       take(detected, detect_in_toml(place / "run.toml", /*opens=*/true));
+      expect_family(detected, place / "config.json");
     }
   }
   const bool starts = !detected.start.empty();
@@ -143,12 +153,7 @@ Detection detect(const std::vector<std::string>& arguments, bool opens) {
   if (named.empty()) return detected;
   const auto file = starts ? fs::path(named) / "config.json" : config_file(named);
   take(detected, detect_in_config(file));
-  if (detected.family.empty() && fs::is_regular_file(file, error)) {
-    fail<FileError>("tasks",
-                    "{}: model_type is missing; expected one of {}; add it, or try --model_type "
-                    "FAMILY",
-                    file.string(), join(models::language_families()));
-  }
+  if (fs::is_regular_file(file, error)) expect_family(detected, file);
   if (detected.family.empty()) {
     fail<UsageError>("tasks",
                      "{} = {} is no folder with config.json; names of models on a hub are not "

@@ -194,6 +194,13 @@ TEST_F(GenerateCommand, GoesOnAsTheModelsGenerationConfigSays) {
   write_file(folder_ / "out/generation_config.json", R"({"eos_token_id": [100000]})");
   ASSERT_EQ(run(go_on), 0) << output_;
   expect("eos_token_id = 100000 is no id of this model");
+  auto odd = json("out/config.json");
+  const auto said = odd;
+  odd["eos_token_id"] = 1.5;  // not only where generation_config.json leaves it to config.json
+  write_file(folder_ / "out/config.json", odd.dump());
+  EXPECT_EQ(run(go_on), 1);
+  expect("config.json: eos_token_id = 1.5; expected an id, or a list of ids");
+  write_file(folder_ / "out/config.json", said.dump());
   // Nobody said that of these: 50256 is the end of GPT-2's own texts.
   write_file(folder_ / "out/generation_config.json", R"({"max_length": 20})");
   auto config = json("out/config.json");

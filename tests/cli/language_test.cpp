@@ -363,6 +363,8 @@ TEST_F(LanguageCommand, WhatAFolderHoldsAndLacksIsSaid) {
   write_file(folder_ / "out/config.json", config.dump());
   ASSERT_EQ(run("train --model_name_or_path out --data.train text.txt"), 1);
   expect("out/config.json: model_type is missing; expected one of bert, gpt2, llama, t5; add it");
+  ASSERT_EQ(run("generate out --prompt a"), 1);
+  expect("out/config.json: model_type is missing; expected one of bert, gpt2, llama, t5; add it");
   ASSERT_EQ(run("train --model_name_or_path out --model_type gpt2 --data.train text.txt "
                 "--block_size 16 --max_steps 1 --output_dir typed"),
             0)

@@ -191,8 +191,10 @@ GenerationConfig LanguageTask::generation_config() const {
 
 std::vector<int32_t> LanguageTask::end_ids() const {
   const auto generation = generation_config();
+  auto of_config =
+      ids_of_ends(config_->to_json().value(kEnds, Json()), (opened_ / "config.json").string());
   if (generation.json.contains(kEnds)) return ids_of_ends(generation.json[kEnds], generation.file);
-  return ids_of_ends(config_->to_json().value(kEnds, Json()), (opened_ / "config.json").string());
+  return of_config;
 }
 
 std::optional<int32_t> LanguageTask::text_end() const {
