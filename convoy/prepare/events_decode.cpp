@@ -251,8 +251,9 @@ void each_text(const arrow::Array& array, const ColumnPlace& place,
       } else if (number == std::floor(number) && std::abs(number) <= 9e15) {
         whole(static_cast<int64_t>(number));
       } else {
-        fail<FileError>("prepare", "{} holds {}; expected {}, in fractions at most 9e15; try {}",
-                        place_of(place, i), number, kExpected, advice);
+        fail<FileError>("prepare",
+                        "{} holds {}; expected text, or whole numbers of at most 9e15; try {}",
+                        place_of(place, i), number, advice);
       }
     }
   };

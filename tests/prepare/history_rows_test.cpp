@@ -164,6 +164,10 @@ TEST(EventColumns, MayBeIdsOfRareTypes) {
   arrow::HalfFloatBuilder users;
   arrow::StringViewBuilder items;
   arrow::FixedSizeBinaryBuilder kinds(arrow::fixed_size_binary(2));
+  arrow::Decimal64Builder times(arrow::decimal64(10, 2));
+  for (const int64_t hundredths : {300, 100, 250}) {
+    testing::ok(times.Append(arrow::Decimal64(hundredths)));
+  }
   for (const char* item : {"x", "y", "z"}) {
     testing::ok(users.Append(0x4700));  // 7
     testing::ok(items.Append(item));
@@ -172,7 +176,7 @@ TEST(EventColumns, MayBeIdsOfRareTypes) {
   const auto file = folder / "e.parquet";
   testing::write_parquet(file, {{"who", users.Finish().ValueOrDie()},
                                 {"what", items.Finish().ValueOrDie()},
-                                {"when", testing::ints({3, 1, 2})},
+                                {"when", times.Finish().ValueOrDie()},
                                 {"kind", kinds.Finish().ValueOrDie()}});
   auto options = options_for(file, folder);
   options.columns.features = parse_features("kind,who:continuous");
