@@ -10,8 +10,8 @@
 #include "convoy/comm/device.h"
 #include "convoy/comm/to_host.h"
 #include "convoy/models/bert/bert_text.h"
+#include "convoy/models/decoder/decoder.h"
 #include "convoy/models/gpt2/gpt2.h"
-#include "convoy/models/llama/llama.h"
 #include "convoy/models/t5/t5.h"
 
 namespace convoy::models {
@@ -24,7 +24,7 @@ std::map<std::string, Make>& families() {
   static std::map<std::string, Make> all{
       {"bert", [] { return std::unique_ptr<LanguageModelConfig>(new BertTextConfig()); }},
       {"gpt2", [] { return std::unique_ptr<LanguageModelConfig>(new Gpt2Config()); }},
-      {"llama", [] { return std::unique_ptr<LanguageModelConfig>(new LlamaConfig()); }},
+      {"llama", [] { return std::unique_ptr<LanguageModelConfig>(new DecoderConfig()); }},
       {"t5", [] { return std::unique_ptr<LanguageModelConfig>(new T5Config()); }}};
   return all;
 }

@@ -3,8 +3,8 @@
 
 #include "convoy/base/error.h"
 #include "convoy/models/bert/bert_text.h"
+#include "convoy/models/decoder/decoder.h"
 #include "convoy/models/gpt2/gpt2.h"
-#include "convoy/models/llama/llama.h"
 #include "tests/models/testing.h"
 
 namespace convoy::models {
@@ -70,7 +70,7 @@ TEST(LanguageModelConfig, BothSpellingsOfRotaryParametersAreOne) {
       {"rope_type": "llama3", "rope_theta": 500000.0, "factor": 8.0, "low_freq_factor": 1.0,
        "high_freq_factor": 4.0, "original_max_position_embeddings": 8192}})");
   EXPECT_EQ(old->to_json(), fresh->to_json());
-  const auto rotary = dynamic_cast<LlamaConfig&>(*old).rotary();
+  const auto rotary = dynamic_cast<DecoderConfig&>(*old).rotary();
   EXPECT_EQ(rotary.type, "llama3");
   EXPECT_EQ(rotary.theta, 500000);
   EXPECT_EQ(rotary.original_length, 8192);
@@ -178,7 +178,7 @@ TEST(LanguageModelConfig, KeysForOtherToolsAreOptionsAndKept) {
 }
 
 TEST(LanguageModelConfig, FieldsAreOptionsToo) {
-  LlamaConfig config;
+  DecoderConfig config;
   OptionTable table;
   declare_options(table, "model", config.fields());
   table.read_toml_text(
@@ -192,7 +192,7 @@ TEST(LanguageModelConfig, FieldsAreOptionsToo) {
   EXPECT_TRUE(config.mlp_bias);
   EXPECT_EQ(config.rotary().factor, 2.0);
   EXPECT_EQ(config.to_json()["eos_token_id"], Json({7, 8}));
-  LlamaConfig again;
+  DecoderConfig again;
   OptionTable copy;
   declare_options(copy, "model", again.fields());
   copy.read_toml_text(table.to_toml(), "again");

@@ -1,8 +1,8 @@
 #pragma once
 
 #include "convoy/models/bert/bert_text.h"
+#include "convoy/models/decoder/decoder.h"
 #include "convoy/models/gpt2/gpt2.h"
-#include "convoy/models/llama/llama.h"
 #include "convoy/models/session/session.h"
 #include "convoy/models/t5/t5.h"
 
@@ -25,8 +25,8 @@ inline Gpt2Config small_gpt2(const Small& size) {
 }
 
 /// With two heads of keys, and dropout.
-inline LlamaConfig small_llama(const Small& size) {
-  LlamaConfig config;
+inline DecoderConfig small_llama(const Small& size) {
+  DecoderConfig config;
   config.vocab_size = size.ids;
   config.hidden_size = size.width;
   config.intermediate_size = size.width * 3 / 2;

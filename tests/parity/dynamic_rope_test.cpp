@@ -1,4 +1,4 @@
-#include "convoy/models/llama/llama.h"
+#include "convoy/models/decoder/decoder.h"
 #include "convoy/tasks/language/generate.h"
 #include "tests/parity/reference.h"
 
@@ -44,7 +44,7 @@ class DynamicRope : public testing::Test {
 
   const formats::SafetensorsFile file_ = fixture("dynamic_rope");
   const formats::SafetensorsFile weights_ = fixture("causal_llama");
-  models::LlamaConfig config_;
+  models::DecoderConfig config_;
   std::vector<int64_t> lengths_;
 };
 

@@ -6,7 +6,7 @@
 
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
-#include "convoy/models/llama/llama.h"
+#include "convoy/models/decoder/decoder.h"
 #include "convoy/nn/attention/kv_cache.h"
 #include "convoy/tasks/language/generate.h"
 #include "tests/comm/ranks_testing.h"
@@ -255,7 +255,7 @@ TEST_P(Generate, TellsTheMemoryOfItsCache) {
 
 TEST(Cache, ThatDoesNotFitBesideTheWeightsIsRefused) {
   const auto model = make_model("llama", "", expectations());
-  auto& config = dynamic_cast<models::LlamaConfig&>(*model.config);
+  auto& config = dynamic_cast<models::DecoderConfig&>(*model.config);
   config.max_position_embeddings = int64_t{1} << 40;
   GenerateOptions options;
   options.max_new_tokens = int64_t{1} << 39;

@@ -8,9 +8,9 @@
 
 namespace convoy::models {
 
-/// Hugging Face's LlamaConfig: its keys by its names, with its defaults. Rotary settings are read
+/// Hugging Face's DecoderConfig: its keys by its names, with its defaults. Rotary settings are read
 /// in the spelling of transformers 4.x (rope_theta, rope_scaling) and 5.x (rope_parameters).
-class LlamaConfig : public LanguageModelConfig {
+class DecoderConfig : public LanguageModelConfig {
  public:
   int64_t vocab_size = 32000;
   int64_t hidden_size = 4096;

@@ -1,6 +1,6 @@
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
-#include "convoy/models/llama/llama.h"
+#include "convoy/models/decoder/decoder.h"
 #include "convoy/models/padding_row.h"
 #include "convoy/nn/activation.h"
 
@@ -19,7 +19,7 @@ void need(const Json& dict, const std::string& type, std::initializer_list<const
 
 }  // namespace
 
-Fields LlamaConfig::fields() {
+Fields DecoderConfig::fields() {
   return {
       {"vocab_size", &vocab_size, "size of the vocabulary", 1, kMostIds},
       {"hidden_size", &hidden_size, "width of the hidden states", 1, kWidest},
@@ -56,15 +56,15 @@ Fields LlamaConfig::fields() {
   };
 }
 
-int64_t LlamaConfig::position_limit() const {
+int64_t DecoderConfig::position_limit() const {
   return rotary().type == "dynamic" ? static_cast<int64_t>(kMostIds) : max_position_embeddings;
 }
 
-std::optional<int64_t> LlamaConfig::padding_row() const {
+std::optional<int64_t> DecoderConfig::padding_row() const {
   return models::padding_row(pad_token_id, vocab_size);
 }
 
-Json LlamaConfig::rope_dict() const {
+Json DecoderConfig::rope_dict() const {
   Json dict = !rope_scaling.is_null() ? rope_scaling : rope_parameters;
   if (dict.is_null()) dict = Json::object();
   if (!dict.is_object()) {
@@ -79,7 +79,7 @@ Json LlamaConfig::rope_dict() const {
   return dict;
 }
 
-nn::RotaryOptions LlamaConfig::rotary() const {
+nn::RotaryOptions DecoderConfig::rotary() const {
   static const std::vector<std::string> kTypes{"default", "linear", "dynamic", "yarn", "llama3"};
   const Json dict = rope_dict();
   nn::RotaryOptions out;
@@ -129,7 +129,7 @@ nn::RotaryOptions LlamaConfig::rotary() const {
   return out;
 }
 
-void LlamaConfig::check_together() const {
+void DecoderConfig::check_together() const {
   if (!head_dim && hidden_size % num_attention_heads != 0) {
     fail<UsageError>("models", "hidden_size = {} does not divide into num_attention_heads = {}",
                      hidden_size, num_attention_heads);
@@ -153,7 +153,7 @@ void LlamaConfig::check_together() const {
   }
 }
 
-void LlamaConfig::finish(Json& json) const {
+void DecoderConfig::finish(Json& json) const {
   auto dict = rope_dict();
   json["rope_parameters"] = dict;
   json["rope_theta"] = dict["rope_theta"];

@@ -1,4 +1,4 @@
-#include "convoy/models/llama/llama.h"
+#include "convoy/models/decoder/decoder.h"
 
 #include <ATen/ATen.h>
 #include <fmt/format.h>
@@ -30,7 +30,7 @@ using nn::ParamPtr;
 /// that they need not travel from stage to stage.
 class Rotary {
  public:
-  explicit Rotary(const LlamaConfig& config)
+  explicit Rotary(const DecoderConfig& config)
       : options_(config.rotary()),
         width_(config.head_width()),
         by_row_(options_.type == "dynamic") {}
@@ -96,9 +96,9 @@ class Rotary {
   nn::RotaryTables tables_;
 };
 
-class LlamaInput : public nn::Block {
+class DecoderInput : public nn::Block {
  public:
-  explicit LlamaInput(const LlamaConfig& config) : Block("embeddings") {
+  explicit DecoderInput(const DecoderConfig& config) : Block("embeddings") {
     table_ = declare_table("model.embed_tokens.weight", {config.vocab_size, config.hidden_size},
                            Init::normal(config.initializer_range), {0});
     padding_ = config.padding_row();
@@ -144,9 +144,9 @@ std::vector<int64_t> uneven_reads(int64_t first, int64_t queries, int64_t first_
   return read;
 }
 
-class LlamaLayer : public nn::Block {
+class DecoderLayer : public nn::Block {
  public:
-  LlamaLayer(const LlamaConfig& config, int64_t index, std::shared_ptr<Rotary> rotary)
+  DecoderLayer(const DecoderConfig& config, int64_t index, std::shared_ptr<Rotary> rotary)
       : Block(fmt::format("model.layers.{}", index)),
         rotary_(std::move(rotary)),
         heads_(config.num_attention_heads),
@@ -264,7 +264,7 @@ class LlamaLayer : public nn::Block {
 }  // namespace
 
 // Where heads of keys are read unevenly, attention is given one for each head of queries.
-int64_t LlamaConfig::key_width_on(const schedule::TensorPlace& place) const {
+int64_t DecoderConfig::key_width_on(const schedule::TensorPlace& place) const {
   const int64_t heads = num_attention_heads, key_heads = num_key_heads();
   const auto here = [&](int64_t number, int64_t readers) {
     return schedule::boxes({number}, {.dim = 0, .readers = readers}, place);
@@ -277,13 +277,13 @@ int64_t LlamaConfig::key_width_on(const schedule::TensorPlace& place) const {
   return (read.empty() ? num_keys : num_queries) * head_width();
 }
 
-nn::BlockList LlamaConfig::make_blocks() const {
+nn::BlockList DecoderConfig::make_blocks() const {
   check();
-  auto input = std::make_shared<LlamaInput>(*this);
+  auto input = std::make_shared<DecoderInput>(*this);
   nn::BlockList blocks{input};
   const auto rotary = std::make_shared<Rotary>(*this);
   for (int64_t i = 0; i < num_hidden_layers; ++i) {
-    blocks.push_back(std::make_shared<LlamaLayer>(*this, i, rotary));
+    blocks.push_back(std::make_shared<DecoderLayer>(*this, i, rotary));
   }
   blocks.push_back(make_causal_head({.norm = "model.norm",
                                      .norm_has_bias = false,
@@ -295,7 +295,7 @@ nn::BlockList LlamaConfig::make_blocks() const {
   return blocks;
 }
 
-WeightLayout LlamaConfig::layout() const {
+WeightLayout DecoderConfig::layout() const {
   return {"model.",
           {".rotary_emb.inv_freq"},
           "lm_head.weight",
