@@ -12,6 +12,7 @@
 #include "convoy/nn/layers.h"
 #include "convoy/nn/losses/cross_entropy.h"
 #include "convoy/nn/skinny_gemm.h"
+#include "convoy/nn/soft_cap.h"
 #include "convoy/nn/tensor_parallel/tensor_ranks.h"
 
 // Shapes: B rows, T positions, D width, V vocabulary, K positions whose logits are wanted.
@@ -37,12 +38,18 @@ at::Tensor wanted_positions(const nn::Bundle& in, const nn::Context& context) {
 class CausalHead : public nn::Block {
  public:
   explicit CausalHead(const CausalHeadOptions& options)
-      : Block("head"), epsilon_(options.epsilon), targets_(options.targets) {
+      : Block("head"),
+        epsilon_(options.epsilon),
+        divisor_(options.logits_divisor),
+        cap_(options.logits_cap),
+        factor_(options.one_more ? nn::RmsFactor::OneMore : nn::RmsFactor::Weight),
+        targets_(options.targets) {
     const auto& shape = options.table->spec().shape;
     if (!options.norm.empty() && options.norm_has_bias) {
       norm_ = declare_norm(options.norm, shape[1]);
     } else if (!options.norm.empty()) {
-      norm_.weight = declare_vector(options.norm + ".weight", shape[1], nn::Init::ones());
+      const auto init = options.one_more ? nn::Init::zeros() : nn::Init::ones();
+      norm_.weight = declare_vector(options.norm + ".weight", shape[1], init);
     }
     const auto init = nn::Init::normal(options.initializer_range);
     table_ = options.tied ? tie(options.table) : declare_matrix("lm_head.weight", shape, init, {0});
@@ -53,7 +60,8 @@ class CausalHead : public nn::Block {
     if (context.mode == nn::Mode::Predict) {
       const auto wanted = comm::upload(wanted_positions(in, context), x.device());
       auto h = states(x.reshape({-1, x.size(-1)}).index_select(0, wanted), nn::ReadBy::Anything);
-      const auto here = nn::product_of_rows(h.to(at::kFloat), table_->value().t());
+      auto here = nn::product_of_rows(h.to(at::kFloat), table_->value().t());
+      if (cap_ != 0) here = nn::capped(here, cap_);
       const auto logits = nn::gather_columns(here, table_, 0, context.tensor);
       return {{"logits", logits.view({x.size(0), -1, num_ids()})}};
     }
@@ -63,6 +71,7 @@ class CausalHead : public nn::Block {
     options.ranks =
         among_asked(ranks, in.at("asked"), [&] { return targets_(context.batch(in), context); });
     options.count_correct = context.mode == nn::Mode::Evaluate;
+    options.cap = cap_;
     const auto asked = ranks.select(x, in.at("asked"), options.ranks);
     const auto h = states(asked, nn::ReadBy::Products);
     const auto entropy = nn::cross_entropy(h, table_, targets, options);
@@ -79,13 +88,16 @@ class CausalHead : public nn::Block {
  private:
   int64_t num_ids() const { return table_->spec().shape[0]; }
 
+  /// States that products turn into logits.
   at::Tensor states(const at::Tensor& h, nn::ReadBy reader) const {
     if (!norm_.weight) return h;
-    return norm_.bias ? nn::layer_norm(h, norm_, epsilon_, reader)
-                      : nn::rms_norm(h, norm_.weight, epsilon_, reader);
+    const auto out = norm_.bias ? nn::layer_norm(h, norm_, epsilon_, reader)
+                                : nn::rms_norm(h, norm_.weight, epsilon_, reader, factor_);
+    return divisor_ == 1 ? out : out / divisor_;
   }
 
-  double epsilon_;
+  double epsilon_, divisor_, cap_;
+  nn::RmsFactor factor_;
   std::function<at::Tensor(const nn::Bundle& batch, const nn::Context& context)> targets_;
   nn::NormParams norm_;
   nn::ParamPtr table_;

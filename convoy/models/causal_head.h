@@ -11,9 +11,12 @@ struct CausalHeadOptions {
   std::string norm;           ///< the norm's name; "" = the states are normalised already
   bool norm_has_bias = true;  ///< layer normalisation; else RMSNorm
   double epsilon = 1e-5;
-  nn::ParamPtr table;  ///< [V, D] of the embedding
-  bool tied = true;    ///< it is the head's too; else `lm_head.weight`
+  bool one_more = false;  ///< RMSNorm multiplies by 1 + weight
+  nn::ParamPtr table;     ///< [V, D] of the embedding
+  bool tied = true;       ///< it is the head's too; else `lm_head.weight`
   double initializer_range = 0.02;
+  double logits_divisor = 1;
+  double logits_cap = 0;  ///< logits become cap x tanh(logits / cap); 0 = they stay
   /// Targets of a batch's positions, of the batch alone.
   std::function<at::Tensor(const nn::Bundle& batch, const nn::Context& context)> targets;
 };

@@ -20,11 +20,22 @@ namespace {
 
 using Make = std::unique_ptr<LanguageModelConfig> (*)();
 
+template <const DecoderFamily* family>
+std::unique_ptr<LanguageModelConfig> decoder() {
+  return std::make_unique<DecoderConfig>(*family);
+}
+
 std::map<std::string, Make>& families() {
   static std::map<std::string, Make> all{
       {"bert", [] { return std::unique_ptr<LanguageModelConfig>(new BertTextConfig()); }},
       {"gpt2", [] { return std::unique_ptr<LanguageModelConfig>(new Gpt2Config()); }},
-      {"llama", [] { return std::unique_ptr<LanguageModelConfig>(new DecoderConfig()); }},
+      {"granite", decoder<&kGranite>},
+      {"llama", decoder<&kLlama>},
+      {"mistral", decoder<&kMistral>},
+      {"olmo2", decoder<&kOlmo2>},
+      {"qwen2", decoder<&kQwen2>},
+      {"qwen3", decoder<&kQwen3>},
+      {"smollm3", decoder<&kSmolLm3>},
       {"t5", [] { return std::unique_ptr<LanguageModelConfig>(new T5Config()); }}};
   return all;
 }

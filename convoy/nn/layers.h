@@ -82,10 +82,14 @@ inline at::Tensor layer_norm(const at::Tensor& x, const NormParams& norm, double
   return layer_norm(x, norm.weight, norm.bias, epsilon, reader);
 }
 
+/// Factor of a normalised row: its weight, or one more, so that zeros leave the row as it is.
+enum class RmsFactor { Weight, OneMore };
+
 /// x / sqrt(mean(x^2) + epsilon) x weight over the last dimension (Zhang and Sennrich, 2019); sums
-/// are fp32 whatever the compute dtype, and so is the result unless only products read it.
+/// are fp32 whatever the compute dtype, and so is the result unless only products read it, and the
+/// weight itself is the factor.
 at::Tensor rms_norm(const at::Tensor& x, const ParamPtr& weight, double epsilon,
-                    ReadBy reader = ReadBy::Anything);
+                    ReadBy reader = ReadBy::Anything, RmsFactor factor = RmsFactor::Weight);
 
 /// The dtype in which a normalisation of x reads and writes rows.
 inline at::ScalarType norm_dtype(const at::Tensor& x, const ParamPtr& weight, ReadBy reader) {

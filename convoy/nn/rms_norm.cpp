@@ -132,15 +132,23 @@ std::pair<at::Tensor, at::Tensor> backward(const at::Tensor& grad, const at::Ten
 
 }  // namespace
 
-at::Tensor rms_norm(const at::Tensor& x, const ParamPtr& weight, double epsilon, ReadBy reader) {
-  const auto dtype = norm_dtype(x, weight, reader);
+at::Tensor rms_norm(const at::Tensor& x, const ParamPtr& weight, double epsilon, ReadBy reader,
+                    RmsFactor factor) {
+  const bool one_more = factor == RmsFactor::OneMore;
+  // 16 bits would round the weight away beside the one.
+  const auto dtype = one_more ? at::kFloat : norm_dtype(x, weight, reader);
   auto rows = [dtype](const at::Tensor& t) {
     const auto out = t.detach().to(dtype);
     return out.is_cpu() ? out.contiguous() : out;
   };
   internal_check(weight->value().numel() == x.size(-1), "nn",
                  "a norm's weight is of another width");
-  const auto input = rows(x), factors = rows(weight->value());
+  const auto factors_of = [=](const at::Tensor& value) {
+    const auto out = rows(value);
+    return one_more ? out + 1 : out;
+  };
+  const auto input = rows(x);
+  const auto factors = without_grad([&] { return factors_of(weight->value()); });
   const auto [out, scale] = without_grad([&] { return forward(input, factors, epsilon); });
   // What is no copy is read again in backward.
   const bool copy = x.is_cuda() && weight->value().scalar_type() != dtype;
@@ -148,8 +156,8 @@ at::Tensor rms_norm(const at::Tensor& x, const ParamPtr& weight, double epsilon,
   return with_backward(out, {x},
                        [=, scale = scale,
                         x_dtype = x.scalar_type()](const at::Tensor& g) -> std::vector<at::Tensor> {
-                         auto [back, weight_grad] =
-                             backward(rows(g), input, copy ? kept : rows(weight->value()), scale);
+                         auto [back, weight_grad] = backward(
+                             rows(g), input, copy ? kept : factors_of(weight->value()), scale);
                          weight->add_grad(weight_grad);
                          return {back.to(x_dtype)};
                        });

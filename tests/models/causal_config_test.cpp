@@ -82,7 +82,11 @@ TEST(LanguageModelConfig, BothSpellingsOfRotaryParametersAreOne) {
 
 TEST(LanguageModelConfig, WhatWouldChangeNumbersIsRefusedByName) {
   const std::string llama = R"({"model_type": "llama", "rope_scaling": )";
-  EXPECT_THAT(error_of(llama + R"({"rope_type": "longrope"}})"), HasSubstr("'longrope'"));
+  EXPECT_THAT(error_of(llama + R"({"rope_type": "ntk"}})"), HasSubstr("'ntk'"));
+  EXPECT_THAT(error_of(llama + R"({"rope_type": "longrope"}})"), HasSubstr("short_factor"));
+  EXPECT_THAT(
+      error_of(llama + R"({"rope_type": "linear", "factor": 2, "llama_4_scaling_beta": 1}})"),
+      HasSubstr("llama_4_scaling_beta = 1 has no effect"));
   EXPECT_THAT(error_of(llama + R"({"rope_type": "yarn", "factr": 2}})"),
               HasSubstr("factr is not known, did you mean 'factor'"));
   EXPECT_THAT(error_of(llama + R"({"rope_type": "linear"}})"), HasSubstr("factor is missing"));
@@ -148,7 +152,7 @@ TEST(LanguageModelConfig, MistakesAreNamed) {
   EXPECT_THAT(error_of("[]"), HasSubstr("expected an object"));
   EXPECT_THAT(error_of("{}"), HasSubstr("model_type is missing"));
   EXPECT_THAT(error_of(R"({"model_type": "mamba"})"),
-              HasSubstr("expected one of bert, gpt2, llama, t5"));
+              HasSubstr("expected one of bert, gpt2, granite, llama, mistral, olmo2, qwen2, "));
   EXPECT_THAT(error_of(gpt2_with("n_layer", "two").dump()), HasSubstr("n_layer = \"two\" is not"));
   EXPECT_THAT(error_of(gpt2_with("n_layer", 1.5).dump()), HasSubstr("not a whole number"));
   EXPECT_THAT(error_of(gpt2_with("vocab_size", 0).dump()), HasSubstr("vocab_size = 0; expected"));

@@ -38,6 +38,21 @@ inline DecoderConfig small_llama(const Small& size) {
   return config;
 }
 
+/// A small decoder of `family`, without dropout.
+inline DecoderConfig small_decoder(const DecoderFamily& family, const Small& size) {
+  DecoderConfig config(family);
+  config.vocab_size = size.ids;
+  config.hidden_size = size.width;
+  config.intermediate_size = size.width * 3 / 2;
+  config.num_attention_heads = size.heads;
+  config.num_key_value_heads = size.heads;
+  config.head_dim = 4;
+  config.num_hidden_layers = size.layers;
+  config.max_position_embeddings = size.length;
+  config.pad_token_id = config.bos_token_id = config.eos_token_id = Json();
+  return config;
+}
+
 /// With as many layers on both sides.
 inline T5Config small_t5(const Small& size) {
   T5Config config;

@@ -335,5 +335,77 @@ TEST(Attention, DropoutKeepsNoMatrix) {
   EXPECT_LT(memory.peak(), matrix);
 }
 
+/// The formula with whole matrices: a window of keys, a cap on scores, a key mask.
+at::Tensor plain_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                           const AttentionOptions& options) {
+  const int64_t T = q.size(2), S = k.size(2), groups = q.size(1) / k.size(1);
+  const auto keys = k.repeat_interleave(groups, 1), values = v.repeat_interleave(groups, 1);
+  auto scores = at::matmul(q, keys.transpose(2, 3)) / std::sqrt(static_cast<double>(q.size(3)));
+  if (options.cap != 0) scores = (scores / options.cap).tanh() * options.cap;
+  const auto key = at::arange(S, at::kLong).unsqueeze(0);
+  const auto query = at::arange(S - T, S, at::kLong).unsqueeze(1);
+  auto seen = key <= query;
+  if (options.window > 0) seen = seen & (key > query - options.window);
+  seen = seen.unsqueeze(0).unsqueeze(0);
+  if (options.key_mask.defined()) {
+    seen = (seen & options.key_mask.unsqueeze(1).unsqueeze(1)) | (key == query);
+  }
+  scores = scores.masked_fill(seen.logical_not(), -HUGE_VAL);
+  return at::matmul(at::softmax(scores, -1), values);
+}
+
+TEST(Attention, WindowsAndCapsAreThePlainFormula) {
+  Context context;
+  context.samples = at::arange(2, at::kLong);
+  for (const int64_t T : {7, 150}) {
+    for (const int64_t window : {0, 1, 3, 64, 149, 150, 400}) {
+      for (const double cap : {0.0, 0.8}) {
+        for (const bool masks : {false, true}) {
+          SCOPED_TRACE(testing::Message() << T << " " << window << " " << cap << " " << masks);
+          const auto leaf = [&](int64_t heads) {
+            return at::randn({2, heads, T, 4}).requires_grad_();
+          };
+          const auto q = leaf(4), k = leaf(2), v = leaf(2);
+          AttentionOptions options;
+          options.max_length = T;
+          options.window = window;
+          options.cap = cap;
+          if (masks) {
+            options.key_mask = at::ones({2, T}, at::kBool);
+            options.key_mask[0].narrow(0, 0, 3).fill_(false);
+          }
+          const auto weight = at::randn({2, 4, T, 4});
+          const auto grads = [&](const at::Tensor& out) {
+            return torch::autograd::grad({(out * weight).sum()}, {q, k, v});
+          };
+          const auto ours = attention(q, k, v, options, context);
+          const auto plain = plain_attention(q, k, v, options);
+          EXPECT_TRUE(at::allclose(ours, plain, 1e-4, 1e-5));
+          const auto mine = grads(ours), theirs = grads(plain);
+          for (size_t i = 0; i < mine.size(); ++i) {
+            EXPECT_TRUE(at::allclose(mine[i], theirs[i], 1e-3, 1e-4)) << i;
+          }
+          context.mode = Mode::Evaluate;
+          EXPECT_TRUE(at::allclose(attention(q, k, v, options, context), plain, 1e-4, 1e-5));
+          context.mode = Mode::Train;
+        }
+      }
+    }
+  }
+}
+
+TEST(Attention, AWindowAsWideAsTheRowChangesNoBit) {
+  Context context;
+  context.samples = at::arange(2, at::kLong);
+  const auto q = at::randn({2, 2, 9, 4}), k = at::randn({2, 2, 9, 4}), v = at::randn({2, 2, 9, 4});
+  auto options = attention_options(0);
+  options.max_length = 9;
+  const auto all = attention(q, k, v, options, context);
+  options.window = 9;
+  EXPECT_TRUE(at::equal(attention(q, k, v, options, context), all));
+  options.window = 8;
+  EXPECT_FALSE(at::equal(attention(q, k, v, options, context), all));
+}
+
 }  // namespace
 }  // namespace convoy::nn

@@ -130,7 +130,7 @@ TEST(TensorRanks, GiveTheLogitsOfOneDevice) {
 }
 
 TEST(TensorRanks, GoWithDataParallelism) {
-  for (const std::string family : {"gpt2", "llama"}) {
+  for (const std::string family : {"gpt2", "llama", "qwen3"}) {
     SCOPED_TRACE(family);
     Trial alone{.family = family, .mesh = {.tensor = 2}, .empties = false};
     const auto two = train(alone);
@@ -149,7 +149,7 @@ TEST(TensorRanks, GoWithDataParallelism) {
 }
 
 TEST(TensorRanks, GoWithPipelines) {
-  for (const std::string family : {"gpt2 untied", "llama", "gpt2"}) {
+  for (const std::string family : {"gpt2 untied", "llama", "qwen3", "gpt2"}) {
     SCOPED_TRACE(family);
     Trial alone{.family = family, .mesh = {.tensor = 2}};
     const auto two = train(alone);

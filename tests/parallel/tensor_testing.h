@@ -36,6 +36,30 @@ inline nn::BlockList tensor_blocks(const std::string& family, bool drops = true)
     if (!drops) config.attention_dropout = 0;
     return config.make_blocks();
   }
+  if (family == "qwen3") {  // normalises queries and keys by head; windows in the second layer
+    auto config = models::small_decoder(models::kQwen3, size);
+    config.num_key_value_heads = 1;
+    config.use_sliding_window = true;
+    config.sliding_window = 4;
+    config.max_window_layers = 1;
+    if (drops) config.attention_dropout = 0.2;
+    return config.make_blocks();
+  }
+  if (family == "gemma2") {  // caps on scores and logits, a window in the first layer
+    auto config = models::small_decoder(models::kGemma2, size);
+    config.sliding_window = 4;
+    config.query_pre_attn_scalar = 3;
+    config.attn_logit_softcapping = 2;
+    config.final_logit_softcapping = 1;
+    if (drops) config.attention_dropout = 0.2;
+    return config.make_blocks();
+  }
+  if (family == "phi3") {  // q, k and v in one matrix: six heads of queries, two of keys
+    auto config = models::small_decoder(models::kPhi3, {.ids = kIds, .width = 24, .heads = 6});
+    config.num_key_value_heads = 2;
+    if (drops) config.attention_dropout = config.resid_pdrop = 0.2;
+    return config.make_blocks();
+  }
   if (family == "bert" || family == "classifier") {
     auto config = models::small_bert(size);
     config.masking.probability = 0.4;
@@ -255,8 +279,9 @@ inline void expect_same_bits(const TensorOutcome& a, const TensorOutcome& b) {
   }
 }
 
-inline const std::vector<std::string> kFamilies{
-    "gpt2", "gpt2 untied", "llama", "bert", "classifier", "t5", "session", "sasrec", "ligr"};
+inline const std::vector<std::string> kFamilies{"gpt2",   "gpt2 untied", "llama", "qwen3",
+                                                "bert",   "classifier",  "t5",    "session",
+                                                "sasrec", "ligr"};
 
 /// Of a test of each of them.
 inline std::string name_of_family(const testing::TestParamInfo<std::string>& info) {

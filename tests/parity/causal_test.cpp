@@ -158,7 +158,9 @@ TEST(ThereAndBack, DISABLED_OfAFolder) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Families, CausalParity, testing::Values("gpt2", "llama"));
+INSTANTIATE_TEST_SUITE_P(Families, CausalParity,
+                         testing::Values("gpt2", "llama", "granite", "mistral", "olmo2", "qwen2",
+                                         "qwen3", "smollm3"));
 
 }  // namespace
 }  // namespace convoy

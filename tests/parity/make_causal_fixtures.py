@@ -11,7 +11,6 @@ import sys
 
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
-from transformers.models.llama.modeling_llama import LlamaRMSNorm
 
 from training import add_gradients, add_losses, moved, save
 
@@ -59,14 +58,19 @@ def loss_of(model, ids, labels=None):
     """The model's own loss, but in the model's precision."""
     logits = model(input_ids=ids).logits[:, :-1]
     labels = (ids if labels is None else labels)[:, 1:]
-    return torch.nn.functional.cross_entropy(logits.reshape(-1, VOCAB), labels.reshape(-1))
+    return torch.nn.functional.cross_entropy(logits.flatten(0, 1), labels.reshape(-1))
 
 
-def write(folder, name, config_type, model_type, keys, variants):
+def norms_of(model):
+    return tuple({type(m) for m in model.modules() if type(m).__name__.endswith("RMSNorm")})
+
+
+def write(folder, name, config_type, model_type, keys, variants, more=lambda *_: None):
+    """more(out, weights, model of a variant) adds what else a test reads."""
     torch.manual_seed(0)
     model = model_type(config_type(**keys)).float()
     start = moved(model)
-    ids = torch.randint(0, VOCAB, (BATCHES, ROWS, LENGTH))
+    ids = torch.randint(0, keys["vocab_size"], (BATCHES, ROWS, LENGTH))
     labels = torch.where(torch.rand(ROWS, LENGTH) < 0.4, -100, ids[1])
     mask = torch.ones(ROWS, LENGTH, dtype=torch.bool)
     mask[0, :3] = mask[1, 5:] = False
@@ -78,6 +82,7 @@ def write(folder, name, config_type, model_type, keys, variants):
         out["masked_logits"] = model(input_ids=ids[0], attention_mask=mask.long()).logits
         out["labels_loss"] = model(input_ids=ids[1], labels=labels).loss.double().view(1)
     configs = {"": model.config.to_dict()}
+    more(out, start, lambda variant: model_type(config_type(**{**keys, **variants.get(variant, {})})))
     for variant, more in variants.items():
         other = model_type(config_type(**{**keys, **more})).float().eval()
         if variant == "untied":
@@ -89,7 +94,7 @@ def write(folder, name, config_type, model_type, keys, variants):
             out["logits." + variant] = other(input_ids=ids[0]).logits
         configs[variant] = other.config.to_dict()
     add_gradients(out, model, lambda m, b, order: loss_of(m, ids[b][order]), GRADIENTS,
-                  LlamaRMSNorm)
+                  norms_of(model))
     print(name, *add_losses(
         out, model, lambda m, step: m(input_ids=ids[step % BATCHES], labels=ids[step % BATCHES]).loss,
         without_decay))
@@ -103,4 +108,5 @@ def main(folder):
     write(folder, "llama", LlamaConfig, LlamaForCausalLM, LLAMA, LLAMA_VARIANTS)
 
 
-main(sys.argv[1] if len(sys.argv) > 1 else ".")
+if __name__ == "__main__":
+    main(sys.argv[1] if len(sys.argv) > 1 else ".")

@@ -15,9 +15,13 @@ import tempfile
 
 import torch
 from safetensors.torch import save_file
-from transformers import (BertConfig, BertForMaskedLM, BertForSequenceClassification, GPT2Config,
+from transformers import (AutoConfig, AutoModelForCausalLM, BertConfig, BertForMaskedLM, BertForSequenceClassification, GPT2Config,
                           GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, T5Config,
                           T5ForConditionalGeneration)
+
+from make_decoder_fixtures import FAMILIES
+from make_decoder_fixtures import SMALL as SMALL_DECODER
+from training import moved
 
 OFF = dict(resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0)
 SMALL = dict(vocab_size=211, bos_token_id=0, eos_token_id=0)
@@ -33,6 +37,14 @@ def untied(model):
     head = torch.nn.Linear(48, 211, bias=False)
     model.lm_head, model.config.tie_word_embeddings = head, False
     model.all_tied_weights_keys.pop("lm_head.weight")
+    return model
+
+
+def decoder(family):
+    """Of the fixtures' keys, with no weight at the value that it begins with."""
+    keys = {**SMALL_DECODER, **FAMILIES[family][0], "max_position_embeddings": 64}
+    model = AutoModelForCausalLM.from_config(AutoConfig.for_model(family, **keys))
+    moved(model)
     return model
 
 
@@ -53,6 +65,7 @@ MODELS = {
     "t5-gated-untied": lambda: untied(T5ForConditionalGeneration(T5Config(
         d_model=48, d_kv=16, d_ff=96, num_decoder_layers=2, feed_forward_proj="gated-gelu",
         tie_word_embeddings=False, **T5))),
+    **{family: lambda family=family: decoder(family) for family in FAMILIES},
     "gpt2-124m": lambda: GPT2LMHeadModel(GPT2Config(**OFF)),
 }
 LR = 1e-4

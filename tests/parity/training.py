@@ -19,7 +19,10 @@ def moved(model):
 
 
 def exact_norm(self, x):
-    return self.weight * (x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.variance_epsilon))
+    one_more = type(self).__name__.startswith("Gemma")
+    epsilon = self.eps if one_more else self.variance_epsilon
+    factor = 1 + self.weight if one_more else self.weight
+    return factor * (x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + epsilon))
 
 
 def gradient(model, loss):

@@ -1,8 +1,11 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <map>
 
 #include "convoy/base/files.h"
+#include "convoy/base/text.h"
+#include "convoy/models/decoder/decoder.h"
 #include "convoy/tasks/classification/task.h"
 #include "convoy/tasks/language/task.h"
 #include "convoy/tasks/session/session_arguments.h"
@@ -39,6 +42,39 @@ std::string own_defaults(const Task& task) {
   return out;
 }
 
+/// The rows of a page of options, by option.
+std::map<std::string, std::string> rows_of(const std::string& page) {
+  std::map<std::string, std::string> out;
+  for (const auto& line : split(page, '\n')) {
+    if (line.starts_with("| `")) out[line.substr(2, line.find('`', 3) - 1)] = line;
+  }
+  return out;
+}
+
+/// Options of a family that has most of them, and most defaults, with another.
+std::string options_beside(const std::string& family, const std::string& other) {
+  const auto own = rows_of(language_options(family)), known = rows_of(language_options(other));
+  std::string changed;
+  std::vector<std::string> lacking;
+  for (const auto& [name, row] : own) {
+    const auto found = known.find(name);
+    if (name != "`family`" && (found == known.end() || found->second != row)) changed += row + "\n";
+  }
+  for (const auto& [name, row] : known) {
+    if (!own.contains(name)) lacking.push_back(name);
+  }
+  auto page = "\n# Options of " + family + "\n\nWith `model.family = \"" + family +
+              "\"`: those of " + other + ", but for these.\n\n" +
+              "| option | type | default | meaning |\n|---|---|---|---|\n" + changed;
+  if (!lacking.empty()) page += "\nNot here: " + join(lacking) + ".\n";
+  return page;
+}
+
+bool is_decoder_beside(const std::string& family, const std::string& other) {
+  const auto config = models::make_model_config(family);
+  return family != other && dynamic_cast<models::DecoderConfig*>(config.get()) != nullptr;
+}
+
 /// docs/options.md is written by this test when CONVOY_UPDATE_DOCS is set, and checked otherwise.
 TEST(OptionsPage, IsWhatTheProgramKnows) {
   SessionArguments session;
@@ -55,7 +91,11 @@ TEST(OptionsPage, IsWhatTheProgramKnows) {
       "\n# Defaults of session models\n\nThe defaults of section train above are Hugging Face's. "
       "Session models have these in their place:\n\n" +
       own_defaults(SessionTask());
-  for (const auto& family : models::language_families()) page += language_options(family);
+  const std::string first = "llama";
+  for (const auto& family : models::language_families()) {
+    page +=
+        is_decoder_beside(family, first) ? options_beside(family, first) : language_options(family);
+  }
   page += options_of(classification, "classification", "model.task = \"classification\"");
   const auto file = std::string(CONVOY_SOURCE_DIR) + "/docs/options.md";
   if (std::getenv("CONVOY_UPDATE_DOCS")) write_file(file, page);

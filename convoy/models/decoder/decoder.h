@@ -3,38 +3,50 @@
 #include <optional>
 #include <string>
 
+#include "convoy/models/decoder/decoder_family.h"
 #include "convoy/models/language_model.h"
 #include "convoy/nn/attention/rotary.h"
 
 namespace convoy::models {
 
-/// Hugging Face's DecoderConfig: its keys by its names, with its defaults. Rotary settings are read
-/// in the spelling of transformers 4.x (rope_theta, rope_scaling) and 5.x (rope_parameters).
+/// Types of a decoder's layers, and their names in `layer_types`.
+enum class LayerType { Full, Windowed };
+inline constexpr const char* kFullAttention = "full_attention";
+inline constexpr const char* kWindowedAttention = "sliding_attention";
+
+/// Config of a family of decoders: Hugging Face's keys by their names, with its defaults. Rotary
+/// settings are read in the spelling of transformers 4.x (rope_theta, rope_scaling) and 5.x
+/// (rope_parameters).
 class DecoderConfig : public LanguageModelConfig {
  public:
-  int64_t vocab_size = 32000;
-  int64_t hidden_size = 4096;
-  int64_t intermediate_size = 11008;
-  int64_t num_hidden_layers = 32;
-  int64_t num_attention_heads = 32;
+  explicit DecoderConfig(const DecoderFamily& family = kLlama);
+
+  int64_t vocab_size = 0, hidden_size = 0, intermediate_size = 0, num_hidden_layers = 0;
+  int64_t num_attention_heads = 0;
   std::optional<int64_t> num_key_value_heads, head_dim;
-  std::string hidden_act = "silu";
-  int64_t max_position_embeddings = 2048;
-  double initializer_range = 0.02;
-  double rms_norm_eps = 1e-6;
+  std::string hidden_act;
+  int64_t max_position_embeddings = 0;
+  double initializer_range = 0, rms_norm_eps = 0;
   bool tie_word_embeddings = false;
-  bool attention_bias = false;
-  bool mlp_bias = false;
-  double attention_dropout = 0;
-  double rope_theta = 10000;
+  bool attention_bias = false, mlp_bias = false;
+  double attention_dropout = 0, resid_pdrop = 0, embd_pdrop = 0;
+  double rope_theta = 0, rope_local_base_freq = 0, partial_rotary_factor = 1;
   Json rope_scaling, rope_parameters;
   std::optional<int64_t> original_max_position_embeddings;
-  bool use_cache = true;
+  bool use_sliding_window = true;
+  std::optional<int64_t> sliding_window;
+  int64_t max_window_layers = 0, sliding_window_pattern = 1, no_rope_layer_interval = 0;
+  Json layer_types, no_rope_layers;
+  double embedding_multiplier = 1, residual_multiplier = 1, logits_scaling = 1;
+  std::optional<double> attention_multiplier, query_pre_attn_scalar;
+  std::optional<double> attn_logit_softcapping, final_logit_softcapping;
+  bool use_cache = true, use_bidirectional_attention = false;
   int64_t pretraining_tp = 1;
-  Json bos_token_id = 1, eos_token_id = 2, pad_token_id;
+  Json bos_token_id, eos_token_id, pad_token_id, other_act;
 
-  std::string family() const override { return "llama"; }
-  std::string architecture() const override { return "LlamaForCausalLM"; }
+  const DecoderFamily& row() const { return *family_; }
+  std::string family() const override { return family_->model_type; }
+  std::string architecture() const override { return family_->architecture; }
   int64_t num_ids() const override { return vocab_size; }
   int64_t max_length() const override { return max_position_embeddings; }
   int64_t position_limit() const override;
@@ -42,6 +54,7 @@ class DecoderConfig : public LanguageModelConfig {
   int64_t attention_width() const override { return num_attention_heads * head_width(); }
   int64_t key_width() const override { return num_key_heads() * head_width(); }
   int64_t key_width_on(const schedule::TensorPlace& place) const override;
+  double training_flops(int64_t length, int64_t asked = 0) const override;
   Fields fields() override;
   nn::BlockList make_blocks() const override;
   WeightLayout layout() const override;
@@ -50,15 +63,31 @@ class DecoderConfig : public LanguageModelConfig {
   int64_t head_width() const { return head_dim.value_or(hidden_size / num_attention_heads); }
   /// Row of the embedding that Hugging Face leaves untrained, by pad_token_id; none without one.
   std::optional<int64_t> padding_row() const;
+  LayerType layer_type(int64_t layer) const;
+  /// Keys that a query of a layer sees, its own included; 0 = all before.
+  int64_t window_of(int64_t layer) const;
+  /// Whether a layer rotates queries and keys.
+  bool rotates(int64_t layer) const;
+  /// Factor of the products of queries and keys.
+  double score_scale() const;
+  /// Factor of embeddings, for a model that computes in `compute`.
+  double embedding_scale(at::ScalarType compute) const;
   /// Throws UsageError on a kind of rotary embedding, or a key of it, that is not known.
-  nn::RotaryOptions rotary() const;
+  nn::RotaryOptions rotary(LayerType type = LayerType::Full) const;
+  /// Part of a head that rotates.
+  int64_t rotary_width(LayerType type = LayerType::Full) const;
 
  protected:
   void check_together() const override;
   void finish(Json& json) const override;
 
  private:
-  Json rope_dict() const;
+  Json rope_dict(LayerType type) const;
+  void check_layers() const;
+  void check_rotary(LayerType type) const;
+
+  const DecoderFamily* family_;
+  Json defaults_;  // of this family's keys
 };
 
 }  // namespace convoy::models

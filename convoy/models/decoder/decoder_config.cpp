@@ -1,3 +1,6 @@
+#include <algorithm>
+#include <cmath>
+
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
 #include "convoy/models/decoder/decoder.h"
@@ -6,21 +9,19 @@
 
 namespace convoy::models {
 
-namespace {
-
-constexpr const char* kWhere = "rotary parameters (rope_parameters or rope_scaling)";
-
-void need(const Json& dict, const std::string& type, std::initializer_list<const char*> keys) {
-  for (const char* key : keys) {
-    if (dict.contains(key) && !dict.at(key).is_null()) continue;
-    fail<UsageError>("models", "{}: {} is missing; rope_type {} needs it", kWhere, key, type);
-  }
+DecoderConfig::DecoderConfig(const DecoderFamily& family)
+    : family_(&family), defaults_(parse_json(kDecoderDefaults, "defaults of decoders")) {
+  defaults_.update(parse_json(family.defaults, family.model_type));
+  auto given = defaults_;
+  take_fields(given, fields(), family.model_type);
+  internal_check(given.empty(), "models", "a default of {} has no field: {}", family.model_type,
+                 given.dump());
 }
 
-}  // namespace
-
 Fields DecoderConfig::fields() {
-  return {
+  const bool renamed = defaults_.contains("hidden_activation");
+  const char* activation = "activation of the feed-forward layers";
+  const Fields all{
       {"vocab_size", &vocab_size, "size of the vocabulary", 1, kMostIds},
       {"hidden_size", &hidden_size, "width of the hidden states", 1, kWidest},
       {"intermediate_size", &intermediate_size, "width of the feed-forward layers", 1, kWidest},
@@ -30,7 +31,9 @@ Fields DecoderConfig::fields() {
        "key and value heads; none = num_attention_heads", 1, kWidest},
       {"head_dim", &head_dim, "width of a head; none = hidden_size / num_attention_heads", 2,
        kWidest},
-      {"hidden_act", &hidden_act, "activation of the feed-forward layers", 0, 0, nn::activations()},
+      renamed ? Field{"hidden_act", &other_act, "kept for other tools"}
+              : Field{"hidden_act", &hidden_act, activation, 0, 0, nn::activations()},
+      {"hidden_activation", &hidden_act, activation, 0, 0, nn::activations()},
       {"max_position_embeddings", &max_position_embeddings, "maximum sequence length of the model",
        1, kMostIds},
       {"initializer_range", &initializer_range, "standard deviation of initial weights", 0},
@@ -40,13 +43,46 @@ Fields DecoderConfig::fields() {
       {"mlp_bias", &mlp_bias, "feed-forward projections have a bias"},
       {"attention_dropout", &attention_dropout, "dropout on attention probabilities", 0,
        kMostDropped},
+      {"resid_pdrop", &resid_pdrop, "dropout on residual branches", 0, kMostDropped},
+      {"embd_pdrop", &embd_pdrop, "has no effect in Hugging Face's model; only 0 is taken", 0, 0},
       {"rope_theta", &rope_theta, "base of the rotary embedding (RoPE)", 1e-9},
+      {"rope_local_base_freq", &rope_local_base_freq, "the same of layers with a window", 1e-9},
+      {"partial_rotary_factor", &partial_rotary_factor, "part of a head that rotates", 0, 1},
       {"rope_scaling", &rope_scaling, "RoPE scaling as JSON, in the format of transformers 4.x"},
       {"rope_parameters", &rope_parameters,
        "the same with rope_theta, in the format of transformers 5.x"},
       {"original_max_position_embeddings", &original_max_position_embeddings,
        "maximum sequence length before RoPE scaling; none = as in the RoPE parameters", 1,
        kMostIds},
+      {"use_sliding_window", &use_sliding_window, "some layers have a window"},
+      {"sliding_window", &sliding_window,
+       "keys that a position of a layer with a window sees, its own included; none = all", 1,
+       kMostIds},
+      {"max_window_layers", &max_window_layers, "the first layers, which have no window", 0,
+       kDeepest},
+      {.name = "sliding_window_pattern",
+       .value = &sliding_window_pattern,
+       .help = "each so many-th layer has no window",
+       .low = 1,
+       .high = kDeepest,
+       .aliases = {"_sliding_window_pattern"}},
+      {"layer_types", &layer_types,
+       "type of each layer as JSON, full_attention or sliding_attention; none = by the others"},
+      {"no_rope_layers", &no_rope_layers,
+       "which layers rotate (1) and which do not (0), as JSON; none = by no_rope_layer_interval"},
+      {"no_rope_layer_interval", &no_rope_layer_interval, "each so many-th layer does not rotate",
+       1, kDeepest},
+      {"embedding_multiplier", &embedding_multiplier, "factor of embeddings"},
+      {"logits_scaling", &logits_scaling, "divides logits", 1e-9},
+      {"residual_multiplier", &residual_multiplier, "factor of residual branches"},
+      {"attention_multiplier", &attention_multiplier, "factor of scores"},
+      {"query_pre_attn_scalar", &query_pre_attn_scalar, "its inverse root is the factor of scores",
+       1e-9},
+      {"attn_logit_softcapping", &attn_logit_softcapping, "bound of scores; none = unbounded",
+       1e-9},
+      {"final_logit_softcapping", &final_logit_softcapping, "bound of logits; none = unbounded",
+       1e-9},
+      {"use_bidirectional_attention", &use_bidirectional_attention, "only false is taken"},
       {"use_cache", &use_cache, "kept for other tools"},
       {"pretraining_tp", &pretraining_tp, "kept for other tools", 1, kWidest},
       {"bos_token_id", &bos_token_id, "id that begins a text; kept for other tools"},
@@ -54,79 +90,30 @@ Fields DecoderConfig::fields() {
       {"pad_token_id", &pad_token_id,
        "id of padding, whose input embedding is not trained; negative: from the end"},
   };
-}
-
-int64_t DecoderConfig::position_limit() const {
-  return rotary().type == "dynamic" ? static_cast<int64_t>(kMostIds) : max_position_embeddings;
+  Fields out;
+  for (const auto& field : all) {
+    if (defaults_.contains(field.name)) out.push_back(field);
+  }
+  return out;
 }
 
 std::optional<int64_t> DecoderConfig::padding_row() const {
   return models::padding_row(pad_token_id, vocab_size);
 }
 
-Json DecoderConfig::rope_dict() const {
-  Json dict = !rope_scaling.is_null() ? rope_scaling : rope_parameters;
-  if (dict.is_null()) dict = Json::object();
-  if (!dict.is_object()) {
-    fail<UsageError>("models", "{} are {}; expected an object", kWhere, dict.dump());
-  }
-  if (!dict.contains("rope_type")) dict["rope_type"] = dict.value("type", Json("default"));
-  dict.erase("type");
-  if (!dict.contains("rope_theta") || dict["rope_theta"].is_null()) {
-    const bool other = rope_parameters.is_object() && rope_parameters.contains("rope_theta");
-    dict["rope_theta"] = other ? rope_parameters["rope_theta"] : Json(rope_theta);
-  }
-  return dict;
+double DecoderConfig::score_scale() const {
+  if (query_pre_attn_scalar) return 1 / std::sqrt(*query_pre_attn_scalar);
+  if (attention_multiplier) return *attention_multiplier;
+  return 1 / std::sqrt(static_cast<double>(head_width()));
 }
 
-nn::RotaryOptions DecoderConfig::rotary() const {
-  static const std::vector<std::string> kTypes{"default", "linear", "dynamic", "yarn", "llama3"};
-  const Json dict = rope_dict();
-  nn::RotaryOptions out;
-  out.max_length = max_position_embeddings;
-  std::optional<double> factor, attention_factor, mscale, mscale_all_dim, beta_fast, beta_slow;
-  std::optional<int64_t> original;
-  double partial = 1;
-  const Fields known{{"rope_type", &out.type, "", 0, 0, kTypes},
-                     {"rope_theta", &out.theta, "", 1e-9},
-                     {"factor", &factor, "", 1e-9},
-                     {"original_max_position_embeddings", &original, "", 1, kMostIds},
-                     {"attention_factor", &attention_factor, ""},
-                     {"mscale", &mscale, ""},
-                     {"mscale_all_dim", &mscale_all_dim, ""},
-                     {"beta_fast", &beta_fast, "", 0},
-                     {"beta_slow", &beta_slow, "", 0},
-                     {"truncate", &out.truncate, ""},
-                     {"low_freq_factor", &out.low_freq_factor, "", 1e-9},
-                     {"high_freq_factor", &out.high_freq_factor, "", 1e-9},
-                     {"partial_rotary_factor", &partial, "", 1, 1}};
-  Json rest = dict;
-  take_fields(rest, known, kWhere);
-  check_fields(known);
-  if (!rest.empty()) {
-    std::vector<std::string> names;
-    for (const auto& field : known) names.push_back(field.name);
-    fail<UsageError>("models", "{}: {} is not known{}", kWhere, rest.begin().key(),
-                     did_you_mean(rest.begin().key(), names));
-  }
-  if (out.type == "linear" || out.type == "dynamic") need(dict, out.type, {"factor"});
-  if (out.type == "llama3") {
-    need(dict, out.type, {"factor", "low_freq_factor", "high_freq_factor"});
-    if (out.low_freq_factor == out.high_freq_factor) {
-      fail<UsageError>("models", "{}: low_freq_factor and high_freq_factor are both {}", kWhere,
-                       out.low_freq_factor);
-    }
-  }
-  out.original_length =
-      original_max_position_embeddings.value_or(original.value_or(max_position_embeddings));
-  out.factor = factor.value_or(static_cast<double>(max_position_embeddings) /
-                               static_cast<double>(out.original_length));
-  out.attention_factor = attention_factor.value_or(0);
-  out.mscale = mscale.value_or(0);
-  out.mscale_all_dim = mscale_all_dim.value_or(0);
-  if (beta_fast.value_or(0) != 0) out.beta_fast = *beta_fast;
-  if (beta_slow.value_or(0) != 0) out.beta_slow = *beta_slow;
-  return out;
+// Hugging Face rounds the root to the dtype of its weights.
+double DecoderConfig::embedding_scale(at::ScalarType compute) const {
+  if (!family_->scales_by_width) return embedding_multiplier;
+  const auto root = static_cast<float>(std::sqrt(static_cast<double>(hidden_size)));
+  if (compute == at::kBFloat16) return static_cast<float>(c10::BFloat16(root));
+  if (compute == at::kHalf) return static_cast<float>(c10::Half(root));
+  return root;
 }
 
 void DecoderConfig::check_together() const {
@@ -147,15 +134,52 @@ void DecoderConfig::check_together() const {
     fail<UsageError>("models", "{} heads of {}; expected at most {} in all", num_attention_heads,
                      head_width(), kWidest);
   }
+  if (use_bidirectional_attention) {
+    fail<UsageError>("models", "use_bidirectional_attention = true is not supported");
+  }
+  if (attn_logit_softcapping && !family_->caps_scores) {
+    fail<UsageError>("models",
+                     "attn_logit_softcapping = {} has no effect in Hugging Face's model; expected "
+                     "none",
+                     *attn_logit_softcapping);
+  }
   padding_row();
-  if (rotary().type == "dynamic" && head_width() == 2) {
+  check_layers();
+  for (const auto type : {LayerType::Full, LayerType::Windowed}) {
+    check_rotary(type);
+  }
+}
+
+void DecoderConfig::check_rotary(LayerType type) const {
+  const auto options = rotary(type);
+  if (options.type == "dynamic" && head_width() == 2) {
     fail<UsageError>("models", "rope_type dynamic needs heads wider than 2");
+  }
+  const int64_t width = rotary_width(type);
+  if (width < 2 || width % 2 != 0) {
+    fail<UsageError>("models",
+                     "partial_rotary_factor leaves {} of a head's {} to rotate; expected an even "
+                     "number",
+                     width, head_width());
+  }
+  for (const auto* factors : {&options.short_factors, &options.long_factors}) {
+    if (options.type != "longrope" || 2 * std::ssize(*factors) == width) continue;
+    fail<UsageError>("models",
+                     "rope_type longrope has {} factors; expected {}, half of what rotates",
+                     factors->size(), width / 2);
   }
 }
 
 void DecoderConfig::finish(Json& json) const {
-  auto dict = rope_dict();
+  auto dict = rope_dict(LayerType::Full);
   json["rope_parameters"] = dict;
+  if (family_->rotates_by_type) {
+    auto of_windows = rope_dict(LayerType::Windowed);
+    if (defaults_.contains("rope_local_base_freq")) {
+      json["rope_local_base_freq"] = of_windows["rope_theta"];
+    }
+    json["rope_parameters"] = {{kFullAttention, dict}, {kWindowedAttention, of_windows}};
+  }
   json["rope_theta"] = dict["rope_theta"];
   json["rope_scaling"] = dict["rope_type"] == "default" ? Json() : dict;
   if (!original_max_position_embeddings) json.erase("original_max_position_embeddings");

@@ -8,13 +8,16 @@
 #include <limits>
 #include <optional>
 
+#include "convoy/base/error.h"
 #include "convoy/nn/attention/cudnn_attention.h"
 #include "convoy/nn/attention/score_dropout.h"
+#include "convoy/nn/attention/seen.h"
 #include "convoy/nn/attention/short_attention.h"
 #include "convoy/nn/context_parallel/ring_attention.h"
 #include "convoy/nn/dropout_device.h"
 #include "convoy/nn/node.h"
 #include "convoy/nn/shapes_only.h"
+#include "convoy/nn/soft_cap.h"
 
 // Shapes: B rows, T positions, S positions looked at, H heads, K key heads, G = H / K, E width of a
 // head; a piece holds R rows and n queries.
@@ -23,21 +26,8 @@ namespace convoy::nn {
 namespace {
 
 constexpr float kNever = -std::numeric_limits<float>::infinity();
-
-/// [B or 1, 1, 1 or T, S] bool: which of S keys the last T positions see; none where all see all,
-/// or where causality of T = S positions says it and there is no bias.
-std::optional<at::Tensor> visible(const AttentionOptions& options, const at::Tensor& q,
-                                  const at::Tensor& k) {
-  const int64_t T = q.size(2), S = k.size(2);
-  std::optional<at::Tensor> seen;
-  if (options.key_mask.defined()) seen = options.key_mask.unsqueeze(1).unsqueeze(1);
-  if (!options.causal || T == 1) return seen;
-  if (!seen && T == S && !options.bias.defined()) return seen;
-  const auto flags = k.options().dtype(at::kBool);
-  auto past = at::ones({T, S}, flags).tril(S - T);
-  if (!seen) return past.unsqueeze(0).unsqueeze(0);
-  return seen->logical_and(past).logical_or(at::eye(S, flags).narrow(0, S - T, T));
-}
+// A piece of a window's attention has no fewer queries.
+constexpr int64_t kFewQueries = 64;
 
 /// Whether one call takes several query heads for a key head, without copies of it: on a GPU, where
 /// torch's flash kernel can serve.
@@ -97,7 +87,7 @@ at::Tensor fused(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
   return at::stack(parts, 2).flatten(1, 2);
 }
 
-/// Attention with dropout or bias, a piece of rows and queries at a time.
+/// Attention with dropout, bias, cap or window, a piece of rows and queries at a time.
 class Pieces {
  public:
   Pieces(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
@@ -112,11 +102,19 @@ class Pieces {
         H_(q.size(1)),
         T_(q.size(2)),
         S_(k.size(2)),
-        K_(k.size(1)) {
+        K_(k.size(1)),
+        first_(S_ - T_) {
     if (options.bias.defined()) options_.bias = options.bias.detach();
     const int64_t elements = q.is_cpu() ? int64_t{1} << 19 : int64_t{1} << 26;
     rows_ = std::clamp<int64_t>(elements / (H_ * T_ * S_), 1, B_);
     queries_ = std::clamp<int64_t>(elements / (H_ * S_), 1, T_);
+    if (is_windowed(options, S_)) {
+      // As many as a window has, so that half of the scores are seen.
+      const int64_t n = std::min(T_, std::max<int64_t>(options.window, kFewQueries));
+      queries_ = std::clamp<int64_t>(elements / (H_ * std::min(S_, options.window + n)), 1, n);
+      const int64_t scores = H_ * queries_ * std::min(S_, options.window + queries_);
+      rows_ = std::clamp<int64_t>(elements / scores, 1, B_);
+    }
     if (!q.is_cpu() && queries_ > kDrawChunk) queries_ -= queries_ % kDrawChunk;
     keeps_ = rows_ == B_ && queries_ == T_;
   }
@@ -161,6 +159,7 @@ class Pieces {
       dropout.drop(slope);
       slope = at::_softmax_backward_data(slope, weights.probabilities, -1, weights_dtype());
       if (dbias.defined()) bias(dbias, at).add_(slope.sum(0, true));
+      if (weights.turn.defined()) slope.mul_(weights.turn);
       if (scales_scores()) slope.mul_(scale_);
       auto scores = grouped(slope.to(q_.scalar_type()));
       dq_here.copy_(at::matmul(scores, keys(k_, at)).view(dq_here.sizes()));
@@ -173,11 +172,12 @@ class Pieces {
 
  private:
   struct Place {
-    int64_t row, R, query, n, S;
+    int64_t row, R, query, n, key, S;
   };
   struct Weights {
     at::Tensor probabilities;  // [R, H, n, S] of weights_dtype()
     ScoreDropout dropout;
+    at::Tensor turn;  // slope of the cap, fp32; undefined without one
   };
 
   /// fp32, but for bf16 on a GPU, where what is moved takes longer than what is computed. (fp16
@@ -204,7 +204,12 @@ class Pieces {
     for (int64_t row = 0; row < B_; row += rows_) {
       for (int64_t query = 0; query < T_; query += queries_) {
         const int64_t n = std::min(queries_, T_ - query);
-        work(Place{row, std::min(rows_, B_ - row), query, n, options_.causal ? query + n : S_});
+        auto [key, S] = keys_seen(options_, first_ + query, n, S_);
+        if (!q_.is_cpu()) {  // masks of dropout are drawn in whole chunks
+          S += key % kDrawChunk;
+          key -= key % kDrawChunk;
+        }
+        work(Place{row, std::min(rows_, B_ - row), query, n, key, S});
       }
     }
   }
@@ -213,14 +218,14 @@ class Pieces {
     return x.narrow(0, at.row, at.R).narrow(2, at.query, at.n);
   }
   static at::Tensor keys(const at::Tensor& x, const Place& at) {
-    return x.narrow(0, at.row, at.R).narrow(2, 0, at.S);
+    return x.narrow(0, at.row, at.R).narrow(2, at.key, at.S);
   }
   /// [R, H, n, any] as [R, K, G x n, any].
   at::Tensor grouped(const at::Tensor& x) const {
     return x.reshape({x.size(0), K_, H_ / K_ * x.size(2), x.size(3)});
   }
   static at::Tensor bias(const at::Tensor& whole, const Place& at) {
-    return whole.narrow(2, at.query, at.n).narrow(3, 0, at.S);
+    return whole.narrow(2, at.query, at.n).narrow(3, at.key, at.S);
   }
   /// `last`: nobody reads the probabilities afterwards.
   at::Tensor dropped(Weights& weights, bool last) const {
@@ -234,29 +239,20 @@ class Pieces {
     auto scores = at::matmul(grouped(scaled_queries(at)), keys(k_, at).transpose(2, 3));
     if (scales_scores()) scores.mul_(scale_);
     scores = scores.view({at.R, H_, at.n, at.S});
+    at::Tensor turn;
+    if (options_.cap != 0) turn = slope_of_cap(cap_scores(scores, options_.cap), options_.cap);
     if (options_.bias.defined()) scores = scores.to(at::kFloat).add_(bias(options_.bias, at));
-    if (options_.key_mask.defined()) {
-      auto hidden =
-          keys(options_.key_mask.unsqueeze(1).unsqueeze(3), at).transpose(2, 3).logical_not();
-      if (options_.causal) {
-        auto itself = at::eye(at.S, hidden.options()).narrow(0, at.query, at.n);
-        hidden = hidden.logical_and(itself.logical_not());
-      }
-      scores.masked_fill_(hidden, kNever);
-    }
-    if (options_.causal) {
-      auto future = at::ones({at.n, at.n}, q_.options().dtype(at::kBool)).triu(1);
-      auto last = scores.narrow(3, at.query, at.n);
-      last.masked_fill_(future, kNever);
-    }
+    auto mask = options_.key_mask;
+    if (mask.defined()) mask = mask.narrow(0, at.row, at.R).narrow(1, at.key, at.S);
+    hide_unseen(scores, options_, mask, first_ + at.query, {at.key, at.S});
     auto probabilities = at::softmax(scores, -1, weights_dtype());
-    if (options_.dropout == 0) return {probabilities, {}};
+    if (options_.dropout == 0) return {probabilities, {}, turn};
     auto here = context_;
     here.samples = context_.samples.narrow(0, at.row, at.R);
     const ScorePlace place{{at.R, H_, at.n, at.S},
                            {H_, options_.max_length, options_.max_length},
-                           {options_.first_head, at.query, 0}};
-    return {probabilities, {place, options_.dropout, here, options_.site, q_.device()}};
+                           {options_.first_head, at.query, at.key}};
+    return {probabilities, {place, options_.dropout, here, options_.site, q_.device()}, turn};
   }
 
   at::Tensor q_, k_, v_;
@@ -264,6 +260,7 @@ class Pieces {
   Context context_;
   double scale_;
   int64_t B_, H_, T_, S_, K_;
+  int64_t first_;                   // position of the first query, where attention is causal
   int64_t rows_ = 0, queries_ = 0;  // of a piece
   bool keeps_ = false;              // all is one small piece: not made again
   std::optional<Weights> kept_;
@@ -273,14 +270,51 @@ double scale_of(const AttentionOptions& options, const at::Tensor& q) {
   return options.scale > 0 ? options.scale : 1 / std::sqrt(static_cast<double>(q.size(3)));
 }
 
+/// Whether a window or a cap keeps torch's kernel from serving.
+bool needs_pieces(const AttentionOptions& options, const at::Tensor& k) {
+  return options.cap != 0 || is_windowed(options, k.size(2));
+}
+
+/// Attention outside of training.
+at::Tensor in_pieces(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                     const AttentionOptions& options, const Context& context) {
+  auto plain = options;
+  plain.dropout = 0;
+  return without_grad(
+      [&] { return Pieces(q, k, v, plain, context, scale_of(plain, q)).forward(); });
+}
+
+/// attention() of the last T positions to all that are kept.
+at::Tensor attend_kept(const at::Tensor& q, const KvCache::Seen& all,
+                       const AttentionOptions& options, const Context& context) {
+  if (!needs_pieces(options, all.keys)) {
+    return fused(q, all.keys, all.values, options, scale_of(options, q));
+  }
+  if (options.cap != 0 || q.size(2) > 1) {
+    return in_pieces(q, all.keys, all.values, options, context);
+  }
+  // One query sees a whole stretch of keys.
+  const auto [begin, size] = keys_seen(options, all.keys.size(2) - 1, 1, all.keys.size(2));
+  auto here = options;
+  here.window = 0;
+  if (here.key_mask.defined()) here.key_mask = here.key_mask.narrow(1, begin, size);
+  return fused(q, all.keys.narrow(2, begin, size), all.values.narrow(2, begin, size), here,
+               scale_of(options, q));
+}
+
 at::Tensor attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                   const AttentionOptions& options, const Context& context) {
   const double scale = scale_of(options, q);
-  if (options.ranks.shares()) return ring_attention(q, k, v, options, scale, context);
+  const bool by_pieces = needs_pieces(options, k);
+  if (options.ranks.shares()) {
+    internal_check(!by_pieces, "nn", "{}: a window or a cap over context ranks", options.name);
+    return ring_attention(q, k, v, options, scale, context);
+  }
   const bool plain = options.dropout == 0 && !options.bias.defined();
   const bool trains = context.mode == Mode::Train;
+  if (!trains && by_pieces) return in_pieces(q, k, v, options, context);
   if (trains && is_short(q, k, options)) return short_attention(q, k, v, options, scale);
-  if (plain || !trains) return fused(q, k, v, options, scale);
+  if (!by_pieces && (plain || !trains)) return fused(q, k, v, options, scale);
   auto pieces = std::make_shared<Pieces>(q, k, v, options, context, scale);
   const auto out = without_grad([&] { return pieces->forward(); });
   return with_backward(out, {q, k, v, options.bias},
@@ -293,7 +327,7 @@ at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor&
                      const AttentionOptions& options, const Context& context) {
   if (context.cache == nullptr || !options.causal) return attend(q, k, v, options, context);
   const auto all = context.cache->append(context.block, options.site, k, v);
-  return fused(q, all.keys, all.values, options, scale_of(options, q));
+  return attend_kept(q, all, options, context);
 }
 
 at::Tensor cross_attention(const at::Tensor& q, const std::function<KvCache::Seen()>& make,

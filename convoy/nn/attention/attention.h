@@ -18,6 +18,8 @@ struct AttentionOptions {
   int64_t max_length = 0;   ///< >= T, S: the longest sequence, by which draws are addressed
   int64_t site = 0;         ///< numbers the random draws
   double scale = 0;         ///< of the products; 0 = 1 / sqrt(E)
+  int64_t window = 0;       ///< last keys that a position sees, its own included; 0 = all
+  double cap = 0;           ///< scores become cap x tanh(score / cap); 0 = they stay
   int64_t first_head = 0;   ///< of q among the layer's, by which draws are addressed
   ContextRanks ranks = {};  ///< may share out positions: q, k and v have those that are here
   std::string name = {};    ///< of the layer, for messages
@@ -31,9 +33,10 @@ struct AttentionOptions {
 /// and bias are of.
 ///
 /// Where ranks share out positions, keys and values go round them (ring_attention). Else torch's
-/// fused kernel; in training short rows by short_attention(), and with dropout or a bias
-/// some query rows at a time, whose probabilities and masks backward makes again: nothing of size
-/// H x T x T is kept but what is small anyway.
+/// fused kernel; in training short rows by short_attention(), and with dropout, a bias, a cap or a
+/// window some query rows at a time against the keys that one of them sees, whose probabilities and
+/// masks backward makes again: nothing of size H x T x T is kept but what is small anyway. Ranks
+/// that share out positions take neither window nor cap.
 at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                      const AttentionOptions& options, const Context& context);
 

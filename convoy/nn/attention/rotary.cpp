@@ -78,11 +78,23 @@ double yarn_attention_factor(const RotaryOptions& o) {
   return scale(1);
 }
 
+at::Tensor longrope_frequencies(const RotaryOptions& o, int64_t length, int64_t width) {
+  const auto& factors = length > o.max_length ? o.long_factors : o.short_factors;
+  return 1 / (at::tensor(factors, at::kFloat) * wavelengths(o.theta, width));
+}
+
+double longrope_attention_factor(const RotaryOptions& o) {
+  if (o.attention_factor != 0) return o.attention_factor;
+  if (o.factor <= 1) return 1;
+  return std::sqrt(1 + std::log(o.factor) / std::log(static_cast<double>(o.original_length)));
+}
+
 at::Tensor frequencies(const RotaryOptions& o, int64_t length, int64_t width) {
   if (o.type == "default") return 1 / wavelengths(o.theta, width);
   if (o.type == "linear") return 1 / wavelengths(o.theta, width) / o.factor;
   if (o.type == "dynamic") return dynamic_frequencies(o, length, width);
   if (o.type == "llama3") return llama3_frequencies(o, width);
+  if (o.type == "longrope") return longrope_frequencies(o, length, width);
   internal_check(o.type == "yarn", "nn", "rotary type {}", o.type);
   return yarn_frequencies(o, width);
 }
@@ -176,7 +188,9 @@ RotaryTables rotary_tables(const RotaryOptions& options, const at::Tensor& posit
                            int64_t length, int64_t width) {
   auto host = comm::download(positions).to(at::kFloat).unsqueeze(-1);
   auto angles = host * frequencies(options, length, width);
-  const double scale = options.type == "yarn" ? yarn_attention_factor(options) : 1;
+  const double scale = options.type == "yarn"       ? yarn_attention_factor(options)
+                       : options.type == "longrope" ? longrope_attention_factor(options)
+                                                    : 1;
   const auto device = positions.device();
   return {(angles.cos() * scale).to(device), (angles.sin() * scale).to(device)};
 }

@@ -11,16 +11,19 @@ namespace convoy::nn {
 /// Rotary embedding of positions in queries and keys (Su et al., "RoFormer", 2021), and its scaling
 /// to longer texts; kinds and names as in Hugging Face's `rope_parameters`.
 struct RotaryOptions {
-  std::string type = "default";  ///< default, linear, dynamic, yarn or llama3
+  std::string type = "default";  ///< default, linear, dynamic, yarn, llama3 or longrope
   double theta = 10000;
-  double factor = 1;                      ///< all but default: how much longer texts may be
-  int64_t max_length = 2048;              ///< dynamic: longer texts than this are stretched
-  int64_t original_length = 2048;         ///< yarn, llama3: longest text before the stretching
-  double attention_factor = 0;            ///< yarn: on sine and cosine; 0 = by mscale and factor
-  double mscale = 0, mscale_all_dim = 0;  ///< yarn; 0 = not given
-  double beta_fast = 32, beta_slow = 1;   ///< yarn
-  bool truncate = true;                   ///< yarn: whole dimensions as bounds
-  double low_freq_factor = 1, high_freq_factor = 4;  ///< llama3
+  double factor = 1;               ///< all but default: how much longer texts may be
+  int64_t max_length = 2048;       ///< dynamic, longrope: longer texts are stretched
+  int64_t original_length = 2048;  ///< yarn, llama3: longest text before the stretching
+  /// yarn, longrope: on sine and cosine; 0 = by mscale and factor
+  double attention_factor = 0;
+  double mscale = 0, mscale_all_dim = 0;                      ///< yarn; 0 = not given
+  double beta_fast = 32, beta_slow = 1;                       ///< yarn
+  bool truncate = true;                                       ///< yarn: whole dimensions as bounds
+  double low_freq_factor = 1, high_freq_factor = 4;           ///< llama3
+  std::vector<double> short_factors = {}, long_factors = {};  ///< longrope: of each wavelength
+  double query_beta = 0;  ///< of queries beyond original_length; 0 = they stay
 };
 
 /// Cosines and sines [..., E / 2] fp32 of the angles at some positions.

@@ -8,6 +8,7 @@
 
 #include "convoy/base/error.h"
 #include "convoy/base/lanes.h"
+#include "convoy/nn/attention/seen.h"
 #include "convoy/nn/node.h"
 #include "convoy/nn/shapes_only.h"
 
@@ -192,7 +193,8 @@ class Short {
 
 bool is_short(const at::Tensor& q, const at::Tensor& k, const AttentionOptions& options) {
   const bool dtype = q.scalar_type() == at::kFloat || q.scalar_type() == at::kBFloat16;
-  const bool plain = options.dropout == 0 && !options.bias.defined();
+  const bool plain = options.dropout == 0 && !options.bias.defined() && options.cap == 0 &&
+                     !is_windowed(options, k.size(2));
   // A position that a mask hides from all others sees itself: torch's kernel is told that.
   const bool masks = options.causal && options.key_mask.defined();
   return q.is_cpu() && dtype && plain && !masks && q.size(2) * k.size(2) <= kMostPairs &&

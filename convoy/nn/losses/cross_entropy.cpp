@@ -15,6 +15,7 @@
 #include "convoy/nn/losses/cross_entropy_device.h"
 #include "convoy/nn/node.h"
 #include "convoy/nn/shapes_only.h"
+#include "convoy/nn/soft_cap.h"
 #include "convoy/nn/tensor_parallel/tensor_ranks.h"
 #include "convoy/nn/tensor_parallel/vocab_parallel_cross_entropy.h"
 
@@ -118,13 +119,13 @@ thread_local double rows_on_gpu = 0;
 /// Memory for `piece` rows of scores of `num_rows`. As a GPU's it is larger, and nothing touches
 /// the rest.
 at::Tensor score_buffer(int64_t piece, int64_t num_rows, int64_t num_items, double temperature,
-                        const at::TensorOptions& options) {
+                        double cap, const at::TensorOptions& options) {
   const int64_t rows = std::min(piece, num_rows);
   if (rows_on_gpu == 0) return at::empty({rows, num_items}, options);
   const auto dtype = c10::typeMetaToScalarType(options.dtype());
   const auto all = static_cast<int64_t>(std::ceil(static_cast<double>(num_rows) * rows_on_gpu));
   const auto bytes = device_loss_bytes(std::min(all, score_rows_at_once(num_items, at::kCUDA)),
-                                       num_items, dtype, temperature);
+                                       num_items, dtype, temperature, cap);
   const auto scores = rows * num_items;
   const auto length = bytes / static_cast<int64_t>(c10::elementSize(dtype));
   return at::empty({std::max(length, scores)}, options)
@@ -205,26 +206,28 @@ CrossEntropy cross_entropy(const at::Tensor& h, const ParamPtr& table, const at:
     if (options.count_correct) out.correct = at::zeros({}, columns.options());
     if (input.is_cuda()) {
       const auto part = bias ? bias->value().narrow(0, first_id, num_items) : at::Tensor();
-      add_device_loss({input, items, part, columns, options.temperature, h_grad, table_grad,
-                       bias_grad, straight},
+      add_device_loss({input, items, part, columns, options.temperature, options.cap, h_grad,
+                       table_grad, bias_grad, straight},
                       piece, out);
     }
     const int64_t host_rows = input.is_cuda() ? 0 : num_rows;
-    const auto buffer =
-        score_buffer(piece, host_rows, num_items, options.temperature, input.options());
+    const auto buffer = score_buffer(piece, host_rows, num_items, options.temperature, options.cap,
+                                     input.options());
     for (int64_t begin = 0; begin < host_rows; begin += piece) {
       const int64_t rows = std::min(piece, num_rows - begin);
       auto part = input.narrow(0, begin, rows);
       auto scores = buffer.narrow(0, 0, rows);
       at::mm_out(scores, part, items.t());
       if (bias) scores.add_(bias->value().narrow(0, first_id, num_items));
+      if (options.cap != 0) cap_scores(scores, options.cap);
       auto targets_here = columns.narrow(0, begin, rows);
       if (options.count_correct) out.correct += (scores.argmax(1) == targets_here).sum();
       // Half precision cannot tell a sure softmax from one: its slope is made in fp32, a few rows
       // at a time, and rounded into the scores' place.
-      const bool half = dtype != at::kFloat;
-      const bool at_once =
-          scores.scalar_type() == at::kBFloat16 && wants_slope && !bias && scores.is_cpu();
+      // So is a slope that the cap's multiplies.
+      const bool half = dtype != at::kFloat || options.cap != 0;
+      const bool at_once = scores.scalar_type() == at::kBFloat16 && wants_slope && !bias &&
+                           options.cap == 0 && scores.is_cpu();
       const int64_t few = half ? rows_in_cache(num_items, h.device(), rows) : rows;
       auto losses = at_once ? host_slopes(scores, targets_here, options.temperature)
                             : at::empty({rows}, fp32);
@@ -233,6 +236,8 @@ CrossEntropy cross_entropy(const at::Tensor& h, const ParamPtr& table, const at:
         const int64_t count = std::min(few, rows - row);
         auto columns_here = targets_here.narrow(0, row, count);
         auto exponentials = scores.narrow(0, row, count).to(at::kFloat);
+        at::Tensor turn;
+        if (options.cap != 0 && wants_slope) turn = slope_of_cap(exponentials, options.cap);
         auto softmax = softmax_loss(exponentials, columns_here, options.temperature);
         losses.narrow(0, row, count).copy_(softmax.losses);
         scales.narrow(0, row, count).copy_(softmax.scales);
@@ -244,6 +249,7 @@ CrossEntropy cross_entropy(const at::Tensor& h, const ParamPtr& table, const at:
         if (!half) continue;
         exponentials.mul_(softmax.scales.unsqueeze(1))
             .scatter_add_(1, columns_here.unsqueeze(1), at::full({count, 1}, -1, fp32));
+        if (turn.defined()) exponentials.mul_(turn);
         scores.narrow(0, row, count).copy_(exponentials);
       }
       out.loss += losses.sum();

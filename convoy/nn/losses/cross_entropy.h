@@ -8,6 +8,7 @@ namespace convoy::nn {
 struct CrossEntropyOptions {
   double temperature = 1;  ///< divides the scores
   int64_t first_id = 1;    ///< ids below it are not in the softmax: 1 leaves out padding
+  double cap = 0;          ///< bounds the scores by cap x tanh(score / cap); 0 = not
   ParamPtr bias;           ///< [V], added to the products; may be null
   bool count_correct = false;
   /// They may share out the table's rows; and of h each those of its own tokens, [n, D].

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "convoy/nn/product.h"
+#include "convoy/nn/soft_cap.h"
 
 // Shapes: R rows of scores at once, C items, P of C rounded up.
 namespace convoy::nn {
@@ -49,12 +50,15 @@ int64_t padded(int64_t num_items) {
 
 }  // namespace
 
-int64_t device_loss_bytes(int64_t R, int64_t C, at::ScalarType dtype, double temperature) {
+int64_t device_loss_bytes(int64_t R, int64_t C, at::ScalarType dtype, double temperature,
+                          double cap) {
   const auto of_score = static_cast<int64_t>(c10::elementSize(dtype));
   const bool narrow = dtype == at::kBFloat16 && temperature == 1;
   // Beside the scores their softmax, or logarithms in fp32; divided scores before that.
   const int64_t divided = temperature == 1 && dtype == at::kFloat ? 0 : 4;
-  return R * padded(C) * (of_score + (narrow ? of_score : 4 + divided));
+  // The slope of a cap, and a number it is made of.
+  const int64_t of_cap = cap == 0 ? 0 : 8;
+  return R * padded(C) * (of_score + (narrow ? of_score : 4 + divided) + of_cap);
 }
 
 void add_device_loss(const DeviceLoss& loss, int64_t piece, CrossEntropy& out) {
@@ -73,6 +77,11 @@ void add_device_loss(const DeviceLoss& loss, int64_t piece, CrossEntropy& out) {
     at::mm_out(scores, rows, loss.items.t());
     if (P > C) all.narrow(1, C, P - C).fill_(-HUGE_VAL);
     if (loss.bias.defined()) scores.add_(loss.bias);
+    at::Tensor turn;
+    if (loss.cap != 0) {
+      cap_scores(scores, loss.cap);
+      if (wants_slope) turn = slope_of_cap(scores, loss.cap);
+    }
     if (out.correct.defined()) out.correct += (scores.argmax(1) == columns).sum();
     auto slopes = softmax.narrow(0, 0, R);
     const auto losses =
@@ -80,7 +89,8 @@ void add_device_loss(const DeviceLoss& loss, int64_t piece, CrossEntropy& out) {
                : losses_of_logarithms(all, places, loss.temperature, slopes, wants_slope);
     out.loss += losses.sum();
     if (!wants_slope) continue;
-    const auto slope = slopes.narrow(1, 0, C);
+    auto slope = slopes.narrow(1, 0, C);
+    if (turn.defined()) slope.mul_(turn);
     auto h_grad = loss.h_grad.narrow(0, begin, R);
     product_into(h_grad, slope, loss.items);
     if (loss.bias_grad.defined()) loss.bias_grad.add_(slope.sum(0, false, at::kFloat));

@@ -10,13 +10,14 @@ namespace convoy::nn {
 struct DeviceLoss {
   at::Tensor input, items, bias;  ///< [N, D], [C, D]; [C] or undefined
   at::Tensor columns;             ///< [N] int64
-  double temperature = 1;
+  double temperature = 1, cap = 0;
   at::Tensor h_grad, table_grad, bias_grad;  ///< [N, D] is written, the others are added to
   bool fresh = false;                        ///< table_grad has no content yet
 };
 
 /// Bytes that add_device_loss() holds at once for scores [R, C].
-int64_t device_loss_bytes(int64_t R, int64_t C, at::ScalarType dtype, double temperature);
+int64_t device_loss_bytes(int64_t R, int64_t C, at::ScalarType dtype, double temperature,
+                          double cap);
 
 /// Adds to out.loss and, where it is there, out.correct. Scores are there for `piece` rows at once,
 /// each row on a boundary of 64 numbers, so that products read and write them aligned.

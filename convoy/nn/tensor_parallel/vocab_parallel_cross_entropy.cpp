@@ -12,6 +12,7 @@
 #include "convoy/nn/losses/softmax_pass.h"
 #include "convoy/nn/node.h"
 #include "convoy/nn/product.h"
+#include "convoy/nn/soft_cap.h"
 #include "convoy/nn/tensor_parallel/tensor_ranks.h"
 
 // Shapes: N positions with a target, R of them at once, D model width, C ids that are here, T
@@ -89,8 +90,13 @@ class CutLoss {
       at::mm_out(scores, rows, items_.t());
       const auto& bias = options_.bias;
       if (bias) scores.add_(bias->value().narrow(0, first_, num_items_));
+      at::Tensor turn;
+      if (options_.cap != 0) {
+        cap_scores(scores, options_.cap);
+        if (wants_slope_) turn = slope_of_cap(scores, options_.cap);
+      }
       auto log_sums = take_losses(scores, columns, targets_.narrow(0, begin, R));
-      if (wants_slope_) take_slopes(scores, log_sums, columns, rows, begin);
+      if (wants_slope_) take_slopes(scores, log_sums, columns, rows, turn, begin);
     }
     input_.reset();
     if (!wants_slope_ || N == 0) return;
@@ -166,8 +172,9 @@ class CutLoss {
   }
 
   void take_slopes(at::Tensor& scores, at::Tensor& log_sums, const at::Tensor& columns,
-                   const at::Tensor& rows, int64_t begin) {
+                   const at::Tensor& rows, const at::Tensor& turn, int64_t begin) {
     to_slopes(scores, log_sums, columns.contiguous(), options_.temperature);
+    if (turn.defined()) scores.mul_(turn);
     auto back = h_grad.narrow(0, begin, scores.size(0));
     const bool writes = straight && begin == 0;
     if (options_.bias) bias_grad.add_(scores.sum(0, false, at::kFloat));

@@ -267,11 +267,13 @@ int64_t Layout::place_in(Kind kind, int64_t bucket, int rank, int64_t place) con
 
 std::vector<Extent> Layout::summed_over_tensor(int64_t unit) const {
   std::vector<Extent> out;
-  if (!options_.sequence_parallel || options_.tensor.num_ranks == 1) return out;
+  if (options_.tensor.num_ranks == 1) return out;
   if (!holds_unit(unit) || table_.is_frozen(unit)) return out;
   const auto u = static_cast<size_t>(unit);
   for (size_t p = 0; p < shapes()[u].size(); ++p) {
-    if (shapes()[u][p].cut.dim < 0) out.push_back(units_[u].params[p]);
+    const auto& cut = shapes()[u][p].cut;
+    const bool in_parts = options_.sequence_parallel || cut.partial_grad;
+    if (cut.dim < 0 && in_parts) out.push_back(units_[u].params[p]);
   }
   return out;
 }

@@ -244,7 +244,8 @@ class Layout {
   int64_t kept_rows(int64_t unit, int rank) const;
 
   /// The parameters of a unit that is held whose gradients are parts, to be summed over the tensor
-  /// ranks: where these share out tokens, those that each has all of.
+  /// ranks: of those that each has all of, the ones that say so (TensorCut::partial_grad), and
+  /// where the ranks share out tokens, all.
   std::vector<Extent> summed_over_tensor(int64_t unit) const;
   bool sums_over_tensor(int64_t unit) const { return !summed_over_tensor(unit).empty(); }
 

@@ -1,6 +1,7 @@
 #include "convoy/schedule/tensor/cut.h"
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 
 #include "convoy/base/error.h"
@@ -27,6 +28,13 @@ int64_t end_in(int64_t part, const TensorCut& cut, int64_t rank, int64_t num_ran
   return (end + cut.readers - 1) / cut.readers * cut.granule;
 }
 
+/// The cut as it is of one part.
+TensorCut cut_of(const TensorCut& cut, size_t part) {
+  auto out = cut;
+  if (!cut.part_readers.empty()) out.readers = cut.part_readers.at(part);
+  return out;
+}
+
 Shape parts_of(const Shape& shape, const TensorCut& cut) {
   return cut.parts.empty() ? Shape{shape.at(dim_of(cut))} : cut.parts;
 }
@@ -37,13 +45,13 @@ bool is_cut(const TensorCut& cut, const TensorPlace& place) {
 
 /// Size of a rank's part of the dimension that is cut.
 int64_t local_size(const Shape& shape, const TensorCut& cut, const TensorPlace& place) {
-  const auto of = [&](int64_t part) {
-    return end_in(part, cut, place.rank, place.num_ranks) -
-           begin_in(part, cut, place.rank, place.num_ranks);
+  const auto of = [&](int64_t part, const TensorCut& how) {
+    return end_in(part, how, place.rank, place.num_ranks) -
+           begin_in(part, how, place.rank, place.num_ranks);
   };
-  if (cut.parts.empty()) return of(shape.at(dim_of(cut)));
+  if (cut.parts.empty()) return of(shape.at(dim_of(cut)), cut);
   int64_t out = 0;
-  for (const int64_t part : cut.parts) out += of(part);
+  for (size_t p = 0; p < cut.parts.size(); ++p) out += of(cut.parts[p], cut_of(cut, p));
   return out;
 }
 
@@ -82,10 +90,12 @@ int64_t num_elements(const Shape& shape) {
 }
 
 bool overlaps(const Shape& shape, const TensorCut& cut, int num_ranks) {
-  if (cut.dim < 0 || cut.readers == 1) return false;
-  for (const int64_t part : parts_of(shape, cut)) {
+  if (cut.dim < 0 || (cut.readers == 1 && cut.part_readers.empty())) return false;
+  const auto parts = parts_of(shape, cut);
+  for (size_t p = 0; p < parts.size(); ++p) {
+    const auto how = cut_of(cut, p);
     for (int rank = 1; rank < num_ranks; ++rank) {
-      if (begin_in(part, cut, rank, num_ranks) < end_in(part, cut, rank - 1, num_ranks)) {
+      if (begin_in(parts[p], how, rank, num_ranks) < end_in(parts[p], how, rank - 1, num_ranks)) {
         return true;
       }
     }
@@ -95,7 +105,11 @@ bool overlaps(const Shape& shape, const TensorCut& cut, int num_ranks) {
 
 int64_t most_ranks(const Shape& shape, const TensorCut& cut) {
   const auto parts = parts_of(shape, cut);
-  return *std::min_element(parts.begin(), parts.end()) / cut.granule * cut.readers;
+  int64_t most = std::numeric_limits<int64_t>::max();
+  for (size_t p = 0; p < parts.size(); ++p) {
+    most = std::min(most, parts[p] / cut.granule * cut_of(cut, p).readers);
+  }
+  return most;
 }
 
 std::vector<Box> boxes(const Shape& shape, const TensorCut& cut, const TensorPlace& place) {
@@ -112,13 +126,16 @@ std::vector<Box> boxes(const Shape& shape, const TensorCut& cut, const TensorPla
     local += size;
     out.push_back(std::move(box));
   };
-  for (const int64_t part : parts_of(shape, cut)) {
+  const auto parts = parts_of(shape, cut);
+  for (size_t p = 0; p < parts.size(); ++p) {
+    const int64_t part = parts[p];
+    const auto how = cut_of(cut, p);
     internal_check(part % cut.granule == 0, "schedule", "a part of {} is no multiple of {}", part,
                    cut.granule);
-    const int64_t first = begin_in(part, cut, place.rank, place.num_ranks);
-    const int64_t end = end_in(part, cut, place.rank, place.num_ranks);
+    const int64_t first = begin_in(part, how, place.rank, place.num_ranks);
+    const int64_t end = end_in(part, how, place.rank, place.num_ranks);
     const int64_t taken =
-        place.rank == 0 ? first : end_in(part, cut, place.rank - 1, place.num_ranks);
+        place.rank == 0 ? first : end_in(part, how, place.rank - 1, place.num_ranks);
     if (taken > first) add(first, taken - first, false);
     add(std::max(first, taken), end - std::max(first, taken), true);
     begin += part;

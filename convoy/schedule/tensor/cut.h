@@ -13,10 +13,14 @@ using Shape = std::vector<int64_t>;
 /// rank has the granules that its readers read: stretches overlap where readers of one granule are
 /// of several ranks.
 struct TensorCut {
-  int64_t dim = -1;     ///< -1: every rank has all of it
-  Shape parts = {};     ///< sizes along `dim`, such as of q | k | v; empty: one part
-  int64_t granule = 1;  ///< elements that stay together along `dim`, such as a head's width
-  int64_t readers = 1;  ///< of each granule: queries' heads that read one of keys
+  int64_t dim = -1;         ///< -1: every rank has all of it
+  Shape parts = {};         ///< sizes along `dim`, such as of q | k | v; empty: one part
+  int64_t granule = 1;      ///< elements that stay together along `dim`, such as a head's width
+  int64_t readers = 1;      ///< of each granule: queries' heads that read one of keys
+  Shape part_readers = {};  ///< by part, where parts differ; empty: `readers`
+  /// Where every rank has all of it, each knows a part of its gradient only, such as what its own
+  /// heads give: these are summed.
+  bool partial_grad = false;
 };
 
 /// Upper bounds of the rows of a table that a training step reads, where its blocks can tell which.

@@ -1,0 +1,141 @@
+#include "convoy/models/decoder/decoder_family.h"
+
+// Defaults are those of transformers' configs.
+namespace convoy::models {
+
+const char* const kDecoderDefaults = R"({
+  "vocab_size": 32000, "hidden_size": 4096, "intermediate_size": 11008, "num_hidden_layers": 32,
+  "num_attention_heads": 32, "num_key_value_heads": null, "head_dim": null,
+  "max_position_embeddings": 2048, "initializer_range": 0.02, "rms_norm_eps": 1e-6,
+  "tie_word_embeddings": false, "attention_dropout": 0, "rope_theta": 10000, "rope_scaling": null,
+  "rope_parameters": null, "original_max_position_embeddings": null, "bos_token_id": null,
+  "eos_token_id": null, "pad_token_id": null})";
+
+const DecoderFamily kLlama{
+    .model_type = "llama", .architecture = "LlamaForCausalLM", .defaults = R"({
+      "hidden_act": "silu", "attention_bias": false, "mlp_bias": false, "use_cache": true,
+      "pretraining_tp": 1, "bos_token_id": 1, "eos_token_id": 2})"};
+
+const DecoderFamily kGemma2{.model_type = "gemma2",
+                            .architecture = "Gemma2ForCausalLM",
+                            .defaults = R"({
+      "hidden_activation": "gelu_pytorch_tanh", "hidden_act": null, "vocab_size": 256000,
+      "hidden_size": 2304, "intermediate_size": 9216, "num_hidden_layers": 26,
+      "num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 256,
+      "max_position_embeddings": 8192, "tie_word_embeddings": true, "attention_bias": false,
+      "query_pre_attn_scalar": 256, "sliding_window": 4096, "layer_types": null,
+      "sliding_window_pattern": 2, "final_logit_softcapping": 30, "attn_logit_softcapping": 50,
+      "use_bidirectional_attention": false, "pad_token_id": 0, "eos_token_id": 1,
+      "bos_token_id": 2})",
+                            .norms = NormPlace::Around,
+                            .windows = Windows::ButEachNth,
+                            .one_more = true,
+                            .scales_by_width = true};
+
+const DecoderFamily kGemma3Text{.model_type = "gemma3_text",
+                                .architecture = "Gemma3ForCausalLM",
+                                .defaults = R"({
+      "hidden_activation": "gelu_pytorch_tanh", "hidden_act": null, "vocab_size": 262208,
+      "hidden_size": 2304, "intermediate_size": 9216, "num_hidden_layers": 26,
+      "num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 256,
+      "max_position_embeddings": 131072, "tie_word_embeddings": true, "attention_bias": false,
+      "rope_theta": 1000000, "rope_local_base_freq": 10000, "query_pre_attn_scalar": 256,
+      "sliding_window": 4096, "layer_types": null, "sliding_window_pattern": 6,
+      "final_logit_softcapping": null, "attn_logit_softcapping": null,
+      "use_bidirectional_attention": false, "pad_token_id": 0, "eos_token_id": 1,
+      "bos_token_id": 2})",
+                                .norms = NormPlace::Around,
+                                .query_norm = QueryNorm::ByHead,
+                                .windows = Windows::ButEachNth,
+                                .one_more = true,
+                                .scales_by_width = true,
+                                .rotates_by_type = true,
+                                .caps_scores = false};
+
+const DecoderFamily kGranite{
+    .model_type = "granite", .architecture = "GraniteForCausalLM", .defaults = R"({
+      "hidden_act": "silu", "attention_bias": false, "mlp_bias": false, "embedding_multiplier": 1,
+      "logits_scaling": 1, "residual_multiplier": 1, "attention_multiplier": 1, "bos_token_id": 1,
+      "eos_token_id": 2})"};
+
+const DecoderFamily kMinistral3{.model_type = "ministral3",
+                                .architecture = "Ministral3ForCausalLM",
+                                .defaults = R"({
+      "hidden_act": "silu", "vocab_size": 131072, "intermediate_size": 14336,
+      "num_hidden_layers": 34, "num_key_value_heads": 8, "head_dim": 128,
+      "max_position_embeddings": 262144, "rms_norm_eps": 1e-5, "sliding_window": null,
+      "rope_parameters": {"rope_type": "yarn", "rope_theta": 1000000, "factor": 16,
+        "original_max_position_embeddings": 16384, "beta_fast": 32, "beta_slow": 1,
+        "mscale_all_dim": 1, "mscale": 1, "llama_4_scaling_beta": 0.1},
+      "pad_token_id": 11, "bos_token_id": 1, "eos_token_id": 2})",
+                                .windows = Windows::Everywhere,
+                                .scales_queries = true};
+
+const DecoderFamily kMistral{.model_type = "mistral",
+                             .architecture = "MistralForCausalLM",
+                             .defaults = R"({
+      "hidden_act": "silu", "intermediate_size": 14336, "num_key_value_heads": 8,
+      "max_position_embeddings": 131072, "sliding_window": 4096, "bos_token_id": 1,
+      "eos_token_id": 2})",
+                             .windows = Windows::Everywhere};
+
+const DecoderFamily kOlmo2{.model_type = "olmo2",
+                           .architecture = "Olmo2ForCausalLM",
+                           .defaults = R"({
+      "hidden_act": "silu", "vocab_size": 50304, "rms_norm_eps": 1e-5, "attention_bias": false,
+      "pad_token_id": 1, "eos_token_id": 50279})",
+                           .norms = NormPlace::After,
+                           .query_norm = QueryNorm::OverProjection};
+
+const DecoderFamily kOlmo3{.model_type = "olmo3",
+                           .architecture = "Olmo3ForCausalLM",
+                           .defaults = R"({
+      "hidden_act": "silu", "vocab_size": 50304, "rms_norm_eps": 1e-5, "attention_bias": false,
+      "rope_theta": 500000, "sliding_window": 4096, "layer_types": null,
+      "sliding_window_pattern": 4, "pad_token_id": 1, "eos_token_id": 50279})",
+                           .norms = NormPlace::After,
+                           .query_norm = QueryNorm::OverProjection,
+                           .windows = Windows::ButEachNth,
+                           .rotates_by_type = true};
+
+const DecoderFamily kPhi3{.model_type = "phi3",
+                          .architecture = "Phi3ForCausalLM",
+                          .defaults = R"({
+      "hidden_act": "silu", "vocab_size": 32064, "hidden_size": 3072, "intermediate_size": 8192,
+      "max_position_embeddings": 4096, "original_max_position_embeddings": 4096,
+      "rms_norm_eps": 1e-5, "resid_pdrop": 0, "embd_pdrop": 0, "partial_rotary_factor": 1,
+      "sliding_window": null, "bos_token_id": 1, "eos_token_id": 32000, "pad_token_id": 32000})",
+                          .windows = Windows::Everywhere,
+                          .fused = true};
+
+const DecoderFamily kQwen2{.model_type = "qwen2",
+                           .architecture = "Qwen2ForCausalLM",
+                           .defaults = R"({
+      "hidden_act": "silu", "vocab_size": 151936, "intermediate_size": 22016,
+      "num_key_value_heads": 32, "max_position_embeddings": 32768, "use_sliding_window": false,
+      "sliding_window": 4096, "max_window_layers": 28, "layer_types": null})",
+                           .windows = Windows::FromALayer,
+                           .biased_queries = true};
+
+const DecoderFamily kQwen3{.model_type = "qwen3",
+                           .architecture = "Qwen3ForCausalLM",
+                           .defaults = R"({
+      "hidden_act": "silu", "vocab_size": 151936, "intermediate_size": 22016,
+      "num_key_value_heads": 32, "head_dim": 128, "max_position_embeddings": 32768,
+      "attention_bias": false, "use_sliding_window": false, "sliding_window": 4096,
+      "max_window_layers": 28, "layer_types": null})",
+                           .query_norm = QueryNorm::ByHead,
+                           .windows = Windows::FromALayer};
+
+const DecoderFamily kSmolLm3{.model_type = "smollm3",
+                             .architecture = "SmolLM3ForCausalLM",
+                             .defaults = R"({
+      "hidden_act": "silu", "vocab_size": 128256, "hidden_size": 2048, "num_hidden_layers": 36,
+      "num_attention_heads": 16, "num_key_value_heads": 4, "max_position_embeddings": 32768,
+      "rope_theta": 2000000, "attention_bias": false, "mlp_bias": false,
+      "tie_word_embeddings": true, "no_rope_layers": null, "no_rope_layer_interval": 4,
+      "use_sliding_window": false, "sliding_window": null, "layer_types": null,
+      "pad_token_id": 128004, "bos_token_id": 128000, "eos_token_id": 128001})",
+                             .windows = Windows::WithoutRotation};
+
+}  // namespace convoy::models

@@ -1,0 +1,46 @@
+#pragma once
+
+namespace convoy::models {
+
+/// Places of RMSNorm in a layer, around attention and around the feed-forward.
+enum class NormPlace { Before, Around, After };
+
+/// Normalisation of queries and keys before their rotation.
+enum class QueryNorm { None, ByHead, OverProjection };
+
+/// Layers whose queries see a window of keys, where no `layer_types` says it.
+enum class Windows {
+  None,
+  Everywhere,       ///< where there is a `sliding_window`
+  FromALayer,       ///< with `use_sliding_window`, from `max_window_layers` on
+  WithoutRotation,  ///< with `use_sliding_window`, those that do not rotate
+  ButEachNth        ///< all but each `sliding_window_pattern`-th
+};
+
+/// A family of decoders: its keys with their defaults, and what no key of its config says.
+struct DecoderFamily {
+  const char* model_type;
+  const char* architecture;
+  /// JSON: defaults of keys that other families lack, or have with another default. The keys of
+  /// all families are in DecoderConfig::fields(); a family has those of all and these.
+  const char* defaults;
+  NormPlace norms = NormPlace::Before;
+  QueryNorm query_norm = QueryNorm::None;
+  Windows windows = Windows::None;
+  bool biased_queries = false;   ///< q, k and v have biases, o none
+  bool fused = false;            ///< q, k and v are one matrix, gate and up another
+  bool one_more = false;         ///< norms multiply by 1 + weight
+  bool scales_by_width = false;  ///< embeddings are multiplied with the root of their width
+  bool rotates_by_type = false;  ///< windowed layers have rotary parameters of their own
+  bool caps_scores = true;       ///< attn_logit_softcapping has an effect in Hugging Face\'s model
+  bool scales_queries = false;   ///< by position, with llama_4_scaling_beta
+};
+
+// In the order of language_families().
+extern const DecoderFamily kGemma2, kGemma3Text, kGranite, kLlama, kMinistral3, kMistral, kOlmo2,
+    kOlmo3, kPhi3, kQwen2, kQwen3, kSmolLm3;
+
+/// JSON of the defaults that families share where they say nothing else.
+extern const char* const kDecoderDefaults;
+
+}  // namespace convoy::models

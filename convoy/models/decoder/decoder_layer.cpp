@@ -1,0 +1,242 @@
+#include "convoy/models/decoder/decoder_layer.h"
+
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "convoy/models/decoder/heads_here.h"
+#include "convoy/models/ranks_of.h"
+#include "convoy/nn/activation.h"
+#include "convoy/nn/attention/attention.h"
+#include "convoy/nn/dropout.h"
+#include "convoy/nn/layers.h"
+#include "convoy/nn/tensor_parallel/tensor_ranks.h"
+
+// Shapes: B rows, T positions, D = hidden_size, F = intermediate_size, H heads, K heads of keys,
+// E width of a head.
+namespace convoy::models {
+
+namespace {
+
+using nn::Init;
+using nn::ParamPtr;
+
+// Random draws of attention are those of site 0.
+enum Sites : int64_t { kAfterAttention = 1, kAfterFeedForward = 2 };
+
+class DecoderLayer : public nn::Block {
+ public:
+  DecoderLayer(const DecoderConfig& config, int64_t index, std::shared_ptr<RotaryAngles> angles)
+      : Block(fmt::format("model.layers.{}", index)),
+        config_(config),
+        family_(config.row()),
+        angles_(config.rotates(index) ? std::move(angles) : nullptr),
+        heads_(config.num_attention_heads),
+        key_heads_(config.num_key_heads()),
+        width_(config.head_width()),
+        window_(config.window_of(index)),
+        cap_(config.attn_logit_softcapping.value_or(0)) {
+    const int64_t D = config.hidden_size;
+    const auto place = family_.norms;
+    if (place != NormPlace::After) before_attention_ = norm("input_layernorm.weight", D);
+    declare_attention();
+    const char* second = "post_attention_layernorm.weight";
+    if (place == NormPlace::Before) {
+      before_feed_ = norm(second, D);
+    } else {
+      after_attention_ = norm(second, D);
+    }
+    if (place == NormPlace::Around) before_feed_ = norm("pre_feedforward_layernorm.weight", D);
+    if (place != NormPlace::Before) after_feed_ = norm("post_feedforward_layernorm.weight", D);
+    declare_feed_forward();
+  }
+
+  nn::Bundle forward(const nn::Bundle& in, const nn::Context& context) override {
+    const auto ranks = ranks_of(in, context);
+    auto x = in.at("hidden");
+    x = added(x, attention(in, ranks, context), after_attention_, kAfterAttention, ranks, context);
+    x = added(x, feed_forward(x, ranks), after_feed_, kAfterFeedForward, ranks, context);
+    auto out = in;
+    out["hidden"] = x;
+    return out;
+  }
+
+  // Sums of squares over a projection would have to go over the ranks.
+  bool takes_tensor_ranks() const override {
+    return family_.query_norm != QueryNorm::OverProjection;
+  }
+  bool takes_sequence_parallel() const override { return takes_tensor_ranks(); }
+  // Keys go round in whole shares, and their scores are not bounded.
+  bool takes_context_ranks() const override { return window_ == 0 && cap_ == 0; }
+  std::string likeness() const override {
+    return fmt::format("{} heads {} {} {} window {} cap {} rotates {}", heads_, config_.hidden_act,
+                       config_.attention_dropout, config_.resid_pdrop, window_, cap_,
+                       angles_ != nullptr);
+  }
+
+ private:
+  void declare_attention() {
+    const int64_t D = config_.hidden_size, H = heads_ * width_, K = key_heads_ * width_;
+    const bool biased = family_.biased_queries || config_.attention_bias;
+    const schedule::TensorCut by_readers{0, {}, width_, heads_ / key_heads_};
+    if (family_.fused) {
+      schedule::TensorCut cut{0, {H, K, K}, width_};
+      cut.part_readers = {1, heads_ / key_heads_, heads_ / key_heads_};
+      query_ = dense("self_attn.qkv_proj", D, H + 2 * K, biased, cut);
+    } else {
+      query_ = dense("self_attn.q_proj", D, H, biased, {0, {}, width_});
+      key_ = dense("self_attn.k_proj", D, K, biased, by_readers);
+      value_ = dense("self_attn.v_proj", D, K, biased, by_readers);
+    }
+    mixed_ = dense("self_attn.o_proj", H, D, config_.attention_bias, {1, {}, width_});
+    if (family_.query_norm == QueryNorm::None) return;
+    // A rank turns its own heads back, so what it knows of the gradient is a part.
+    const bool by_head = family_.query_norm == QueryNorm::ByHead;
+    const schedule::TensorCut in_parts{.partial_grad = by_head};
+    query_norm_ = norm("self_attn.q_norm.weight", by_head ? width_ : H, in_parts);
+    key_norm_ = norm("self_attn.k_norm.weight", by_head ? width_ : K, in_parts);
+  }
+
+  void declare_feed_forward() {
+    const int64_t D = config_.hidden_size, F = config_.intermediate_size;
+    if (family_.fused) {
+      gate_ = dense("mlp.gate_up_proj", D, 2 * F, config_.mlp_bias, {0, {F, F}});
+    } else {
+      gate_ = dense("mlp.gate_proj", D, F, config_.mlp_bias, {0});
+      up_ = dense("mlp.up_proj", D, F, config_.mlp_bias, {0});
+    }
+    down_ = dense("mlp.down_proj", F, D, config_.mlp_bias, {1});
+  }
+
+  /// x plus what a branch gave, normalised and dropped where the family does so.
+  at::Tensor added(const at::Tensor& x, at::Tensor branch, const ParamPtr& after, int64_t site,
+                   const nn::TensorRanks& ranks, const nn::Context& context) const {
+    if (after) branch = normed(branch, after, nn::ReadBy::Anything);
+    if (config_.residual_multiplier != 1) branch = branch * config_.residual_multiplier;
+    if (config_.resid_pdrop == 0) return x + branch;
+    return nn::add_dropped(x, branch, config_.resid_pdrop, context, site, ranks);
+  }
+
+  at::Tensor normed(const at::Tensor& x, const ParamPtr& weight, nn::ReadBy reader) const {
+    if (!weight) return x;
+    return nn::rms_norm(x, weight, config_.rms_norm_eps, reader,
+                        family_.one_more ? nn::RmsFactor::OneMore : nn::RmsFactor::Weight);
+  }
+
+  /// Projections of queries, keys and values, [B, T, heads here x E] each.
+  std::vector<at::Tensor> projections(const nn::Operand& read, const HeadsHere& here,
+                                      const nn::TensorRanks& ranks) const {
+    if (!family_.fused) return nn::linears(read, {query_, key_, value_}, ranks);
+    const auto all = nn::linear(read, query_, ranks);
+    return all.split_with_sizes({here.queries * width_, here.keys * width_, here.keys * width_},
+                                -1);
+  }
+
+  at::Tensor attention(const nn::Bundle& in, const nn::TensorRanks& ranks,
+                       const nn::Context& context) const {
+    const auto x = normed(in.at("hidden"), before_attention_, nn::ReadBy::Products);
+    const auto read = nn::to_columns(x, query_.weight, ranks);
+    const int64_t B = read.value.size(0), T = read.value.size(1);
+    const auto here =
+        HeadsHere::of(heads_, key_heads_, {context.tensor.rank(), context.tensor.size()});
+    auto heads = projections(read, here, ranks);
+    const auto by_head = [&](at::Tensor& t) { t = t.view({B, T, t.size(2) / width_, width_}); };
+    const bool whole = family_.query_norm == QueryNorm::OverProjection;
+    if (whole) norm_queries(heads);
+    for (auto& t : heads) by_head(t);
+    if (!whole) norm_queries(heads);
+    for (auto& t : heads) t = t.transpose(1, 2);
+    const auto& positions = ranks.positions();
+    const int64_t length = positions.shares() ? positions.length() : T;  // of a row
+    const auto turned = rotated({heads[0], heads[1]}, context.batch(in), length, positions);
+    nn::AttentionOptions options;
+    options.dropout = config_.attention_dropout;
+    options.max_length = std::max(config_.max_position_embeddings, length);
+    options.ranks = positions;
+    options.name = name() + ".self_attn";
+    options.scale = config_.score_scale();
+    options.window = window_;
+    options.cap = cap_;
+    if (auto mask = in.find("key_mask"); mask != in.end()) options.key_mask = mask->second;
+    options.first_head = here.first_query;
+    const auto keys = here.keys_read_on(x.device());
+    auto mixed = nn::attention(turned[0], for_readers(turned[1], keys), for_readers(heads[2], keys),
+                               options, context);
+    return nn::linear(mixed.transpose(1, 2).reshape({B, T, mixed_.weight->shape()[1]}), mixed_,
+                      ranks);
+  }
+
+  /// Normalises the first two of `heads`, queries and keys, over their last dimension.
+  void norm_queries(std::vector<at::Tensor>& heads) const {
+    if (!query_norm_) return;
+    const auto dtype = heads[0].scalar_type();
+    heads[0] = normed(heads[0], query_norm_, nn::ReadBy::Products).to(dtype);
+    heads[1] = normed(heads[1], key_norm_, nn::ReadBy::Products).to(dtype);
+  }
+
+  std::vector<at::Tensor> rotated(const std::vector<at::Tensor>& heads, const nn::Bundle& batch,
+                                  int64_t length, const nn::ContextRanks& positions) const {
+    if (angles_ == nullptr) return heads;
+    const auto& tables = angles_->tables(batch, length, heads[0].device());
+    const auto own = [&](const at::Tensor& t) { return positions.own(t, t.dim() - 2); };
+    const int64_t turns = angles_->width();
+    auto out = heads;
+    if (turns < width_) {
+      for (auto& t : out) t = t.narrow(3, 0, turns);
+    }
+    out = nn::rotate_all(out, own(tables.cos), own(tables.sin));
+    if (turns < width_) {
+      const auto rest = [&](size_t i) { return heads[i].narrow(3, turns, width_ - turns); };
+      for (size_t i = 0; i < out.size(); ++i) out[i] = at::cat({out[i], rest(i)}, 3);
+    }
+    const auto& factors = angles_->query_factors();
+    if (factors.defined()) out[0] = out[0] * own(factors).to(out[0].scalar_type());
+    return out;
+  }
+
+  static at::Tensor for_readers(const at::Tensor& keys, const at::Tensor& read) {
+    return read.defined() ? keys.index_select(1, read) : keys;
+  }
+
+  at::Tensor feed_forward(const at::Tensor& x, const nn::TensorRanks& ranks) const {
+    const auto read =
+        nn::to_columns(normed(x, before_feed_, nn::ReadBy::Products), gate_.weight, ranks);
+    const auto inner = family_.fused ? nn::linear(read, gate_, ranks).chunk(2, -1)
+                                     : nn::linears(read, {gate_, up_}, ranks);
+    return nn::linear(nn::activate(config_.hidden_act, inner[0], inner[1]), down_, ranks);
+  }
+
+  ParamPtr norm(const std::string& leaf, int64_t size, const schedule::TensorCut& cut = {}) {
+    return declare_vector(name() + "." + leaf, size,
+                          family_.one_more ? Init::zeros() : Init::ones(), cut);
+  }
+
+  nn::DenseParams dense(const std::string& leaf, int64_t in, int64_t out, bool biased,
+                        const schedule::TensorCut& cut) {
+    const auto full = name() + "." + leaf;
+    const double deviation = config_.initializer_range;
+    if (biased) return declare_dense(full, in, out, deviation, cut);
+    return {declare_matrix(full + ".weight", {out, in}, Init::normal(deviation), cut), nullptr};
+  }
+
+  DecoderConfig config_;
+  const DecoderFamily& family_;
+  std::shared_ptr<RotaryAngles> angles_;  // null: this layer does not rotate
+  int64_t heads_, key_heads_, width_, window_;
+  double cap_;
+  ParamPtr before_attention_, after_attention_, before_feed_, after_feed_, query_norm_, key_norm_;
+  nn::DenseParams query_, key_, value_, mixed_, gate_, up_, down_;
+};
+
+}  // namespace
+
+nn::BlockPtr make_decoder_layer(const DecoderConfig& config, int64_t index,
+                                std::shared_ptr<RotaryAngles> angles) {
+  return std::make_shared<DecoderLayer>(config, index, std::move(angles));
+}
+
+}  // namespace convoy::models

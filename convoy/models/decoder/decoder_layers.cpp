@@ -1,0 +1,89 @@
+#include <algorithm>
+
+#include "convoy/base/error.h"
+#include "convoy/base/json_number.h"
+#include "convoy/models/decoder/decoder.h"
+
+// What differs from layer to layer of a decoder: windows and rotation.
+namespace convoy::models {
+
+namespace {
+
+void need_one_a_layer(const char* key, const Json& list, int64_t layers) {
+  if (list.is_null()) return;
+  if (!list.is_array() || std::ssize(list) != layers) {
+    fail<UsageError>("models", "{} = {}; expected a list of num_hidden_layers = {}", key,
+                     list.dump(), layers);
+  }
+}
+
+}  // namespace
+
+bool DecoderConfig::rotates(int64_t layer) const {
+  if (no_rope_layer_interval == 0) return true;
+  if (no_rope_layers.is_null()) return (layer + 1) % no_rope_layer_interval != 0;
+  return no_rope_layers.at(static_cast<size_t>(layer)) != 0;
+}
+
+LayerType DecoderConfig::layer_type(int64_t layer) const {
+  const auto windowed_if = [](bool is) { return is ? LayerType::Windowed : LayerType::Full; };
+  if (!layer_types.is_null()) {
+    return windowed_if(layer_types.at(static_cast<size_t>(layer)) == kWindowedAttention);
+  }
+  const bool has = use_sliding_window && sliding_window;
+  switch (family_->windows) {
+    case Windows::None:
+      return LayerType::Full;
+    case Windows::Everywhere:
+      return windowed_if(has);
+    case Windows::FromALayer:
+      return windowed_if(has && layer >= max_window_layers);
+    case Windows::WithoutRotation:
+      return windowed_if(has && !rotates(layer));
+    case Windows::ButEachNth:
+      return windowed_if((layer + 1) % sliding_window_pattern != 0);
+  }
+  return LayerType::Full;
+}
+
+int64_t DecoderConfig::window_of(int64_t layer) const {
+  return layer_type(layer) == LayerType::Windowed ? sliding_window.value_or(0) : 0;
+}
+
+void DecoderConfig::check_layers() const {
+  need_one_a_layer("layer_types", layer_types, num_hidden_layers);
+  need_one_a_layer("no_rope_layers", no_rope_layers, num_hidden_layers);
+  for (const auto& type : layer_types) {
+    if (type == kFullAttention || type == kWindowedAttention) continue;
+    fail<UsageError>("models", "layer_types names {}; expected {} or {}", type.dump(),
+                     kFullAttention, kWindowedAttention);
+  }
+  for (const auto& rotates : no_rope_layers) {
+    const auto number = whole_number<int64_t>(rotates);
+    if (number && (*number == 0 || *number == 1)) continue;
+    fail<UsageError>("models", "no_rope_layers has {}; expected 0 or 1", rotates.dump());
+  }
+  for (int64_t layer = 0; layer < num_hidden_layers; ++layer) {
+    if (layer_type(layer) == LayerType::Full || (sliding_window && use_sliding_window)) continue;
+    fail<UsageError>("models",
+                     "layer {} has a window, but sliding_window is none or not used; try {} in "
+                     "layer_types",
+                     layer, kFullAttention);
+  }
+}
+
+double DecoderConfig::training_flops(int64_t length, int64_t asked) const {
+  double pairs = 0;
+  const auto positions = static_cast<double>(length);
+  for (int64_t layer = 0; layer < num_hidden_layers; ++layer) {
+    const int64_t window = window_of(layer);
+    if (window == 0 || window >= length) continue;
+    // All see the window but the first, which see those before.
+    const auto seen = static_cast<double>(window);
+    pairs += seen * (positions - seen / 2) - positions * positions / 2;
+  }
+  const auto all = LanguageModelConfig::training_flops(length, asked);
+  return pairs == 0 ? all : all + 3 * 2 * 2 * pairs * static_cast<double>(attention_width());
+}
+
+}  // namespace convoy::models

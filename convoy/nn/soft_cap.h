@@ -1,0 +1,16 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+namespace convoy::nn {
+
+/// cap x tanh(scores / cap), in place.
+at::Tensor& cap_scores(at::Tensor& scores, double cap);
+
+/// Slope of cap_scores() by what it gave, fp32: 1 - (capped / cap)^2.
+at::Tensor slope_of_cap(const at::Tensor& capped, double cap);
+
+/// As cap_scores(), in memory of its own and without autograd.
+at::Tensor capped(const at::Tensor& scores, double cap);
+
+}  // namespace convoy::nn
