@@ -101,6 +101,77 @@ TEST(LanguageModelConfig, WhatWouldChangeNumbersIsRefusedByName) {
   EXPECT_THAT(error_of(gpt2_with("activation_function", "mish").dump()), HasSubstr("'mish'"));
 }
 
+TEST(LanguageModelConfig, DecodersRefuseWhatHuggingFaceDoesOtherwise) {
+  EXPECT_THAT(error_of(R"({"model_type": "gemma2", "use_bidirectional_attention": true})"),
+              HasSubstr("use_bidirectional_attention = true is not supported"));
+  EXPECT_THAT(error_of(R"({"model_type": "gemma3_text", "attn_logit_softcapping": 50.0})"),
+              HasSubstr("attn_logit_softcapping = 50 has no effect"));
+  EXPECT_THAT(error_of(R"({"model_type": "phi3", "embd_pdrop": 0.1})"),
+              HasSubstr("embd_pdrop = 0.1"));
+  EXPECT_THAT(
+      error_of(R"({"model_type": "qwen3", "num_hidden_layers": 2, "layer_types": ["full"]})"),
+      HasSubstr("layer_types"));
+  EXPECT_THAT(error_of(R"({"model_type": "qwen2", "num_hidden_layers": 1,
+                           "layer_types": ["sliding_attention"]})"),
+              HasSubstr("layer 0 has a window"));
+  EXPECT_THAT(error_of(R"({"model_type": "phi3", "rope_scaling": {"type": "su",
+                           "short_factor": [1, 2], "long_factor": [1, 2]}})"),
+              HasSubstr("longrope has 2 factors; expected 48"));
+}
+
+TEST(LanguageModelConfig, OlderSpellingsOfDecodersAreRead) {
+  const auto gemma = read(R"({"model_type": "gemma3_text", "sliding_window_pattern": 2,
+      "num_hidden_layers": 4, "rope_theta": 500.0, "rope_local_base_freq": 20.0,
+      "rope_scaling": {"rope_type": "linear", "factor": 8.0}})");
+  const auto& config = dynamic_cast<DecoderConfig&>(*gemma);
+  EXPECT_EQ(config.rotary(LayerType::Full).theta, 500);
+  EXPECT_EQ(config.rotary(LayerType::Full).type, "linear");
+  EXPECT_EQ(config.rotary(LayerType::Windowed).theta, 20);
+  EXPECT_EQ(config.rotary(LayerType::Windowed).type, "default");
+  EXPECT_EQ(config.window_of(0), 4096);
+  EXPECT_EQ(config.window_of(1), 0);
+  const auto out = gemma->to_json();
+  EXPECT_EQ(out["rope_parameters"]["sliding_attention"]["rope_theta"], 20.0);
+  EXPECT_EQ(read(out.dump())->to_json(), out);
+  const auto phi = read(R"({"model_type": "phi3", "hidden_size": 16, "num_attention_heads": 2,
+      "rope_scaling": {"type": "su", "short_factor": [1, 1, 1, 2], "long_factor": [2, 2, 2, 3]}})");
+  EXPECT_EQ(dynamic_cast<DecoderConfig&>(*phi).rotary().type, "longrope");
+}
+
+/// A family that is not in the tree.
+const DecoderFamily kOwnFamily{.model_type = "own_decoder",
+                               .architecture = "OwnForCausalLM",
+                               .defaults = R"({"hidden_act": "gelu", "vocab_size": 40})",
+                               .query_norm = QueryNorm::ByHead,
+                               .biased_queries = true};
+
+TEST(LanguageModelConfig, ADecoderOutsideOfTheTreeIsARow) {
+  add_family("own_decoder",
+             [] { return std::unique_ptr<LanguageModelConfig>(new DecoderConfig(kOwnFamily)); });
+  const auto config = read(R"({"model_type": "own_decoder", "hidden_size": 8,
+      "num_attention_heads": 2, "num_hidden_layers": 1, "intermediate_size": 12})");
+  EXPECT_EQ(config->num_ids(), 40);
+  const auto blocks = config->make_blocks();
+  std::vector<std::string> names;
+  for (const auto& param : blocks.at(1)->params()) names.push_back(param->spec().name);
+  EXPECT_THAT(names, testing::Contains("model.layers.0.self_attn.q_norm.weight"));
+  EXPECT_THAT(names, testing::Contains("model.layers.0.self_attn.k_proj.bias"));
+}
+
+TEST(LanguageModelConfig, WindowsAreCountedInTrainingFlops) {
+  auto whole = small_decoder(kMistral, {.ids = 11, .width = 8, .layers = 3});
+  whole.sliding_window.reset();
+  auto windowed = whole;
+  windowed.sliding_window = 4;
+  const double pairs = 16.0 * 16 / 2 - 4 * (16 - 2);  // of a row of 16
+  EXPECT_EQ(whole.training_flops(16) - windowed.training_flops(16), 12 * 3 * pairs * 2 * 4);
+  EXPECT_EQ(whole.training_flops(4), windowed.training_flops(4));
+  const auto likeness = [](const DecoderConfig& config) {
+    return config.make_blocks()[1]->likeness();
+  };
+  EXPECT_NE(likeness(whole), likeness(windowed));
+}
+
 TEST(LanguageModelConfig, T5sOfEveryVersionAreRead) {
   // As the hub has the first ones, and 1.1 as versions 4 and 5 of transformers write it.
   auto first = read(R"({"model_type": "t5", "d_model": 8, "n_positions": 512, "output_past": true,
@@ -151,8 +222,9 @@ TEST(LanguageModelConfig, CachesAreOfWhatAttentionReads) {
 TEST(LanguageModelConfig, MistakesAreNamed) {
   EXPECT_THAT(error_of("[]"), HasSubstr("expected an object"));
   EXPECT_THAT(error_of("{}"), HasSubstr("model_type is missing"));
-  EXPECT_THAT(error_of(R"({"model_type": "mamba"})"),
-              HasSubstr("expected one of bert, gpt2, granite, llama, mistral, olmo2, qwen2, "));
+  EXPECT_THAT(
+      error_of(R"({"model_type": "mamba"})"),
+      HasSubstr("expected one of bert, gemma2, gemma3_text, gpt2, granite, llama, ministral3, "));
   EXPECT_THAT(error_of(gpt2_with("n_layer", "two").dump()), HasSubstr("n_layer = \"two\" is not"));
   EXPECT_THAT(error_of(gpt2_with("n_layer", 1.5).dump()), HasSubstr("not a whole number"));
   EXPECT_THAT(error_of(gpt2_with("vocab_size", 0).dump()), HasSubstr("vocab_size = 0; expected"));

@@ -279,9 +279,9 @@ inline void expect_same_bits(const TensorOutcome& a, const TensorOutcome& b) {
   }
 }
 
-inline const std::vector<std::string> kFamilies{"gpt2",   "gpt2 untied", "llama", "qwen3",
-                                                "bert",   "classifier",  "t5",    "session",
-                                                "sasrec", "ligr"};
+inline const std::vector<std::string> kFamilies{"gpt2",   "gpt2 untied", "llama",  "qwen3",
+                                                "gemma2", "phi3",        "bert",   "classifier",
+                                                "t5",     "session",     "sasrec", "ligr"};
 
 /// Of a test of each of them.
 inline std::string name_of_family(const testing::TestParamInfo<std::string>& info) {

@@ -159,7 +159,8 @@ TEST(ThereAndBack, DISABLED_OfAFolder) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, CausalParity,
-                         testing::Values("gpt2", "llama", "granite", "mistral", "olmo2", "qwen2",
+                         testing::Values("gpt2", "llama", "gemma2", "gemma3_text", "granite",
+                                         "ministral3", "mistral", "olmo2", "olmo3", "phi3", "qwen2",
                                          "qwen3", "smollm3"));
 
 }  // namespace

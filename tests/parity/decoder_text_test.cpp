@@ -56,7 +56,8 @@ TEST_P(DecoderTexts, GoOnAsHuggingFacesWithAndWithoutACache) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, DecoderTexts,
-                         testing::Values("granite", "mistral", "olmo2", "qwen2", "qwen3",
+                         testing::Values("gemma2", "gemma3_text", "granite", "ministral3",
+                                         "mistral", "olmo2", "olmo3", "phi3", "qwen2", "qwen3",
                                          "smollm3"));
 
 }  // namespace

@@ -42,9 +42,9 @@ FAMILIES = {
     "gemma2": (dict(head_dim=6, query_pre_attn_scalar=10, attn_logit_softcapping=0.7,
                     final_logit_softcapping=1.5, pad_token_id=0, **MIXED),
                {"unbounded": dict(attn_logit_softcapping=None, final_logit_softcapping=None)}),
-    "gemma3_text": (dict(head_dim=6, query_pre_attn_scalar=10, pad_token_id=0, **MIXED, **BY_TYPE),
+    "gemma3_text": (dict(hidden_size=20, head_dim=6, query_pre_attn_scalar=10, pad_token_id=0, **MIXED, **BY_TYPE),
                     {"bounded": dict(final_logit_softcapping=1.5), "linear": SCALED}),
-    "olmo3": (dict(pad_token_id=1, **MIXED, **BY_TYPE), {"linear": SCALED}),
+    "olmo3": (dict(hidden_size=20, num_attention_heads=5, num_key_value_heads=1, pad_token_id=1, **MIXED, **BY_TYPE), {"linear": SCALED}),
     "ministral3": (dict(num_attention_heads=6, num_key_value_heads=3, head_dim=4, pad_token_id=3,
                         **YARN), {"windows": dict(sliding_window=3)}),
     "phi3": (dict(pad_token_id=0, num_attention_heads=4, num_key_value_heads=2), {

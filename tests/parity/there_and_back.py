@@ -42,7 +42,8 @@ def untied(model):
 
 def decoder(family):
     """Of the fixtures' keys, with no weight at the value that it begins with."""
-    keys = {**SMALL_DECODER, **FAMILIES[family][0], "max_position_embeddings": 64}
+    keys = {**SMALL_DECODER, **FAMILIES[family][0], "max_position_embeddings": 64,
+            "vocab_size": 211}
     model = AutoModelForCausalLM.from_config(AutoConfig.for_model(family, **keys))
     moved(model)
     return model

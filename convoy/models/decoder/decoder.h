@@ -38,11 +38,12 @@ class DecoderConfig : public LanguageModelConfig {
   int64_t max_window_layers = 0, sliding_window_pattern = 1, no_rope_layer_interval = 0;
   Json layer_types, no_rope_layers;
   double embedding_multiplier = 1, residual_multiplier = 1, logits_scaling = 1;
-  std::optional<double> attention_multiplier, query_pre_attn_scalar;
+  std::optional<double> attention_multiplier;
+  std::optional<int64_t> query_pre_attn_scalar;
   std::optional<double> attn_logit_softcapping, final_logit_softcapping;
-  bool use_cache = true, use_bidirectional_attention = false;
+  bool use_cache = true;
   int64_t pretraining_tp = 1;
-  Json bos_token_id, eos_token_id, pad_token_id, other_act;
+  Json bos_token_id, eos_token_id, pad_token_id, other_act, use_bidirectional_attention;
 
   const DecoderFamily& row() const { return *family_; }
   std::string family() const override { return family_->model_type; }

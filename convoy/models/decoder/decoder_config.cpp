@@ -77,12 +77,12 @@ Fields DecoderConfig::fields() {
       {"residual_multiplier", &residual_multiplier, "factor of residual branches"},
       {"attention_multiplier", &attention_multiplier, "factor of scores"},
       {"query_pre_attn_scalar", &query_pre_attn_scalar, "its inverse root is the factor of scores",
-       1e-9},
+       1, kWidest},
       {"attn_logit_softcapping", &attn_logit_softcapping, "bound of scores; none = unbounded",
        1e-9},
       {"final_logit_softcapping", &final_logit_softcapping, "bound of logits; none = unbounded",
        1e-9},
-      {"use_bidirectional_attention", &use_bidirectional_attention, "only false is taken"},
+      {"use_bidirectional_attention", &use_bidirectional_attention, "only false or none is taken"},
       {"use_cache", &use_cache, "kept for other tools"},
       {"pretraining_tp", &pretraining_tp, "kept for other tools", 1, kWidest},
       {"bos_token_id", &bos_token_id, "id that begins a text; kept for other tools"},
@@ -102,7 +102,7 @@ std::optional<int64_t> DecoderConfig::padding_row() const {
 }
 
 double DecoderConfig::score_scale() const {
-  if (query_pre_attn_scalar) return 1 / std::sqrt(*query_pre_attn_scalar);
+  if (query_pre_attn_scalar) return 1 / std::sqrt(static_cast<double>(*query_pre_attn_scalar));
   if (attention_multiplier) return *attention_multiplier;
   return 1 / std::sqrt(static_cast<double>(head_width()));
 }
@@ -134,8 +134,9 @@ void DecoderConfig::check_together() const {
     fail<UsageError>("models", "{} heads of {}; expected at most {} in all", num_attention_heads,
                      head_width(), kWidest);
   }
-  if (use_bidirectional_attention) {
-    fail<UsageError>("models", "use_bidirectional_attention = true is not supported");
+  if (!use_bidirectional_attention.is_null() && use_bidirectional_attention != false) {
+    fail<UsageError>("models", "use_bidirectional_attention = {} is not supported; expected false",
+                     use_bidirectional_attention.dump());
   }
   if (attn_logit_softcapping && !family_->caps_scores) {
     fail<UsageError>("models",

@@ -168,10 +168,17 @@ at::Tensor with_overlaps(const at::Tensor& g, const ParamPtr& weight, const comm
   if (!is_cut(weight, tensor) || !schedule::overlaps(spec.shape, spec.cut, tensor.size())) return g;
   const int64_t columns = spec.shape[static_cast<size_t>(spec.cut.dim)];
   auto all = at::zeros({g.size(0), columns}, g.options());
-  auto here = all.narrow(1, weight->begin(), g.size(1));
-  here.copy_(g);
+  std::vector<at::Tensor> here;  // of each part this rank's columns, side by side
+  int64_t local = 0;
+  for (const auto& box : schedule::boxes(spec.shape, spec.cut, {tensor.rank(), tensor.size()})) {
+    const auto dim = static_cast<size_t>(spec.cut.dim);
+    here.push_back(all.narrow(1, box.begin[dim], box.size[dim]));
+    here.back().copy_(g.narrow(1, local, box.size[dim]));
+    local += box.size[dim];
+  }
   tensor.all_reduce(all, comm::ReduceOp::Sum, label_of("overlaps", weight));
-  return here;
+  if (spec.cut.parts.empty()) return all.narrow(1, weight->begin(), g.size(1));
+  return at::cat(here, 1);
 }
 
 at::Tensor gather_columns(const at::Tensor& x, const ParamPtr& weight, int64_t dim,
