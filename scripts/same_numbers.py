@@ -52,7 +52,7 @@ OF_A_STEP = ("loss", "grad_norm", "learning_rate")
 def numbers(folder):
     """What a run computed, by name."""
     out = {}
-    for line in (folder / "log.jsonl").read_text().split("\n"):
+    for line in filter(None, (folder / "log.jsonl").read_text().split("\n")):
         entry = json.loads(line)
         if "step" not in entry:
             continue
