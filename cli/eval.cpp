@@ -21,6 +21,7 @@ struct EvalOptions {
 int run_eval(const EvalOptions& options) {
   if (auto code = launch_ranks(options.nproc)) return *code;
   Opened opened(options.folder);
+  if (options.json) opened.training.output.quiet = true;  // warnings go to the standard error
   const auto& run = opened.run;
   const auto [name, data, notes] = opened.task->evaluation_data(options.data);
   if (!data) fail<UsageError>("cli", "the run names no evaluation data; try --data FILE");

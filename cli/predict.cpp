@@ -17,7 +17,8 @@ struct PredictOptions : tasks::Prediction {
 int run_predict(const PredictOptions& options) {
   if (auto code = launch_ranks(options.nproc)) return *code;
   launch::leave_on_stop_signals();
-  const Opened opened(options.folder);
+  Opened opened(options.folder);
+  if (options.output == "-") opened.training.output.quiet = true;  // warnings: standard error
   train::check_whole_rows(opened.training.parallel);
   opened.task->predict(options, opened.run, opened.training);
   return 0;

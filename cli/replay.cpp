@@ -56,11 +56,16 @@ fs::path checkpoint_before(const fs::path& run, int64_t step) {
   return out;
 }
 
-/// Rows of the run's step: those of its checkpoints, or what its options come to on the ranks that
-/// are not known any more, which must then be one.
-int64_t rows_of_step(const fs::path& checkpoint, const train::TrainingArguments& training) {
-  if (!checkpoint.empty()) {
-    const auto file = checkpoint / checkpoint::kState;
+/// Rows of a step of the run: those that its nearest state tells; else of one rank, as its options
+/// come to.
+int64_t rows_of_step(const fs::path& run, const fs::path& before,
+                     const train::TrainingArguments& training) {
+  auto places = before.empty() ? std::vector<fs::path>() : std::vector<fs::path>{before};
+  for (const auto& [saved, path] : checkpoint::list_checkpoints(run)) places.push_back(path);
+  places.push_back(run);
+  for (const auto& place : places) {
+    const auto file = place / checkpoint::kState;
+    if (!fs::exists(file)) continue;
     return parse_json(read_file(file), file.string()).at("step_samples").get<int64_t>();
   }
   return training.global_batch_size.value_or(training.per_device_train_batch_size *
@@ -68,10 +73,12 @@ int64_t rows_of_step(const fs::path& checkpoint, const train::TrainingArguments&
 }
 
 /// Settings that train the same rows on one device and write nothing.
-Settings settings_of_replay(const Configured& configured, const fs::path& checkpoint) {
+Settings settings_of_replay(const Configured& configured, const fs::path& run,
+                            const fs::path& checkpoint) {
   const auto& training = configured.training;
-  const int64_t all = rows_of_step(checkpoint, training);
-  const int64_t rows = std::min(all, training.per_device_train_batch_size);
+  const int64_t all = rows_of_step(run, checkpoint, training);
+  int64_t rows = std::min(all, training.per_device_train_batch_size);
+  while (all % rows != 0) --rows;  // micro-batches of equal size
   auto out = settings_of_run({.rows = rows, .micro_batches = all / rows}, configured.table);
   const Settings more{{"parallel.backend", "auto"},
                       {"parallel.row_tables", "false"},
@@ -167,7 +174,7 @@ int run_replay(const ReplayOptions& options) {
   const auto log = conformance::read_run_log(folder);
   const auto checkpoint = checkpoint_before(folder, options.step);
   auto configured = read_config(file.string());
-  set(configured->table, settings_of_replay(*configured, checkpoint));
+  set(configured->table, settings_of_replay(*configured, folder, checkpoint));
   Replay result;
   replay(*configured, options.step, result);
   if (options.json) {

@@ -51,17 +51,17 @@ Results earlier_results(const fs::path& folder, const std::vector<tasks::Window>
   return out;
 }
 
-/// Means over the windows; of standard errors, those of the means.
+/// Means over the windows that have a metric; of standard errors, those of the means.
 std::map<std::string, double> averages(const Results& results) {
-  std::map<std::string, double> out;
-  const auto count = static_cast<double>(results.size());
+  std::map<std::string, double> out, counts;
   for (const auto& result : results) {
     for (const auto& [name, number] : train::metrics_from_json(result.at("metrics"))) {
-      out[name] += name.ends_with(train::kStandardError) ? number * number : number / count;
+      out[name] += name.ends_with(train::kStandardError) ? number * number : number;
+      ++counts[name];
     }
   }
   for (auto& [name, value] : out) {
-    if (name.ends_with(train::kStandardError)) value = std::sqrt(value) / count;
+    value = (name.ends_with(train::kStandardError) ? std::sqrt(value) : value) / counts[name];
   }
   return out;
 }

@@ -73,7 +73,7 @@ void check_magic(const fs::path& path) {
 
 struct ParquetFile::Impl {
   fs::path path;
-  struct stat opened {};
+  struct stat opened{};
   std::shared_ptr<arrow::io::ReadableFile> file;
   std::shared_ptr<parquet::FileMetaData> metadata;
   std::vector<ColumnInfo> columns;
@@ -88,7 +88,7 @@ struct ParquetFile::Impl {
   }
 
   struct stat status_now() const {
-    struct stat out {};
+    struct stat out{};
     fstat(file->file_descriptor(), &out);
     return out;
   }

@@ -68,8 +68,9 @@ class CausalHead : public nn::Block {
     const auto& targets = in.at("targets");
     const auto ranks = ranks_of(in, context);
     nn::CrossEntropyOptions options{.first_id = 0};
-    options.ranks =
-        among_asked(ranks, in.at("asked"), [&] { return targets_(context.batch(in), context); });
+    std::function<at::Tensor()> again;
+    if (targets_) again = [&] { return targets_(context.batch(in), context); };
+    options.ranks = among_asked(ranks, in.at("asked"), again);
     options.count_correct = context.mode == nn::Mode::Evaluate;
     options.cap = cap_;
     const auto asked = ranks.select(x, in.at("asked"), options.ranks);

@@ -17,7 +17,8 @@ struct CausalHeadOptions {
   double initializer_range = 0.02;
   double logits_divisor = 1;
   double logits_cap = 0;  ///< logits become cap x tanh(logits / cap); 0 = they stay
-  /// Targets of a batch's positions, of the batch alone.
+  /// Targets of a batch's positions, by the batch alone: a GPU is not waited for. Empty: they are
+  /// read back.
   std::function<at::Tensor(const nn::Bundle& batch, const nn::Context& context)> targets;
 };
 

@@ -54,13 +54,13 @@ ItemNames ItemNames::load(const fs::path& file) {
   auto read_batch = [&](const arrow::RecordBatch& batch) {
     const size_t first = names.items_.size();
     names.items_.resize(first + static_cast<size_t>(batch.num_rows()));
-    auto texts = [&](int column, const char* name, std::string Item::*member) {
+    auto texts = [&](int column, const char* name, std::string Item::* member) {
       size_t row = first;
       each_text(
           *batch.column(column), {name, file.string(), advice},
           [&](std::string_view text) { names.items_[row++].*member = text; }, [&] { ++row; });
     };
-    auto numbers = [&](int column, const char* name, int64_t Item::*member) {
+    auto numbers = [&](int column, const char* name, int64_t Item::* member) {
       size_t row = first;
       each_number(
           *batch.column(column), {name, file.string(), advice},

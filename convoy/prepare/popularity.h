@@ -10,7 +10,7 @@
 
 namespace convoy::prepare {
 
-/// Parts of rows that a ranking of all items is judged by.
+/// Settings of an evaluation that a fixed ranking of the items is scored by.
 struct RankedRows {
   int64_t max_length = 0;     ///< items of a row that count, from its first on; 0 = all
   bool exclude_seen = false;  ///< items that the owner of a row had are no candidates

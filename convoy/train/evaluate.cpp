@@ -76,12 +76,13 @@ std::optional<Metrics> Trainer::Impl::evaluate(const Dataset& data, const std::s
         "lower learning_rate or an earlier checkpoint",
         state_.global_step, strategy_->replica().groups().mesh.who(rank), sums[0]);
   }
+  const double seconds = seconds_since(began);
   if (scorer) scorer->reduce(group);
   if (sums[1] == 0 && !(scorer && scorer->has_rows())) {
     fail_on_all_ranks<UsageError>("train", "no row of the evaluation data has a target; {}",
                                   no_targets_hint());
   }
-  const double seconds = seconds_since(began), loss = sums[0] / sums[1];
+  const double loss = sums[0] / sums[1];
   Metrics metrics;
   if (scorer) metrics = scorer->values(prefix, loss);
   metrics[prefix + "loss"] = loss;

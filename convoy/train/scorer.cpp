@@ -9,7 +9,7 @@ namespace convoy::train {
 
 bool judges_models(const std::string& name) {
   return !name.ends_with(kStandardError) && name.find(kBaseline) == std::string::npos &&
-         !name.ends_with(kExcludeSeen);
+         !name.ends_with(kExcludeSeen) && !name.ends_with(kTargetTime);
 }
 
 std::string plain_metric(std::string name) {

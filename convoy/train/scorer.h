@@ -16,8 +16,12 @@ inline constexpr const char* kStandardError = "_stderr";
 /// Between a baseline's name and its metric's: eval_chance_baseline_accuracy.
 inline constexpr const char* kBaseline = "_baseline_";
 
-/// 1 where the items that a person has seen did not compete, else 0: how ranks were made.
+/// Settings of an evaluation among its metrics. 1: items that a person has seen do not compete,
+/// else 0.
 inline constexpr const char* kExcludeSeen = "exclude_seen";
+/// 1: asked for at the time of the target, which serving does not know; 0: at that of the last
+/// event.
+inline constexpr const char* kTargetTime = "target_time";
 
 /// Whether a model may be judged by this metric: not by a standard error, a baseline or a setting.
 bool judges_models(const std::string& name);

@@ -124,7 +124,7 @@ TEST_F(GoodNumbers, HelpBeginsWithACommandsOwnOptions) {
     EXPECT_NE(output_.find(what), std::string::npos) << what << "\n" << output_;
     return output_.find(what);
   };
-  EXPECT_LT(place("[predict]"), place("{\"items\": [\"1196\", \"260\"], \"top_k\": 5"));
+  EXPECT_LT(place("[predict]"), place("{\"items\": [\"item-3\", \"new\"], \"top_k\": 1}"));
   EXPECT_LT(place("candidates    ids to choose among"), place("[parallel]"));
   ASSERT_EQ(run("eval --help"), 0) << output_;
   EXPECT_LT(place("--top_ks"), place("[parallel]"));

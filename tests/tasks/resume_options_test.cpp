@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "convoy/base/files.h"
+#include "convoy/base/text.h"
+#include "convoy/models/decoder/decoder.h"
 #include "convoy/models/language_model.h"
 #include "convoy/tasks/classification/task.h"
 #include "convoy/tasks/language/task.h"
@@ -42,9 +44,9 @@ const std::vector<Entry>& entries_of_trainer() {
       {Belief::MayChange,
        {"train.gradient_checkpointing", "train.learning_rate", "train.weight_decay",
         "train.adam_beta1", "train.adam_beta2", "train.adam_epsilon", "train.max_grad_norm",
-        "train.check_replicas_steps", "train.sum_steps", "train.lr_scheduler_type", "train.warmup_ratio",
-        "train.warmup_steps", "train.bf16", "train.fp16", "train.tf32", "train.deterministic",
-        "train.deepspeed"}},
+        "train.check_replicas_steps", "train.sum_steps", "train.lr_scheduler_type",
+        "train.warmup_ratio", "train.warmup_steps", "train.bf16", "train.fp16", "train.tf32",
+        "train.deterministic", "train.deepspeed"}},
       // What is logged, evaluated and saved.
       {Belief::MayChange,
        {"train.logging_strategy", "train.logging_steps", "train.logging_first_step",
@@ -137,8 +139,8 @@ const std::vector<Entry>& entries_of_tasks() {
         "classification data.max_length", "data.pad_to_multiple_of"}},
       // Causal models and their data do not read these.
       {Belief::MayChange,
-       {"gpt2 model.bos_token_id", "gpt2 model.eos_token_id", "llama model.bos_token_id",
-        "llama model.eos_token_id"}},
+       {"gpt2 model.bos_token_id", "gpt2 model.eos_token_id", "decoder model.bos_token_id",
+        "decoder model.eos_token_id"}},
       // What is evaluated.
       {Belief::MayChange,
        {"data.valid", "data.max_eval_samples", "train.do_eval", "train.top_ks",
@@ -163,9 +165,15 @@ class Page {
   explicit Page(const std::vector<Entry>& entries) : beliefs_(by_option(entries)) {}
 
   /// `config` is the config.json that a run of the task writes: another one is refused.
+  std::string table(const std::string& task, const OptionTable& table, const Json& config) {
+    return kHead + rows(task, table, config);
+  }
+
+  /// Options of several tables that are one task, each once.
   std::string rows(const std::string& task, const OptionTable& table, const Json& config) {
-    std::string out = "| option | when resuming |\n|---|---|\n";
+    std::string out;
     for (const auto& option : table.options()) {
+      if (!listed_.insert(task + " " + option.key()).second) continue;
       const auto key = option.key(), own = task + " " + key;
       auto found = beliefs_.find(own);
       if (found == beliefs_.end()) found = beliefs_.find(key);
@@ -185,9 +193,11 @@ class Page {
     }
   }
 
+  static constexpr const char* kHead = "| option | when resuming |\n|---|---|\n";
+
  private:
   std::map<std::string, Belief> beliefs_;
-  std::set<std::string> used_;
+  std::set<std::string> used_, listed_;
 };
 
 OptionTable table_of(Task& task) {
@@ -212,16 +222,26 @@ TEST(ResumedOptions, EachHasAnEntry) {
       "the best evaluation; with\n`strategy = plan` also its plan, while ranks, device and batch "
       "are the same. Options of the model are refused where its\n`config.json` would be another "
       "one; those of the data where rows, encoding or (in mid-epoch) their order would be.\n\n" +
-      trainer.rows("", of_trainer, Json::object()) + "\n## Session models\n\n" +
-      tasks.rows("session", of_sessions, session.model.to_json());
+      trainer.table("", of_trainer, Json::object()) + "\n## Session models\n\n" +
+      tasks.table("session", of_sessions, session.model.to_json());
+  std::string decoders;
+  std::vector<std::string> names;
   for (const auto& family : models::language_families()) {
     LanguageTask task(family);
-    page += "\n## " + family + "\n\n" +
-            tasks.rows(family, table_of(task), models::make_model_config(family)->to_json());
+    const auto config = models::make_model_config(family);
+    if (dynamic_cast<models::DecoderConfig*>(config.get()) != nullptr) {
+      names.push_back(family);
+      decoders += tasks.rows("decoder", table_of(task), config->to_json());
+    } else {
+      page += "\n## " + family + "\n\n" + tasks.table(family, table_of(task), config->to_json());
+    }
   }
+  page += "\n## Decoders\n\n" +
+          wrap("Options of " + join(names) + ", where a family has them.", 0) + "\n\n" +
+          Page::kHead + decoders;
   ClassificationTask task;
-  page += "\n## Classification\n\n" + tasks.rows("classification", table_of(task),
-                                                 models::make_model_config("bert")->to_json());
+  page += "\n## Classification\n\n" + tasks.table("classification", table_of(task),
+                                                  models::make_model_config("bert")->to_json());
   trainer.expect_all_used();
   tasks.expect_all_used();
   const auto file = std::string(CONVOY_SOURCE_DIR) + "/docs/resuming.md";

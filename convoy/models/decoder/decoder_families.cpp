@@ -50,7 +50,8 @@ const DecoderFamily kGemma3Text{.model_type = "gemma3_text",
                                 .one_more = true,
                                 .scales_by_width = true,
                                 .rotates_by_type = true,
-                                .caps_scores = false};
+                                .caps_scores = false,
+                                .reads_pattern = true};
 
 const DecoderFamily kGranite{
     .model_type = "granite", .architecture = "GraniteForCausalLM", .defaults = R"({
@@ -64,7 +65,7 @@ const DecoderFamily kMinistral3{.model_type = "ministral3",
       "hidden_act": "silu", "vocab_size": 131072, "intermediate_size": 14336,
       "num_hidden_layers": 34, "num_key_value_heads": 8, "head_dim": 128,
       "max_position_embeddings": 262144, "rms_norm_eps": 1e-5, "sliding_window": null,
-      "rope_parameters": {"rope_type": "yarn", "rope_theta": 1000000, "factor": 16,
+      "rope_theta": 1000000, "rope_parameters": {"rope_type": "yarn", "factor": 16,
         "original_max_position_embeddings": 16384, "beta_fast": 32, "beta_slow": 1,
         "mscale_all_dim": 1, "mscale": 1, "llama_4_scaling_beta": 0.1},
       "pad_token_id": 11, "bos_token_id": 1, "eos_token_id": 2})",

@@ -32,8 +32,9 @@ struct DecoderFamily {
   bool one_more = false;         ///< norms multiply by 1 + weight
   bool scales_by_width = false;  ///< embeddings are multiplied with the root of their width
   bool rotates_by_type = false;  ///< windowed layers have rotary parameters of their own
-  bool caps_scores = true;       ///< attn_logit_softcapping has an effect in Hugging Face\'s model
+  bool caps_scores = true;       ///< attn_logit_softcapping has an effect in Hugging Face's model
   bool scales_queries = false;   ///< by position, with llama_4_scaling_beta
+  bool reads_pattern = false;    ///< sliding_window_pattern may be another number
 };
 
 // In the order of language_families().

@@ -4,7 +4,7 @@
 #include "convoy/base/json_number.h"
 #include "convoy/models/decoder/decoder.h"
 
-// What differs from layer to layer of a decoder: windows and rotation.
+// Windows and rotation, which differ from layer to layer of a decoder.
 namespace convoy::models {
 
 namespace {
@@ -51,6 +51,13 @@ int64_t DecoderConfig::window_of(int64_t layer) const {
 }
 
 void DecoderConfig::check_layers() const {
+  const auto pattern = defaults_.value("sliding_window_pattern", sliding_window_pattern);
+  if (!family_->reads_pattern && sliding_window_pattern != pattern) {
+    fail<UsageError>("models",
+                     "sliding_window_pattern = {} has no effect in Hugging Face's model, which has "
+                     "{}; try layer_types",
+                     sliding_window_pattern, pattern);
+  }
   need_one_a_layer("layer_types", layer_types, num_hidden_layers);
   need_one_a_layer("no_rope_layers", no_rope_layers, num_hidden_layers);
   for (const auto& type : layer_types) {

@@ -110,6 +110,12 @@ nn::RotaryOptions DecoderConfig::rotary(LayerType layer) const {
     fail<UsageError>("models", "{}: {} is not known{}", kWhere, rest.begin().key(),
                      did_you_mean(rest.begin().key(), names));
   }
+  if (family_->fused && out.type != "default" && out.type != "longrope") {
+    fail<UsageError>("models",
+                     "{}: rope_type {} is not among those of Hugging Face's {}; expected "
+                     "default or longrope",
+                     kWhere, out.type, family());
+  }
   if (out.type == "linear" || out.type == "dynamic") need(dict, out.type, {"factor"});
   if (out.type == "llama3") {
     need(dict, out.type, {"factor", "low_freq_factor", "high_freq_factor"});

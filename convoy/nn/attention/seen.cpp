@@ -23,7 +23,8 @@ void hide_unseen(at::Tensor& scores, const AttentionOptions& options, const at::
   if (key_mask.defined()) {
     auto hidden = key_mask.unsqueeze(1).unsqueeze(1).logical_not();
     if (options.causal) {
-      auto itself = at::eye(S, flags).narrow(0, own, n);
+      auto itself = at::zeros({n, S}, flags);
+      itself.diagonal(own).fill_(true);
       hidden = hidden.logical_and(itself.logical_not());
     }
     scores.masked_fill_(hidden, kNever);
@@ -48,7 +49,9 @@ std::optional<at::Tensor> visible(const AttentionOptions& options, const at::Ten
   const auto flags = k.options().dtype(at::kBool);
   auto past = at::ones({T, S}, flags).tril(S - T);
   if (!seen) return past.unsqueeze(0).unsqueeze(0);
-  return seen->logical_and(past).logical_or(at::eye(S, flags).narrow(0, S - T, T));
+  auto itself = at::zeros({T, S}, flags);
+  itself.diagonal(S - T).fill_(true);
+  return seen->logical_and(past).logical_or(itself);
 }
 
 }  // namespace convoy::nn

@@ -224,7 +224,7 @@ CrossEntropy cross_entropy(const at::Tensor& h, const ParamPtr& table, const at:
       if (options.count_correct) out.correct += (scores.argmax(1) == targets_here).sum();
       // Half precision cannot tell a sure softmax from one: its slope is made in fp32, a few rows
       // at a time, and rounded into the scores' place.
-      // So is a slope that the cap's multiplies.
+      // The slope of capped scores is made in fp32, too.
       const bool half = dtype != at::kFloat || options.cap != 0;
       const bool at_once = scores.scalar_type() == at::kBFloat16 && wants_slope && !bias &&
                            options.cap == 0 && scores.is_cpu();

@@ -56,8 +56,8 @@ int64_t device_loss_bytes(int64_t R, int64_t C, at::ScalarType dtype, double tem
   const bool narrow = dtype == at::kBFloat16 && temperature == 1;
   // Beside the scores their softmax, or logarithms in fp32; divided scores before that.
   const int64_t divided = temperature == 1 && dtype == at::kFloat ? 0 : 4;
-  // The slope of a cap, and a number it is made of.
-  const int64_t of_cap = cap == 0 ? 0 : 8;
+  // The slope of a cap, and the two numbers that it is made of.
+  const int64_t of_cap = cap == 0 ? 0 : 12;
   return R * padded(C) * (of_score + (narrow ? of_score : 4 + divided) + of_cap);
 }
 

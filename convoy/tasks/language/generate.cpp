@@ -173,9 +173,8 @@ class Batch {
       mask[row].narrow(0, 0, pad).fill_(false);
       for (int64_t t = std::max<int64_t>(0, pad - seen); t < T; ++t) {
         ids.data_ptr<int64_t>()[row * T + t] = text.ids[static_cast<size_t>(seen + t - pad)];
-        // Padding behind a text that is over may stand beyond the context.
-        positions.data_ptr<int64_t>()[row * T + t] =
-            std::min(seen + t - pad, config_.position_limit() - 1);
+        // Padding behind a text that is over stays where the text ended.
+        positions.data_ptr<int64_t>()[row * T + t] = std::min(seen + t - pad, text.length - 1);
       }
     }
     if (sources_.empty()) {

@@ -22,8 +22,14 @@ void LanguageScorer::reduce(const comm::Group& group) {
 std::map<std::string, double> LanguageScorer::values(const std::string& prefix, double loss) const {
   const auto* sums = sums_.data_ptr<int64_t>();
   const auto targets = static_cast<double>(std::max<int64_t>(1, sums[1]));
-  std::map<std::string, double> out{{prefix + "accuracy", static_cast<double>(sums[0]) / targets}};
-  if (perplexity_) out[prefix + "perplexity"] = std::exp(loss);
+  const double accuracy = static_cast<double>(sums[0]) / targets;
+  std::map<std::string, double> out{{prefix + "accuracy", accuracy}};
+  if (perplexity_) {
+    out[prefix + "perplexity"] = std::exp(loss);
+  } else {  // targets are rows, which are independent of each other
+    out[prefix + "accuracy" + train::kStandardError] =
+        std::sqrt(accuracy * (1 - accuracy) / targets);
+  }
   return out;
 }
 

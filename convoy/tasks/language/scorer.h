@@ -6,8 +6,8 @@
 
 namespace convoy::tasks {
 
-/// `<prefix>perplexity`, exp of the loss, where it means something, and `<prefix>accuracy`, the
-/// part of the targets that had the best score.
+/// `<prefix>accuracy`, the share of targets with the best score, and `<prefix>perplexity`, exp of
+/// the loss; without perplexity, for labels of rows, the standard error of the accuracy.
 class LanguageScorer : public train::Scorer {
  public:
   explicit LanguageScorer(bool perplexity = true);

@@ -118,6 +118,12 @@ void LanguageTask::settle(OptionTable& table) {
       if (has_config || option == nullptr || !option->source.empty()) continue;
       table.set(key, id ? std::to_string(*id) : "none", "the tokenizer");
     }
+    // A family's own padding would be an ordinary token here, whose embedding does not learn.
+    const auto* pad = table.find("model.pad_token_id");
+    if (learns(Objective::NextToken) && !has_config && pad != nullptr && pad->source.empty() &&
+        pad->initial != "\"none\"") {
+      table.set(pad->key(), special.pad ? std::to_string(*special.pad) : "none", "the tokenizer");
+    }
   } else if (const auto size = data::vocab_size_of_ids(data_.train, data_.column)) {
     if (*size > 0) {
       follow("model.vocab_size", *size, "the token file");

@@ -98,8 +98,8 @@ std::string SessionTask::requests_help() const {
 void SessionTask::predict(const Prediction& asked, const Run& run,
                           const train::TrainingArguments& training) {
   if (requests_) {
-    const auto& data = arguments_.data;
-    const bool excludes = excludes_seen(data.valid_file().empty() ? "." : data.valid_file());
+    std::optional<bool> excludes;  // else as each model was evaluated that is loaded
+    if (asks_to_exclude_) excludes = arguments_.ranking.exclude_seen == "true";
     return answer_requests(asked, training, {.top_k = top_k_, .exclude_seen = excludes});
   }
   const auto [file, data, notes] = prediction_data(asked.data);
@@ -123,6 +123,11 @@ void SessionTask::predict(const Prediction& asked, const Run& run,
     asked.tell(*run.notes);
     asked.tell(notes);
     if (!names.owners.note.empty()) asked.tell({names.owners.note});
+    if (!asked.to_file()) {
+      asked.tell({fmt::format("items are ranked among {}: exclude_seen = {}",
+                              excludes_seen(file) ? "those that the person has not seen" : "all",
+                              excludes_seen(file))});
+    }
   }
 
   int64_t rows = 0;

@@ -25,6 +25,11 @@ std::vector<std::string> owner_columns(const formats::Schema& schema) {
   return out;
 }
 
+std::string owner_column(const formats::Schema& schema) {
+  const auto columns = owner_columns(schema);
+  return columns.empty() ? "" : columns.front();
+}
+
 RowOwners find_owners(const data::ParquetFiles& dataset, const formats::Schema& schema,
                       bool reads) {
   RowOwners out;

@@ -13,7 +13,10 @@ namespace convoy::tasks {
 /// Columns that say whose session a row is, by their tags: users', then sessions'.
 std::vector<std::string> owner_columns(const formats::Schema& schema);
 
-/// Ids of whom the rows of a table are of.
+/// First of owner_columns(); "" = none.
+std::string owner_column(const formats::Schema& schema);
+
+/// Users, or sessions, to whom the rows of a table belong.
 struct RowOwners {
   std::string column;              ///< of whole numbers, where it has no texts; "" = none
   prepare::ItemNames names;        ///< ids of the interactions by these numbers, where known

@@ -224,12 +224,16 @@ void pass_over_unknown(const models::SessionConfig& model, const std::string& wh
 
 }  // namespace
 
+bool is_table(const fs::path& file) {
+  static const std::vector<std::string> kEndings{".csv",   ".tsv", ".txt",    ".gz",
+                                                 ".inter", ".dat", ".parquet"};
+  return std::ranges::find(kEndings, file.extension().string()) != kEndings.end();
+}
+
 void refuse_events(const std::string& where, const fs::path& ids_from) {
   std::error_code ignored;
   if (!fs::is_regular_file(where, ignored)) return;
-  const auto extension = fs::path(where).extension().string();
-  static const std::vector<std::string> kTexts{".csv", ".tsv", ".txt", ".gz", ".inter", ".dat"};
-  if (std::ranges::find(kTexts, extension) == kTexts.end()) return;
+  if (!is_table(where) || fs::path(where).extension() == ".parquet") return;
   fail<UsageError>("data",
                    "{} is a text file of events; expected sessions in Parquet; try convoy data "
                    "sessions {}{} --output sessions, and then `sessions` in its place",

@@ -12,6 +12,9 @@
 
 namespace convoy::tasks {
 
+/// Whether a file is a table by the ending of its name: text or Parquet.
+bool is_table(const std::filesystem::path& file);
+
 /// Throws UsageError where `where` is a text file of events, saying how they become sessions whose
 /// ids are those of the run in `ids_from`; "" = of none.
 void refuse_events(const std::string& where, const std::filesystem::path& ids_from);

@@ -8,6 +8,7 @@
 #include "convoy/tasks/session/popularity.h"
 #include "convoy/tasks/session/ranking_metrics.h"
 #include "convoy/tasks/session/target_metrics.h"
+#include "convoy/train/scorer.h"
 
 namespace convoy::tasks {
 
@@ -15,12 +16,14 @@ namespace convoy::tasks {
 /// target.
 class SessionMetrics : public train::Scorer {
  public:
-  /// `excludes_seen`: what a person has seen does not compete, which the results tell.
+  /// `settings`: values of the evaluation's settings by name (train::kExcludeSeen), which its
+  /// results tell.
   SessionMetrics(RankingMetrics ranking, const std::vector<models::SessionTarget>& targets,
-                 bool excludes_seen = false, std::shared_ptr<Popularity> popularity = nullptr)
+                 std::map<std::string, double> settings,
+                 std::shared_ptr<Popularity> popularity = nullptr)
       : ranking_(std::move(ranking)),
         targets_(targets.begin(), targets.end()),
-        excludes_seen_(excludes_seen),
+        settings_(std::move(settings)),
         popularity_(std::move(popularity)) {}
 
   void add(const nn::Bundle& out) override {
@@ -39,14 +42,14 @@ class SessionMetrics : public train::Scorer {
     auto out = ranking_.values(prefix, loss);
     for (const auto& target : targets_) out.merge(target.values(prefix, loss));
     for (const auto& [name, value] : baseline_) out[prefix + name] = value;
-    out[prefix + train::kExcludeSeen] = excludes_seen_ ? 1 : 0;
+    for (const auto& [name, value] : settings_) out[prefix + name] = value;
     return out;
   }
 
  private:
   RankingMetrics ranking_;
   std::vector<TargetMetrics> targets_;
-  bool excludes_seen_;
+  std::map<std::string, double> settings_;
   std::shared_ptr<Popularity> popularity_;
   std::map<std::string, double> baseline_;
 };

@@ -62,14 +62,11 @@ void SessionTask::set_defaults(train::TrainingArguments& training) const {
 }
 
 void SessionTask::check_config(const std::string& file) const {
-  const auto ending = fs::path(file).extension();
-  for (const char* table : {".csv", ".tsv", ".inter", ".parquet"}) {
-    if (ending != table) continue;
-    fail<UsageError>("tasks",
-                     "{} is a table, not the TOML file of a run; try convoy data sessions {} "
-                     "--output sessions for a table of events, and --data.path sessions",
-                     file, file);
-  }
+  if (!is_table(file)) return;
+  fail<UsageError>("tasks",
+                   "{} is a table, not the TOML file of a run; try convoy data sessions {} "
+                   "--output sessions for a table of events, and --data.path sessions",
+                   file, file);
 }
 
 void SessionTask::settle(OptionTable& table) {
@@ -128,10 +125,14 @@ Run SessionTask::run(std::shared_ptr<train::Dataset> train_data, train::ModelFil
   out.files = std::move(files);
   const auto& ranking = arguments_.ranking;
   // By the options as they are then: eval's are read after the run is opened.
-  out.scorer = [this, &ranking, excludes = excludes_, targets = arguments_.model.targets] {
+  out.scorer = [this, &ranking, &model = arguments_.model, excludes = excludes_] {
     const bool other_names = ranking.metric_names == "transformers4rec";
+    std::map<std::string, double> settings{{train::kExcludeSeen, *excludes ? 1 : 0}};
+    if (model.reads_times() && model.hstu_time == "next") {
+      settings[train::kTargetTime] = model.eval_time == "target" ? 1 : 0;
+    }
     return std::make_unique<SessionMetrics>(RankingMetrics(ranking.top_k_values(), other_names),
-                                            targets, *excludes, popularity_);
+                                            model.targets, std::move(settings), popularity_);
   };
   return out;
 }
@@ -207,6 +208,8 @@ void SessionTask::survey(const PretrainedVectors& vectors, std::vector<std::stri
 Run SessionTask::open(const std::filesystem::path& folder, OptionTable& table) {
   schema_ = open_session_model(folder, arguments_, table);
   folder_ = folder;
+  asks_to_exclude_ =
+      table.find("train.exclude_seen")->typed && arguments_.ranking.exclude_seen != "auto";
   trained_length_ = arguments_.model.max_length;
   known_ = std::make_shared<const KnownItems>(
       KnownItems::of_run(folder, arguments_.model.item().cardinality));
@@ -243,12 +246,9 @@ NamedData SessionTask::open_data(const std::string& where, const SessionArgument
   }
   if (!folder_.empty()) check_same_ids(folder_, arguments.model, beside(file));
   NamedData out{file, nullptr};
-  const auto owners = owner_columns(schema_);
-  if (!more.evaluates) {
-    more.owner = find_owners(data::ParquetFiles(file), schema_, /*reads=*/false).column;
-  } else if (!owners.empty()) {
-    more.owner = owners.front();
-  }
+  more.owner = more.evaluates
+                   ? owner_column(schema_)
+                   : find_owners(data::ParquetFiles(file), schema_, /*reads=*/false).column;
   more.excluded = excludes_seen(file);
   more.of_others = !folder_.empty();
   if (more.of_others || !arguments.model.unseen_items.empty()) {
@@ -267,6 +267,11 @@ PopularityData SessionTask::popularity_data(const std::string& file) const {
                      .item_column = model.item_feature,
                      .num_items = model.item().cardinality - 1,
                      .top_ks = arguments_.ranking.top_k_values()};
+  try {
+    if (!folder_.empty()) check_same_ids(folder_, model, beside(out.train));
+  } catch (const Error&) {  // prepared anew since: its ids are other items
+    out.train = "";
+  }
   const bool ends = data.truncation == "keep_last";
   out.rows.max_length = ends ? 0 : model.max_length;
   out.rows.new_ids = true;

@@ -21,17 +21,16 @@ UnknownRows survey_unknown(const data::ParquetFiles& dataset, const std::string&
   std::erase_if(selection.limits, [&](const auto& limit) {
     return std::ranges::find(selection.columns, limit.first) == selection.columns.end();
   });
-  const auto had_target = [&](const data::Rows& rows, int64_t row) {
+  const auto had_target = [&](const data::Rows& rows, int64_t row, int64_t looked_at) {
     const auto& items = rows.columns.at(item_column);
-    const int64_t target = items.ints[static_cast<size_t>(items.end(row) - 1)];
+    const auto begin = items.ints.begin() + items.begin(row), end = begin + looked_at;
+    const int64_t target = *(end - 1);
     if (seen.lists) {
       const auto at = static_cast<size_t>(row);
       const auto had = seen.lists->of(rows.columns.at(seen.owner).ints[at],
                                       rows.columns.at(seen.count).ints[at] - 1);
       return std::ranges::find(had, target) != had.end();
     }
-    const auto begin = items.ints.begin() + items.begin(row),
-               end = items.ints.begin() + items.end(row);
     return !options.whole.empty() && std::find(begin, end - 1, target) != end - 1;
   };
   const bool keeps_first = options.truncation == data::Truncation::KeepFirst;
@@ -46,8 +45,8 @@ UnknownRows survey_unknown(const data::ParquetFiles& dataset, const std::string&
       const int64_t begin = items.begin(row), length = items.end(row) - begin;
       if (length < (options.last_is_target ? 2 : 1)) continue;
       ++out.num_rows;
-      out.seen_targets += options.last_is_target && had_target(rows, row);
       const int64_t looked_at = keeps_first ? std::min(length, options.max_length) : length;
+      out.seen_targets += options.last_is_target && had_target(rows, row, looked_at);
       auto read = looked_at;
       if (!known.column.empty()) {
         const auto [places, missed] =

@@ -116,7 +116,7 @@ std::string plan_outcome(const Metrics& metrics) {
                      human_bytes(bytes), human_bytes(held), off(bytes, held));
 }
 
-/// Losses of a run: the mean over the steps since the last log line but one, and over all steps.
+/// Losses of a run: the mean over the steps of its last log line, and over all steps.
 std::string losses_of(const Metrics& metrics) {
   const auto last = metrics.find("train_final_loss"), mean = metrics.find("train_loss");
   if (last == metrics.end()) return "no step";
@@ -307,15 +307,19 @@ std::string metrics_text(const Metrics& metrics) {
     if (cutoff > 0) cutoffs.insert(cutoff);
     others[{key.substr(5, at == std::string::npos ? at : at - 5), cutoff}] = value;
   }
-  // Of many cut-offs the usual one: a table has them all.
+  // One cut-off, the usual one; a table has them all.
   const int64_t shown = cutoffs.contains(10) ? 10 : cutoffs.empty() ? 0 : *cutoffs.begin();
   for (const auto& [name, value] : others) {
     const auto& [kind, cutoff] = name;
     if (cutoff > 0 && cutoff != shown) continue;
     show(cutoff > 0 ? fmt::format("{}@{}", kind, cutoff) : kind, value);
   }
-  const auto unseen = metrics.find(std::string("eval_") + kExcludeSeen);
-  if (unseen != metrics.end() && unseen->second != 0) parts.push_back("among unseen items");
+  const auto tell_setting = [&](const char* name, const char* yes, const char* no) {
+    const auto found = metrics.find(std::string("eval_") + name);
+    if (found != metrics.end()) parts.push_back(found->second != 0 ? yes : no);
+  };
+  tell_setting(kExcludeSeen, "among unseen items", "among all items");
+  tell_setting(kTargetTime, "at the target's time", "at the last event's time");
   return join(parts, "  ");
 }
 

@@ -11,6 +11,7 @@
 #include "convoy/launch/error_file.h"
 #include "convoy/train/checkpoints/run_files.h"
 #include "convoy/train/run_sums.h"
+#include "convoy/train/scorer.h"
 #include "convoy/train/setup/job.h"
 
 namespace convoy::train {
@@ -112,6 +113,7 @@ class Tensorboard : public Callback {
     constexpr std::string_view kPrefix = "eval_";
     Metrics values;
     for (const auto& [key, value] : metrics) {
+      if (!judges_models(key)) continue;  // the same in each evaluation, or an error of another
       const bool plain = key.rfind(kPrefix, 0) != 0;
       values[plain ? "eval/" + key : "eval/" + key.substr(kPrefix.size())] = value;
     }
