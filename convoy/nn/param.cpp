@@ -151,16 +151,22 @@ uint64_t key_of(const ParamSpec& spec, uint64_t seed) {
   return hash_combine(mix64(seed), hash_text(spec.name));
 }
 
-/// Draws values of Normal and Uniform.
-void draw(const Init& init, uint64_t key, int64_t first, int64_t count, float* out) {
+/// Draws values of Normal and Uniform: elements first, first + 1, ... of the whole parameter.
+void draw(const ParamSpec& spec, uint64_t key, int64_t first, int64_t count, float* out) {
+  const auto& init = spec.init;
   if (init.kind == Init::Kind::Normal) {
-    return fill_normals(key, static_cast<uint64_t>(first), count, static_cast<float>(init.scale),
-                        out);
+    fill_normals(key, static_cast<uint64_t>(first), count, static_cast<float>(init.scale), out);
+  } else {
+    for (int64_t i = 0; i < count; ++i) {
+      const double drawn = uniform01(key, static_cast<uint64_t>(first + i));
+      out[i] = static_cast<float>(init.scale * (2 * drawn - 1));
+    }
   }
-  for (int64_t i = 0; i < count; ++i) {
-    out[i] =
-        static_cast<float>(init.scale * (2 * uniform01(key, static_cast<uint64_t>(first + i)) - 1));
-  }
+  if (!init.zero_row) return;
+  const int64_t width = spec.shape.back();
+  const int64_t begin = std::max(first, *init.zero_row * width),
+                end = std::min(first + count, (*init.zero_row + 1) * width);
+  if (begin < end) std::fill(out + begin - first, out + end - first, 0.0F);
 }
 
 }  // namespace
@@ -176,7 +182,7 @@ void initialize_rows(const ParamSpec& spec, uint64_t seed, at::Tensor out, int64
   auto* values = host.mutable_data_ptr<float>();
   at::parallel_for(0, out.size(0), at::divup(4096, width), [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
-      draw(spec.init, key, (first + row * stride) * width, width, values + row * width);
+      draw(spec, key, (first + row * stride) * width, width, values + row * width);
     }
   });
   if (!out.is_cpu()) out.copy_(host);
@@ -199,7 +205,7 @@ void initialize(const ParamSpec& spec, uint64_t seed, at::Tensor out, int64_t fi
       auto host = at::empty({count}, at::kFloat);
       float* values = host.data_ptr<float>();
       at::parallel_for(0, count, 4096, [&](int64_t begin, int64_t end) {
-        draw(spec.init, key, first + begin, end - begin, values + begin);
+        draw(spec, key, first + begin, end - begin, values + begin);
       });
       out.copy_(host.view(out.sizes()));
       return;

@@ -18,12 +18,16 @@ struct Init {
   enum class Kind { Zeros, Ones, Normal, Uniform, Given };
   Kind kind = Kind::Zeros;
   double scale = 0;  ///< standard deviation (Normal) or half width (Uniform)
+  /// Row of a table that begins with zeros: that of padding, which is never trained.
+  std::optional<int64_t> zero_row = {};
 
   /// Values that the parameter's leaf already holds (a user's own module).
-  static Init given() { return {Kind::Given, 0}; }
-  static Init zeros() { return {Kind::Zeros, 0}; }
-  static Init ones() { return {Kind::Ones, 0}; }
-  static Init normal(double deviation) { return {Kind::Normal, deviation}; }
+  static Init given() { return {Kind::Given}; }
+  static Init zeros() { return {Kind::Zeros}; }
+  static Init ones() { return {Kind::Ones}; }
+  static Init normal(double deviation, std::optional<int64_t> zero_row = {}) {
+    return {Kind::Normal, deviation, zero_row};
+  }
   static Init uniform(double half_width) { return {Kind::Uniform, half_width}; }
 };
 

@@ -378,7 +378,7 @@ TEST_F(LanguageCommand, WhatAFolderHoldsAndLacksIsSaid) {
 TEST_F(LanguageCommand, WhatDoesNotFitIsSaid) {
   const std::string base = std::string("train") + kGpt2;
   EXPECT_EQ(run("train --family gpt3 --data.train text.txt"), 2);
-  expect("model family 'gpt3' is unknown; expected one of session, bert, gpt2, ");
+  expect("model family 'gpt3' is unknown; expected one of session, bert, gemma2, ");
   EXPECT_EQ(run("train --family gpt2 --model_type=llama --data.train text.txt"), 2);
   expect("--family gpt2 and --model_type llama contradict each other; try one of them");
   EXPECT_EQ(run("eval nowhere --model.family bert --model-type t5"), 2);

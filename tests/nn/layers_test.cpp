@@ -321,5 +321,21 @@ TEST(Layers, InitialValuesAreAFunctionOfSeedNameAndIndex) {
   EXPECT_FALSE(at::equal(a, b));
 }
 
+TEST(Layers, ARowOfZerosIsOneInEveryPartThatHasSomeOfIt) {
+  ParamSpec spec{"a", {50, 20}, Init::normal(0.5)};
+  auto whole = at::empty({50, 20});
+  initialize(spec, 1, whole);
+  whole[7] = 0;
+  spec.init.zero_row = 7;
+  auto parts = at::empty({1000});
+  for (const auto& [begin, end] : {std::pair(0, 145), {145, 151}, {151, 1000}}) {
+    initialize(spec, 1, parts.narrow(0, begin, end - begin), begin);
+  }
+  EXPECT_TRUE(at::equal(parts.view({50, 20}), whole));
+  auto odd = at::empty({25, 20});
+  initialize_rows(spec, 1, odd, 1, 2);
+  EXPECT_TRUE(at::equal(odd, whole.slice(0, 1, 50, 2)));
+}
+
 }  // namespace
 }  // namespace convoy::nn

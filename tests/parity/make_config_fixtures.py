@@ -34,7 +34,7 @@ GIVEN = {
 # Keys of every config of transformers, which no model's numbers depend on, or its version.
 COMMON = {"transformers_version", "_name_or_path", "architectures", "chunk_size_feed_forward", "dtype", "id2label",
           "label2id", "is_encoder_decoder", "output_attentions", "output_hidden_states", "problem_type",
-          "return_dict", "model_type", "_attn_implementation", "attn_implementation"}
+          "return_dict", "model_type", "_attn_implementation", "attn_implementation", "use_cache"}
 
 
 def main():

@@ -30,7 +30,10 @@ class BertInput : public nn::Block {
   BertInput(const BertTextConfig& config, bool hides)
       : Block("embeddings"), config_(config), hides_(hides) {
     const int64_t D = config.hidden_size;
-    words_ = table("word_embeddings", config.vocab_size, D, {0});
+    words_ = declare_table(
+        "bert.embeddings.word_embeddings.weight", {config.vocab_size, D},
+        Init::normal(config.initializer_range, padding_row(config.pad_token_id, config.vocab_size)),
+        {0});
     positions_ = table("position_embeddings", config.max_position_embeddings, D);
     types_ = table("token_type_embeddings", config.type_vocab_size, D);
     norm_ = declare_norm("bert.embeddings.LayerNorm", D);
@@ -81,9 +84,9 @@ class BertInput : public nn::Block {
   bool takes_context_ranks() const override { return hides_; }
 
  private:
-  ParamPtr table(const char* leaf, int64_t rows, int64_t width, schedule::TensorCut cut = {}) {
+  ParamPtr table(const char* leaf, int64_t rows, int64_t width) {
     return declare_table(fmt::format("bert.embeddings.{}.weight", leaf), {rows, width},
-                         Init::normal(config_.initializer_range), std::move(cut));
+                         Init::normal(config_.initializer_range));
   }
 
   BertTextConfig config_;

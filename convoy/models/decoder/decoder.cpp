@@ -21,9 +21,9 @@ namespace {
 class DecoderInput : public nn::Block {
  public:
   explicit DecoderInput(const DecoderConfig& config) : Block("embeddings"), config_(config) {
-    table_ = declare_table("model.embed_tokens.weight", {config.vocab_size, config.hidden_size},
-                           nn::Init::normal(config.initializer_range), {0});
     padding_ = config.padding_row();
+    table_ = declare_table("model.embed_tokens.weight", {config.vocab_size, config.hidden_size},
+                           nn::Init::normal(config.initializer_range, padding_), {0});
   }
 
   const nn::ParamPtr& table() const { return table_; }
