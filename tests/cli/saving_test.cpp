@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <fstream>
+#include <optional>
 #include <random>
 #include <sstream>
 
@@ -43,8 +44,8 @@ class Saving : public Ranks {
     return count;
   }
 
-  /// The process in the test's folder that is this rank; 0 when there is none.
-  int process_of(int rank) const {
+  /// Process in the test's folder that is this rank.
+  std::optional<pid_t> process_of(int rank) const {
     for (const auto& entry : fs::directory_iterator("/proc")) {
       std::error_code gone;
       if (fs::read_symlink(entry.path() / "cwd", gone) != folder_) continue;
@@ -56,7 +57,7 @@ class Saving : public Ranks {
       }
       return std::stoi(entry.path().filename());
     }
-    return 0;
+    return std::nullopt;
   }
 };
 
@@ -67,11 +68,12 @@ TEST_F(Saving, ARankThatDiesLeavesNoHalfCheckpointAndTheRunGoesOn) {
     std::thread killer([&] {
       const auto log = folder_ / "out/log.jsonl";
       const auto enough = (fs::exists(log) ? fs::file_size(log) : 0) + 1000;
-      for (int i = 0; i < 600 && !(fs::exists(log) && fs::file_size(log) > enough); ++i) {
+      for (int i = 0; i < 3000 && !(fs::exists(log) && fs::file_size(log) > enough); ++i) {
         std::this_thread::sleep_for(std::chrono::milliseconds(20));
       }
       std::this_thread::sleep_for(std::chrono::milliseconds(random() % 100));
-      ::kill(process_of(victim), SIGKILL);
+      // None where the run ended before; 0 would be all processes of this one's group.
+      if (const auto pid = process_of(victim)) ::kill(*pid, SIGKILL);
     });
     const bool first = round == 0;
     const int code =
