@@ -137,12 +137,13 @@ TEST_F(EstimateCommand, IsWhatATrainingTakes) {
 
 TEST_F(EstimateCommand, EvaluationsCountWhereTheyTakeMost) {
   make_sessions(300);
-  for (const auto& [rows, evaluates] : {std::pair{8, false}, {250, true}}) {
+  // Evaluations ask one position of each session, so their rows are many more than a step's.
+  for (const auto& [step, rows, evaluates] : {std::tuple{8, 8, false}, {2, 250, true}}) {
     SCOPED_TRACE(rows);
     const auto more = kTiny + fmt::format(
-                                  " --per_device_train_batch_size 8 "
+                                  " --per_device_train_batch_size {} "
                                   "--per_device_eval_batch_size {}",
-                                  rows);
+                                  step, rows);
     ASSERT_EQ(run("estimate --json" + more + " > estimate.json"), 0) << output_;
     const auto told = json("estimate.json")[0];
     EXPECT_EQ(told["peak"].get<std::string>().starts_with("while it evaluates"), evaluates);
@@ -153,9 +154,11 @@ TEST_F(EstimateCommand, EvaluationsCountWhereTheyTakeMost) {
         << output_;
     const auto took = json("out/train_results.json")["memory_activations_bytes_per_rank"];
     EXPECT_NEAR(told["stages"][0]["activations"].get<double>() / took.get<double>(), 1,
-                evaluates ? 0.02 : 0.1);
+                evaluates ? 0.04 : 0.1);
   }
-  ASSERT_EQ(run("estimate --device_memory 240KB" + kTiny + " --per_device_eval_batch_size 250"), 0)
+  ASSERT_EQ(run("estimate --device_memory 150KB" + kTiny +
+                " --per_device_train_batch_size 2 --per_device_eval_batch_size 250"),
+            0)
       << output_;
   expect("Fits: --per_device_eval_batch_size ");
 }
@@ -175,7 +178,7 @@ TEST_F(EstimateCommand, NeedsNoData) {
   const auto sessions = kTiny + "--model.body bert --dropout 0 ";
   const auto some = sum(sessions);
   fs::remove(folder_ / "syn/train.parquet");
-  EXPECT_GT(sum(sessions), some);
+  EXPECT_GE(sum(sessions), some);
   ASSERT_EQ(run("plan --ranks 2 --max_rows 1" + sessions), 0) << output_;
   expect("syn/train.parquet is not there: random rows are used instead, each of 20 positions");
   EXPECT_EQ(run("plan --ranks 2 --verify 1" + sessions), 1) << output_;

@@ -366,8 +366,10 @@ TEST_F(LanguageCommand, WhatAFolderHoldsAndLacksIsSaid) {
       "out/config.json: model_type is missing; expected one of bert, gemma2, gemma3_text, gpt2, "
       "granite, llama, ministral3, mistral, olmo2, olmo3, phi3, qwen2, qwen3, smollm3, t5; add it";
   expect(missing);
-  ASSERT_EQ(run("generate out --prompt a"), 1);
-  expect(missing);
+  fs::create_directory(folder_ / "no_run");  // whose run.toml would say it
+  write_file(folder_ / "no_run/config.json", config.dump());
+  ASSERT_EQ(run("generate no_run --prompt a"), 1);
+  expect("no_run/config.json: model_type is missing; expected one of bert, gemma2");
   ASSERT_EQ(run("train --model_name_or_path out --model_type gpt2 --data.train text.txt "
                 "--block_size 16 --max_steps 1 --output_dir typed"),
             0)
