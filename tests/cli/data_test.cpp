@@ -64,23 +64,24 @@ TEST_F(DataCommand, Tokenize) {
 }
 
 TEST_F(DataCommand, NumbersAreDecimalAndFit) {
-  const std::string synthetic = "data synthetic --output syn --items 12 --rows ";
+  const std::string synthetic = "synthetic --output syn --items 12 --rows ";
   ASSERT_EQ(run(synthetic + "010"), 0) << output_;
   expect("10 rows in");
   ASSERT_EQ(run(synthetic + "09 --seed 18446744073709551615"), 0) << output_;
   for (const std::string wrong :
        {"--rows 0x10", "--rows ''", "--items ''", "--items 9223372036854775808", "--rows 1e3",
         "--seed -1", "--seed 18446744073709551616", "--mean-length 0x5", "--mean-length nan"}) {
-    EXPECT_EQ(run("data synthetic --output syn " + wrong), 2) << wrong << output_;
+    EXPECT_EQ(run("synthetic --output syn " + wrong), 2) << wrong << output_;
     expect(split(wrong, ' ')[0] + ": got '");
     expect(wrong.starts_with("--seed") ? "expected a whole number from 0 to 2^64-1"
                                        : "; expected a ");
   }
-  EXPECT_EQ(run("data inspect syn --ranks 02"), 0) << output_;
-  EXPECT_EQ(run("bench axes none.toml --rows 0x2"), 2);
+  EXPECT_EQ(run("inspect syn --ranks 02"), 0) << output_;
+  EXPECT_EQ(CommandTest::run("bench axes none.toml --rows 0x2"), 2);
   expect("got 0x2; expected a whole number of at least 1");
   for (const char* memory : {"nan", "-1", "0"}) {
-    EXPECT_EQ(run(std::string("schedule --stages 2 --memory ") + memory), 2) << output_;
+    EXPECT_EQ(CommandTest::run(std::string("schedule --stages 2 --memory ") + memory), 2)
+        << output_;
     expect(std::string("got ") + memory + "; expected a number above 0");
   }
 }

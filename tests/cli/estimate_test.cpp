@@ -147,9 +147,9 @@ TEST_F(EstimateCommand, EvaluationsCountWhereTheyTakeMost) {
     ASSERT_EQ(run("estimate --json" + more + " > estimate.json"), 0) << output_;
     const auto told = json("estimate.json")[0];
     EXPECT_EQ(told["peak"].get<std::string>().starts_with("while it evaluates"), evaluates);
-    ASSERT_EQ(run("train --eval_strategy steps --eval_steps 3 --logging_steps 6 --max_steps 6 "
-                  "--save_strategy no --output_dir out --overwrite_output_dir" +
-                  more),
+    ASSERT_EQ(run("train" + more +
+                  " --eval_strategy steps --eval_steps 3 --logging_steps 6 --max_steps 6 "
+                  "--save_strategy no --output_dir out --overwrite_output_dir"),
               0)
         << output_;
     const auto took = json("out/train_results.json")["memory_activations_bytes_per_rank"];

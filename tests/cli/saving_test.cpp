@@ -67,7 +67,7 @@ TEST_F(Saving, ARankThatDiesLeavesNoHalfCheckpointAndTheRunGoesOn) {
     const int victim = round % 2;
     std::thread killer([&] {
       const auto log = folder_ / "out/log.jsonl";
-      const auto enough = (fs::exists(log) ? fs::file_size(log) : 0) + 2500;
+      const auto enough = (fs::exists(log) ? fs::file_size(log) : 0) + 10000;
       for (int i = 0; i < 3000 && !(fs::exists(log) && fs::file_size(log) > enough); ++i) {
         std::this_thread::sleep_for(std::chrono::milliseconds(20));
       }
