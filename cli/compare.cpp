@@ -32,7 +32,13 @@ void print_table(const conformance::Comparison& comparison) {
   report::Table table;
   table.column("", report::Align::kLeft).column("steps").column("equal until");
   table.column("differs from").column("largest").column("", report::Align::kLeft);
+  int64_t num_equal = 0;  // metrics
   for (const auto* line : lines_of(comparison)) {
+    const bool is_metric = line->name.starts_with("eval_");
+    if (is_metric && line->differs_from == 0) {
+      ++num_equal;
+      continue;
+    }
     if (line->steps == 0) {
       table.row({line->name, "0", "-", "-", "-", "no step at which both logged it"});
       continue;
@@ -41,6 +47,12 @@ void print_table(const conformance::Comparison& comparison) {
                step_text(line->differs_from),
                line->largest.size > 0 ? fmt::format("{:.0e}", line->largest.size) : "-",
                line->detail});
+  }
+  if (num_equal > 0) {
+    table.row({plural(num_equal, comparison.metrics.size() > static_cast<size_t>(num_equal)
+                                     ? "other metric"
+                                     : "metric"),
+               "", "", "-", "-", "equal"});
   }
   fmt::print("{}\n", table.to_text());
 }
@@ -64,8 +76,16 @@ std::string verdict(const conformance::Comparison& comparison) {
   const std::string rows_text =
       rows.steps > 0 ? "read the same rows" : "do not both say which rows they read";
   if (comparison.same_bits) {
-    return fmt::format("The runs {}, and every number that both logged is equal, bit for bit.",
-                       rows_text);
+    conformance::Gap metrics;  // ranks add them up in another order
+    for (const auto& one : comparison.metrics) metrics.raise(one.largest.size, one.name);
+    if (metrics.size == 0) {
+      return fmt::format("The runs {}, and every number that both logged is equal, bit for bit.",
+                         rows_text);
+    }
+    return fmt::format(
+        "The runs {}, and every number that both logged of the training is equal, bit for bit; "
+        "metrics of evaluations differ by up to {:.0e} ({}).",
+        rows_text, metrics.size, metrics.where);
   }
   if (comparison.to_rounding) {
     return fmt::format(

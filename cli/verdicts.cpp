@@ -24,6 +24,26 @@ Json to_json(const conformance::Gap& gap) {
           {"where", gap.where}};
 }
 
+Json to_json(const conformance::Tolerances& most) {
+  return {{"first_loss", most.first_loss},      {"losses", most.losses},
+          {"first_grad_norm", most.first_norm}, {"grad_norms", most.norms},
+          {"gradients", most.gradients},        {"weights", most.weights}};
+}
+
+/// A sentence on what rounding may come to; "": all layouts promise bits.
+std::string tolerance_text(const std::vector<Verdict>& verdicts) {
+  for (const auto& verdict : verdicts) {
+    if (verdict.contract.bits || !verdict.refused.empty()) continue;
+    const auto& most = verdict.contract.at_most;
+    return fmt::format(
+        "To rounding: at most {:.0e} of the first loss and {:.0e} of later ones, {:.0e} of the "
+        "first gradient norm and {:.0e} of later ones, {:.0e} of the gradients, {:.0e} of the "
+        "weights.",
+        most.first_loss, most.losses, most.first_norm, most.norms, most.gradients, most.weights);
+  }
+  return "";
+}
+
 }  // namespace
 
 void print_verdicts(const std::vector<Verdict>& verdicts) {
@@ -40,6 +60,9 @@ void print_verdicts(const std::vector<Verdict>& verdicts) {
                verdict.contract.to_text()});
   }
   fmt::print("\n{}", table.to_text());
+  if (const auto text = tolerance_text(verdicts); !text.empty()) {
+    fmt::print("\n{}", wrap(text, 0));
+  }
   for (const auto& verdict : verdicts) {
     for (const auto& sentence : verdict.broken) {
       fmt::print("\n{}", wrap(fmt::format("{}: {}", verdict.layout, sentence), 2));
@@ -57,6 +80,7 @@ Json to_json(const std::vector<Verdict>& verdicts) {
     const auto& off = verdict.difference;
     out.push_back({{"layout", verdict.layout},
                    {"promised", verdict.contract.to_text()},
+                   {"at_most", to_json(verdict.contract.at_most)},
                    {"holds", verdict.holds()},
                    {"same_bits", verdict.refused.empty() && off.same_bits},
                    {"first_loss", to_json(off.first_loss)},

@@ -1,8 +1,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <memory>
+#include <optional>
 
+#include "cli/against_transformers.h"
 #include "cli/asked.h"
 #include "cli/commands.h"
 #include "cli/verdicts.h"
@@ -26,6 +29,8 @@ struct VerifyOptions {
   int num_ranks = 0;
   int64_t steps = 3;
   bool whole = false, all_layouts = false, json = false;
+  std::string against;  ///< another program's model to train on the same rows; "": none
+  std::string python;   ///< that has it
 };
 
 /// Facts on a run that decide which layouts there are, and how equal they are.
@@ -46,7 +51,7 @@ int ranks_of(const VerifyOptions& options, const train::ParallelArguments& paral
   if (parallel.strategy == "dp") {
     return together * static_cast<int>(parallel.replicas > 0 ? parallel.replicas : 2);
   }
-  if (options.num_ranks == 0) return std::max(2, together);
+  if (options.num_ranks == 0) return std::max(options.against.empty() ? 2 : 1, together);
   if (options.num_ranks % together != 0) {
     fail<UsageError>("cli",
                      "--nproc {} ranks do not divide over {} ranks that compute the same rows "
@@ -144,58 +149,106 @@ Verdict judge(std::string layout, const VerifyTrainings::Outcome& outcome,
   return out;
 }
 
-/// A step that every layout of so many ranks can share out, and stages can overlap.
+/// A step that every layout of so many ranks can share out, and stages can overlap: of as many rows
+/// as before where smaller micro-batches make it.
 plan::Split enough_for_all(plan::Split one_device, int64_t ranks) {
-  const int64_t least = std::max(one_device.micro_batches, 2 * ranks);
+  const int64_t before = one_device.micro_batches, least = std::max(before, 2 * ranks);
   one_device.micro_batches = (least + ranks - 1) / ranks * ranks;
+  const int64_t smaller = std::max<int64_t>(1, one_device.micro_batches / before);
+  if (one_device.rows % smaller == 0) one_device.rows /= smaller;
   return one_device;
 }
 
-/// Trains on one device, then in each layout.
-std::vector<Verdict> verify_all(const VerifyOptions& options, const Subject& subject,
-                                const VerifyTrainings& trainings) {
-  std::vector<conformance::Layout> layouts;
-  auto one_device = subject.one_device;
-  if (options.all_layouts) {
-    one_device = enough_for_all(one_device, subject.num_ranks);
-    layouts = conformance::layouts_of({.num_ranks = subject.num_ranks,
-                                       .rows = one_device.rows,
-                                       .micro_batches = one_device.micro_batches,
-                                       .num_blocks = subject.num_blocks,
-                                       .to_disk = true});
+/// Layers that a model is cut to: two for each virtual stage of a layout.
+int64_t layers_of(const plan::Split& split, int64_t virtual_stages) {
+  constexpr int64_t kEach = 2;
+  if (split.pipeline == 1) return kEach;
+  const bool interleaves = schedule::entry_of(split.schedule).interleaved;
+  return kEach * split.pipeline * (interleaves ? virtual_stages : 1);
+}
+
+/// Trainings of a run in layouts and on one device, with models cut alike.
+class Verification {
+ public:
+  Verification(Configured& configured, const Subject& subject, VerifyTrainings::Options trial,
+               bool whole)
+      : configured_(configured), subject_(subject), trial_(std::move(trial)), whole_(whole) {}
+
+  Settings cut_of(const plan::Split& split) const {
+    const int64_t each = configured_.training.parallel.pipeline.virtual_stages;
+    return whole_ ? Settings() : cut_layers(configured_.table, layers_of(split, each));
   }
+
+  Verdict verify(const plan::Split& one_device, const conformance::Layout& layout, bool is_own) {
+    auto trial = trial_;
+    trial.cut = cut_of(layout.split);
+    const VerifyTrainings trainings(configured_, trial);
+    auto& reference = references_[trial.cut];
+    if (!reference) {
+      reference = trainings.one_device(one_device);
+      if (!reference->failure.empty()) {
+        fail<UsageError>("cli", "the run does not train on one device, which is the reference: {}",
+                         reference->failure);
+      }
+    }
+    auto facts = subject_.facts;
+    facts.split = layout.split;
+    return judge(layout.to_text(),
+                 is_own ? trainings.as_configured(subject_.in_threads ? 1 : subject_.num_ranks)
+                        : trainings.in_layout(layout),
+                 reference->record, facts);
+  }
+
+ private:
+  Configured& configured_;
+  const Subject& subject_;
+  VerifyTrainings::Options trial_;
+  bool whole_;
+  std::map<Settings, std::optional<VerifyTrainings::Outcome>> references_;  // by the cut
+};
+
+/// Trains the run's own layout, or all, and one device as often as the model is cut differently.
+std::vector<Verdict> verify_all(const VerifyOptions& options, const Subject& subject,
+                                Verification& verification) {
   report::ProgressLine progress("training");
   const auto show = progress.function();
-  const auto total = std::max<int64_t>(1, std::ssize(layouts)) + 1;
-  show(0, total);
-  const auto reference = trainings.one_device(one_device);
-  if (!reference.failure.empty()) {
+  if (!options.all_layouts) {
+    show(0, 1);
+    auto verdict = verification.verify(subject.one_device, {subject.own, subject.in_threads}, true);
     progress.wipe();
-    fail<UsageError>("cli", "the run does not train on one device, which is the reference: {}",
-                     reference.failure);
-  }
-  std::vector<Verdict> out;
-  auto facts = subject.facts;
-  for (const auto& layout : layouts) {
-    show(std::ssize(out) + 1, total);
-    facts.split = layout.split;
-    out.push_back(judge(layout.to_text(), trainings.in_layout(layout), reference.record, facts));
-  }
-  if (layouts.empty()) {
-    show(1, total);
-    facts.split = subject.own;
-    const auto outcome = trainings.as_configured(subject.in_threads ? 1 : subject.num_ranks);
-    auto verdict = judge(conformance::Layout{subject.own, subject.in_threads}.to_text(), outcome,
-                         reference.record, facts);
     // Of a run's own layout a refusal is an answer, too, but no proof.
-    if (!verdict.refused.empty()) {
-      progress.wipe();
-      throw UsageError(verdict.refused);
-    }
-    out.push_back(std::move(verdict));
+    if (!verdict.refused.empty()) throw UsageError(verdict.refused);
+    return {std::move(verdict)};
+  }
+  const auto one_device = enough_for_all(subject.one_device, subject.num_ranks);
+  const auto layouts = conformance::layouts_of({.num_ranks = subject.num_ranks,
+                                                .rows = one_device.rows,
+                                                .micro_batches = one_device.micro_batches,
+                                                .num_blocks = subject.num_blocks,
+                                                .to_disk = true});
+  std::vector<Verdict> out;
+  for (const auto& layout : layouts) {
+    show(std::ssize(out), std::ssize(layouts));
+    out.push_back(verification.verify(one_device, layout, false));
   }
   progress.wipe();
   return out;
+}
+
+void tell_beginning(const VerifyOptions& options, const Subject& subject, const Settings& cut) {
+  auto one = subject.one_device;
+  if (options.all_layouts) one = enough_for_all(one, subject.num_ranks);
+  std::string text =
+      fmt::format("Compares {} with one device that accumulates {} x {}.",
+                  plural(options.steps, "step"), one.micro_batches, plural(one.rows, "row"));
+  if (!cut.empty() && options.all_layouts) {
+    text += " The model is cut to two layers for each virtual stage; --whole takes all of it.";
+  } else if (!cut.empty()) {
+    text += " The model is cut:";
+    for (const auto& [key, value] : cut) text += fmt::format(" --{} {}", key, value);
+    text += "; --whole takes all of it.";
+  }
+  fmt::print("{}\n", wrap(text, 0));
 }
 
 int run_verify(const VerifyOptions& options) {
@@ -203,37 +256,29 @@ int run_verify(const VerifyOptions& options) {
   auto& configured = *asked.configured;
   check(options, configured);
   const auto subject = subject_of(options, asked);
-  if (subject.num_ranks == 1 && !options.all_layouts) {
+  const bool has_layouts = subject.num_ranks > 1 || options.all_layouts;
+  if (!has_layouts && options.against.empty()) {
     fail<UsageError>("cli", "one rank is the reference itself; try --nproc 2");
   }
+  const auto python = python_of(options.python);
+  if (!options.against.empty()) check_against_transformers(configured, asked.run, python);
   const auto& parallel = configured.training.parallel;
   VerifyTrainings::Options trial{.steps = options.steps};
   trial.threads =
       parallel.threads > 0 ? parallel.threads : machine::cores_per_rank(subject.num_ranks);
-  const int64_t stages = options.all_layouts ? subject.num_ranks : parallel.num_stages();
-  constexpr int64_t kLayersOfVirtualStage = 2;
-  const bool interleaves =
-      options.all_layouts || schedule::entry_of(parallel.pipeline.schedule).interleaved;
-  const int64_t each = stages > 1 && interleaves ? parallel.pipeline.virtual_stages : 1;
-  if (!options.whole) {
-    trial.cut = cut_layers(configured.table, kLayersOfVirtualStage * stages * each);
+  Verification verification(configured, subject, trial, options.whole);
+  if (!options.json) tell_beginning(options, subject, verification.cut_of(subject.own));
+  std::vector<Verdict> verdicts;
+  if (has_layouts) {
+    verdicts = verify_all(options, subject, verification);
   }
-  if (!options.json) {
-    const auto& one = subject.one_device;
-    std::string cut;
-    for (const auto& [key, value] : trial.cut) cut += fmt::format(" --{} {}", key, value);
-    fmt::print(
-        "{}\n",
-        wrap(fmt::format("Compares {} with one device that accumulates {} x {}.{}",
-                         plural(options.steps, "step"), one.micro_batches, plural(one.rows, "row"),
-                         cut.empty() ? ""
-                                     : fmt::format(" The model is cut:{}; --whole takes "
-                                                   "all of it.",
-                                                   cut)),
-             0));
+  if (!options.against.empty()) {
+    trial.cut = verification.cut_of({});
+    const auto still = without_dropout(configured.table);
+    trial.cut.insert(trial.cut.end(), still.begin(), still.end());
+    verdicts.push_back(
+        verify_against_transformers({options.config, python, trial, subject.one_device}));
   }
-  const VerifyTrainings trainings(configured, trial);
-  const auto verdicts = verify_all(options, subject, trainings);
   if (options.json) {
     fmt::print("{}\n", to_json(verdicts).dump(2));
   } else {
@@ -259,6 +304,12 @@ void add_verify(CLI::App& app, Run& run) {
   command->add_flag("--whole", options->whole, "train all layers; else two for each virtual stage");
   command->add_flag("--all-layouts,--all_layouts", options->all_layouts,
                     "every layout that these ranks allow, instead of the run's own");
+  command
+      ->add_option("--against", options->against,
+                   "also train another program's model on the same rows: transformers")
+      ->check(CLI::IsMember({"transformers"}));
+  command->add_option("--python", options->python,
+                      "Python that has transformers [CONVOY_PYTHON, else python3]");
   command->add_flag("--json", options->json, "print JSON");
   command->footer(
       "Trains some steps of the run on one device that accumulates its micro-batches, and in its "
@@ -270,7 +321,8 @@ void add_verify(CLI::App& app, Run& run) {
       "Examples:\n"
       "  convoy verify run.toml --nproc 2\n"
       "  convoy verify run.toml --nproc 4 --zero 3 --tensor_parallel_size 2 --steps 5\n"
-      "  convoy verify run.toml --nproc 2 --all-layouts\n");
+      "  convoy verify run.toml --nproc 2 --all-layouts\n"
+      "  convoy verify run.toml --against transformers --python venv/bin/python\n");
   command->callback([options, &run] { run = [options] { return run_verify(*options); }; });
 }
 

@@ -2,8 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <csignal>
+
 #include "convoy/base/text.h"
 #include "convoy/launch/process.h"
+#include "convoy/launch/supervise/agent.h"
 
 namespace convoy::cli {
 
@@ -40,6 +43,34 @@ void add_settings_of_record(Settings& out, const VerifyTrainings::Options& optio
   out.insert(out.end(), options.cut.begin(), options.cut.end());
 }
 
+/// End of a program: its exit code, and the reason where that is not 0.
+struct End {
+  int code = 0;
+  std::string reason;
+};
+
+End run_alone(const std::vector<std::string>& argv, const launch::ProcessOptions& process) {
+  const auto result = launch::run_process(argv, process);
+  if (result.ok()) return {};
+  return {result.exit_code == 0 ? 1 : result.exit_code, first_line(trim(result.err))};
+}
+
+/// Starts the ranks without a launcher between: a process less, and the failing rank's own words.
+End run_ranks(const std::vector<std::string>& argv, int num_ranks,
+              const std::filesystem::path& logs) {
+  End out;
+  launch::LaunchOptions options;
+  options.num_ranks = num_ranks;
+  options.command = argv;
+  options.log_dir = logs;
+  options.on_failure = [&](const launch::FailureReport& report) {
+    out.reason = first_line(trim(report.culprit().reason()));
+  };
+  out.code = launch::run_ranks(options);
+  if (out.code > 128 && out.reason.empty()) std::raise(out.code - 128);  // it stopped us all
+  return out;
+}
+
 }  // namespace
 
 VerifyTrainings::VerifyTrainings(Configured& configured, Options options)
@@ -53,13 +84,12 @@ VerifyTrainings::Outcome VerifyTrainings::train(Settings settings, int num_ranks
   add_settings_of_record(settings, options_, num_ranks);
   auto argv = launch::this_program();
   argv.insert(argv.end(), {"train", folder_.write(configured_, settings)});
-  if (num_ranks > 1) argv.insert(argv.end(), {"--nproc", std::to_string(num_ranks)});
-  const auto result = launch::run_process(argv, process);
+  const auto end = num_ranks > 1 ? run_ranks(argv, num_ranks, folder_.path() / "logs")
+                                 : run_alone(argv, process);
   Outcome out;
-  if (!result.ok()) {
-    out.failure = first_line(trim(result.err));
-    if (out.failure.empty()) out.failure = "it failed without a message";
-    out.refused = result.exit_code == kUsageError;
+  if (end.code != 0) {
+    out.failure = end.reason.empty() ? "it failed without a message" : end.reason;
+    out.refused = end.code == kUsageError;
     return out;
   }
   out.record = conformance::read_record(run, options_.steps);
@@ -71,6 +101,29 @@ VerifyTrainings::Outcome VerifyTrainings::one_device(const plan::Split& split) c
   auto settings = settings_of_layout({split});
   // A fault that is injected is not the reference's (docs/faults.md).
   return train(settings, 1, {.env = {{"CONVOY_FAULT", ""}}});
+}
+
+Settings VerifyTrainings::settings_of_record(const plan::Split& split,
+                                             const std::filesystem::path& run) const {
+  auto out = settings_of_layout({split});
+  out.emplace_back("output.dir", run.string());
+  add_settings_of_record(out, options_, 1);
+  return out;
+}
+
+std::string VerifyTrainings::write_start(const plan::Split& split,
+                                         const std::filesystem::path& to) const {
+  auto settings = settings_of_record(split, to);
+  // A step that moves nothing.
+  const Settings more{{"train.learning_rate", "0"},
+                      {"train.lr_scheduler_type", "constant"},
+                      {"train.max_steps", "1"},
+                      {"train.save_strategy", "no"}};
+  settings.insert(settings.end(), more.begin(), more.end());
+  auto argv = launch::this_program();
+  argv.insert(argv.end(), {"train", folder_.write(configured_, settings)});
+  const auto result = launch::run_process(argv, {.env = {{"CONVOY_FAULT", ""}}});
+  return result.ok() ? "" : first_line(trim(result.err));
 }
 
 VerifyTrainings::Outcome VerifyTrainings::as_configured(int num_ranks) const {

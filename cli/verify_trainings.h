@@ -37,6 +37,12 @@ class VerifyTrainings {
   Outcome as_configured(int num_ranks) const;
   Outcome in_layout(const conformance::Layout& layout) const;
 
+  /// Writes the weights that the run begins with as a model's folder, `to`. Returns the first line
+  /// of an error; "": it is there.
+  std::string write_start(const plan::Split& split, const std::filesystem::path& to) const;
+  /// Settings of one_device(), for a training in this process that writes to `run`.
+  Settings settings_of_record(const plan::Split& split, const std::filesystem::path& run) const;
+
  private:
   Outcome train(Settings settings, int num_ranks, const launch::ProcessOptions& process = {}) const;
   /// Options that give the run this layout, whatever its own is.

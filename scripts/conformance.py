@@ -21,16 +21,32 @@ TEXT = ("--data.train text.txt --data.tokenizer words --block_size 16 --learning
         "--per_device_train_batch_size 2 ")
 SESSIONS = ("--data.path sessions --d_model 16 --n_layer 4 --n_head 2 --learning_rate 1e-2 "
             "--per_device_train_batch_size 4 ")
+DECODER = TEXT + ("--hidden_size 16 --intermediate_size 32 --num_hidden_layers 4 --num_attention_heads 4 "
+                  "--num_key_value_heads 2 --max_position_embeddings 32 --model_type ")
+# Decoders, each with what sets it apart from the others.
+DECODERS = {
+    "llama": "",
+    "qwen2": " --use_sliding_window true --sliding_window 5 --max_window_layers 2",
+    "qwen3": " --head_dim 4",
+    "mistral": " --head_dim 4 --sliding_window 5",
+    "ministral3": " --head_dim 4 --sliding_window 5",
+    "gemma2": " --head_dim 4 --query_pre_attn_scalar 4 --sliding_window 5",
+    "gemma3_text": " --head_dim 4 --query_pre_attn_scalar 4 --sliding_window 5 --sliding_window_pattern 2",
+    "phi3": " --sliding_window 5",
+    "smollm3": " --no_rope_layer_interval 2",
+    "olmo2": "",
+    "olmo3": " --sliding_window 5",
+    "granite": " --embedding_multiplier 3 --logits_scaling 2 --residual_multiplier 0.4 --attention_multiplier 0.3",
+}
 FAMILIES = {
     "gpt2": TEXT + "--model_type gpt2 --n_embd 16 --n_layer 4 --n_head 4 --n_positions 32",
-    "llama": TEXT + "--model_type llama --hidden_size 16 --intermediate_size 32 --num_hidden_layers 4 "
-             "--num_attention_heads 4 --num_key_value_heads 2 --max_position_embeddings 32",
+    **{family: DECODER + family + more for family, more in DECODERS.items()},
     "bert": TEXT + "--model_type bert --hidden_size 16 --intermediate_size 32 --num_hidden_layers 4 "
             "--num_attention_heads 4 --max_position_embeddings 32 --mlm_probability 0.4",
     "t5": TEXT + "--model_type t5 --d_model 16 --d_kv 4 --d_ff 32 --num_layers 2 --num_heads 4 "
           "--relative_attention_num_buckets 8 --relative_attention_max_distance 12 --eos_token_id 3",
     **{f"session {body}": SESSIONS + f"--model.body {body}"
-       for body in ("gpt2", "bert", "albert", "electra", "xlnet", "sasrec", "ligr")},
+       for body in ("gpt2", "bert", "albert", "electra", "xlnet", "sasrec", "ligr", "hstu")},
 }
 PRECISIONS = {"fp32": "", "bf16": " --bf16"}
 COLUMNS = [(family, precision) for family in FAMILIES for precision in PRECISIONS]
@@ -49,7 +65,7 @@ def make_data(program, folder):
 def verify(program, folder, family, precision, ranks):
     """Returns what a column's layouts came to."""
     (folder / "run.toml").write_text("")
-    words = f"verify run.toml --all-layouts --json --steps 2 --threads 1 --nproc {ranks} "
+    words = f"verify run.toml --all-layouts --whole --json --steps 2 --threads 1 --nproc {ranks} "
     words += FAMILIES[family] + PRECISIONS[precision]
     done = subprocess.run([program, *words.split()], cwd=folder, capture_output=True, text=True)
     if not done.stdout.strip():

@@ -19,11 +19,14 @@ namespace {
 const std::vector<std::string> kKinds{"sigkill", "sigstop", "exception", "exit",
                                       "oom",     "nan",     "double",    "skip",
                                       "slow",    "lag",     "mismatch",  "nodata"};
-/// Operations of one rank that no other rank waits for.
-const std::vector<std::string> kSkipped{"update"};
+/// Operations that a rank can leave out while the others go on.
+const std::vector<std::string> kSkipped{"reduce", "update"};
+/// Numbers of a step beside weights and gradients, which can only be doubled.
+const std::vector<std::string> kDoubled{"count", "mask", "norm"};
 const std::vector<std::string> kPhases{
     "start",  "forward", "layer",   "backward", "layer_backward", "backward_weight", "reduce",
-    "gather", "update",  "offload", "send",     "receive",        "evaluation",      "saving"};
+    "gather", "update",  "offload", "send",     "receive",        "evaluation",      "saving",
+    "count",  "mask",    "norm"};
 
 struct Plan {
   std::string kind;  // empty: none
@@ -68,8 +71,10 @@ void arm_fault(int rank, int num_ranks, int restart_count, bool threads) {
   check_known(read.kind, kKinds, all);
   check_known(read.phase, kPhases, all);
   if (read.kind == "skip") check_known(read.phase, kSkipped, all);
+  const bool is_doubled = std::find(kDoubled.begin(), kDoubled.end(), read.phase) != kDoubled.end();
+  if (is_doubled) check_known(read.kind, {"double"}, all);
   // Evaluations also run without training.
-  const bool in_training = read.phase.find("backward") != std::string::npos ||
+  const bool in_training = is_doubled || read.phase.find("backward") != std::string::npos ||
                            read.phase == "reduce" || read.phase == "update" ||
                            read.phase == "offload" || read.phase == "saving";
   if (read.step < (in_training ? 1 : 0)) {

@@ -31,9 +31,11 @@ bool fault_is_armed(std::string_view phase);
 
 /// Called at the start of each phase: start, forward, layer (a collective inside one), backward,
 /// layer_backward, backward_weight, reduce, gather, update, offload, send, receive, evaluation,
-/// saving. When it and the step (see tell_step) are those of CONVOY_FAULT, the fault happens: the
-/// process is killed, stopped, left (exit), an exception is thrown (exception, oom), time passes
-/// (slow; lag: a little, also in each later step).
+/// saving; and where a step's numbers are made: count (of targets), norm (of the rank's gradients),
+/// mask (the indices of rows by which dropout draws). When it and the step (see tell_step) are
+/// those of CONVOY_FAULT, the fault happens: the process is killed, stopped, left (exit), an
+/// exception is thrown (exception, oom), time passes (slow; lag: a little, also in each later
+/// step).
 Fault fault_at(std::string_view phase);
 
 /// Whether a fault (nodata) wants this rank's data to end now. Once.

@@ -131,9 +131,6 @@ Comparison compare(const RunLog& a, const RunLog& b) {
   for (const auto* one : {&out.rows, &out.weights, &out.loss, &out.grad_norm}) {
     if (one->differs_from > 0) out.same_bits = false;
   }
-  for (const auto& one : out.metrics) {
-    if (one.differs_from > 0) out.same_bits = false;
-  }
   const auto most = rounding_tolerances(a.half_precision() || b.half_precision());
   out.to_rounding = out.rows.differs_from == 0 && out.loss.largest.size <= most.losses &&
                     out.grad_norm.largest.size <= most.norms;

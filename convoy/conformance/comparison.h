@@ -23,7 +23,7 @@ struct Comparison {
   Compared rows, weights, loss, grad_norm;
   std::vector<Compared> metrics;
   std::vector<std::string> other_options;  ///< sentences, without those on where files lie
-  bool same_bits = true;                   ///< of all that both logged
+  bool same_bits = true;                   ///< of all that both logged, but metrics
   bool to_rounding = true;  ///< equal rows, and losses and norms within docs/verify.md's tolerances
 };
 

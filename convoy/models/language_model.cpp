@@ -212,6 +212,18 @@ at::Tensor causal_targets(const nn::Bundle& in, int64_t num_ids) {
   return targets;
 }
 
+nn::Bundle LanguageModelConfig::labelled(const nn::Bundle& batch,
+                                         const nn::Context& /*context*/) const {
+  auto out = batch;
+  if (out.contains("labels")) return out;
+  const auto targets = causal_targets(batch, num_ids());
+  auto labels = at::full_like(targets, kIgnored);
+  const int64_t last = labels.size(1) - 1;
+  labels.narrow(1, 1, last).copy_(targets.narrow(1, 0, last));
+  out["labels"] = labels;
+  return out;
+}
+
 at::Tensor asked_of(const at::Tensor& targets) {
   return (targets.reshape({-1}) >= 0).nonzero().squeeze(1);
 }

@@ -101,6 +101,8 @@ class LanguageModelConfig {
   /// Every key that this family knows, bound to this object.
   virtual Fields fields() = 0;
   virtual nn::BlockList make_blocks() const = 0;
+  /// A batch of training as Hugging Face's models take it: what is hidden in it, and `labels`.
+  virtual nn::Bundle labelled(const nn::Bundle& batch, const nn::Context& context) const;
   virtual WeightLayout layout() const = 0;
 
   /// Takes and checks what `config.json` says; keys that it lacks stay as they are, and without

@@ -37,6 +37,9 @@ struct Run {
   std::shared_ptr<train::Dataset> valid_data;  ///< null when there is none
   train::ModelFiles files;
   train::MakeScorer scorer;
+  /// Gives a batch of training as Hugging Face's model takes it, with `labels`; none: they have no
+  /// such model.
+  std::function<nn::Bundle(const nn::Bundle& batch, const nn::Context& context)> labelled = {};
   train::Trainer::Fill fill;    ///< reads the weights to start from; empty = all are drawn
   double flops_per_sample = 0;  ///< of the products that training needs; 0 = not known
   /// Sentences for a person about the model that was read; fill adds to them.

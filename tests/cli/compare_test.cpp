@@ -47,6 +47,15 @@ TEST_F(CompareCommand, NamesTheFirstStepOfOtherRowsAndTheOption) {
   expect("train.data_seed: none and 9");
 }
 
+TEST_F(CompareCommand, SaysThatTwoRunsReadOtherData) {
+  train("one", "");
+  ASSERT_EQ(run("data synthetic --output other --items 30 --rows 200 --seed 5"), 0) << output_;
+  train("two", "--data.path other");
+  EXPECT_EQ(run("compare one two"), 1) << output_;
+  expect("The runs read other rows: others at step 1.");
+  expect("/syn and ");
+}
+
 TEST_F(CompareCommand, NamesTheStepAndTheParameterWhereNumbersPart) {
   train("one", "--nproc 2");
   train("two", "--nproc 2", "CONVOY_FAULT=double@1:reduce:3 ");

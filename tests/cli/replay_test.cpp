@@ -50,6 +50,14 @@ TEST_F(ReplayCommand, NamesTheFirstBlockThatIsNotFinite) {
   expect("micro-batch 0, sample 0 of the step");
 }
 
+TEST_F(ReplayCommand, SaysThatTheDataAreGone) {
+  train("");
+  std::filesystem::rename(folder_ / "syn", folder_ / "moved");
+  EXPECT_EQ(run("replay out --step 5"), 1);
+  expect("data.path = ");
+  expect("syn is not there");
+}
+
 TEST_F(ReplayCommand, SaysWhatIsNoStepOfTheRun) {
   train("");
   EXPECT_EQ(run("replay out --step 99"), 2);

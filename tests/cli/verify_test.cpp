@@ -28,6 +28,7 @@ TEST_F(VerifyCommand, FindsTheSameBitsInDistributedDataParallel) {
 TEST_F(VerifyCommand, FindsTensorRanksEqualToRounding) {
   ASSERT_EQ(verify("--tensor_parallel_size 2 --whole"), 0) << output_;
   expect("to rounding: tensor ranks add parts of products");
+  expect("To rounding: at most 1e-06 of the first loss");
   EXPECT_FALSE(says("The model is cut"));
 }
 
@@ -50,7 +51,7 @@ TEST_F(VerifyCommand, TriesEveryLayout) {
   EXPECT_FALSE(says("BROKEN"));
 }
 
-/// A wrong number that a rank computes somewhere, in a layout.
+/// A wrong number that a rank computes somewhere, in a layout; twenty kinds and more.
 struct Mutation {
   const char* fault;
   const char* layout;
@@ -94,7 +95,14 @@ INSTANTIATE_TEST_SUITE_P(
                  "--pipeline_parallel_size 2 --gradient_accumulation_steps 2"},
         Mutation{"double@0:backward_weight:1",
                  "--pipeline_parallel_size 2 --gradient_accumulation_steps 4 "
-                 "--pipeline_schedule zero_bubble"}));
+                 "--pipeline_schedule zero_bubble"},
+        // A rank's gradients are missing from a sum.
+        Mutation{"skip@1:reduce:1", ""}, Mutation{"skip@0:reduce:1", "--zero 2"},
+        // Targets, or a part of the norm that clips, count twice.
+        Mutation{"double@1:count:1", ""}, Mutation{"double@0:norm:1", ""},
+        Mutation{"double@1:norm:1", "--tensor_parallel_size 2"},
+        // Rows are dropped out by the masks of others.
+        Mutation{"double@1:mask:1", ""}));
 
 TEST_F(VerifyCommand, SaysWhatItCannotCompare) {
   EXPECT_EQ(verify("--nproc 1"), 2);
@@ -103,6 +111,66 @@ TEST_F(VerifyCommand, SaysWhatItCannotCompare) {
   expect("do not divide");
   EXPECT_EQ(verify("--nproc 2 --data.path nothing"), 1);
   expect("data.path = nothing is not there");
+}
+
+TEST_F(VerifyCommand, StartsMoreRanksThanThereAreCores) {
+  ASSERT_EQ(verify("--tensor_parallel_size 2 --pipeline_parallel_size 2 --steps 2 "
+                   "--gradient_accumulation_steps 2"),
+            0)
+      << output_;
+  expect("2 pipeline x 2 tensor");
+  ASSERT_EQ(verify("--strategy dp --replicas 4 --steps 2 --per_device_train_batch_size 2"), 0)
+      << output_;
+  expect("4 DataParallel threads");
+}
+
+/// `--against transformers`.
+class VerifyAgainst : public VerifyCommand {
+ protected:
+  static constexpr const char* kGpt2 =
+      "--data.train text.txt --data.tokenizer words --block_size 16 --model_type gpt2 --n_embd 16 "
+      "--n_layer 2 --n_head 2 --n_positions 16 --resid_pdrop 0.1 ";
+
+  int against(const std::string& more, const std::string& before = "") {
+    std::string text, words = "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n";
+    for (int line = 0; line < 60; ++line) {
+      for (int word = 0; word < 12; ++word) text += fmt::format("w{} ", (line * 7 + word * 3) % 20);
+      text += '\n';
+    }
+    for (int word = 0; word < 20; ++word) words += fmt::format("w{}\n", word);
+    write_file(folder_ / "text.txt", text);
+    write_file(folder_ / "words/vocab.txt", words);
+    write_file(folder_ / "run.toml",
+               "[train]\nper_device_train_batch_size = 2\ngradient_accumulation_steps = 2\n"
+               "learning_rate = 1e-2\nweight_decay = 0.1\nwarmup_steps = 1\n"
+               "[parallel]\nthreads = 1\n");
+    return shell(before + "$convoy verify run.toml --against transformers " + more);
+  }
+};
+
+TEST_F(VerifyAgainst, SaysWhatTransformersLacks) {
+  EXPECT_EQ(verify("--against transformers"), 2);
+  expect("transformers has no session model; try without --against");
+  EXPECT_EQ(against(std::string(kGpt2) + "--python ./nothing"), 2);
+  expect("needs a Python with torch, transformers and safetensors; got ./nothing, which cannot be");
+  EXPECT_EQ(against(kGpt2, "CONVOY_PYTHON=/bin/false "), 2);
+  expect("/bin/false has no such modules; try --python PATH, or the variable CONVOY_PYTHON");
+  EXPECT_EQ(against(std::string(kGpt2) + "--optim lion_32bit --python ./nothing"), 2);
+  expect("trains Hugging Face's model with AdamW; got optim = lion_32bit");
+  EXPECT_EQ(against(std::string(kGpt2) + "--fp16 --python ./nothing"), 2);
+  expect("compares fp32 and bf16; got fp16");
+}
+
+/// Where CONVOY_PYTHON has transformers.
+TEST_F(VerifyAgainst, FollowsTransformersAndFindsAWrongGradient) {
+  if (std::getenv("CONVOY_PYTHON") == nullptr) GTEST_SKIP() << "CONVOY_PYTHON is not set";
+  ASSERT_EQ(against(kGpt2), 0) << output_;
+  expect("one device, against transformers ");
+  expect("to rounding: Hugging Face's model adds in its own order");
+  ASSERT_EQ(against(std::string(kGpt2) + "--nproc 2"), 0) << output_;
+  expect("2 data");
+  EXPECT_EQ(against(kGpt2, "CONVOY_FAULT=double@0:backward:2 "), 1) << output_;
+  expect("BROKEN");
 }
 
 }  // namespace

@@ -121,6 +121,13 @@ close "a family that was read again" "$(metric eval_loss one/eval_results.json)"
 "$family" train --family pairs "${tiny[@]}" --max_steps 6 --nproc 2 --output_dir ranks >ranks.log
 cmp halves/model.safetensors ranks/model.safetensors || exit 1
 printf 'ok: the same bits on two ranks\n'
+# Verified by the same command as a family of the program, and a wrong gradient is found in it.
+: >verify.toml
+verified=$("$family" verify verify.toml --family pairs "${tiny[@]}" --steps 2 --nproc 2 --all-layouts)
+expect "convoy verify of a family of one's own" "2 data, zero 3" "$verified"
+expect "its pipeline" "2 pipeline, zero_bubble" "$verified"
+expect "what it finds in it" "BROKEN" \
+  "$(CONVOY_FAULT=double@1:backward:1 "$family" verify verify.toml --family pairs "${tiny[@]}" --steps 2 --nproc 2 || true)"
 "$family" train --family pairs --start one "${tiny[@]:0:6}" --max_steps 1 --output_dir on >on.log
 expect "a key that the family does not have" "unknown option --n_embd" "$("$family" train --family pairs --n_embd 4 2>&1 || true)"
 expect "the program's own families" ", pairs" "$("$family" train --family x 2>&1 || true)"
@@ -141,6 +148,10 @@ awk -v a="$(metric eval_accuracy circle/eval_results.json)" 'BEGIN { exit !(a > 
   { printf 'the task did not learn:\n'; cat circle.log; exit 1; }
 "$task" eval circle --json >circle.json
 close "a task that was read again" "$(metric eval_loss circle/eval_results.json)" "$(metric eval_loss circle.json)" 1e-6
+expect "convoy verify of a module of one's own" "2 data, zero 1" \
+  "$("$task" verify verify.toml "${small[@]}" --steps 2 --nproc 2 --all-layouts)"
+expect "what it finds in it" "BROKEN" \
+  "$(CONVOY_FAULT=double@1:backward:1 "$task" verify verify.toml "${small[@]}" --steps 2 --nproc 2 || true)"
 "$task" train "${small[@]}" --max_steps 6 --nproc 2 --output_dir circle_ranks >circle_ranks.log
 expect "the task's own options" "--num_points" "$("$task" train --family circle --help all)"
 expect "an option that the task does not have" "unknown option --n_embd" "$("$task" train --family circle --n_embd 4 2>&1 || true)"

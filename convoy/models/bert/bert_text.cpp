@@ -253,6 +253,15 @@ nn::BlockList BertTextConfig::make_blocks() const {
   return blocks;
 }
 
+nn::Bundle BertTextConfig::labelled(const nn::Bundle& batch, const nn::Context& context) const {
+  auto out = batch;
+  if (out.contains("labels")) return out;
+  const auto hidden = masking::mask_text(batch.at("input_ids"), masking, vocab_size, context);
+  out["input_ids"] = hidden.ids;
+  out["labels"] = hidden.targets;
+  return out;
+}
+
 nn::BlockList BertTextConfig::make_classifier(int64_t num_labels) const {
   check();
   nn::BlockList blocks{std::make_shared<BertInput>(*this, /*hides=*/false)};

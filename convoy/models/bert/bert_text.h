@@ -44,6 +44,7 @@ class BertTextConfig : public LanguageModelConfig, public BertConfig {
   double training_flops(int64_t length, int64_t asked) const override;
   Fields fields() override;
   nn::BlockList make_blocks() const override;
+  nn::Bundle labelled(const nn::Bundle& batch, const nn::Context& context) const override;
   WeightLayout layout() const override;
 
   /// Blocks that give each text one of `num_labels` labels: `loss`, `count` and in evaluation

@@ -272,6 +272,10 @@ nn::BlockList T5Config::make_blocks() const {
   return blocks;
 }
 
+nn::Bundle T5Config::labelled(const nn::Bundle& batch, const nn::Context& context) const {
+  return with_labels(batch, *this, context);
+}
+
 double T5Config::training_flops(int64_t length, int64_t asked) const {
   const auto reads = static_cast<double>(length), says = static_cast<double>(asked);
   const auto positions = [&](const nn::Block& block, const nn::ParamSpec& spec, bool) -> double {

@@ -59,6 +59,7 @@ class T5Config : public LanguageModelConfig {
   }
   Fields fields() override;
   nn::BlockList make_blocks() const override;
+  nn::Bundle labelled(const nn::Bundle& batch, const nn::Context& context) const override;
   WeightLayout layout() const override;
 
   int64_t num_layers_of_decoder() const {

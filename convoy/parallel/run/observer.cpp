@@ -74,13 +74,15 @@ class FaultInjector : public Observer {
     const char* phase = phase_of(i.op);
     if (phase == nullptr) return;
     const auto fault = fault_at(phase);
-    skips_ = fault == Fault::kSkip;
+    const bool reduces = i.op == Op::Reduce || i.op == Op::ReduceScatter;
+    skips_ = fault == Fault::kSkip && !reduces;  // the others wait for a reduction
     if (fault == Fault::kMismatch) {
       auto extra = at::zeros({1});
       groups_.world.all_reduce(extra, comm::ReduceOp::Sum, "injected fault");
     }
-    if (fault != Fault::kNan && fault != Fault::kDouble) return;
-    doubles_ = fault == Fault::kDouble;
+    const bool gives_zeros = fault == Fault::kSkip && reduces;
+    if (fault != Fault::kNan && fault != Fault::kDouble && !gives_zeros) return;
+    fault_ = fault;
     spoil(i);
   }
 
@@ -93,7 +95,13 @@ class FaultInjector : public Observer {
   }
 
  private:
-  void spoil(at::Tensor numbers) const { doubles_ ? numbers.mul_(2) : numbers.fill_(NAN); }
+  void spoil(at::Tensor numbers) const {
+    if (fault_ == Fault::kDouble) {
+      numbers.mul_(2);
+    } else {
+      numbers.fill_(fault_ == Fault::kNan ? NAN : 0);
+    }
+  }
 
   void spoil(const Instruction& i) {
     const at::NoGradGuard no_grad;
@@ -105,7 +113,8 @@ class FaultInjector : public Observer {
       spoil_bucket(i.bucket);
     } else {
       gathers_.settle();
-      flat_.offload() != nullptr || doubles_ ? spoil_what_is_here(i) : flat_.fill(NAN);
+      flat_.offload() != nullptr || fault_ == Fault::kDouble ? spoil_what_is_here(i)
+                                                             : flat_.fill(NAN);
     }
   }
 
@@ -135,7 +144,7 @@ class FaultInjector : public Observer {
     }
     const auto& all = flat_.layout().buckets()[static_cast<size_t>(bucket)].all;
     // One element is enough for a norm that is not finite.
-    const auto end = doubles_ ? all.end : all.begin + 1;
+    const auto end = fault_ == Fault::kNan ? all.begin + 1 : all.end;
     spoil(flat_.grads(bucket, {all.begin, end}));
   }
 
@@ -143,7 +152,8 @@ class FaultInjector : public Observer {
   Gathers& gathers_;
   comm::Groups groups_;
   bool spoils_backward_ = false;
-  bool doubles_ = false, skips_ = false;
+  bool skips_ = false;
+  Fault fault_ = Fault::kNone;  // that is under way
 };
 
 }  // namespace

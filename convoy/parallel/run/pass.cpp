@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "convoy/base/error.h"
+#include "convoy/base/fault.h"
 #include "convoy/comm/device.h"
 #include "convoy/comm/to_host.h"
 #include "convoy/parallel/run/pass_observer.h"
@@ -142,6 +143,8 @@ nn::Bundle Pass::run(int64_t block, int64_t m) const {
       input_.mode,   input_.step.seed, input_.step.step,  block,         input_.compute_dtype,
       batch.samples, loaded(batch),    batch.cache.get(), input_.tensor, input_.sequence_parallel,
       input_.context};
+  const bool trains = input_.mode == nn::Mode::Train;
+  if (trains && fault_at("mask") == Fault::kDouble) context.samples = 2 * batch.samples;
   const auto b = static_cast<size_t>(block);
   return blocks_[b]->forward(ins_[static_cast<size_t>(m)][b], context);
 }

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "convoy/base/error.h"
+#include "convoy/base/fault.h"
 #include "convoy/comm/device.h"
 #include "convoy/comm/pending.h"
 #include "convoy/optim/squares.h"
@@ -36,7 +37,8 @@ void Update::begin_step(const StepInput& input, const OptimizerOptions& optimize
 
 void Update::add(const at::Tensor& loss, const at::Tensor& count) {
   totals_[kLoss] += loss.detach().reshape({});
-  totals_[kTargets] += count.detach().reshape({});
+  const int times = fault_at("count") == Fault::kDouble ? 2 : 1;
+  for (int i = 0; i < times; ++i) totals_[kTargets] += count.detach().reshape({});
 }
 
 void Update::close_totals() {
@@ -65,6 +67,7 @@ void Update::add_squares(const at::Tensor& squares) {
 
 void Update::reduce_totals() {
   constexpr const char* kLabel = "reduce loss";
+  if (fault_at("norm") == Fault::kDouble) totals_[kSquares] *= 2;
   if (totals_.is_cpu()) return groups_.world.all_reduce(totals_, comm::ReduceOp::Sum, kLabel);
   handle_ = groups_.world.start_all_reduce(totals_, comm::ReduceOp::Sum, kLabel);
 }

@@ -204,6 +204,7 @@ Run ClassificationTask::make_run() {
   out.factory = [config = config_, labels = labels_.size()] {
     return config.make_classifier(labels);
   };
+  out.labelled = [](const nn::Bundle& batch, const nn::Context& /*context*/) { return batch; };
   out.scorer = [] { return std::make_unique<LanguageScorer>(/*perplexity=*/false); };
   return out;
 }

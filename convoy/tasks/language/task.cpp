@@ -264,6 +264,12 @@ Run LanguageTask::make_run() {
     read->hide(masking, corruption);
     return read->make_blocks();
   };
+  out.labelled = [config = config_->to_json(), masking = masking(), corruption = corruption()](
+                     const nn::Bundle& batch, const nn::Context& context) {
+    const auto read = models::read_model_config(config, "the model's config");
+    read->hide(masking, corruption);
+    return read->labelled(batch, context);
+  };
   out.scorer = [] { return std::make_unique<LanguageScorer>(); };
   return out;
 }

@@ -1,0 +1,38 @@
+#!/usr/bin/env python3
+"""Compares each family of language models with Hugging Face's by `convoy verify --against transformers`.
+
+    PYTHON tests/parity/verify_families.py build/bin/convoy [FAMILY ...]
+
+PYTHON needs torch, transformers and safetensors. The small models are those of scripts/conformance.py, in fp32 and bf16.
+"""
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+sys.path.insert(0, str(pathlib.Path(__file__).parents[2] / "scripts"))
+import conformance  # noqa: E402
+
+
+def main(program, *families):
+    program = str(pathlib.Path(program).resolve())
+    known = [family for family in conformance.FAMILIES if not family.startswith("session ")]
+    failed = []
+    with tempfile.TemporaryDirectory() as folder:
+        folder = pathlib.Path(folder)
+        conformance.make_data(program, folder)
+        (folder / "run.toml").write_text("")
+        for family in families or known:
+            for precision, option in conformance.PRECISIONS.items():
+                words = f"verify run.toml --against transformers --python {sys.executable} --threads 1 "
+                words += "--gradient_accumulation_steps 2 --weight_decay 0.1 --warmup_steps 1 "
+                words += conformance.FAMILIES[family] + option
+                done = subprocess.run([program, *words.split()], cwd=folder, capture_output=True, text=True)
+                rows = [line.strip() for line in done.stdout.splitlines() if "one device, against" in line]
+                print(f"{family}, {precision}: {' / '.join(rows) or done.stderr.strip()}", flush=True)
+                if done.returncode != 0:
+                    failed.append(f"{family}, {precision}")
+    sys.exit(f"these differ: {', '.join(failed)}" if failed else 0)
+
+
+main(*sys.argv[1:])
