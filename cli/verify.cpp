@@ -9,16 +9,14 @@
 #include "cli/asked.h"
 #include "cli/commands.h"
 #include "cli/verdicts.h"
+#include "cli/verify_subject.h"
 #include "cli/verify_trainings.h"
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
 #include "convoy/conformance/contract.h"
 #include "convoy/launch/environment.h"
 #include "convoy/machine/cores.h"
-#include "convoy/machine/gpus.h"
-#include "convoy/nn/declare.h"
 #include "convoy/report/progress_line.h"
-#include "convoy/train/setup/batch.h"
 
 namespace convoy::cli {
 
@@ -27,94 +25,11 @@ namespace {
 struct VerifyOptions {
   std::string config;
   int num_ranks = 0;
-  int64_t steps = 3;
+  int64_t steps = 0;  ///< 0: a few
   bool whole = false, all_layouts = false, json = false;
   std::string against;  ///< another program's model to train on the same rows; "": none
   std::string python;   ///< that has it
 };
-
-/// Facts on a run that decide which layouts there are, and how equal they are.
-struct Subject {
-  int num_ranks = 1;
-  bool in_threads = false;  ///< DataParallel: one process
-  plan::Split own;          ///< the run's layout
-  plan::Split one_device;   ///< with the rows of its step
-  conformance::LayoutFacts facts;
-  int64_t num_blocks = 1;
-};
-
-/// Ranks that a run is verified on: those that are typed, else as few as its layout takes, else
-/// two.
-int ranks_of(const VerifyOptions& options, const train::ParallelArguments& parallel) {
-  if (parallel.strategy == "single") return 1;
-  const auto together = static_cast<int>(parallel.ranks_of_rows());
-  if (parallel.strategy == "dp") {
-    return together * static_cast<int>(parallel.replicas > 0 ? parallel.replicas : 2);
-  }
-  if (options.num_ranks == 0) return std::max(options.against.empty() ? 2 : 1, together);
-  if (options.num_ranks % together != 0) {
-    fail<UsageError>("cli",
-                     "--nproc {} ranks do not divide over {} ranks that compute the same rows "
-                     "together; try --nproc {}",
-                     options.num_ranks, together, together);
-  }
-  return options.num_ranks;
-}
-
-/// Ranks of a state replica where there are several; 0: all keep one together.
-int64_t shard_of(const train::ParallelArguments& parallel, int64_t state_ranks) {
-  int64_t ranks = 0;
-  const bool is_number = parse_number(parallel.mesh.shard, ranks);
-  return is_number && parallel.zero > 0 && ranks < state_ranks ? ranks : 0;
-}
-
-bool shares_parameters(const nn::BlockList& blocks) {
-  const auto model = nn::declare(blocks);
-  std::vector<int> readers(model.params.size(), 0);
-  for (const auto& block : model.blocks) {
-    for (const auto param : block.params) ++readers[static_cast<size_t>(param)];
-  }
-  return std::any_of(readers.begin(), readers.end(), [](int number) { return number > 1; });
-}
-
-Subject subject_of(const VerifyOptions& options, const Asked& asked) {
-  const auto& training = asked.configured->training;
-  const auto& parallel = training.parallel;
-  Subject out;
-  out.num_ranks = ranks_of(options, parallel);
-  out.in_threads = parallel.strategy == "dp";
-  const auto together = static_cast<int>(parallel.ranks_of_rows());
-  const int data = out.num_ranks / together;
-  const int64_t all_rows = train::step_rows(training, parallel.counts_in_total() ? 1 : data);
-  int64_t rows = training.per_device_train_batch_size;
-  if (parallel.counts_in_total()) rows /= data;
-  const int64_t micro_batches = std::max<int64_t>(1, all_rows / std::max<int64_t>(1, rows));
-  out.one_device = {.rows = rows, .micro_batches = micro_batches};
-  out.own = {.pipeline = parallel.num_stages(),
-             .data = data,
-             .tensor = parallel.num_tensor_ranks(),
-             .context = parallel.num_context_ranks(),
-             .rows = rows,
-             .micro_batches = std::max<int64_t>(1, micro_batches / data),
-             .zero = parallel.zero,
-             .recompute = training.gradient_checkpointing,
-             .sequence = parallel.sequence_parallel,
-             .schedule = parallel.pipeline.schedule,
-             .optimizer = parallel.offload.optimizer,
-             .gradients = parallel.offload.gradients,
-             .parameters = parallel.offload.parameters};
-  out.own.shard = shard_of(parallel, out.own.state_ranks());
-  const auto blocks = asked.run.factory();
-  out.num_blocks = std::ssize(blocks);
-  out.facts.shares_blocks = shares_parameters(blocks);
-  out.facts.reduces_each = parallel.reduce_each;
-  out.facts.half_precision = training.bf16 || training.fp16;
-  out.facts.learning_rate = training.learning_rate;
-  out.facts.over_network = parallel.backend == "gloo";
-  out.facts.on_gpu =
-      parallel.device == "cuda" || (parallel.device == "auto" && machine::visible_gpus() > 0);
-  return out;
-}
 
 void check(const VerifyOptions& options, const Configured& configured) {
   if (launch::detect_environment().launched()) {
@@ -170,7 +85,7 @@ int64_t layers_of(const plan::Split& split, int64_t virtual_stages) {
 /// Trainings of a run in layouts and on one device, with models cut alike.
 class Verification {
  public:
-  Verification(Configured& configured, const Subject& subject, VerifyTrainings::Options trial,
+  Verification(Configured& configured, const VerifySubject& subject, VerifyTrainings::Options trial,
                bool whole)
       : configured_(configured), subject_(subject), trial_(std::move(trial)), whole_(whole) {}
 
@@ -201,14 +116,14 @@ class Verification {
 
  private:
   Configured& configured_;
-  const Subject& subject_;
+  const VerifySubject& subject_;
   VerifyTrainings::Options trial_;
   bool whole_;
   std::map<Settings, std::optional<VerifyTrainings::Outcome>> references_;  // by the cut
 };
 
 /// Trains the run's own layout, or all, and one device as often as the model is cut differently.
-std::vector<Verdict> verify_all(const VerifyOptions& options, const Subject& subject,
+std::vector<Verdict> verify_all(const VerifyOptions& options, const VerifySubject& subject,
                                 Verification& verification) {
   report::ProgressLine progress("training");
   const auto show = progress.function();
@@ -235,7 +150,8 @@ std::vector<Verdict> verify_all(const VerifyOptions& options, const Subject& sub
   return out;
 }
 
-void tell_beginning(const VerifyOptions& options, const Subject& subject, const Settings& cut) {
+void tell_beginning(const VerifyOptions& options, const VerifySubject& subject,
+                    const Settings& cut) {
   auto one = subject.one_device;
   if (options.all_layouts) one = enough_for_all(one, subject.num_ranks);
   std::string text =
@@ -251,11 +167,12 @@ void tell_beginning(const VerifyOptions& options, const Subject& subject, const 
   fmt::print("{}\n", wrap(text, 0));
 }
 
-int run_verify(const VerifyOptions& options) {
+int run_verify(VerifyOptions options) {
+  if (options.steps == 0) options.steps = options.all_layouts ? 2 : 3;
   const auto asked = ask_about(options.config, {.tells = !options.json});
   auto& configured = *asked.configured;
   check(options, configured);
-  const auto subject = subject_of(options, asked);
+  const auto subject = subject_of(asked, options.num_ranks, options.against.empty() ? 2 : 1);
   const bool has_layouts = subject.num_ranks > 1 || options.all_layouts;
   if (!has_layouts && options.against.empty()) {
     fail<UsageError>("cli", "one rank is the reference itself; try --nproc 2");
@@ -300,7 +217,8 @@ void add_verify(CLI::App& app, Run& run) {
   command->add_option("config", options->config, "TOML file of the run")->required();
   command->add_option("--nproc", options->num_ranks, "ranks, on this host [those the layout needs]")
       ->check(at_least(1));
-  command->add_option("--steps", options->steps, "steps to train [3]")->check(at_least(1));
+  command->add_option("--steps", options->steps, "steps to train [3; of all layouts 2]")
+      ->check(at_least(1));
   command->add_flag("--whole", options->whole, "train all layers; else two for each virtual stage");
   command->add_flag("--all-layouts,--all_layouts", options->all_layouts,
                     "every layout that these ranks allow, instead of the run's own");

@@ -64,7 +64,8 @@ End run_ranks(const std::vector<std::string>& argv, int num_ranks,
   options.command = argv;
   options.log_dir = logs;
   options.on_failure = [&](const launch::FailureReport& report) {
-    out.reason = first_line(trim(report.culprit().reason()));
+    const auto& culprit = report.culprit();
+    out.reason = first_line(trim(culprit.error ? culprit.error->error : culprit.reason()));
   };
   out.code = launch::run_ranks(options);
   if (out.code > 128 && out.reason.empty()) std::raise(out.code - 128);  // it stopped us all

@@ -2,7 +2,7 @@
 """Writes docs/conformance.md: what `convoy verify --all-layouts` finds, family by technique and precision.
 
 conformance.py PROGRAM --write FILE    trains all families and writes the table
-conformance.py PROGRAM --draw N        trains N columns that the day draws, and checks every promise
+conformance.py PROGRAM --draw PART     trains a part of the columns, such as 0.1, which the day draws, and checks every promise
 
 Each cell is the largest difference of losses, gradients and weights from one device, rounded up to a power
 of ten; "bits" where all numbers are equal. Ends with 1 where a promise of docs/training.md is broken.
@@ -46,7 +46,8 @@ FAMILIES = {
     "t5": TEXT + "--model_type t5 --d_model 16 --d_kv 4 --d_ff 32 --num_layers 2 --num_heads 4 "
           "--relative_attention_num_buckets 8 --relative_attention_max_distance 12 --eos_token_id 3",
     **{f"session {body}": SESSIONS + f"--model.body {body}"
-       for body in ("gpt2", "bert", "albert", "electra", "xlnet", "sasrec", "ligr", "hstu")},
+       for body in ("gpt2", "bert", "albert", "electra", "xlnet", "sasrec", "ligr")},
+    "session hstu": SESSIONS.replace("sessions", "timed") + "--model.body hstu",
 }
 PRECISIONS = {"fp32": "", "bf16": " --bf16"}
 COLUMNS = [(family, precision) for family in FAMILIES for precision in PRECISIONS]
@@ -60,16 +61,28 @@ def make_data(program, folder):
     (folder / "text.txt").write_text("\n".join(lines) + "\n")
     subprocess.run([program, "data", "synthetic", "--output", "sessions", "--items", "30", "--rows", "300"],
                    cwd=folder, check=True, capture_output=True)
+    # The body hstu reads when each event was.
+    events = (f"u{user},i{(user + step * (1 + user % 3)) % 30},{1000 * user + step * step * 60}"
+              for user in range(300) for step in range(4 + user % 9))
+    (folder / "events.csv").write_text("\n".join(["user_id,item_id,timestamp", *events]) + "\n")
+    subprocess.run([program, *"data sessions events.csv --output timed --keep-time --user user_id --item item_id "
+                    "--time timestamp".split()], cwd=folder, check=True, capture_output=True)
 
 
-def verify(program, folder, family, precision, ranks):
-    """Returns what a column's layouts came to."""
+def verify(program, folder, family, precision, ranks, keep):
+    """Returns what a column's layouts came to; where `keep` has it, without training."""
+    kept = keep and keep / f"{family.replace(' ', '_')}.{precision}.json"
+    if kept and kept.exists():
+        return json.loads(kept.read_text())
     (folder / "run.toml").write_text("")
     words = f"verify run.toml --all-layouts --whole --json --steps 2 --threads 1 --nproc {ranks} "
     words += FAMILIES[family] + PRECISIONS[precision]
     done = subprocess.run([program, *words.split()], cwd=folder, capture_output=True, text=True)
     if not done.stdout.strip():
         sys.exit(f"{family}, {precision}: {done.stderr.strip()}")
+    if kept:
+        keep.mkdir(parents=True, exist_ok=True)
+        kept.write_text(done.stdout)
     return json.loads(done.stdout)
 
 
@@ -103,7 +116,7 @@ def page(columns, ranks):
              "from one device",
              "after two steps, rounded up to a power of ten; `bits`: all numbers are equal; `-`: the layout does not suit the family. "
              "`./dev test`",
-             "checks columns that the day draws.", ""]
+             "checks a tenth of the columns, which the day draws.", ""]
     for precision in PRECISIONS:
         families = [family for family in FAMILIES if (family, precision) in columns]
         rows = {}
@@ -123,17 +136,21 @@ def main():
     parser.add_argument("program")
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--write", type=pathlib.Path, help="the page, of all columns")
-    parser.add_argument("--draw", type=int, default=0, help="as many columns, which the day draws")
+    parser.add_argument("--draw", type=float, default=0, help="a part of the columns, which the day draws")
+    parser.add_argument("--keep", type=pathlib.Path,
+                        help="folder for the results of columns: those that are in it are not trained again")
     parser.add_argument("--seed", default=datetime.date.today().isoformat())
     options = parser.parse_args()
     program = str(pathlib.Path(options.program).resolve())
-    chosen = random.Random(options.seed).sample(COLUMNS, options.draw) if options.draw else COLUMNS
+    chosen = COLUMNS
+    if options.draw:
+        chosen = random.Random(options.seed).sample(COLUMNS, math.ceil(options.draw * len(COLUMNS)))
     columns, broken = {}, []
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
         make_data(program, folder)
         for family, precision in chosen:
-            rows = columns[family, precision] = verify(program, folder, family, precision, options.ranks)
+            rows = columns[family, precision] = verify(program, folder, family, precision, options.ranks, options.keep)
             tried = [row for row in rows if not row["refused"]]
             print(f"{family}, {precision}: {len(tried)} layouts, {sum(row['same_bits'] for row in tried)} with the same bits",
                   flush=True)

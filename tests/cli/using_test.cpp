@@ -272,6 +272,13 @@ TEST_F(Using, TheLanguageModelsOfTheReadmeTrain) {
   for (const char* run : {"gpt2_clm", "llama_tiny", "t5_denoise", "bert_classify", "sharded"}) {
     EXPECT_TRUE(fs::exists(folder_ / "runs" / run / "model.safetensors")) << run;
   }
+  const std::string verify =
+      "convoy verify examples/gpt2_clm/small.toml --nproc 2 --zero 3 "
+      "--gradient_accumulation_steps 2";
+  EXPECT_NE(read_file(std::string(CONVOY_SOURCE_DIR) + "/README.md").find(verify + "\n"),
+            std::string::npos);
+  ASSERT_EQ(shell("$" + verify + " --threads 1"), 0) << output_;
+  expect("2 data, zero 3, 2 x 4 rows  equal      equal      equal    equal  holds  bits");
 }
 
 TEST_F(Using, PredictionsNameTheUserAndAreTheSameOnAnyNumberOfRanks) {

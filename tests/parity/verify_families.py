@@ -14,19 +14,28 @@ sys.path.insert(0, str(pathlib.Path(__file__).parents[2] / "scripts"))
 import conformance  # noqa: E402
 
 
+CLASSIFIER = "bert classifier"
+MODELS = {family: words for family, words in conformance.FAMILIES.items() if not family.startswith("session ")}
+MODELS[CLASSIFIER] = ("--task classification --model_type bert --data.train labelled.csv --data.tokenizer words "
+                      "--hidden_size 16 --intermediate_size 32 --num_hidden_layers 2 --num_attention_heads 4 "
+                      "--max_position_embeddings 32 --max_length 16 --learning_rate 1e-2 --per_device_train_batch_size 4")
+
+
 def main(program, *families):
     program = str(pathlib.Path(program).resolve())
-    known = [family for family in conformance.FAMILIES if not family.startswith("session ")]
     failed = []
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
         conformance.make_data(program, folder)
         (folder / "run.toml").write_text("")
-        for family in families or known:
+        texts = (f"{' '.join(f'w{(line + i) % 20}' for i in range(3 + line % 9))},{'even' if line % 2 == 0 else 'odd'}"
+                 for line in range(60))
+        (folder / "labelled.csv").write_text("\n".join(["text,label", *texts]) + "\n")
+        for family in families or MODELS:
             for precision, option in conformance.PRECISIONS.items():
                 words = f"verify run.toml --against transformers --python {sys.executable} --threads 1 "
                 words += "--gradient_accumulation_steps 2 --weight_decay 0.1 --warmup_steps 1 "
-                words += conformance.FAMILIES[family] + option
+                words += MODELS[family] + option
                 done = subprocess.run([program, *words.split()], cwd=folder, capture_output=True, text=True)
                 rows = [line.strip() for line in done.stdout.splitlines() if "one device, against" in line]
                 print(f"{family}, {precision}: {' / '.join(rows) or done.stderr.strip()}", flush=True)

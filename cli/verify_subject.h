@@ -1,0 +1,22 @@
+#pragma once
+
+#include "cli/asked.h"
+#include "convoy/conformance/contract.h"
+
+namespace convoy::cli {
+
+/// Facts on a run that decide which layouts there are, and how equal they are.
+struct VerifySubject {
+  int num_ranks = 1;
+  bool in_threads = false;  ///< DataParallel: one process
+  plan::Split own;          ///< the run's layout
+  plan::Split one_device;   ///< with the rows of its step
+  conformance::LayoutFacts facts;
+  int64_t num_blocks = 1;
+};
+
+/// Facts on a run on so many ranks of this host: `typed` ones, 0 for as few as its layout takes, or
+/// `least`. Throws UsageError where they do not divide.
+VerifySubject subject_of(const Asked& asked, int typed, int least);
+
+}  // namespace convoy::cli
