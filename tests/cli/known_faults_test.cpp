@@ -64,10 +64,10 @@ TEST_F(SecondResume, GoesOnAsTheFirst) {
       "train --data.path syn --d_model 8 --n_layer 2 --n_head 2 --threads 1 --max_steps 9 "
       "--lr_scheduler_type constant --logging_steps 1 --save_steps 3 --quiet --nproc 2 --zero 1 ";
   ASSERT_EQ(run(train + "--output_dir whole"), 0) << output_;
+  std::string resume;
   for (const char* steps : {"3", "6", "9"}) {
-    ASSERT_EQ(
-        run(train + "--output_dir parts --resume_from_checkpoint latest --max_steps " + steps), 0)
-        << output_;
+    ASSERT_EQ(run(train + "--output_dir parts --max_steps " + steps + resume), 0) << output_;
+    resume = " --resume_from_checkpoint latest";
   }
   EXPECT_EQ(run("compare whole parts"), 0) << output_;
   expect("The runs read the same rows, and every number that both logged is equal, bit for bit.");

@@ -49,6 +49,8 @@ TEST_F(VerifyCommand, TriesEveryLayout) {
     expect(layout);
   }
   EXPECT_FALSE(says("BROKEN"));
+  // In the words of the rank that refuses.
+  expect("refused: [parallel] context_parallel_size = 2 needs");
 }
 
 /// A wrong number that a rank computes somewhere, in a layout; twenty kinds and more.
