@@ -241,6 +241,8 @@ std::string format_braces(Budget& budget, const std::string& text, const Argumen
 
 std::string format_percent(Budget& budget, const std::string& text, const Value& values) {
   const bool is_tuple = values.is_sequence(Sequence::Kind::kTuple);
+  // Python minds values that are not used in tuples and single values, not in lists and dicts.
+  const bool is_list = values.as_sequence() != nullptr && !is_tuple;
   size_t used = 0;
   const auto next = [&]() -> const Value& {
     if (!is_tuple && used == 0) return ++used, values;
@@ -305,7 +307,7 @@ std::string format_percent(Budget& budget, const std::string& text, const Value&
       trouble("the format '%{}' is not supported", spec.type);
     }
   }
-  if (!by_key && values.as_dict() == nullptr &&
+  if (!by_key && values.as_dict() == nullptr && !is_list &&
       used < (is_tuple ? values.as_sequence()->items.size() : 1)) {
     trouble("the format does not use all its values");
   }

@@ -60,7 +60,7 @@ TEMPLATES = (
     "{% for k, v in d.items() %}{{ k }}={{ v }};{% endfor %}", "{{ l.append(1) }}", "{{ d.update({}) }}", "{{ d.pop('a') }}", "{{ s.nope() }}", "{{ x() }}", "{{ s.upper(1) }}", "{{ d.__class__ }}{{ s.__len__ }}", "{{ d._x }}",
     "{{ '{} {}'.format(1, 'a') }}{{ '{0}{1}{0}'.format('a', 'b') }}{{ '{a}-{b[0]}'.format(a=1, b=[2]) }}{{ '{{}}'.format() }}{{ '{:>5}|{:<5}|{:^5}|{:05d}|{:.2f}|{:,}|{:x}|{!r}'.format('a', 'b', 'c', 42, 3.14159, 1234567, 255, 'q') }}",
     "{{ '{:*^9}{:+d}{:e}{:g}{:%}{:s}{}{:10}|{:10}|'.format('mid', 5, 12345.678, 0.0001, 0.25, 'x', 2.0, 'l', 7) }}", "{{ '{}'.format() }}", "{{ '{a.b}'.format(a={'b': 1}) }}",
-    "{{ '%s and %d' % ('a', 5) }}{{ '%05.1f|%-5s|%5s|%x|%%|%r' % (2.25, 'a', 'b', 255, 'q') }}{{ '%s' % 'x' }}{{ '%(a)s' % {'a': 1} }}{{ '%s' % none }}{{ '%+d % d' % (5, 6) }}{{ '%s' % [1] }}{{ '%.2s' % 'abc' }}{{ '%d' % 2.7 }}", "{{ '%s %s' % 'a' }}", "{{ '%s' % ('a', 'b') }}", "{{ '%d' % 'a' }}",
+    "{{ '%s and %d' % ('a', 5) }}{{ '%05.1f|%-5s|%5s|%x|%%|%r' % (2.25, 'a', 'b', 255, 'q') }}{{ '%s' % 'x' }}{{ '%(a)s' % {'a': 1} }}{{ '%s' % none }}{{ '%+d % d' % (5, 6) }}{{ '%s' % [1] }}{{ '%.2s' % 'abc' }}{{ '%d' % 2.7 }}", "{{ '%s %s' % 'a' }}", "{{ '%s' % ('a', 'b') }}", "{{ '%d' % 'a' }}", "{{ 'a' % [1] }}{{ 'a' % {} }}", "{{ 'a' % 1 }}",
     # Statements.
     "{% if x > 3 %}a{% elif x > 2 %}b{% else %}c{% endif %}{% if es %}a{% elif none %}b{% else %}c{% endif %}{% if es %}a{% elif x %}b{% endif %}",
     "{% for a in l %}{{ loop.index }}{{ loop.index0 }}{{ loop.revindex }}{{ loop.revindex0 }}{{ loop.first }}{{ loop.last }}{{ loop.length }}{{ loop.depth }}{{ loop.depth0 }}{{ loop.previtem }}{{ loop.nextitem }};{% endfor %}",
