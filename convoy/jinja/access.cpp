@@ -148,7 +148,7 @@ Value item_of(Budget& budget, const Value& value, const Value& key) {
 }
 
 Value stretch_of(Budget& budget, const Value& value, const Value* begin, const Value* end,
-               const Value* step) {
+                 const Value* step) {
   check_defined(value);
   const Text* text = value.as_text();
   const Sequence* sequence = value.as_sequence();

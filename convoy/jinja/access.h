@@ -27,7 +27,7 @@ Value item_of(Budget& budget, const Value& value, const Value& key);
 
 /// Python's `value[begin:end:step]`; null for a bound that is left out.
 Value stretch_of(Budget& budget, const Value& value, const Value* begin, const Value* end,
-               const Value* step);
+                 const Value* step);
 
 /// A whole number, of int or bool.
 std::optional<int64_t> as_integer(const Value& value);

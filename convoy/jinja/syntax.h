@@ -52,7 +52,7 @@ struct Node {
     kDict,       ///< parts: keys and values in turns
     kAttribute,  ///< subject.name
     kItem,       ///< subject[parts]
-    kStretch,      ///< subject[parts], three that may be null
+    kStretch,    ///< subject[parts], three that may be null
     kCall,       ///< subject, parts, named, star, star_star
     kFilter,     ///< as kCall; name
     kTest,       ///< as kCall; name

@@ -122,6 +122,7 @@ void Trainer::Impl::add_up_rows() {
 /// Collective.
 void Trainer::Impl::tell_weights() {
   if (!keeps_sums()) return;
+  const Doing doing("sum weights");
   const auto sums = sums_of_weights(*strategy_);
   callbacks_.notify([&](Callback& callback) { callback.on_weight_sums(sums, state_.global_step); });
 }
