@@ -23,8 +23,38 @@ at::Tensor matrix_of(const at::Tensor& weight) {
   return weight.dim() > 2 ? weight.flatten(1) : weight;
 }
 
-void add_bias_grad(const ParamPtr& bias, const at::Tensor& grad_rows) {
+/// Writes the product of an input [N, in] and its result's gradient `g` [N, columns] into the
+/// gradient of a matrix [columns, in] or, `in_first`, [in, columns].
+void write_product(at::Tensor& matrix, const at::Tensor& input, const at::Tensor& g, bool in_first,
+                   bool adds) {
+  if (in_first) {
+    product_into(matrix, input.t(), g, adds);
+  } else {
+    product_into(matrix, g.t(), input, adds);
+  }
+}
+
+/// Writes the product above for some columns after others, from memory that is alike on each rank.
+void write_by_columns(const at::Tensor& matrix, const at::Tensor& input, const at::Tensor& g,
+                      bool in_first, bool adds, const std::vector<Columns>& columns) {
+  for (const auto& [begin, size] : columns) {
+    auto place = matrix.narrow(in_first ? 1 : 0, begin, size);
+    auto product = at::empty(place.sizes(), place.options());
+    write_product(product, input, g.narrow(1, begin, size).contiguous(), in_first, false);
+    adds ? place.add_(product) : place.copy_(product);
+  }
+}
+
+void add_bias_grad(const ParamPtr& bias, const at::Tensor& grad_rows,
+                   const std::vector<Columns>& columns = {}) {
   if (!bias) return;
+  if (!columns.empty()) {
+    std::vector<at::Tensor> sums;
+    for (const auto& [begin, size] : columns) {
+      sums.push_back(grad_rows.narrow(1, begin, size).contiguous().sum(0, false, at::kFloat));
+    }
+    return bias->add_grad(at::cat(sums));
+  }
   if (!grad_rows.is_cuda()) return bias->add_grad(grad_rows.sum(0, false, at::kFloat));
   bias->add_grad(at::kFloat, [grad_rows](at::Tensor& to, bool adds) {
     auto flat = to.view({-1});
@@ -117,16 +147,17 @@ at::Tensor linear(const Operand& x, const ParamPtr& weight, const ParamPtr& bias
         const auto own = rows_of(grad);
         const auto g = scatters ? ranks.gather(own, label_of("gradient of rows", weight)) : own;
         const auto whole = with_overlaps(g, weight, ranks.group());
+        const auto shared = shared_columns(weight, ranks.group());
         weight->add_grad(product_dtype(g), [=](at::Tensor& to, bool adds) {
           auto matrix = matrix_of(to);
           const auto read = gathered ? gathered->take() : input;
-          if (in_first) {
-            product_into(matrix, read.t(), whole, adds);
+          if (shared.empty()) {
+            write_product(matrix, read, whole, in_first, adds);
           } else {
-            product_into(matrix, whole.t(), read, adds);
+            write_by_columns(matrix, read, whole, in_first, adds, shared);
           }
         });
-        add_bias_grad(bias, scatters ? own : whole);
+        add_bias_grad(bias, scatters ? own : whole, shared);
         if (!wants_grad) return {at::Tensor()};
         const auto w = matrix_of(weight->value());
         auto back = at::mm(g, in_first ? w.t() : w);

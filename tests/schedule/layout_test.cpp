@@ -280,6 +280,20 @@ TEST(Cut, StretchesOfWhatIsReadOverlapAndEachGranuleHasOneOwner) {
   }
 }
 
+TEST(Cut, WhatSeveralRanksHoldIsComputedInBoxesThatAllOfThemHave) {
+  const TensorCut keys{.dim = 0, .granule = 2, .readers = 2};
+  EXPECT_EQ(common_boxes({6, 5}, keys, {0, 2}),
+            (std::vector<Box>{{{0, 0}, {2, 5}, {0, 0}}, {{2, 0}, {2, 5}, {2, 0}}}));
+  EXPECT_EQ(common_boxes({6, 5}, keys, {1, 2}),
+            (std::vector<Box>{{{2, 0}, {2, 5}, {0, 0}, false}, {{4, 0}, {2, 5}, {2, 0}}}));
+  EXPECT_EQ(common_boxes({6, 5}, keys, {0, 3}), boxes({6, 5}, keys, {0, 3})) << "none is shared";
+  // Queries beside keys: six heads and three, of which rank 1 has three and two.
+  const TensorCut both{.dim = 0, .parts = {12, 6}, .granule = 2, .part_readers = {1, 2}};
+  EXPECT_EQ(common_boxes({18, 5}, both, {1, 2}), (std::vector<Box>{{{6, 0}, {6, 5}, {0, 0}},
+                                                                   {{14, 0}, {2, 5}, {6, 0}, false},
+                                                                   {{16, 0}, {2, 5}, {8, 0}}}));
+}
+
 TEST(Layout, BucketsThatStayWholeLieBetweenShards) {
   for (const bool low : {false, true}) {
     LayoutOptions options{.stage = 3, .num_parts = 2, .low_precision = low, .bucket_bytes = 0};

@@ -181,6 +181,19 @@ at::Tensor with_overlaps(const at::Tensor& g, const ParamPtr& weight, const comm
   return at::cat(here, 1);
 }
 
+std::vector<Columns> shared_columns(const ParamPtr& weight, const comm::Group& tensor) {
+  const auto& spec = weight->spec();
+  if (!is_cut(weight, tensor) || !schedule::overlaps(spec.shape, spec.cut, tensor.size()))
+    return {};
+  const auto dim = static_cast<size_t>(spec.cut.dim);
+  std::vector<Columns> out;
+  for (const auto& box :
+       schedule::common_boxes(spec.shape, spec.cut, {tensor.rank(), tensor.size()})) {
+    if (box.size[dim] > 0) out.push_back({box.local_begin[dim], box.size[dim]});
+  }
+  return out;
+}
+
 at::Tensor gather_columns(const at::Tensor& x, const ParamPtr& weight, int64_t dim,
                           const comm::Group& tensor, int64_t first) {
   if (!is_cut(weight, dim, tensor)) return x;

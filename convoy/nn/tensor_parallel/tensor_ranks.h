@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "convoy/nn/block.h"
 #include "convoy/nn/context_parallel/context_ranks.h"
@@ -120,6 +121,16 @@ Operand to_columns(const at::Tensor& x, const ParamPtr& weight, const TensorRank
 /// This rank's gradient g [N, columns here] of a product, plus the other ranks' where several have
 /// the same columns.
 at::Tensor with_overlaps(const at::Tensor& g, const ParamPtr& weight, const comm::Group& tensor);
+
+/// Some of a product's columns, by their numbers on this rank.
+struct Columns {
+  int64_t begin = 0, size = 0;
+};
+
+/// Columns whose gradients are computed by themselves, so that ranks that hold the same ones get
+/// the same bits: a GEMM may add up a column in another order where it has other columns beside it.
+/// Empty where no other rank holds any of them.
+std::vector<Columns> shared_columns(const ParamPtr& weight, const comm::Group& tensor);
 
 /// Columns of all ranks, of x [N, columns here] by the stretches of `weight` along `dim`, less
 /// those before `first`; without autograd.

@@ -145,6 +145,28 @@ std::vector<Box> boxes(const Shape& shape, const TensorCut& cut, const TensorPla
   return out;
 }
 
+std::vector<Box> common_boxes(const Shape& shape, const TensorCut& cut, const TensorPlace& place) {
+  auto whole = boxes(shape, cut, place);
+  if (!is_cut(cut, place) || !overlaps(shape, cut, place.num_ranks)) return whole;
+  const size_t dim = dim_of(cut);
+  const auto parts = parts_of(shape, cut);
+  std::vector<Box> out;
+  for (const auto& box : whole) {
+    size_t part = 0;
+    for (int64_t end = parts[0]; end <= box.begin[dim] && part + 1 < parts.size();) {
+      end += parts[++part];
+    }
+    const int64_t size = cut_of(cut, part).readers > 1 ? cut.granule : box.size[dim];
+    for (int64_t at = 0; at < box.size[dim]; at += size) {
+      out.push_back(box);
+      out.back().begin[dim] += at;
+      out.back().local_begin[dim] += at;
+      out.back().size[dim] = size;
+    }
+  }
+  return out;
+}
+
 Shape local_shape(const Shape& shape, const TensorCut& cut, const TensorPlace& place) {
   auto out = shape;
   if (is_cut(cut, place)) out[dim_of(cut)] = local_size(shape, cut, place);

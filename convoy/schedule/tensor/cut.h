@@ -76,6 +76,10 @@ int64_t most_ranks(const Shape& shape, const TensorCut& cut);
 /// dimension.
 std::vector<Box> boxes(const Shape& shape, const TensorCut& cut, const TensorPlace& place);
 
+/// Boxes of a rank that have the shape they have on every other rank that holds them: one for each
+/// granule of a part whose granules have several readers, else one for each part.
+std::vector<Box> common_boxes(const Shape& shape, const TensorCut& cut, const TensorPlace& place);
+
 /// Runs in the parameter of the elements [begin, begin + length) of a rank's part, flattened; each
 /// once, in ascending order of where runs begin.
 std::vector<Run> runs(const Shape& shape, const TensorCut& cut, const TensorPlace& place,
