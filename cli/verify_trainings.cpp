@@ -123,8 +123,7 @@ std::string VerifyTrainings::write_start(const plan::Split& split,
   settings.insert(settings.end(), more.begin(), more.end());
   auto argv = launch::this_program();
   argv.insert(argv.end(), {"train", folder_.write(configured_, settings)});
-  const auto result = launch::run_process(argv, {.env = {{"CONVOY_FAULT", ""}}});
-  return result.ok() ? "" : first_line(trim(result.err));
+  return run_alone(argv, {.env = {{"CONVOY_FAULT", ""}}}).reason;
 }
 
 VerifyTrainings::Outcome VerifyTrainings::as_configured(int num_ranks) const {

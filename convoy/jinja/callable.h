@@ -30,7 +30,7 @@ struct Callable {
 };
 
 /// Receives arguments by place or by name, as a Python function with these parameters would.
-/// Those that were not given are null. Throws Trouble for too many and unknown ones.
+/// Arguments that were not given are null. Throws Trouble for too many and unknown ones.
 std::vector<const Value*> bind(std::string_view function, const Arguments& arguments,
                                std::initializer_list<const char*> parameters, size_t required = 0);
 

@@ -1,4 +1,5 @@
 #include "convoy/prepare/people.h"
+#include "convoy/prepare/seen.h"
 
 #include <unordered_map>
 #include <unordered_set>
@@ -22,7 +23,7 @@ People::People(const Events& events, const SessionOrder& order,
   past_ = SeenLists(earlier / kSeenFile);
   std::unordered_map<std::string, size_t> now;
   for (size_t user = 0; user < users_.size(); ++user) now.emplace(users_[user].raw_id, user);
-  const auto names = ItemNames::load(earlier / "users.parquet");
+  const auto names = ItemNames::load(earlier / kUsersFile);
   for (int64_t id = 1; id <= past_.num_users(); ++id) {
     const auto raw = names.raw_id(id);
     if (const auto found = now.find(raw); found != now.end()) {

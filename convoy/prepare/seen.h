@@ -7,7 +7,9 @@
 
 namespace convoy::prepare {
 
-/// Beside sessions: a row for each user of users.parquet, with all items that the user ever had,
+/// Beside sessions: users by their numbers, as items.parquet has items.
+inline constexpr const char* kUsersFile = "users.parquet";
+/// Beside sessions: a row for each user of kUsersFile, with all items that the user ever had,
 /// oldest first.
 inline constexpr const char* kSeenFile = "seen.parquet";
 /// A column of sessions: how many items of that list the user had at the end of the row.

@@ -1,4 +1,5 @@
 #include "convoy/prepare/sessions.h"
+#include "convoy/prepare/seen.h"
 
 #include <algorithm>
 #include <cmath>
@@ -348,7 +349,7 @@ SessionReport make_sessions(const SessionOptions& given, const ProgressFn& progr
   finish_train(options, report);
   const fs::path items_file = files.add("items.parquet");
   write_items(items_file, files.last(), items.items);
-  const fs::path users_file = files.add("users.parquet");
+  const fs::path users_file = files.add(kUsersFile);
   write_items(users_file, files.last(), people.users());
   SessionWriter seen = files.sessions(kSeenFile, {{formats::kItemColumn, false}}, kSeenRows);
   people.write(order, events.item, items, seen);

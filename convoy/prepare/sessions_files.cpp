@@ -1,4 +1,5 @@
 #include "convoy/prepare/sessions_files.h"
+#include "convoy/prepare/seen.h"
 
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
@@ -59,7 +60,7 @@ std::vector<std::string> earlier_files(const std::filesystem::path& folder) {
                         (feature.name == name || feature.name == name + "-list");
       if (ours && feature.has_tag("categorical")) look_for(name + ".parquet");
     }
-    look_for("users.parquet");
+    look_for(kUsersFile);
   } catch (const FileError&) {  // nothing of ours
   }
   return found;

@@ -136,8 +136,7 @@ void Trainer::Impl::make_up_evaluation() {
   if (!std::exchange(state_.evaluation_owed, false) || !eval_data_) return;
   if (!evaluate_now()) return;
   if (arguments_.load_best_model_at_end) {
-    add_up_rows();
-    checkpoints_->save(state_, /*wait=*/ended());
+    save_checkpoint(/*wait=*/ended());
   } else {
     checkpoints_->note_resumed_as_best(state_);
   }

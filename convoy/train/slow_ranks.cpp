@@ -8,6 +8,7 @@
 #include <chrono>
 #include <fstream>
 #include <sstream>
+#include <utility>
 
 #include "convoy/base/timing.h"
 
@@ -19,8 +20,8 @@ constexpr int64_t kSteps = 20;   // between comparisons
 constexpr double kSlow = 1.5;    // times the median
 constexpr double kLeast = 0.01;  // seconds a step beyond the median: less is noise
 
-/// Columns of a rank's line among those of all ranks.
-enum Column { kWork, kDataWait, kCpu, kClock, kStolen, kFaults, kSwitches, kNumColumns };
+/// Columns of what a rank tells where one is slow.
+enum Column { kDataWait, kCpu, kClock, kStolen, kFaults, kSwitches, kNumColumns };
 
 HostCounters read_counters() {
   HostCounters out;
@@ -85,44 +86,63 @@ std::vector<std::string> SlowRanks::after_step(const StepTiming& step) {
   return out;
 }
 
+std::vector<int> SlowRanks::peers_of(int rank) const {
+  // Stages of a pipeline hold other blocks: they have times of their own.
+  const auto stage_of = [&](int of) { return groups_.mesh.of(of).place(schedule::Axis::Pipeline); };
+  std::vector<int> out;
+  for (int other = 0; other < groups_.world.size(); ++other) {
+    if (stage_of(other) == stage_of(rank)) out.push_back(other);
+  }
+  return out;
+}
+
 std::vector<std::string> SlowRanks::compare(int64_t step) {
   const int ranks = groups_.world.size(), own = groups_.world.rank();
-  const auto now = read_counters();
+  const auto steps = static_cast<double>(steps_);
+  const auto before = std::exchange(before_, read_counters());
+  auto works = at::zeros({ranks}, at::kDouble);
+  works.data_ptr<double>()[own] = work_ / steps;
+  groups_.world.all_reduce(works, comm::ReduceOp::Sum, "compare the ranks' times");
+  const auto work_of = [&](int rank) { return works.data_ptr<double>()[rank]; };
+  const auto usual_of = [&](int rank) {
+    std::vector<double> of_peers;
+    for (const int peer : peers_of(rank)) of_peers.push_back(work_of(peer));
+    return lower_median(std::move(of_peers));
+  };
+  std::vector<int> slow;  // the same on all ranks
+  for (int rank = 0; rank < ranks; ++rank) {
+    const double usual = usual_of(rank), work = work_of(rank);
+    if (work < kSlow * usual || work - usual < kLeast || !told_.insert(rank).second) continue;
+    slow.push_back(rank);
+  }
+  if (slow.empty()) return {};
+
   auto all = at::zeros({ranks, kNumColumns}, at::kDouble);
   auto* mine = all.data_ptr<double>() + static_cast<int64_t>(own) * kNumColumns;
-  const auto steps = static_cast<double>(steps_);
-  const double wall = std::max(1e-9, now.wall_seconds - before_.wall_seconds);
-  mine[kWork] = work_ / steps;
+  const double wall = std::max(1e-9, before_.wall_seconds - before.wall_seconds);
   mine[kDataWait] = data_wait_ / steps;
-  mine[kCpu] = (now.cpu_seconds - before_.cpu_seconds) / wall;
+  mine[kCpu] = (before_.cpu_seconds - before.cpu_seconds) / wall;
   mine[kClock] = clock_of_cores();
-  mine[kStolen] = 100 * (now.stolen - before_.stolen) / std::max(1.0, now.ticks - before_.ticks);
-  mine[kFaults] = now.faults - before_.faults;
-  mine[kSwitches] = now.switches - before_.switches;
-  before_ = now;
-  groups_.world.all_reduce(all, comm::ReduceOp::Sum, "compare the ranks' times");
+  mine[kStolen] =
+      100 * (before_.stolen - before.stolen) / std::max(1.0, before_.ticks - before.ticks);
+  mine[kFaults] = before_.faults - before.faults;
+  mine[kSwitches] = before_.switches - before.switches;
+  groups_.world.all_reduce(all, comm::ReduceOp::Sum, "tell why a rank is slow");
   if (own != 0) return {};
   const auto of = [&](int rank, Column column) {
     return all.data_ptr<double>()[static_cast<int64_t>(rank) * kNumColumns + column];
   };
   std::vector<std::string> out;
-  for (int rank = 0; rank < ranks; ++rank) {
-    // Stages of a pipeline hold other blocks: they have times of their own.
-    const int stage = groups_.mesh.of(rank).place(schedule::Axis::Pipeline);
-    std::vector<double> works, clocks;
-    for (int other = 0; other < ranks; ++other) {
-      if (groups_.mesh.of(other).place(schedule::Axis::Pipeline) != stage) continue;
-      works.push_back(of(other, kWork));
-      clocks.push_back(of(other, kClock));
-    }
-    const double usual = lower_median(works), work = of(rank, kWork);
-    if (work < kSlow * usual || work - usual < kLeast || !told_.insert(rank).second) continue;
+  for (const int rank : slow) {
+    std::vector<double> clocks;
+    for (const int peer : peers_of(rank)) clocks.push_back(of(peer, kClock));
+    const double usual = usual_of(rank), work = work_of(rank);
     const auto place = static_cast<size_t>(rank);
     out.push_back(fmt::format(
         "rank {}{} takes {} a step without waits for other ranks, {:.1f} times the median of {} "
         "({} steps up to step {}). In them it waited {} a step for data, used {:.1f} cores, was "
-        "put "
-        "off its cores {:.0f} times and read pages from a disk {:.0f} times; its host lost {:.0f} "
+        "put off "
+        "its cores {:.0f} times and read pages from a disk {:.0f} times; its host lost {:.0f} "
         "percent of its cores' time to others (steal) and runs at {:.0f} MHz (median {:.0f})",
         rank, place < hosts_.size() ? " on " + hosts_[place] : "", ms(work), work / usual,
         ms(usual), steps_, step, ms(of(rank, kDataWait)), of(rank, kCpu), of(rank, kSwitches),

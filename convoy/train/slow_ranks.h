@@ -33,6 +33,8 @@ class SlowRanks {
 
  private:
   std::vector<std::string> compare(int64_t step);
+  /// Ranks that hold the same blocks as `rank`, which is one of them.
+  std::vector<int> peers_of(int rank) const;
 
   comm::Groups groups_;
   std::vector<std::string> hosts_;

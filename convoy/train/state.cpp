@@ -8,6 +8,7 @@
 #include "convoy/base/error.h"
 #include "convoy/base/json_number.h"
 #include "convoy/optim/optimizer.h"
+#include "convoy/train/run_sums.h"
 
 namespace convoy::train {
 
@@ -40,15 +41,18 @@ void visit_fields(State& s, Visit&& visit) {
   visit("log_history", s.log_history);
 }
 
+[[noreturn]] void refuse(const std::string& where, const char* key, const std::string& value,
+                         const std::string& expected) {
+  fail<FileError>("train", "{} is not a state that training can resume from: {} = {}; expected {}",
+                  where, key, value, expected);
+}
+
 uint64_t sum_from(const std::string& text, const std::string& where) {
   uint64_t sum = 0;
   const auto* end = text.data() + text.size();
   const auto [at, error] = std::from_chars(text.data(), end, sum, 16);
   if (error == std::errc() && at == end) return sum;
-  fail<FileError>("train",
-                  "{} is not a state that training can resume from: rows_sum = {}; expected "
-                  "hexadecimal digits",
-                  where, text);
+  refuse(where, "rows_sum", text, "hexadecimal digits");
 }
 
 /// A damaged number would be trained on.
@@ -56,9 +60,8 @@ void check_makes_sense(const TrainerState& s, const std::string& where) {
   constexpr double kAny = std::numeric_limits<double>::max();
   const auto check = [&](const char* key, double value, double most) {
     if (value >= 0 && value <= most) return;
-    fail<FileError>("train",
-                    "{} is not a state that training can resume from: {} = {}; expected {}", where,
-                    key, value, most < kAny ? fmt::format("0 to {}", most) : "0 or more");
+    refuse(where, key, fmt::format("{}", value),
+           most < kAny ? fmt::format("0 to {}", most) : "0 or more");
   };
   const auto steps = static_cast<double>(s.global_step);
   check("max_steps", static_cast<double>(s.max_steps), kAny);
@@ -113,7 +116,7 @@ Json TrainerState::to_json() const {
            {"is_local_process_zero", true},
            {"is_world_process_zero", true}};
   visit_fields(*this, [&](const char* key, const auto& value) { out[key] = value; });
-  if (rows_sum != 0) out["rows_sum"] = fmt::format("{:016x}", rows_sum);
+  if (rows_sum != 0) out["rows_sum"] = sum_text(rows_sum);
   if (logged_steps > 0) out["last_grad_norm"] = last_grad_norm;
   if (earlier_updates > 0) out["earlier_updates"] = earlier_updates;
   if (steps_beyond != 0) out["steps_beyond"] = steps_beyond;
@@ -131,12 +134,7 @@ TrainerState TrainerState::from_json(const Json& json, const std::string& where)
       const Json& said = json.at(key);
       if constexpr (std::integral<Value> && !std::same_as<Value, bool>) {
         const auto whole = whole_number<Value>(said);
-        if (!whole) {
-          fail<FileError>("train",
-                          "{} is not a state that training can resume from: {} = {}; expected a "
-                          "whole number",
-                          where, key, said.dump());
-        }
+        if (!whole) refuse(where, key, said.dump(), "a whole number");
         value = *whole;
       } else {
         said.get_to(value);

@@ -119,6 +119,12 @@ void Trainer::Impl::add_up_rows() {
   state_.rows_sum += static_cast<uint64_t>(sum.item<int64_t>());
 }
 
+/// Saves a checkpoint, whose state has the sum of all rows that were read. Collective.
+void Trainer::Impl::save_checkpoint(bool wait) {
+  add_up_rows();
+  checkpoints_->save(state_, wait);
+}
+
 /// Collective.
 void Trainer::Impl::tell_weights() {
   if (!keeps_sums()) return;

@@ -86,6 +86,7 @@ struct Trainer::Impl {
   void log();
   bool keeps_sums() const { return !arguments_.output.dir.empty(); }
   void add_up_rows();
+  void save_checkpoint(bool wait);
   void tell_weights();
   void finish_trace();
   void check_targets() const;

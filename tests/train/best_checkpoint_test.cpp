@@ -141,16 +141,6 @@ TEST_F(BestCheckpoints, WhereItIsSpoiltTheTrainingIsNotLost) {
   EXPECT_EQ(model_step("b"), 8);
 }
 
-/// Asks the run to stop during the step after `step`.
-struct StopsAfter : Callback {
-  explicit StopsAfter(int64_t step) : step(step) {}
-  void on_step(const StepTiming& timing) override {
-    if (timing.step == step) signal = SIGTERM;
-  }
-  int64_t step;
-  std::atomic<int> signal = 0;
-};
-
 TEST_F(BestCheckpoints, AnEvaluationThatIsMadeUpIsThatOfItsCheckpoint) {
   auto stopped = options("a", 8);
   stopped.load_best_model_at_end = false;

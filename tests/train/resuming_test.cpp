@@ -31,16 +31,6 @@ TEST_F(TrainerTest, ResumingInMidEpochGivesTheSameBits) {
   EXPECT_EQ(state("whole")["log_history"], state("checkpoint-8")["log_history"]);
 }
 
-/// Asks the run to stop during the step after `step`.
-struct Stopper : Callback {
-  explicit Stopper(int64_t step) : step(step) {}
-  void on_step(const StepTiming& timing) override {
-    if (timing.step == step) signal = SIGTERM;
-  }
-  int64_t step;
-  std::atomic<int> signal = 0;
-};
-
 TEST_F(TrainerTest, WhatASignalStopsLogsEachStepOnce) {
   const auto losses = [&](const std::string& name, int64_t stop_after) {
     auto args = arguments(name);
@@ -54,7 +44,7 @@ TEST_F(TrainerTest, WhatASignalStopsLogsEachStepOnce) {
       out.insert(out.end(), recorder->losses.begin(), recorder->losses.end());
     };
     if (stop_after > 0) {
-      auto stopper = std::make_shared<Stopper>(stop_after);
+      auto stopper = std::make_shared<StopsAfter>(stop_after);
       Trainer first(tiny_model(), args, data_, nullptr, job_);
       first.add_callback(stopper);
       first.stop_on([&]() -> const std::atomic<int>& { return stopper->signal; });
@@ -78,7 +68,7 @@ TEST_F(TrainerTest, AnEvaluationThatASignalPreventedIsMadeUp) {
     args.greater_is_better = "true";
     auto eval_data = random_sessions(20, 50, 8);
     if (stop_after > 0) {
-      auto stopper = std::make_shared<Stopper>(stop_after);
+      auto stopper = std::make_shared<StopsAfter>(stop_after);
       Trainer first(tiny_model(), args, data_, eval_data, job_);
       first.add_callback(stopper);
       first.stop_on([&]() -> const std::atomic<int>& { return stopper->signal; });

@@ -3,9 +3,13 @@
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 
+#include <atomic>
+#include <csignal>
+
 #include "convoy/base/files.h"
 #include "convoy/base/random.h"
 #include "convoy/data/loader.h"
+#include "convoy/train/callback.h"
 #include "convoy/train/checkpoints/model_files.h"
 #include "convoy/train/scorer.h"
 #include "convoy/train/setup/job.h"
@@ -23,6 +27,16 @@ class InFolder : public testing::Test {
   ~InFolder() override { std::filesystem::remove_all(folder_); }
 
   const std::filesystem::path folder_ = unique_folder("convoy-train");
+};
+
+/// Asks the run to stop during the step after `step`.
+struct StopsAfter : Callback {
+  explicit StopsAfter(int64_t step) : step(step) {}
+  void on_step(const StepTiming& timing) override {
+    if (timing.step == step) signal = SIGTERM;
+  }
+  int64_t step;
+  std::atomic<int> signal = 0;
 };
 
 /// Of sessions of at most eight of fifty "items".

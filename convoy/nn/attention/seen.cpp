@@ -7,6 +7,17 @@
 
 namespace convoy::nn {
 
+namespace {
+
+/// Flags [n, S] of the key at each query's own position, of which the first is `own`.
+at::Tensor own_keys(int64_t n, int64_t S, int64_t own, const at::TensorOptions& flags) {
+  auto out = at::zeros({n, S}, flags);
+  out.diagonal(own).fill_(true);
+  return out;
+}
+
+}  // namespace
+
 KeyStretch keys_seen(const AttentionOptions& options, int64_t first, int64_t n, int64_t S) {
   const int64_t end = options.causal ? first + n : S;
   const int64_t begin =
@@ -23,9 +34,7 @@ void hide_unseen(at::Tensor& scores, const AttentionOptions& options, const at::
   if (key_mask.defined()) {
     auto hidden = key_mask.unsqueeze(1).unsqueeze(1).logical_not();
     if (options.causal) {
-      auto itself = at::zeros({n, S}, flags);
-      itself.diagonal(own).fill_(true);
-      hidden = hidden.logical_and(itself.logical_not());
+      hidden = hidden.logical_and(own_keys(n, S, own, flags).logical_not());
     }
     scores.masked_fill_(hidden, kNever);
   }
@@ -49,9 +58,7 @@ std::optional<at::Tensor> visible(const AttentionOptions& options, const at::Ten
   const auto flags = k.options().dtype(at::kBool);
   auto past = at::ones({T, S}, flags).tril(S - T);
   if (!seen) return past.unsqueeze(0).unsqueeze(0);
-  auto itself = at::zeros({T, S}, flags);
-  itself.diagonal(S - T).fill_(true);
-  return seen->logical_and(past).logical_or(itself);
+  return seen->logical_and(past).logical_or(own_keys(T, S, S - T, flags));
 }
 
 }  // namespace convoy::nn

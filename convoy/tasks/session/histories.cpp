@@ -2,6 +2,7 @@
 
 #include "convoy/base/error.h"
 #include "convoy/base/options.h"
+#include "convoy/prepare/seen.h"
 #include "convoy/tasks/session/recommend.h"
 #include "convoy/tasks/session/same_ids.h"
 #include "convoy/tasks/session/session_arguments.h"
@@ -11,8 +12,6 @@ namespace convoy::tasks {
 namespace fs = std::filesystem;
 
 namespace {
-
-constexpr const char* kUsersFile = "users.parquet";
 
 /// Options that say where the run in `folder` has its data.
 DataArguments data_of(const fs::path& folder) {
@@ -41,7 +40,7 @@ Histories::Histories(const fs::path& folder, const models::SessionConfig& config
       data.empty()
           ? BesideData([&](const std::string& name) { return beside_data_of(folder, name); })
           : beside(data);
-  const auto lists = find(prepare::kSeenFile), names = find(kUsersFile);
+  const auto lists = find(prepare::kSeenFile), names = find(prepare::kUsersFile);
   if (lists.empty() || names.empty()) {
     const auto place = data_of(folder);
     const auto where = !data.empty()        ? data.string()
@@ -50,7 +49,7 @@ Histories::Histories(const fs::path& folder, const models::SessionConfig& config
     fail<FileError>("predict",
                     "there is no {} beside {}, where histories of users are looked for; try --data "
                     "FOLDER that convoy data sessions wrote, or \"items\" without \"user\"",
-                    lists.empty() ? prepare::kSeenFile : kUsersFile,
+                    lists.empty() ? prepare::kSeenFile : prepare::kUsersFile,
                     where.empty() ? "the data of " + folder.string() : where);
   }
   check_same_ids(folder, config, find);

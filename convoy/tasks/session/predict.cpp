@@ -11,6 +11,7 @@
 #include "convoy/base/text.h"
 #include "convoy/data/parquet_files.h"
 #include "convoy/prepare/items.h"
+#include "convoy/prepare/seen.h"
 #include "convoy/tasks/answer_lines.h"
 #include "convoy/tasks/session/recommend.h"
 #include "convoy/tasks/session/recommender.h"
@@ -26,7 +27,7 @@ namespace fs = std::filesystem;
 
 /// users.parquet beside the data, or "".
 fs::path users_file(const fs::path& data) {
-  return beside(data)("users.parquet");
+  return beside(data)(prepare::kUsersFile);
 }
 
 /// The files that a prediction reads.
@@ -107,6 +108,7 @@ void SessionTask::predict(const Prediction& asked, const Run& run,
   if (asked.to_file()) {
     check_output(asked.output, "recommendations", /*tables=*/true, inputs_of(asked, file));
   }
+  const bool excludes = excludes_seen(file);
   auto job = train::join_job(training.parallel);
   const auto owner = find_owners(data::ParquetFiles(file), schema_, /*reads=*/false).column;
   RecommendationNames names;
@@ -125,8 +127,7 @@ void SessionTask::predict(const Prediction& asked, const Run& run,
     if (!names.owners.note.empty()) asked.tell({names.owners.note});
     if (!asked.to_file()) {
       asked.tell({fmt::format("items are ranked among {}: exclude_seen = {}",
-                              excludes_seen(file) ? "those that the person has not seen" : "all",
-                              excludes_seen(file))});
+                              excludes ? "those that the person has not seen" : "all", excludes)});
     }
   }
 
@@ -144,8 +145,7 @@ void SessionTask::predict(const Prediction& asked, const Run& run,
   if (writer) writer->finish();
   if (!writer || !asked.to_file()) return;
   fmt::print("wrote {} ({}, {}{} each); exclude_seen = {}\n", asked.output, plural(rows, "row"),
-             fewest < most ? fmt::format("{} to ", fewest) : "", plural(most, "item"),
-             excludes_seen(file));
+             fewest < most ? fmt::format("{} to ", fewest) : "", plural(most, "item"), excludes);
 }
 
 }  // namespace convoy::tasks

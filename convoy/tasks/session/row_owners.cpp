@@ -1,4 +1,5 @@
 #include "convoy/tasks/session/row_owners.h"
+#include "convoy/prepare/seen.h"
 
 #include <fmt/format.h>
 
@@ -45,7 +46,7 @@ RowOwners find_owners(const data::ParquetFiles& dataset, const formats::Schema& 
     const bool texts = !column->readable;
     if (!texts && column->kind != data::Column::Int64) continue;
     if (!texts) out.column = name;
-    const auto users = beside(dataset.where())("users.parquet");
+    const auto users = beside(dataset.where())(prepare::kUsersFile);
     const bool named = !texts && name == kUserColumn && !users.empty();
     if (named && reads) out.names = prepare::ItemNames::load(users);
     if (texts && reads) {

@@ -55,6 +55,11 @@ void replace_places(OptionTable& table) {
   if (!windows) drop(kWindowOptions);
 }
 
+/// Whether a model's evaluation may ask at the target's time or at that of the last event.
+bool has_eval_time(const models::SessionConfig& model) {
+  return model.reads_times() && model.hstu_time == "next";
+}
+
 }  // namespace
 
 void SessionTask::set_defaults(train::TrainingArguments& training) const {
@@ -128,7 +133,7 @@ Run SessionTask::run(std::shared_ptr<train::Dataset> train_data, train::ModelFil
   out.scorer = [this, &ranking, &model = arguments_.model, excludes = excludes_] {
     const bool other_names = ranking.metric_names == "transformers4rec";
     std::map<std::string, double> settings{{train::kExcludeSeen, *excludes ? 1 : 0}};
-    if (model.reads_times() && model.hstu_time == "next") {
+    if (has_eval_time(model)) {
       settings[train::kTargetTime] = model.eval_time == "target" ? 1 : 0;
     }
     return std::make_unique<SessionMetrics>(RankingMetrics(ranking.top_k_values(), other_names),
@@ -291,7 +296,7 @@ NamedData SessionTask::evaluation_data(const std::string& where) {
   *excludes_ = excludes_seen(out.name);
   const auto& model = arguments_.model;
   popularity_ = std::make_shared<Popularity>(popularity_data(out.name));
-  if (notes_ && model.reads_times() && model.hstu_time == "next") {
+  if (notes_ && has_eval_time(model)) {
     const bool last = model.eval_time == "last";
     auto note = fmt::format("evaluations ask for the next item at the time of {} (--eval_time {})",
                             last ? "the session's last event, as serving does"
