@@ -9,6 +9,7 @@
 #include "convoy/base/activity.h"
 #include "convoy/base/fault.h"
 #include "convoy/comm/range.h"
+#include "convoy/schedule/run/op_table.h"
 
 namespace convoy::parallel {
 
@@ -31,35 +32,6 @@ class ActivityObserver : public Observer {
   std::optional<comm::Range> range_;
 };
 
-const char* phase_of(Op op) {
-  switch (op) {
-    case Op::Forward:
-      return "forward";
-    case Op::Backward:
-    case Op::BackwardInput:
-      return "backward";
-    case Op::BackwardWeight:
-      return "backward_weight";
-    case Op::Gather:
-      return "gather";
-    case Op::Update:
-      return "update";
-    case Op::Store:
-      return "offload";
-    case Op::Send:
-    case Op::SendGrad:
-      return "send";
-    case Op::Receive:
-    case Op::ReceiveGrad:
-      return "receive";
-    case Op::Reduce:
-    case Op::ReduceScatter:
-      return "reduce";
-    default:
-      return nullptr;
-  }
-}
-
 bool is_backward(Op op) {
   return op == Op::Backward || op == Op::BackwardInput || op == Op::BackwardWeight;
 }
@@ -71,7 +43,7 @@ class FaultInjector : public Observer {
 
   void before(const Instruction& i) override {
     skips_ = false;
-    const char* phase = phase_of(i.op);
+    const char* phase = schedule::facts_of(i.op).phase;
     if (phase == nullptr) return;
     const auto fault = fault_at(phase);
     const bool reduces = i.op == Op::Reduce || i.op == Op::ReduceScatter;

@@ -5,6 +5,7 @@
 
 #include "convoy/base/error.h"
 #include "convoy/schedule/run/check.h"
+#include "convoy/schedule/run/op_table.h"
 
 namespace convoy::schedule {
 
@@ -13,24 +14,39 @@ namespace {
 using Ranks = std::vector<RankProgram>;
 
 bool is_collective(const RankProgram& rank, const Instruction& i) {
-  const bool of_rows = i.op == Op::FetchRows || i.op == Op::ReduceRows || i.op == Op::ScoreRows;
-  const bool among_data =
-      of_rows || i.op == Op::Gather || i.op == Op::Reduce || i.op == Op::ReduceScatter;
-  const bool among_tensor = i.op == Op::ReduceTensor && rank.tensor.size() > 1;
-  return i.op == Op::ReduceLoss || i.op == Op::ReduceTied || among_tensor ||
-         (among_data && rank.data.size() > 1);
+  switch (facts_of(i.op).among) {
+    case Among::Data:
+      return rank.data.size() > 1;
+    case Among::Tensor:
+      return rank.tensor.size() > 1;
+    case Among::StagesOfUnit:
+    case Among::All:
+      return true;
+    case Among::Self:
+    case Among::Peer:
+      return false;
+  }
+  return false;
 }
 
 /// Names a group: the ranks that share samples or parameters, the stages that hold a unit, or all
 /// (empty).
 std::vector<int> group_of(const Ranks& ranks, const RankProgram& rank, const Instruction& i) {
-  if (i.op == Op::ReduceLoss) return {};
-  if (i.op == Op::ReduceTensor) return rank.tensor;
-  if (i.op != Op::ReduceTied) return rank.data;
-  auto group = rank.pipeline;
-  std::erase_if(group,
-                [&](int r) { return !ranks.at(static_cast<size_t>(r)).layout.holds_unit(i.unit); });
-  return group;
+  switch (facts_of(i.op).among) {
+    case Among::All:
+      return {};
+    case Among::Tensor:
+      return rank.tensor;
+    case Among::StagesOfUnit: {
+      auto group = rank.pipeline;
+      std::erase_if(group, [&](int r) {
+        return !ranks.at(static_cast<size_t>(r)).layout.holds_unit(i.unit);
+      });
+      return group;
+    }
+    default:
+      return rank.data;
+  }
 }
 
 /// Throws unless the collectives of each group come in one order on its ranks.

@@ -1,4 +1,5 @@
 #include "convoy/schedule/run/steps.h"
+#include "convoy/schedule/run/op_table.h"
 
 namespace convoy::schedule {
 
@@ -32,54 +33,36 @@ Steps::Steps(int rank, const RankProgram& of, const std::vector<int>& holders)
 void Steps::check_operands(const Instruction& i, int64_t num_micro_batches) const {
   const bool has_micro_batch = i.micro_batch >= 0 && i.micro_batch < num_micro_batches;
   const bool has_block = i.block >= 0 && i.block < num_blocks();
-  switch (i.op) {
-    case Op::Gather:
-    case Op::Release:
-    case Op::Fetch:
-    case Op::Store:
+  const auto has_unit = [&] { return i.unit >= 0 && i.unit < layout_.table().num_units(); };
+  switch (facts_of(i.op).operands) {
+    case Operands::None:
+      return;
+    case Operands::MicroBatch:
+      break;
+    case Operands::Bucket:
       return require(i.bucket >= 0 && i.bucket < layout_.num_buckets(), i,
                      "names a bucket that is not here");
-    case Op::Reduce:
-    case Op::ReduceScatter:
-    case Op::Update:
+    case Operands::TrainedBucket:
       return require(i.bucket >= 0 && i.bucket < layout_.num_trained_buckets(), i,
                      "names a bucket that is not here, or not trained");
-    case Op::Accumulate:
-      return require(has_micro_batch && i.unit >= 0 && i.unit < layout_.table().num_units() &&
+    case Operands::TrainedUnit:
+      return require(has_micro_batch && has_unit() &&
                          (layout_.holds_unit(i.unit) || layout_.is_by_rows(i.unit)) &&
                          !layout_.table().is_frozen(i.unit),
                      i, "names a unit or a micro-batch that is not here, or not trained");
-    case Op::FetchRows:
-    case Op::ReduceRows:
-    case Op::UpdateRows:
-    case Op::ScoreRows:
+    case Operands::RowsUnit:
       return require(layout_.is_by_rows(i.unit), i, "names a unit that is not kept by rows");
-    case Op::ReduceTensor:
-      return require(has_micro_batch && i.unit >= 0 && i.unit < layout_.table().num_units() &&
-                         layout_.sums_over_tensor(i.unit),
-                     i, "names a unit or a micro-batch that is not here, or not in parts");
-    case Op::ReduceTied:
-      return require(i.unit >= 0 && i.unit < layout_.table().num_units() &&
-                         layout_.holds_unit(i.unit) && layout_.is_tied(i.unit) &&
+    case Operands::TensorUnit:
+      return require(has_micro_batch && has_unit() && layout_.sums_over_tensor(i.unit), i,
+                     "names a unit or a micro-batch that is not here, or not in parts");
+    case Operands::TiedUnit:
+      return require(has_unit() && layout_.holds_unit(i.unit) && layout_.is_tied(i.unit) &&
                          !layout_.table().is_frozen(i.unit),
                      i, "names a unit that no other stage holds, or that is not trained");
-    case Op::Load:
-    case Op::Loss:
-      return require(has_micro_batch, i, "names a micro-batch that there is not");
-    case Op::ReduceLoss:
-    case Op::Clip:
-      return;
-    case Op::Forward:
-    case Op::Recompute:
-    case Op::Backward:
-    case Op::BackwardInput:
-    case Op::BackwardWeight:
+    case Operands::Block:
       require(has_block && layout_.holds(i.block), i, "names a block that is not here");
       break;
-    case Op::Send:
-    case Op::Receive:
-    case Op::SendGrad:
-    case Op::ReceiveGrad: {
+    case Operands::Border: {
       require(has_block && i.block + 1 < num_blocks(), i, "names a block that has none after it");
       const bool from_block = i.op == Op::Send || i.op == Op::ReceiveGrad;
       const int64_t here = from_block ? i.block : i.block + 1;

@@ -2,6 +2,7 @@
 
 #include <charconv>
 
+#include "convoy/schedule/run/op_table.h"
 #include "convoy/schedule/run/program.h"
 
 namespace convoy::schedule {
@@ -16,67 +17,10 @@ const char* name_of(Kind kind) {
 }  // namespace
 
 std::string to_text(const Instruction& i) {
-  switch (i.op) {
-    case Op::Load:
-      return fmt::format("load, micro-batch {}", i.micro_batch);
-    case Op::Gather:
-      return fmt::format("gather bucket {}", i.bucket);
-    case Op::Release:
-      return fmt::format("release bucket {}", i.bucket);
-    case Op::Fetch:
-      return fmt::format("fetch {} of bucket {}", name_of(i.kind), i.bucket);
-    case Op::Store:
-      return fmt::format("store {} of bucket {}", name_of(i.kind), i.bucket);
-    case Op::Forward:
-      return fmt::format("forward block {}, micro-batch {}", i.block, i.micro_batch);
-    case Op::Loss:
-      return fmt::format("loss, micro-batch {}", i.micro_batch);
-    case Op::Recompute:
-      return fmt::format("recompute block {}, micro-batch {}", i.block, i.micro_batch);
-    case Op::Backward:
-      return fmt::format("backward block {}, micro-batch {}", i.block, i.micro_batch);
-    case Op::BackwardInput:
-      return fmt::format("backward input of block {}, micro-batch {}", i.block, i.micro_batch);
-    case Op::BackwardWeight:
-      return fmt::format("backward weight of block {}, micro-batch {}", i.block, i.micro_batch);
-    case Op::Send:
-      return fmt::format("send block {}, micro-batch {}, to rank {}", i.block, i.micro_batch,
-                         i.peer);
-    case Op::Receive:
-      return fmt::format("receive block {}, micro-batch {}, from rank {}", i.block, i.micro_batch,
-                         i.peer);
-    case Op::SendGrad:
-      return fmt::format("send gradient of block {}, micro-batch {}, to rank {}", i.block,
-                         i.micro_batch, i.peer);
-    case Op::ReceiveGrad:
-      return fmt::format("receive gradient of block {}, micro-batch {}, from rank {}", i.block,
-                         i.micro_batch, i.peer);
-    case Op::Accumulate:
-      return fmt::format("accumulate unit {}, micro-batch {}", i.unit, i.micro_batch);
-    case Op::ReduceTensor:
-      return fmt::format("reduce unit {} over tensor ranks, micro-batch {}", i.unit, i.micro_batch);
-    case Op::Reduce:
-      return fmt::format("reduce bucket {}", i.bucket);
-    case Op::ReduceScatter:
-      return fmt::format("reduce-scatter bucket {}, micro-batch {}", i.bucket, i.micro_batch);
-    case Op::ReduceTied:
-      return fmt::format("reduce tied unit {}", i.unit);
-    case Op::ReduceLoss:
-      return "reduce loss";
-    case Op::Clip:
-      return "clip";
-    case Op::Update:
-      return fmt::format("update bucket {}", i.bucket);
-    case Op::FetchRows:
-      return fmt::format("fetch rows of unit {}", i.unit);
-    case Op::ReduceRows:
-      return fmt::format("reduce rows of unit {}", i.unit);
-    case Op::UpdateRows:
-      return fmt::format("update rows of unit {}", i.unit);
-    case Op::ScoreRows:
-      return fmt::format("score rows of unit {}", i.unit);
-  }
-  return "?";
+  return fmt::format(fmt::runtime(facts_of(i.op).text), fmt::arg("block", i.block),
+                     fmt::arg("unit", i.unit), fmt::arg("bucket", i.bucket),
+                     fmt::arg("m", i.micro_batch), fmt::arg("peer", i.peer),
+                     fmt::arg("kind", name_of(i.kind)));
 }
 
 std::string to_text(const Program& program) {
@@ -86,14 +30,10 @@ std::string to_text(const Program& program) {
 }
 
 std::optional<Instruction> block_instruction(std::string_view text) {
-  // Up to the block's number.
-  constexpr std::pair<std::string_view, Op> kBegins[] = {
-      {"forward block ", Op::Forward},
-      {"recompute block ", Op::Recompute},
-      {"backward block ", Op::Backward},
-      {"backward input of block ", Op::BackwardInput},
-      {"backward weight of block ", Op::BackwardWeight}};
-  for (const auto& [begin, op] : kBegins) {
+  for (const auto op :
+       {Op::Forward, Op::Recompute, Op::Backward, Op::BackwardInput, Op::BackwardWeight}) {
+    const std::string_view known = facts_of(op).text;
+    const auto begin = known.substr(0, known.find('{'));  // up to the block's number
     if (!text.starts_with(begin)) continue;
     Instruction out{.op = op};
     const auto number = [&](std::string_view from, int64_t& into) {
