@@ -121,9 +121,9 @@ struct SessionConfig {
   /// A second body tells the items that the first drew for hidden ones.
   bool detects() const { return masking_kind() == "rtd"; }
   /// Looks at what came before alone, and counts positions from the last one that is asked.
-  bool counts_from_end() const { return body == "sasrec" || body == "ligr" || body == "hstu"; }
+  bool counts_from_end() const;
   /// Looks at how long ago events were.
-  bool reads_times() const { return body == "hstu"; }
+  bool reads_times() const;
   int64_t inner() const;
   /// Activation with `auto` resolved.
   std::string activation_kind() const;

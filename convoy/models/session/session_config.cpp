@@ -17,17 +17,23 @@ using Names = std::vector<std::string>;
 const Names kJoins{"concat", "element-wise-sum", "element-wise-sum-item-multi"};
 const Names kSummaries{"last", "first", "mean", "cls"};
 // The first is what an error suggests.
-const std::pair<std::string, Names> kWithHidden{"model.body",
-                                                {"bert", "albert", "electra", "xlnet"}};
-const std::pair<std::string, Names> kCausal{"model.body",
-                                            {"gpt2", "hstu", "ligr", "sasrec", "xlnet"}};
-const std::pair<std::string, Names> kWithDistances{"model.body", {"xlnet"}};
-const std::pair<std::string, Names> kWithTimes{"model.body", {"hstu"}};
+const std::pair<std::string, Names> kWithHidden{"model.body", bodies_that_learn_by("mlm")};
+const std::pair<std::string, Names> kCausal{"model.body", bodies_that_learn_by("clm")};
+const std::pair<std::string, Names> kWithDistances{
+    "model.body",
+    bodies_with([](const SessionBody& body) { return body.positions == BodyPositions::InLayers; })};
+const std::pair<std::string, Names> kWithTimes{
+    "model.body", bodies_with([](const SessionBody& body) { return body.reads_times; })};
 const std::pair<std::string, Names> kWithSampling{"model.sampled_softmax", {"true"}};
 const std::pair<std::string, Names> kWithOrder{"model.masking", {"plm"}};
 const std::pair<std::string, Names> kWithReplaced{"model.masking", {"rtd"}};
 const std::pair<std::string, Names> kWithGbce{"model.loss", {"gbce"}};
 const std::pair<std::string, Names> kWithSoft{"model.soft_embeddings", {"true"}};
+
+Names sorted(Names names) {
+  std::ranges::sort(names);
+  return names;
+}
 
 Names with_auto(Names names) {
   names.insert(names.begin(), "auto");
@@ -81,7 +87,7 @@ Fields SessionConfig::fields() {
        .value = &body,
        .help = "transformer layers: causal (gpt2, sasrec, ligr, hstu), bidirectional, or either "
                "(xlnet)",
-       .choices = bodies_that_learn_by(""),
+       .choices = sorted(bodies_that_learn_by("")),
        .instead = {{"transfo-xl", "xlnet"},
                    {"transfoxl", "xlnet"},
                    {"longformer", "bert"},
@@ -163,7 +169,7 @@ Fields SessionConfig::fields() {
 }
 
 std::string SessionConfig::masking_kind() const {
-  return masking == "auto" ? maskings_of(body).front() : masking;
+  return masking == "auto" ? session_body(body).maskings.front() : masking;
 }
 
 std::optional<schedule::RowReads> SessionConfig::item_reads() const {
@@ -174,14 +180,22 @@ std::optional<schedule::RowReads> SessionConfig::item_reads() const {
   return schedule::RowReads{(sampled_softmax ? max_n_samples : 0) + 1, (times + own) * max_length};
 }
 
+bool SessionConfig::counts_from_end() const {
+  return session_body(body).positions == BodyPositions::FromEnd;
+}
+
+bool SessionConfig::reads_times() const {
+  return session_body(body).reads_times;
+}
+
 int64_t SessionConfig::inner() const {
   if (n_inner > 0) return n_inner;
-  return body == "sasrec" ? d_model : 4 * d_model;
+  return session_body(body).inner_factor * d_model;
 }
 
 std::string SessionConfig::activation_kind() const {
   if (activation != "auto") return activation;
-  return body == "sasrec" ? "relu" : body == "ligr" ? "silu" : "gelu";
+  return session_body(body).activation;
 }
 
 int64_t SessionConfig::dim_of(const SessionFeature& feature) const {

@@ -1,4 +1,5 @@
 #include "convoy/models/session/session_embeddings.h"
+#include "convoy/models/session/session_bodies.h"
 
 #include <ATen/ATen.h>
 
@@ -17,19 +18,25 @@ SessionEmbeddings::SessionEmbeddings(const SessionConfig& config, const std::str
   const int64_t D = config.d_model, P = config.num_positions();
   const auto init = Init::normal(config.initializer_range);
   if (config.has_cls()) cls_ = declare({"cls_token", {D}, init});
-  const std::string embeddings = config.body + ".embeddings.";
-  if (config.body == "gpt2") {
-    positions_ = declare({"transformer.wpe.weight", {P, D}, init});
-  } else if (config.counts_from_end()) {
-    positions_ = declare_table("pos_encoding_layer.pos_emb.weight", {P, D}, init);
-  } else if (config.body != "xlnet") {  // whose layers know distances
-    positions_ = declare({embeddings + "position_embeddings.weight", {P, D}, init});
-    token_types_ = declare({embeddings + "token_type_embeddings.weight", {2, D}, init});
-    norm_ = declare_norm(embeddings + "LayerNorm", D);
+  const auto& body = session_body(config.body);
+  const std::string embeddings = body.name + ".embeddings.";
+  switch (body.positions) {
+    case BodyPositions::FromStart:
+      positions_ = declare({"transformer.wpe.weight", {P, D}, init});
+      break;
+    case BodyPositions::FromEnd:
+      positions_ = declare_table("pos_encoding_layer.pos_emb.weight", {P, D}, init);
+      break;
+    case BodyPositions::WithTypes:
+      positions_ = declare({embeddings + "position_embeddings.weight", {P, D}, init});
+      token_types_ = declare({embeddings + "token_type_embeddings.weight", {2, D}, init});
+      norm_ = declare_norm(embeddings + "LayerNorm", D);
+      break;
+    case BodyPositions::InLayers:
+      break;
   }
-  if (config.body == "albert") {
-    mapping_ =
-        declare_dense("albert.encoder.embedding_hidden_mapping_in", D, D, config.initializer_range);
+  if (!body.embedding_map.empty()) {
+    mapping_ = declare_dense(body.embedding_map, D, D, config.initializer_range);
   }
   num_params_ = params().size();
 }

@@ -1,4 +1,5 @@
 #include "convoy/models/session/session_head.h"
+#include "convoy/models/session/session_bodies.h"
 
 #include <ATen/ATen.h>
 
@@ -20,22 +21,15 @@ namespace convoy::models {
 
 using nn::Mode;
 
-namespace {
-
-constexpr double kSasrecEpsilon = 1e-8;  // of its last normalisation, whatever the layers have
-
-}  // namespace
-
 SessionHead::SessionHead(const SessionConfig& config, const nn::ParamPtr& output)
     : Block("head"),
       config_(config),
       epsilon_(config.layer_norm_epsilon),
       first_id_(config.score_padding ? 0 : 1) {
   const int64_t D = config.d_model;
-  if (config.body == "gpt2") norm_ = declare_norm("transformer.ln_f", D);
-  if (config.body == "sasrec") {
-    norm_ = declare_norm("transformer_layers.last_layernorm", D);
-    epsilon_ = kSasrecEpsilon;
+  if (const auto& last = session_body(config.body).last_norm) {
+    norm_ = declare_norm(last->name, D);
+    epsilon_ = last->epsilon.value_or(epsilon_);
   }
   const int64_t item_dim = output ? output->spec().shape[1] : D;
   const auto init = nn::Init::normal(config.initializer_range);

@@ -1,4 +1,5 @@
 #include "convoy/models/session/session_input.h"
+#include "convoy/models/session/session_bodies.h"
 
 #include <ATen/ATen.h>
 
@@ -109,7 +110,7 @@ nn::Bundle SessionInput::forward(const nn::Bundle& columns, const nn::Context& c
   }
   out["hidden"] = add_positions(x, ids, ranks, context);
   if (config_.reads_times()) put_times(out, in, context);
-  if (config_.body == "xlnet") {
+  if (session_body(config_.body).positions == BodyPositions::InLayers) {
     put_xlnet_guides(out, /*causal=*/!config_.masks_items() && !config_.sees_targets());
     drop_distances(out, config_.dropout, config_.num_positions(), context);
   }

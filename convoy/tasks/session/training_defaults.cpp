@@ -1,4 +1,5 @@
 #include "convoy/tasks/session/training_defaults.h"
+#include "convoy/models/session/session_bodies.h"
 
 #include <fmt/format.h>
 
@@ -45,7 +46,7 @@ void set_no_evaluation(OptionTable& table) {
 }
 
 void set_initial_weights(const models::SessionConfig& model, OptionTable& table) {
-  if (model.body != "bert" && model.body != "albert" && model.body != "electra") return;
+  if (!models::session_body(model.body).learns_from_wide_weights) return;
   const auto range =
       fmt::format("{:.4g}", 0.02 * std::sqrt(768 / static_cast<double>(model.d_model)));
   for (const char* key : {"model.initializer_range", "model.embedding_initializer_range"}) {
