@@ -67,12 +67,12 @@ std::vector<Way> ways_of(const train::TrainingArguments& arguments,
   auto options = train::replica_options(arguments, true).run();
   take(inputs, options);
   std::vector<Way> out;
-  for (const auto& entry : schedule::pipeline_schedules()) {
-    auto& way = out.emplace_back(Way{entry.name, options});
-    way.options.pipeline.schedule = entry.schedule;
+  for (const auto* entry : schedule::pipeline_schedules()) {
+    auto& way = out.emplace_back(Way{entry->name, options});
+    way.options.pipeline.schedule = entry;
     way.options.pipeline.file = way.options.pipeline.csv = "";
-    way.asked = asked.file.empty() && entry.schedule == asked.schedule;
-    const bool as_many_stages = entry.interleaved == schedule::entry_of(asked.schedule).interleaved;
+    way.asked = asked.file.empty() && entry == asked.schedule;
+    const bool as_many_stages = entry->interleaved == asked.schedule->interleaved;
     if (!as_many_stages || !asked.file.empty()) way.options.pipeline.splits.clear();
   }
   if (!asked.file.empty()) out.push_back({asked.file, options, true});

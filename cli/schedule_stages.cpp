@@ -91,7 +91,7 @@ int show_stages(const StagesAsked& asked, const std::string& plot) {
   std::string texts, csv;
   Pictures pictures;
   for (const auto& [schedule, plan, refusal] : schedule::compare_schedules(costs, options)) {
-    const auto* name = schedule::name_of(schedule);
+    const auto* name = schedule->name;
     if (!plan) {
       if (schedule == saved && !asked.save.empty()) throw UsageError(refusal);
       texts += fmt::format("\n{}: {}\n", name, refusal);

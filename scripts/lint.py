@@ -67,12 +67,13 @@ WORDS = [(field, re.compile(own), re.compile(senses) if senses else None, only) 
 # Tables of what there is of a kind, by the text before them: names stand nowhere else as a list.
 REGISTRIES = {
     "engines": ("convoy/comm/engine_registry.cpp", "std::vector<EngineEntry> all{"),
-    "schedules": ("convoy/schedule/pipeline/pipeline.cpp", "std::vector<PipelineScheduleEntry> all{"),
     "optimizers": ("convoy/optim/optimizer.cpp", "std::vector<OptimizerEntry> all{"),
     "tasks": ("convoy/tasks/task.cpp", "std::vector<TaskKind> all{"),
     "families": ("convoy/models/language_model.cpp", "std::map<std::string, Make> all{"),
     "commands": ("cli/commands.h", "kCommands[] = {"),
 }
+# Entries that stand each in a source of its own: the folder, and what comes before the name.
+ENTRY_FILES = {"schedules": ("convoy/schedule/pipeline", re.compile(r'const ScheduleEntry \w+\{\s*\.name = "(\w+)"'))}
 ORDINARY = ("commands", "tasks")  # names that are words of ordinary sentences
 OTHER_TABLES = {("convoy/models/session/session_config.cpp", "families")}  # the bodies of a session model
 ENTRY = re.compile(r'\{(?:\w+::\w+, )?"(\w+)", ?')
@@ -274,6 +275,11 @@ def read_registries():
         if len(names) < 2:
             sys.exit(f"lint: {path}: no table of {kind} behind '{before}'")
         out[kind] = (path, first, first + table.count("\n"), names)
+    for kind, (folder, entry) in ENTRY_FILES.items():
+        names = {name for path in (ROOT / folder).glob("*.cpp") for name in entry.findall(path.read_text())}
+        if len(names) < 2:
+            sys.exit(f"lint: {folder}: no entries of {kind}")
+        out[kind] = (folder, 0, 0, names)
     return out
 
 

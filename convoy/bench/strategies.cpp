@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 std::string schedule_of(const Trial& trial, const train::ParallelArguments& own) {
   if (trial.is_pipeline()) return trial.schedule();
   const auto& from = trial.num_stages() > 1 ? own : train::ParallelArguments();
-  return schedule::name_of(from.pipeline.schedule);
+  return from.pipeline.schedule->name;
 }
 
 /// Rows of a micro-batch, and how many of these are a step of a rank.
@@ -79,8 +79,8 @@ std::vector<std::string> command(const Trial& trial, const StrategiesOptions& op
   const auto& own = arguments.parallel;
   const auto schedule = schedule_of(trial, own);
   argv.push_back("--parallel.pipeline_schedule=" + schedule);
-  const bool as_asked = schedule == schedule::name_of(own.pipeline.schedule) &&
-                        trial.num_stages() == own.num_stages();
+  const bool as_asked =
+      schedule == own.pipeline.schedule->name && trial.num_stages() == own.num_stages();
   if (!as_asked) {
     argv.insert(argv.end(), {"--parallel.pipeline_splits=", "--parallel.pipeline_schedule_file=",
                              "--parallel.recompute_layers="});

@@ -44,7 +44,7 @@ std::string Trial::schedule() const {
 }
 
 bool Trial::has_virtual_stages() const {
-  return is_pipeline() && schedule::entry_of(schedule::parse_schedule(schedule())).interleaved;
+  return is_pipeline() && schedule::parse_schedule(schedule())->interleaved;
 }
 
 bool Trial::is_2d() const {

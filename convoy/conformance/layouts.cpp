@@ -47,9 +47,9 @@ void add_mesh(std::vector<Layout>& out, const LayoutRequest& request, Split spli
     }
     return;
   }
-  for (const auto& entry : schedule::pipeline_schedules()) {
-    split.schedule = entry.schedule;
-    if (entry.schedule == schedule::PipelineSchedule::OneFOneB) {
+  for (const auto* entry : schedule::pipeline_schedules()) {
+    split.schedule = entry;
+    if (entry == &schedule::kOneFOneB) {
       add_stages_of_zero(out, request, split);
     } else {
       out.push_back({split});

@@ -102,9 +102,9 @@ std::vector<Cut> cuts_of(const Numbers& numbers, const schedule::RunOptions& bas
                          const Split& split) {
   using schedule::Placement;
   const auto options = split.options(base);
-  const bool interleaved = schedule::entry_of(split.schedule).interleaved;
+  const bool interleaved = split.schedule->interleaved;
   const int each = interleaved ? static_cast<int>(options.pipeline.virtual_stages) : 1;
-  const bool either = interleaved && split.schedule == schedule::PipelineSchedule::ZeroBubble;
+  const bool either = interleaved && split.schedule->either_placement;
   std::vector<Cut> out;
   const auto needed = static_cast<size_t>(split.pipeline) * static_cast<size_t>(each);
   const bool joins = options.zero >= 2 && options.reduce_each;  // neighbours on a rank

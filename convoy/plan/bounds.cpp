@@ -19,7 +19,7 @@ namespace {
 /// All work of a rank, after the first micro-batch's way to it, and before the last one's way back.
 double least_of_cut(const Cut& cut, const schedule::Costs& costs, const Numbers& numbers,
                     const Split& split) {
-  const bool halves = split.schedule == schedule::PipelineSchedule::ZeroBubble;
+  const bool halves = split.schedule->halves;
   const auto stages = static_cast<size_t>(split.pipeline);
   std::vector<double> comes(stages, -1), leaves(stages, 0), work(stages, 0), weights(stages, 0);
   std::vector<std::vector<double>> again_of(stages);  // forward of what may be recomputed
@@ -124,7 +124,7 @@ double least_of_unequal(const Work& work, double micro_batches,
 }
 
 double least_of_equal(const Work& work, double micro_batches, const Split& split) {
-  if (split.pipeline == 1 || schedule::entry_of(split.schedule).interleaved) {
+  if (split.pipeline == 1 || split.schedule->interleaved) {
     return work.seconds * micro_batches / split.pipeline;
   }
   // A stage with one virtual stage waits for those before it to run forward once, and they for it

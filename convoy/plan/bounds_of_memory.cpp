@@ -4,29 +4,13 @@
 
 #include "convoy/plan/bound_parts.h"
 #include "convoy/plan/bounds.h"
+#include "convoy/schedule/pipeline/pipeline.h"
 
 namespace convoy::plan {
 
 using schedule::Cut;
 
 namespace {
-
-/// How often each virtual stage of a rank has run forward when a first backward is due.
-std::vector<int64_t> begun(const Split& split, int rank, int64_t virtual_stages) {
-  const int64_t p = split.pipeline, m = split.micro_batches;
-  std::vector<int64_t> out(static_cast<size_t>(virtual_stages), 1);
-  using schedule::PipelineSchedule;
-  if (split.schedule == PipelineSchedule::OneFOneB) out[0] = std::min(m, p - rank);
-  if (split.schedule != PipelineSchedule::Interleaved || m % p != 0) return out;
-  int64_t left = std::min(m * virtual_stages, 2 * (p - 1 - rank) + (virtual_stages - 1) * p + 1);
-  std::fill(out.begin(), out.end(), 0);
-  for (size_t n = 0; left > 0; n = (n + 1) % out.size()) {  // in groups of p micro-batches
-    const int64_t some = std::min(left, p);
-    out[n] += some;
-    left -= some;
-  }
-  return out;
-}
 
 int64_t least_bytes_of_cut(const Cut& cut, const Numbers& numbers,
                            const std::vector<BlockCost>& blocks,
@@ -38,7 +22,9 @@ int64_t least_bytes_of_cut(const Cut& cut, const Numbers& numbers,
   std::vector<size_t> seen(stages, 0);
   for (const auto& [first, last, stage] : cut) {
     const auto s = static_cast<size_t>(stage);
-    const auto times = static_cast<double>(begun(split, stage, each)[seen[s]++]);
+    const auto begun = schedule::begun_forwards(split.schedule,
+                                                {split.pipeline, stage, each, split.micro_batches});
+    const auto times = static_cast<double>(begun[seen[s]++]);
     for (int64_t block = first; block <= last; ++block) {
       const auto b = static_cast<size_t>(block);
       out[s] += state * elements[b];

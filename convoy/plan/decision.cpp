@@ -234,7 +234,7 @@ Json to_json(const Planned& planned) {
           {"sequence_parallel", split.sequence},
           {"per_device_train_batch_size", split.rows},
           {"gradient_accumulation_steps", split.micro_batches},
-          {"pipeline_schedule", split.pipeline > 1 ? schedule::name_of(split.schedule) : ""},
+          {"pipeline_schedule", split.pipeline > 1 ? split.schedule->name : ""},
           {"zero", split.zero},
           {"offload_optimizer", schedule::name_of(split.optimizer)},
           {"offload_gradients", schedule::name_of(split.gradients)},

@@ -121,7 +121,7 @@ class Search {
     const auto number = splits.size();
     for (size_t n = 0; n < number; ++n) {
       auto split = splits[n];
-      if (split.pipeline == 1 || schedule::entry_of(split.schedule).interleaved) continue;
+      if (split.pipeline == 1 || split.schedule->interleaved) continue;
       try {
         split.cut = cut_for_speeds(numbers_, cluster_, wishes_.base, split);
       } catch (const UsageError&) {  // the model does not go into it

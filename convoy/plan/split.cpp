@@ -30,7 +30,7 @@ std::vector<std::pair<std::string, std::vector<std::pair<std::string, std::strin
   }
   if (split.prefetch > 0) parallel.emplace_back("prefetch", std::to_string(split.prefetch));
   if (split.pipeline > 1) {
-    parallel.emplace_back("pipeline_schedule", schedule::name_of(split.schedule));
+    parallel.emplace_back("pipeline_schedule", split.schedule->name);
     if (!split.cut.empty()) {
       parallel.emplace_back("pipeline_splits", fmt::format("{}", fmt::join(split.cut, ",")));
     }
@@ -93,7 +93,7 @@ schedule::RunOptions Split::options(schedule::RunOptions base) const {
 
 std::string Split::to_text() const {
   std::string out = mesh().to_text();
-  if (pipeline > 1) out += fmt::format(", {}", schedule::name_of(schedule));
+  if (pipeline > 1) out += fmt::format(", {}", schedule->name);
   if (!cut.empty()) out += fmt::format(", cut at {}", fmt::join(cut, ","));
   if (sequence) out += ", sequence_parallel";
   if (zero > 0) out += fmt::format(", zero {}", zero);

@@ -29,7 +29,7 @@ struct Split {
   int64_t zero = 0;
   bool recompute = false;
   bool sequence = false;  ///< tensor ranks share out the tokens, too
-  schedule::PipelineSchedule schedule = schedule::PipelineSchedule::OneFOneB;
+  schedule::PipelineSchedule schedule = &schedule::kOneFOneB;
   /// Places of the optimizer's state, and of the shards of gradients and of weights.
   schedule::Place optimizer = schedule::Place::Device, gradients = schedule::Place::Device,
                   parameters = schedule::Place::Device;

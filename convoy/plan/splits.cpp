@@ -4,6 +4,7 @@
 
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
+#include "convoy/schedule/pipeline/pipeline.h"
 
 namespace convoy::plan {
 
@@ -26,13 +27,6 @@ std::vector<int64_t> rows_of(int64_t of_rank, int64_t most) {
     if (rows <= most && (even || rows == of_rank)) out.push_back(rows);
   }
   return out;
-}
-
-std::vector<schedule::PipelineSchedule> schedules_of(int stages, int64_t micro_batches) {
-  using schedule::PipelineSchedule;
-  if (stages == 1) return {PipelineSchedule::OneFOneB};
-  if (micro_batches == 1) return {PipelineSchedule::OneFOneB, PipelineSchedule::ZeroBubble};
-  return {PipelineSchedule::OneFOneB, PipelineSchedule::Interleaved, PipelineSchedule::ZeroBubble};
 }
 
 /// Over how many ranks ZeRO may share out a state: all, or those of a host.
@@ -103,8 +97,9 @@ void add_ways(std::vector<Split>& out, const Wishes& wishes, Split split) {
         for (const bool recompute : {false, true}) {
           if (recompute && !wishes.takes_recompute) continue;
           split.recompute = recompute;
-          for (const auto schedule : schedules_of(split.pipeline, split.micro_batches)) {
-            const bool several = schedule::entry_of(schedule).interleaved;
+          for (const auto schedule :
+               schedule::planned_schedules(split.pipeline, split.micro_batches)) {
+            const bool several = schedule->interleaved;
             const int64_t each = several ? wishes.base.pipeline.virtual_stages : 1;
             if (split.pipeline > 1 && each * split.pipeline > wishes.most_stages) continue;
             split.schedule = schedule;

@@ -113,11 +113,11 @@ using Way = std::pair<std::string, std::optional<Placement>>;
 
 std::vector<Way> all_ways() {
   std::vector<Way> out;
-  for (const auto& entry : schedule::pipeline_schedules()) {
-    if (!entry.interleaved) out.emplace_back(entry.name, std::nullopt);
-    if (!entry.interleaved) continue;
+  for (const auto* entry : schedule::pipeline_schedules()) {
+    if (!entry->interleaved) out.emplace_back(entry->name, std::nullopt);
+    if (!entry->interleaved) continue;
     for (const auto placement : {Placement::Loop, Placement::V}) {
-      out.emplace_back(entry.name, placement);
+      out.emplace_back(entry->name, placement);
     }
   }
   return out;

@@ -108,7 +108,7 @@ TEST(PipelineStages, BlocksThatDoNotGoIntoStagesAreTold) {
   };
   EXPECT_THAT(refusal(5, {}), HasSubstr("a pipeline of 5 stages needs as many blocks; got a model "
                                         "of 4 ("));
-  EXPECT_THAT(refusal(3, {.schedule = schedule::PipelineSchedule::Interleaved}),
+  EXPECT_THAT(refusal(3, {.schedule = &schedule::kInterleaved}),
               HasSubstr("3 stages with 2 virtual stages each"));
   EXPECT_THAT(refusal(2, {.splits = {1, 2}}), HasSubstr("makes 3 virtual stages; expected 1"));
   EXPECT_THAT(refusal(3, {.splits = {2, 2}}), HasSubstr("must ascend between 1 and 3"));

@@ -179,7 +179,7 @@ TEST(Search, TriesNoMoreStagesAndTensorRanksThanTheModelHas) {
   for (const auto& split : splits_of(wishes)) {
     stages = std::max(stages, split.pipeline);
     tensor = std::max(tensor, split.tensor);
-    const bool several = schedule::entry_of(split.schedule).interleaved;
+    const bool several = split.schedule->interleaved;
     if (split.pipeline > 1 && several) of_several = std::max(of_several, split.pipeline);
   }
   EXPECT_EQ(stages, 4);

@@ -169,7 +169,7 @@ TEST(SeedCases, FourCardsOfSixGigabytesHoldWhatOneOfTwentyFourHolds) {
   model.length = 16;
   EXPECT_GT(state_of(model), 19e9);
   const auto numbers = model.numbers();
-  const auto naive = schedule::PipelineSchedule::Naive;
+  const auto naive = &schedule::kNaive;
   const Split alone{.rows = 8, .micro_batches = 1};
   const Split stages{.pipeline = 4, .rows = 8, .micro_batches = 1, .schedule = naive};
   const auto large = described(1, 1, 24 * kGiga, 25), small = described(1, 4, 6 * kGiga, 25);

@@ -124,8 +124,7 @@ TEST(Symmetry, OneOfEachStageTakesWhatAllRanksTake) {
   auto cluster = paper_cluster(8, 8, 100 * kGiga, 10 * kGiga, kGiga);
   cluster.host_bytes_per_second = kGiga;
   std::vector<Split> splits{{.data = 64, .zero = 3}, {.data = 32, .tensor = 2, .zero = 1}};
-  for (const auto schedule :
-       {schedule::PipelineSchedule::OneFOneB, schedule::PipelineSchedule::ZeroBubble}) {
+  for (const auto schedule : {&schedule::kOneFOneB, &schedule::kZeroBubble}) {
     splits.push_back({.pipeline = 4, .data = 8, .tensor = 2, .micro_batches = 8, .zero = 1});
     splits.back().schedule = schedule;
   }
@@ -145,7 +144,6 @@ TEST(Symmetry, OfManyMicroBatchesSomeStandForAll) {
   PaperModel model;
   model.layers = 7;
   const auto numbers = model.numbers();
-  using schedule::PipelineSchedule;
   for (const double link : {100 * kGiga, kGiga, 0.05 * kGiga}) {
     auto cluster = paper_cluster(1, 4, 100 * kGiga, link, 0);
     for (const double beside : {0.0, 1.0}) {
@@ -154,8 +152,8 @@ TEST(Symmetry, OfManyMicroBatchesSomeStandForAll) {
         std::vector<Split> splits{{}, {.data = 4}, {.tensor = 4}, {.pipeline = 4}, {.pipeline = 4}};
         for (const int64_t zero : {1, 2, 3}) splits.push_back({.data = 4, .zero = zero});
         splits.push_back({.pipeline = 2, .data = 2, .zero = 1});
-        splits[4].schedule = PipelineSchedule::ZeroBubble;
-        splits.back().schedule = PipelineSchedule::Interleaved;
+        splits[4].schedule = &schedule::kZeroBubble;
+        splits.back().schedule = &schedule::kInterleaved;
         for (auto& split : splits) {
           split.micro_batches = micro_batches;
           schedule::RunOptions base;

@@ -43,7 +43,7 @@ struct TwoStages {
     return out;
   }
   std::vector<Program> one_forward_one_backward() const {
-    return pipeline_programs(PipelineSchedule::OneFOneB, layouts, kTwo);
+    return pipeline_programs(&kOneFOneB, layouts, kTwo);
   }
   std::vector<Alive> check(const std::vector<Program>& programs,
                            const StepOptions& options = kTwo) const {
@@ -155,7 +155,7 @@ TEST(Check, WhatTwoStagesHoldIsSummedOverThem) {
   const LayoutOptions options{.bucket_bytes = 0, .stages = {{0, 1}, {2}}};
   const auto first = tied_layout(options), second = first.of_stage(1);
   EXPECT_TRUE(first.is_tied(1) && second.is_tied(1) && !first.is_tied(0));
-  const auto programs = pipeline_programs(PipelineSchedule::GPipe, {first, second}, kTwo);
+  const auto programs = pipeline_programs(&kGPipe, {first, second}, kTwo);
   const auto refusal = [&](const Program& of_second) -> std::string {
     try {
       check({{programs[0], first, {0, 1}}, {of_second, second, {0, 1}}}, kTwo);

@@ -51,12 +51,12 @@ struct Asked {
 
 TEST(Choose, AHeadThatPutsNothingOffAllowsHalves) {
   Asked it;
-  it.options.pipeline.schedule = PipelineSchedule::Automatic;
+  it.options.pipeline.schedule = &kAutomatic;
   it.options.pipeline.virtual_stages = 1;
   const auto found = it.plan();
   // 1f1b's first stage keeps two micro-batches of four blocks.
   for (size_t s = 0; s < 2; ++s) EXPECT_LE(found.timeline.peak(s), 80);
-  it.options.pipeline.schedule = PipelineSchedule::OneFOneB;
+  it.options.pipeline.schedule = &kOneFOneB;
   EXPECT_LT(found.timeline.length, it.plan().timeline.length);
 }
 
@@ -64,7 +64,7 @@ TEST(Choose, PlacementVHasTwoVirtualStagesWhereverTheyAreCut) {
   Asked it;
   it.options.pipeline.placement = Placement::V;
   it.options.pipeline.splits = {1, 2, 3, 4, 5};
-  for (const auto schedule : {PipelineSchedule::Interleaved, PipelineSchedule::Automatic}) {
+  for (const auto schedule : {&kInterleaved, &kAutomatic}) {
     it.options.pipeline.schedule = schedule;
     it.options.pipeline.virtual_stages = 3;
     EXPECT_THAT(it.refusal(), HasSubstr("pipeline_splits needs 3 numbers for 2 stages"));
@@ -73,7 +73,7 @@ TEST(Choose, PlacementVHasTwoVirtualStagesWhereverTheyAreCut) {
 
 TEST(Choose, AScheduleThatKeepsMoreThanItMayIsRefused) {
   Asked it;
-  it.options.pipeline.schedule = PipelineSchedule::GPipe;
+  it.options.pipeline.schedule = &kGPipe;
   it.options.pipeline.memory = 160;
   EXPECT_EQ(it.refusal(), "taken");
   it.options.pipeline.memory = 159;
@@ -86,9 +86,9 @@ TEST(Choose, AScheduleThatKeepsMoreThanItMayIsRefused) {
   it.options.pipeline.memory = 39;
   for (const auto& splits : {std::vector<int64_t>{}, {4}}) {
     it.options.pipeline.splits = splits;
-    it.options.pipeline.schedule = PipelineSchedule::GPipe;
+    it.options.pipeline.schedule = &kGPipe;
     EXPECT_THAT(it.refusal(), HasSubstr("try pipeline_memory = 160, pipeline_schedule = auto"));
-    it.options.pipeline.schedule = PipelineSchedule::Automatic;
+    it.options.pipeline.schedule = &kAutomatic;
     EXPECT_THAT(it.refusal(), HasSubstr("fits no schedule: one micro-batch keeps 40 B on a "
                                         "stage; try 40 or more"));
   }
@@ -99,7 +99,7 @@ TEST(Choose, AScheduleThatKeepsMoreThanItMayIsRefused) {
 TEST(Choose, AutoKeepsWithinItsMemoryAndGetsFasterWithMore) {
   for (const auto& splits : {std::vector<int64_t>{}, {4}}) {
     Asked it;
-    it.options.pipeline.schedule = PipelineSchedule::Automatic;
+    it.options.pipeline.schedule = &kAutomatic;
     it.options.pipeline.splits = splits;
     double before = std::numeric_limits<double>::infinity();
     for (const int64_t memory : {40, 60, 80, 160}) {
@@ -118,7 +118,7 @@ TEST(Choose, AVMayNeedMoreForOneMicroBatchThanOneFOneBForAll) {
   Asked it;  // the ends lie on rank 0
   it.options.counts.front().kept = it.options.counts.back().kept = 100;
   it.options.num_micro_batches = 1;
-  it.options.pipeline.schedule = PipelineSchedule::Automatic;
+  it.options.pipeline.schedule = &kAutomatic;
   it.options.pipeline.virtual_stages = 2;
   it.options.pipeline.placement = Placement::V;
   EXPECT_DOUBLE_EQ(it.peaks().front(), 220);
@@ -128,7 +128,7 @@ TEST(Choose, AVMayNeedMoreForOneMicroBatchThanOneFOneBForAll) {
 
 TEST(Choose, AutoSendsSeldomWhereMessagesTakeLong) {
   Asked it;
-  it.options.pipeline.schedule = PipelineSchedule::Automatic;
+  it.options.pipeline.schedule = &kAutomatic;
   it.options.pipeline.virtual_stages = 2;
   it.options.pipeline.placement = Placement::Loop;
   const auto near = it.plan();
@@ -173,7 +173,7 @@ TEST(Choose, TheFewestBlocksAreRecomputedThatFit) {
     }
     it.options.pipeline.memory = 5;
     EXPECT_THAT(it.refusal(), HasSubstr("with all blocks recomputed that can be"));
-    it.options.pipeline.schedule = PipelineSchedule::Automatic;
+    it.options.pipeline.schedule = &kAutomatic;
     EXPECT_THAT(it.refusal(), HasSubstr("pipeline_memory = 5"));
     // Auto takes what is faster: a slower order, or blocks that are computed again.
     it.options.pipeline.memory = 60;
@@ -185,8 +185,7 @@ TEST(Choose, TheFewestBlocksAreRecomputedThatFit) {
 }
 
 TEST(Choose, AScheduleOfAFileIsFollowed) {
-  for (const auto schedule :
-       {PipelineSchedule::OneFOneB, PipelineSchedule::Interleaved, PipelineSchedule::ZeroBubble}) {
+  for (const auto schedule : {&kOneFOneB, &kInterleaved, &kZeroBubble}) {
     Asked it;
     it.options.pipeline.schedule = schedule;
     const auto made = it.plan();
@@ -197,7 +196,7 @@ TEST(Choose, AScheduleOfAFileIsFollowed) {
     EXPECT_EQ(read.timeline.length, made.timeline.length);
   }
   Asked it;
-  it.options.pipeline.schedule = PipelineSchedule::ZeroBubble;
+  it.options.pipeline.schedule = &kZeroBubble;
   it.options.pipeline.placement = Placement::V;
   it.options.pipeline = {.file = "v.csv", .csv = to_csv(it.plan().orders)};
   it.options.pipeline.splits = {1, 3, 6};
@@ -220,11 +219,11 @@ TEST(Choose, AScheduleOfAFileIsFollowed) {
 
 TEST(Choose, WhatAutoFoundIsNamed) {
   Asked it;
-  it.options.pipeline.schedule = PipelineSchedule::Automatic;
+  it.options.pipeline.schedule = &kAutomatic;
   const auto found = it.plan();
   const auto pipe = pipe_of(found.cut, 4, {}, {});  // of the named schedules none goes by costs
   EXPECT_EQ(schedule_named(pipe, found.orders), found.found);
-  it.options.pipeline.schedule = PipelineSchedule::OneFOneB;
+  it.options.pipeline.schedule = &kOneFOneB;
   const auto plain = it.plan();
   EXPECT_EQ(plain.found, "");
   EXPECT_EQ(schedule_named(pipe_of(plain.cut, 4), plain.orders), "1f1b");
@@ -235,7 +234,7 @@ TEST(Choose, WhatAutoFoundIsNamed) {
 
 TEST(Choose, WhatIsPutOffIsAllThatStaysAfterTheFirstHalf) {
   Asked it;
-  it.options.pipeline.schedule = PipelineSchedule::ZeroBubble;
+  it.options.pipeline.schedule = &kZeroBubble;
   it.options.pipeline.virtual_stages = 1;
   const auto bytes = [&](int64_t put_off) {
     std::vector<BlockCost> costs(it.model.blocks.size());

@@ -14,7 +14,7 @@ TEST(Compare, AllSchedulesOfFourStages) {
   const auto costs = StageNumbers{}.costs(4);
   const auto all = compare_schedules(costs, {.num_stages = 4, .num_micro_batches = 8});
   ASSERT_EQ(all.size(), pipeline_schedules().size());
-  for (const auto& each : all) ASSERT_TRUE(each.plan) << name_of(each.schedule);
+  for (const auto& each : all) ASSERT_TRUE(each.plan) << each.schedule->name;
   EXPECT_NEAR(all[0].plan->played.idle(), 0.75, 1e-9);           // naive
   EXPECT_NEAR(all[1].plan->played.idle(), 3.0 / 11, 1e-9);       // gpipe
   EXPECT_NEAR(all[2].plan->above_floor(), 33.0 / 27 - 1, 1e-9);  // 1f1b

@@ -5,6 +5,7 @@
 #include <random>
 
 #include "convoy/schedule/pipeline/builders.h"
+#include "convoy/schedule/pipeline/pipeline.h"
 #include "tests/schedule/pipes.h"
 
 // Backwards in two halves, and what the checker makes of every change to such programs.
@@ -18,7 +19,7 @@ using enum ActionKind;
 PipelineStep two_ranks(const StepOptions& options = {.num_micro_batches = 2},
                        const LayoutOptions& layout = {.bucket_bytes = 0}) {
   const auto pipe = loop_pipe(2, 1, options.num_micro_batches);
-  return {cut_for(pipe, 2), zero_bubble(pipe), options, layout};
+  return {cut_for(pipe, 2), kZeroBubble.orders(pipe), options, layout};
 }
 
 TEST(Halves, TheGradientIsSentAfterTheFirstAndAddedAfterTheSecond) {
@@ -205,18 +206,22 @@ std::vector<PipelineStep> steps() {
   const StepOptions options{.num_micro_batches = 3};
   const StepOptions again{.num_micro_batches = 3, .recomputed = {0, 1, 4}};
   const auto v = v_pipe(3, 3), loop = loop_pipe(2, 2, 3), once = loop_pipe(3, 1, 3);
-  out.emplace_back(cut_for(v, 1), zero_bubble(v), options);
-  out.emplace_back(cut_for(v, 1), zero_bubble(v), again, LayoutOptions{.bucket_bytes = 0}, true);
-  out.emplace_back(cut_for(loop, 2), zero_bubble(loop), again);
-  out.emplace_back(cut_for(loop, 1), interleaved(loop), options, LayoutOptions{.bucket_bytes = 0},
+  out.emplace_back(cut_for(v, 1), kZeroBubble.orders(v), options);
+  out.emplace_back(cut_for(v, 1), kZeroBubble.orders(v), again, LayoutOptions{.bucket_bytes = 0},
                    true);
-  out.emplace_back(cut_for(once, 2), zero_bubble(once), again,
+  out.emplace_back(cut_for(loop, 2), kZeroBubble.orders(loop), again);
+  out.emplace_back(cut_for(loop, 1), kInterleaved.orders(loop), options,
+                   LayoutOptions{.bucket_bytes = 0}, true);
+  out.emplace_back(cut_for(once, 2), kZeroBubble.orders(once), again,
                    LayoutOptions{.stage = 3, .num_parts = 2, .bucket_bytes = 0}, true);
-  out.emplace_back(cut_for(once, 2), one_f_one_b(once), again,
+  out.emplace_back(cut_for(once, 2), kOneFOneB.orders(once), again,
                    LayoutOptions{.stage = 2, .num_parts = 2, .bucket_bytes = 0});
-  out.emplace_back(cut_for(once, 1), gpipe(once), options, LayoutOptions{.bucket_bytes = 0});
-  out.emplace_back(cut_for(once, 1), naive(once), again, LayoutOptions{.bucket_bytes = 0}, true);
-  out.emplace_back(cut_for(loop, 1), automatic(loop), options, LayoutOptions{.bucket_bytes = 0});
+  out.emplace_back(cut_for(once, 1), kGPipe.orders(once), options,
+                   LayoutOptions{.bucket_bytes = 0});
+  out.emplace_back(cut_for(once, 1), kNaive.orders(once), again, LayoutOptions{.bucket_bytes = 0},
+                   true);
+  out.emplace_back(cut_for(loop, 1), kAutomatic.orders(loop), options,
+                   LayoutOptions{.bucket_bytes = 0});
   return out;
 }
 

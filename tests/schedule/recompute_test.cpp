@@ -8,6 +8,7 @@
 #include <random>
 
 #include "convoy/schedule/pipeline/builders.h"
+#include "convoy/schedule/pipeline/pipeline.h"
 #include "tests/schedule/pipes.h"
 
 namespace convoy::schedule {
@@ -40,7 +41,8 @@ struct Case {
 
 Case make_case(std::mt19937& random, bool alike) {
   const auto pipe = random() % 2 == 0 ? v_pipe(2, 4) : loop_pipe(2, 1, 4);
-  Case out{cut_for(pipe, 3), random() % 2 == 0 ? zero_bubble(pipe) : naive(pipe), {}};
+  Case out{
+      cut_for(pipe, 3), random() % 2 == 0 ? kZeroBubble.orders(pipe) : kNaive.orders(pipe), {}};
   for (int64_t b = 0; b <= out.cut.back().last_block; ++b) {
     const double kept = alike ? 8 : 4 + static_cast<double>(random() % 8);
     out.costs.forward.push_back(1);

@@ -5,6 +5,7 @@
 #include <random>
 
 #include "convoy/schedule/pipeline/builders.h"
+#include "convoy/schedule/pipeline/pipeline.h"
 #include "convoy/schedule/pipeline/plan.h"
 #include "tests/schedule/pipes.h"
 
@@ -14,26 +15,26 @@ namespace {
 using testing::HasSubstr;
 
 /// The pipes that a schedule can be made for.
-std::vector<Pipe> pipes_for(const PipelineScheduleEntry& entry, int ranks, int64_t micro_batches,
+std::vector<Pipe> pipes_for(PipelineSchedule entry, int ranks, int64_t micro_batches,
                             const std::vector<int>& virtual_stages) {
   std::vector<Pipe> out;
   for (const int v : virtual_stages) {
-    if (v == 1 || entry.interleaved) out.push_back(loop_pipe(ranks, v, micro_batches));
-    if (v == 2 && entry.interleaved) out.push_back(v_pipe(ranks, micro_batches));
+    if (v == 1 || entry->interleaved) out.push_back(loop_pipe(ranks, v, micro_batches));
+    if (v == 2 && entry->interleaved) out.push_back(v_pipe(ranks, micro_batches));
   }
   return out;
 }
 
 void expect_sound(const std::vector<int>& ranks, const std::vector<int64_t>& micro_batches,
                   const std::vector<int>& virtual_stages) {
-  for (const auto& entry : pipeline_schedules()) {
+  for (const auto* entry : pipeline_schedules()) {
     for (const int p : ranks) {
       for (const int64_t m : micro_batches) {
         for (const auto& pipe : pipes_for(entry, p, m, virtual_stages)) {
           SCOPED_TRACE(fmt::format("{}, {} ranks, {} micro-batches, {} virtual stages{}",
-                                   entry.name, p, m, pipe.num_virtual_stages(),
+                                   entry->name, p, m, pipe.num_virtual_stages(),
                                    pipe.is_v() ? " in a v" : ""));
-          const auto orders = entry.orders(pipe);
+          const auto orders = entry->orders(pipe);
           const PipelineStep step(cut_for(pipe, 1), orders, {.num_micro_batches = m});
           EXPECT_NO_THROW(step.check());
           const auto played = play(pipe, orders);
@@ -59,18 +60,18 @@ TEST(Schedules, DISABLED_EveryProgramOfTheWholeGridIsSound) {
 }
 
 TEST(Schedules, WithShardsTiesRecomputationAndHalvesTheyAreSound) {
-  for (const auto& entry : pipeline_schedules()) {
+  for (const auto* entry : pipeline_schedules()) {
     for (const auto& pipe : pipes_for(entry, 3, 5, {1, 2})) {
       for (const int zero : {0, 1, 2, 3}) {
         for (const int64_t bucket_bytes : {0, 1 << 20}) {
           for (const bool tied : {false, true}) {
             SCOPED_TRACE(fmt::format("{}, {} virtual stages, zero {}, buckets of {}, {}",
-                                     entry.name, pipe.num_virtual_stages(), zero, bucket_bytes,
+                                     entry->name, pipe.num_virtual_stages(), zero, bucket_bytes,
                                      tied ? "tied" : "not tied"));
             auto cut = cut_for(pipe, 2);
             if (zero > 1) cut = joined(cut);  // the layout's buckets know no border in between
             const PipelineStep step(
-                cut, entry.orders(pipe_of(cut, 5)),
+                cut, entry->orders(pipe_of(cut, 5)),
                 {.num_micro_batches = 5, .recomputed = {0, 2, 3}},
                 {.stage = zero, .num_parts = zero > 0 ? 2 : 1, .bucket_bytes = bucket_bytes}, tied);
             EXPECT_NO_THROW(step.check());
@@ -105,21 +106,21 @@ TEST(Schedules, PlayingActionsIsSimulatingTheirPrograms) {
   for (int trial = 0; trial < 40; ++trial) {
     const int ranks = 2 + trial % 3;
     const int64_t m = 1 + trial % 7;
-    for (const auto& entry : pipeline_schedules()) {
+    for (const auto* entry : pipeline_schedules()) {
       for (auto& pipe : pipes_for(entry, ranks, m, {1, 2, 3})) {
         const auto cut = cut_for(pipe, 1);
         const auto costs = random_costs(random, static_cast<int>(cut.size()), trial % 2 == 1);
         const std::set<int64_t> recomputed =
             trial % 4 == 3 ? std::set<int64_t>{0} : std::set<int64_t>{};
         pipe = pipe_of(cut, m, costs, recomputed);
-        const auto orders = entry.orders(pipe);
+        const auto orders = entry->orders(pipe);
         const auto played = play(pipe, orders);
         const PipelineStep step(cut, orders, {.num_micro_batches = m, .recomputed = recomputed});
         step.check();
         const auto timeline = simulate(step.ranks(), costs);
-        EXPECT_NEAR(timeline.length, played.length, 1e-6) << entry.name;
+        EXPECT_NEAR(timeline.length, played.length, 1e-6) << entry->name;
         for (size_t r = 0; r < played.peak.size() && recomputed.empty(); ++r) {
-          EXPECT_NEAR(timeline.peak(r), played.peak[r], 1e-6) << entry.name;
+          EXPECT_NEAR(timeline.peak(r), played.peak[r], 1e-6) << entry->name;
         }
       }
     }
@@ -133,13 +134,13 @@ TEST(Schedules, ZeroBubbleIsAtTheFloorWithTheMemoryOf1f1b) {
     for (const int64_t m : {2 * ranks, 2 * ranks + 1, 4 * ranks}) {
       for (auto pipe : {v_pipe(ranks, m), loop_pipe(ranks, 1, m)}) {
         pipe.costs = equal_costs(pipe.num_virtual_stages(), ranks);
-        const auto played = play(pipe, zero_bubble(pipe));
+        const auto played = play(pipe, kZeroBubble.orders(pipe));
         EXPECT_LE(played.length, 1.0001 * floor_of(pipe)) << ranks << " " << m;
         EXPECT_LE(played.highest_peak(), memory_bound(pipe) + 1e-9) << ranks << " " << m;
       }
       auto pipe = loop_pipe(ranks, 2, m);
       pipe.costs = equal_costs(pipe.num_virtual_stages(), ranks);
-      const auto played = play(pipe, zero_bubble(pipe));
+      const auto played = play(pipe, kZeroBubble.orders(pipe));
       EXPECT_LE(played.length, 1.04 * floor_of(pipe)) << ranks << " " << m;
       EXPECT_LE(played.highest_peak(), memory_bound(pipe) + 1e-9) << ranks << " " << m;
     }
@@ -157,7 +158,7 @@ TEST(Schedules, TheFloorIsTheWayOfTheFirstMicroBatchAndAllWork) {
 
 TEST(Schedules, NaiveKeepsOneMicroBatch) {
   auto pipe = loop_pipe(4, 1, 8);
-  const auto played = play(pipe, naive(pipe));
+  const auto played = play(pipe, kNaive.orders(pipe));
   EXPECT_EQ(played.length, 4 * 3 * 8);
   EXPECT_EQ(played.highest_peak(), 1);
 }
@@ -166,8 +167,8 @@ TEST(Schedules, InterleavedTakesAnyNumberOfMicroBatches) {
   for (const int64_t m : {1, 3, 5, 9, 10}) {
     const auto pipe = loop_pipe(4, 2, m);
     const auto whole = loop_pipe(4, 2, (m + 3) / 4 * 4);
-    const auto length = play(pipe, interleaved(pipe)).length;
-    EXPECT_LE(length, play(whole, interleaved(whole)).length);
+    const auto length = play(pipe, kInterleaved.orders(pipe)).length;
+    EXPECT_LE(length, play(whole, kInterleaved.orders(whole)).length);
     EXPECT_GE(length, floor_of(pipe));
   }
 }
@@ -183,20 +184,20 @@ TEST(Auto, IsNoSlowerThanAnyOtherThatFits) {
     const int num_blocks =
         options.num_stages * options.virtual_stages + static_cast<int>(random() % 8);
     const auto costs = random_costs(random, num_blocks, trial % 2 == 1);
-    options.schedule = PipelineSchedule::OneFOneB;
+    options.schedule = &kOneFOneB;
     const auto usual = plan_pipeline(costs, options);
     options.memory = memory_bound(usual.pipe);
-    options.schedule = PipelineSchedule::Automatic;
+    options.schedule = &kAutomatic;
     const auto found = plan_pipeline(costs, options);
     EXPECT_LE(found.played.highest_peak(), options.memory * (1 + 1e-6));
     faster += found.played.length < usual.played.length * 0.99;
     above += found.above_floor();
-    for (const auto& entry : pipeline_schedules()) {
+    for (const auto* entry : pipeline_schedules()) {
       auto other = options;
-      other.schedule = entry.schedule;
+      other.schedule = entry;
       const auto named = plan_pipeline(costs, other);
       if (named.played.highest_peak() > options.memory) continue;
-      EXPECT_LE(found.played.length, named.played.length * (1 + 1e-6)) << entry.name << trial;
+      EXPECT_LE(found.played.length, named.played.length * (1 + 1e-6)) << entry->name << trial;
     }
     if (trial % 10 > 0) continue;
     const PipelineStep step(found.cut, found.orders,
@@ -216,7 +217,7 @@ TEST(Auto, SaysTheSmallestMemoryThatFits) {
   costs.kept = {100, 100, 200, 100};
   PlanOptions options{.num_stages = 2,
                       .num_micro_batches = 4,
-                      .schedule = PipelineSchedule::Automatic,
+                      .schedule = &kAutomatic,
                       .virtual_stages = 1,
                       .memory = 299};
   try {
@@ -244,13 +245,12 @@ TEST(Plan, AVNeedsTwoVirtualStagesAndAPipelineItsBlocks) {
               HasSubstr("pipeline_placement = v takes two virtual stages a rank; got 1 with "
                         "pipeline_schedule = 1f1b"));
   EXPECT_THAT(refusal({.num_stages = 5}), HasSubstr("needs as many blocks; got 4"));
-  EXPECT_THAT(refusal({.num_stages = 3, .schedule = PipelineSchedule::Interleaved}),
+  EXPECT_THAT(refusal({.num_stages = 3, .schedule = &kInterleaved}),
               HasSubstr("3 stages with 2 virtual stages each needs as many blocks; got 4"));
-  EXPECT_EQ(refusal({.schedule = PipelineSchedule::Interleaved, .placement = Placement::V}),
-            "accepted");
+  EXPECT_EQ(refusal({.schedule = &kInterleaved, .placement = Placement::V}), "accepted");
   // Of auto a v is what was asked for, even where one virtual stage or three would be faster.
   PlanOptions v{.num_micro_batches = 8,
-                .schedule = PipelineSchedule::Automatic,
+                .schedule = &kAutomatic,
                 .virtual_stages = 4,
                 .placement = Placement::V};
   EXPECT_TRUE(plan_stages({{1, 1}, {2, 2}}, v).pipe.is_v());
@@ -262,11 +262,11 @@ TEST(Plan, WithoutAModelStagesHaveCosts) {
   const Costs costs{{1, 1, 1, 1}, {2, 2, 2, 2}, {1, 1, 1, 1}};
   PlanOptions options{.num_stages = 4, .num_micro_batches = 8};
   EXPECT_NEAR(plan_stages(costs, options).played.idle(), 3.0 / 11, 1e-9);
-  options.schedule = PipelineSchedule::ZeroBubble;
+  options.schedule = &kZeroBubble;
   const auto zero = plan_stages(costs, options);
   EXPECT_TRUE(zero.pipe.is_v());
   EXPECT_NEAR(zero.above_floor(), 0, 1e-9);
-  options.schedule = PipelineSchedule::Automatic;
+  options.schedule = &kAutomatic;
   EXPECT_LE(plan_stages(costs, options).played.length, zero.played.length + 1e-9);
 }
 

@@ -150,7 +150,7 @@ TEST(Simulate, ASlowRankHoldsUpTheOthers) {
 }
 
 TEST(Simulate, MessagesAndStagesKeepTheirTimesOverSteps) {
-  const Pipeline pipeline(PipelineSchedule::OneFOneB, 4, 8);
+  const Pipeline pipeline(&kOneFOneB, 4, 8);
   const double once = simulate(pipeline.ranks(), pipeline.costs).length;
   EXPECT_DOUBLE_EQ(simulate(pipeline.ranks(), pipeline.costs, {}, 3).length, once);
 }

@@ -276,7 +276,7 @@ void Replica::check_same_model() const {
   }
   for (const auto& blocks : flat_.layout().options().stages) {
     entries.push_back(fmt::format("stage of blocks {}, {}", fmt::join(blocks, " "),
-                                  schedule::name_of(options_.pipeline.schedule)));
+                                  options_.pipeline.schedule->name));
   }
   comm::check_agreement(groups_.world, entries, "model");
 }

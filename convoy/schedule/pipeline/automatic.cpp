@@ -31,16 +31,18 @@ void fail_for_memory(double memory, double smallest) {
                    memory, human_bytes(memory), human_bytes(smallest), std::ceil(smallest));
 }
 
+namespace {
+
 Orders automatic(const Pipe& pipe) {
   const double memory = memory_bound(pipe), smallest = smallest_memory(pipe);
   if (memory < smallest) fail_for_memory(memory, smallest);
   Best best(pipe, memory);
   const bool once = pipe.num_virtual_stages() == pipe.num_ranks();
-  for (const auto& entry : pipeline_schedules()) {
-    if (entry.schedule == PipelineSchedule::Automatic || !(once || entry.interleaved)) continue;
-    best.try_out(entry.orders(pipe));
+  for (const auto* entry : pipeline_schedules()) {
+    if (entry == &kAutomatic || !(once || entry->interleaved)) continue;
+    best.try_out(entry->orders(pipe));
   }
-  best.try_out(naive(pipe));
+  best.try_out(kNaive.orders(pipe));
   for (const bool halves : {false, true}) {
     if (halves && !has_room_for_halves(pipe)) continue;
     for (const auto& rules : list_rules(pipe, halves, memory)) {
@@ -49,5 +51,14 @@ Orders automatic(const Pipe& pipe) {
   }
   return best.take();
 }
+
+}  // namespace
+
+const ScheduleEntry kAutomatic{.name = "auto",
+                               .help = "the fastest in a simulation",
+                               .orders = automatic,
+                               .interleaved = true,
+                               .either_placement = true,
+                               .is_planned = never_planned};
 
 }  // namespace convoy::schedule

@@ -27,7 +27,7 @@ Costs with_bytes(Costs costs) {
 
 /// Virtual stages that a rank has; with auto at most.
 int virtual_stages_of(const PipelineOptions& options) {
-  return entry_of(options.schedule).interleaved ? static_cast<int>(options.virtual_stages) : 1;
+  return options.schedule->interleaved ? static_cast<int>(options.virtual_stages) : 1;
 }
 
 std::string with_virtual_stages(int number) {
@@ -48,7 +48,7 @@ std::string names_of(const std::vector<BlockDecl>& blocks) {
 
 void check_number_of_blocks(const ModelDecl& model, int num_stages,
                             const PipelineOptions& options) {
-  const bool searches = options.schedule == PipelineSchedule::Automatic;
+  const bool searches = options.schedule == &kAutomatic;
   const int virtual_stages = searches ? 1 : virtual_stages_of(options);
   const auto num_blocks = static_cast<int64_t>(model.blocks.size());
   if (num_blocks >= static_cast<int64_t>(num_stages) * virtual_stages) return;
@@ -126,7 +126,7 @@ class Choosing {
     return out;
   }
 
-  bool searches() const { return asked_.schedule == PipelineSchedule::Automatic; }
+  bool searches() const { return asked_.schedule == &kAutomatic; }
   double memory() const { return static_cast<double>(memory_); }
   /// As buckets that are reduced after every micro-batch need it.
   bool joins() const { return options_.zero >= 2 && options_.reduce_each; }
@@ -240,8 +240,8 @@ class Choosing {
     PipelineChoice out{std::move(cut), {}, recomputed_};
     recompute_some(out);
     const auto pipe = pipe_of_choice(out);
-    out.orders = known_ == nullptr ? entry_of(asked_.schedule).orders(pipe)
-                                   : known_->orders(asked_.schedule, pipe);
+    out.orders =
+        known_ == nullptr ? asked_.schedule->orders(pipe) : known_->orders(asked_.schedule, pipe);
     return out;
   }
 
@@ -276,7 +276,7 @@ class Choosing {
         "parallel",
         "{} keeps {:.0f} bytes ({}) for backward on stage {}; pipeline_memory = {} "
         "({}); try pipeline_memory = {:.0f}, pipeline_schedule = auto, or recompute_layers = auto",
-        asked_.csv.empty() ? fmt::format("pipeline_schedule = {}", name_of(asked_.schedule))
+        asked_.csv.empty() ? fmt::format("pipeline_schedule = {}", asked_.schedule->name)
                            : asked_.file,
         *most, human_bytes(*most), most - peaks.begin(), memory_, human_bytes(memory()),
         std::ceil(*most));

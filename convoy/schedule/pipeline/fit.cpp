@@ -23,10 +23,10 @@ class Fit {
 
   FittedPlan run(const Make& make) {
     try_out(make, options_.schedule, {});
-    if (options_.schedule == PipelineSchedule::Automatic) {
+    if (options_.schedule == &kAutomatic) {
       try_out(make, options_.schedule, repeatable_);
-      for (const auto& entry : pipeline_schedules()) {
-        if (entry.schedule != options_.schedule) try_out(make, entry.schedule, {});
+      for (const auto* entry : pipeline_schedules()) {
+        if (entry != options_.schedule) try_out(make, entry, {});
       }
     }
     if (!best_) std::rethrow_exception(error_);
@@ -44,7 +44,7 @@ class Fit {
       FittedPlan one{make(schedule, recomputed), {}, {}};
       auto& plan = one.plan;
       // The search would find other orders for more memory.
-      if (schedule != PipelineSchedule::Automatic) {
+      if (schedule != &kAutomatic) {
         least = least_memory(plan.cut, plan.orders, costs_, repeatable_);
       }
       one.recomputed =
@@ -77,7 +77,7 @@ FittedPlan plan_to_fit(const Costs& by_block, const PlanOptions& options,
     auto one = options;
     one.schedule = schedule;
     one.recomputed = again;
-    if (!entry_of(schedule).interleaved) one.placement.reset();
+    if (!schedule->interleaved) one.placement.reset();
     return plan_pipeline(by_block, one);
   });
 }
@@ -90,21 +90,21 @@ FittedPlan plan_to_fit(const Cut& cut, const Costs& by_block, const PlanOptions&
     out.pipe = pipe_of(cut, options.num_micro_batches, by_block, again);
     out.pipe.memory = options.memory;
     const bool once = out.pipe.num_virtual_stages() == out.pipe.num_ranks();
-    if (!once && !entry_of(schedule).interleaved) {
+    if (!once && !schedule->interleaved) {
       fail<UsageError>("parallel", "pipeline_schedule = {} takes one virtual stage a rank",
-                       name_of(schedule));
+                       schedule->name);
     }
-    out.orders = entry_of(schedule).orders(out.pipe);
+    out.orders = schedule->orders(out.pipe);
     return out;
   });
 }
 
 std::string schedule_named(const Pipe& pipe, const Orders& orders) {
   const bool once = pipe.num_virtual_stages() == pipe.num_ranks();
-  for (const auto& entry : pipeline_schedules()) {
-    const bool goes = once || entry.interleaved || entry.schedule == PipelineSchedule::Naive;
-    if (entry.schedule == PipelineSchedule::Automatic || !goes) continue;
-    if (entry.orders(pipe) == orders) return entry.name;
+  for (const auto* entry : pipeline_schedules()) {
+    const bool goes = once || entry->interleaved || entry == &kNaive;
+    if (entry == &kAutomatic || !goes) continue;
+    if (entry->orders(pipe) == orders) return entry->name;
   }
   return "";
 }

@@ -1,6 +1,9 @@
 #include "convoy/schedule/pipeline/builders.h"
+#include "convoy/schedule/pipeline/pipeline.h"
 
 namespace convoy::schedule {
+
+namespace {
 
 Orders gpipe(const Pipe& pipe) {
   const int last = pipe.num_ranks() - 1;
@@ -14,5 +17,13 @@ Orders gpipe(const Pipe& pipe) {
   }
   return out;
 }
+
+}  // namespace
+
+const ScheduleEntry kGPipe{.name = "gpipe",
+                           .help = "all forwards before all backwards",
+                           .orders = gpipe,
+                           .goes_by_costs = never_by_costs,
+                           .is_planned = never_planned};
 
 }  // namespace convoy::schedule

@@ -1,6 +1,11 @@
+#include <algorithm>
+
 #include "convoy/schedule/pipeline/builders.h"
+#include "convoy/schedule/pipeline/pipeline.h"
 
 namespace convoy::schedule {
+
+namespace {
 
 Orders interleaved(const Pipe& pipe) {
   const int ranks = pipe.num_ranks();
@@ -25,5 +30,39 @@ Orders interleaved(const Pipe& pipe) {
   }
   return out;
 }
+
+bool unless_a_loop(const Pipe& pipe) {
+  return !pipe.is_loop();
+}
+
+bool with_several(int /*stages*/, int64_t micro_batches) {
+  return micro_batches > 1;
+}
+
+/// In groups of as many micro-batches as there are stages.
+std::vector<int64_t> begun_interleaved(const StagesOfRank& of) {
+  const int64_t p = of.stages, each = of.virtual_stages;
+  std::vector<int64_t> out(static_cast<size_t>(each), 1);
+  if (of.micro_batches % p != 0) return out;
+  int64_t left = std::min(of.micro_batches * each, 2 * (p - 1 - of.rank) + (each - 1) * p + 1);
+  std::fill(out.begin(), out.end(), 0);
+  for (size_t n = 0; left > 0; n = (n + 1) % out.size()) {
+    const int64_t some = std::min(left, p);
+    out[n] += some;
+    left -= some;
+  }
+  return out;
+}
+
+}  // namespace
+
+const ScheduleEntry kInterleaved{
+    .name = "interleaved",
+    .help = "1f1b with several virtual stages per rank: a smaller bubble",
+    .orders = interleaved,
+    .interleaved = true,
+    .goes_by_costs = unless_a_loop,
+    .is_planned = with_several,
+    .begun = begun_interleaved};
 
 }  // namespace convoy::schedule

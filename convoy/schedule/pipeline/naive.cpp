@@ -1,6 +1,9 @@
 #include "convoy/schedule/pipeline/builders.h"
+#include "convoy/schedule/pipeline/pipeline.h"
 
 namespace convoy::schedule {
+
+namespace {
 
 Orders naive(const Pipe& pipe) {
   Orders out;
@@ -16,5 +19,13 @@ Orders naive(const Pipe& pipe) {
   }
   return out;
 }
+
+}  // namespace
+
+const ScheduleEntry kNaive{.name = "naive",
+                           .help = "one micro-batch at a time",
+                           .orders = naive,
+                           .goes_by_costs = never_by_costs,
+                           .is_planned = never_planned};
 
 }  // namespace convoy::schedule

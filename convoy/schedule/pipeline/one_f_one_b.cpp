@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "convoy/schedule/pipeline/builders.h"
+#include "convoy/schedule/pipeline/pipeline.h"
 
 namespace convoy::schedule {
 
@@ -29,6 +30,8 @@ std::vector<Action> in_turns(const std::vector<Action>& forwards,
   return out;
 }
 
+namespace {
+
 Orders one_f_one_b(const Pipe& pipe) {
   const int ranks = pipe.num_ranks();
   Orders out;
@@ -39,5 +42,17 @@ Orders one_f_one_b(const Pipe& pipe) {
   }
   return out;
 }
+
+std::vector<int64_t> begun_one_f_one_b(const StagesOfRank& of) {
+  return {std::min<int64_t>(of.micro_batches, of.stages - of.rank)};
+}
+
+}  // namespace
+
+const ScheduleEntry kOneFOneB{.name = "1f1b",
+                              .help = "one forward, one backward: less activation memory",
+                              .orders = one_f_one_b,
+                              .goes_by_costs = never_by_costs,
+                              .begun = begun_one_f_one_b};
 
 }  // namespace convoy::schedule

@@ -1,60 +1,58 @@
 #include "convoy/schedule/pipeline/pipeline.h"
 
-#include <algorithm>
+#include <fmt/format.h>
+
+#include <list>
 
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
-#include "convoy/schedule/pipeline/builders.h"
 
 namespace convoy::schedule {
 
 namespace {
 
-std::vector<PipelineScheduleEntry>& entries() {
-  static std::vector<PipelineScheduleEntry> all{
-      {PipelineSchedule::Naive, "naive", false, naive},
-      {PipelineSchedule::GPipe, "gpipe", false, gpipe},
-      {PipelineSchedule::OneFOneB, "1f1b", false, one_f_one_b},
-      {PipelineSchedule::Interleaved, "interleaved", true, interleaved},
-      {PipelineSchedule::ZeroBubble, "zero_bubble", true, zero_bubble},
-      {PipelineSchedule::Automatic, "auto", true, automatic}};
+std::vector<PipelineSchedule>& schedules() {
+  static std::vector<PipelineSchedule> all{&kNaive,       &kGPipe,      &kOneFOneB,
+                                           &kInterleaved, &kZeroBubble, &kAutomatic};
   return all;
 }
 
 }  // namespace
 
-const std::vector<PipelineScheduleEntry>& pipeline_schedules() {
-  return entries();
+const std::vector<PipelineSchedule>& pipeline_schedules() {
+  return schedules();
 }
 
-PipelineSchedule add_pipeline_schedule(const char* name, bool interleaved,
-                                       Orders (*orders)(const Pipe& pipe)) {
+PipelineSchedule add_pipeline_schedule(const ScheduleEntry& entry) {
+  static std::list<ScheduleEntry> added;  // whose addresses stay
   for (const auto& known : pipeline_schedule_names()) {
-    internal_check(known != name, "schedule", "there is a schedule {} already", name);
+    internal_check(known != entry.name, "schedule", "there is a schedule {} already", entry.name);
   }
-  const auto schedule = static_cast<PipelineSchedule>(entries().size());
-  entries().push_back({schedule, name, interleaved, orders});
-  return schedule;
+  return schedules().emplace_back(&added.emplace_back(entry));
 }
 
-namespace {
-
-/// Whether the orders of a schedule may depend on costs; those of a schedule of one's own may.
-bool goes_by_costs(PipelineSchedule schedule, const Pipe& pipe) {
-  switch (schedule) {
-    case PipelineSchedule::Naive:
-    case PipelineSchedule::GPipe:
-    case PipelineSchedule::OneFOneB:
-    case PipelineSchedule::ZeroBubble:
-      return false;
-    case PipelineSchedule::Interleaved:
-      return !pipe.is_loop();
-    default:
-      return true;
+std::vector<PipelineSchedule> planned_schedules(int stages, int64_t micro_batches) {
+  if (stages == 1) return {&kOneFOneB};
+  std::vector<PipelineSchedule> out;
+  for (const auto schedule : pipeline_schedules()) {
+    const auto is_planned = schedule->is_planned;
+    if (is_planned == nullptr || is_planned(stages, micro_batches)) out.push_back(schedule);
   }
+  return out;
 }
 
-}  // namespace
+std::vector<int64_t> begun_forwards(PipelineSchedule schedule, const StagesOfRank& rank) {
+  if (schedule->begun != nullptr) return schedule->begun(rank);
+  return std::vector<int64_t>(static_cast<size_t>(rank.virtual_stages), 1);
+}
+
+std::string pipeline_schedules_help() {
+  std::vector<std::string> out;
+  for (const auto schedule : pipeline_schedules()) {
+    out.push_back(fmt::format("{} ({})", schedule->name, schedule->help));
+  }
+  return join(out);
+}
 
 const Cut& KnownPipes::cut(const std::vector<double>& costs, int num_stages, int virtual_stages,
                            Placement placement) {
@@ -64,33 +62,22 @@ const Cut& KnownPipes::cut(const std::vector<double>& costs, int num_stages, int
 }
 
 Orders KnownPipes::orders(PipelineSchedule schedule, const Pipe& pipe) {
-  if (goes_by_costs(schedule, pipe)) return entry_of(schedule).orders(pipe);
+  const auto goes_by_costs = schedule->goes_by_costs;
+  if (goes_by_costs == nullptr || goes_by_costs(pipe)) return schedule->orders(pipe);
   auto [found, fresh] = orders_.try_emplace({schedule, pipe.rank_of, pipe.num_micro_batches});
-  if (fresh) found->second = entry_of(schedule).orders(pipe);
+  if (fresh) found->second = schedule->orders(pipe);
   return found->second;
 }
 
 std::vector<std::string> pipeline_schedule_names() {
   std::vector<std::string> names;
-  for (const auto& entry : pipeline_schedules()) {
-    names.emplace_back(entry.name);
-  }
+  for (const auto schedule : pipeline_schedules()) names.emplace_back(schedule->name);
   return names;
 }
 
-const PipelineScheduleEntry& entry_of(PipelineSchedule schedule) {
-  const auto& all = pipeline_schedules();
-  return *std::find_if(all.begin(), all.end(),
-                       [&](const auto& entry) { return entry.schedule == schedule; });
-}
-
-const char* name_of(PipelineSchedule schedule) {
-  return entry_of(schedule).name;
-}
-
 PipelineSchedule parse_schedule(const std::string& name) {
-  for (const auto& entry : pipeline_schedules()) {
-    if (entry.name == name) return entry.schedule;
+  for (const auto schedule : pipeline_schedules()) {
+    if (schedule->name == name) return schedule;
   }
   fail<UsageError>("parallel", "pipeline_schedule = {}; expected one of {}", name,
                    join(pipeline_schedule_names()));

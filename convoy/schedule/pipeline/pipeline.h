@@ -11,21 +11,42 @@
 
 namespace convoy::schedule {
 
-/// Entry of the table of schedules.
-struct PipelineScheduleEntry {
-  PipelineSchedule schedule;
-  const char* name;  ///< as parallel.pipeline_schedule has it
-  bool interleaved;  ///< a rank may have several virtual stages
-  /// Makes the actions of all ranks in a step.
-  Orders (*orders)(const Pipe& pipe);
+/// Virtual stages of a rank of a pipeline.
+struct StagesOfRank {
+  int stages = 1;  ///< ranks of the pipeline
+  int rank = 0;
+  int64_t virtual_stages = 1;  ///< of this rank
+  int64_t micro_batches = 1;
+};
+
+/// A pipeline schedule. All give the same sums; they differ in the length of the bubble, and in how
+/// many micro-batches are kept for backward.
+struct ScheduleEntry {
+  const char* name;                    ///< value of --pipeline_schedule
+  const char* help;                    ///< in brackets behind the name in the option's help
+  Orders (*orders)(const Pipe& pipe);  ///< makes the actions of all ranks in a step
+  bool interleaved = false;            ///< a rank may have several virtual stages
+  bool halves = false;                 ///< backwards are split into input and weight gradients
+  bool either_placement = false;       ///< virtual stages may lie in a loop or in a V
+  /// Whether the orders depend on what virtual stages cost; null: they may.
+  bool (*goes_by_costs)(const Pipe& pipe) = nullptr;
+  /// Whether convoy plan tries it with so many stages and micro-batches; null: with several stages.
+  bool (*is_planned)(int stages, int64_t micro_batches) = nullptr;
+  /// Forwards that each virtual stage of a rank has begun at least when its first backward is due:
+  /// a bound of memory for the planner; null: one each.
+  std::vector<int64_t> (*begun)(const StagesOfRank& rank) = nullptr;
 };
 
 /// Adds a schedule behind the others: at the start of a program, before anything asks for one.
-PipelineSchedule add_pipeline_schedule(const char* name, bool interleaved,
-                                       Orders (*orders)(const Pipe& pipe));
+PipelineSchedule add_pipeline_schedule(const ScheduleEntry& entry);
 
-const std::vector<PipelineScheduleEntry>& pipeline_schedules();
-const PipelineScheduleEntry& entry_of(PipelineSchedule schedule);
+const std::vector<PipelineSchedule>& pipeline_schedules();
+
+/// Schedules that convoy plan tries.
+std::vector<PipelineSchedule> planned_schedules(int stages, int64_t micro_batches);
+
+/// ScheduleEntry::begun(), or its default.
+std::vector<int64_t> begun_forwards(PipelineSchedule schedule, const StagesOfRank& rank);
 
 /// Cache of cuts, and of orders that do not depend on the costs of virtual stages.
 class KnownPipes {
@@ -46,7 +67,9 @@ class KnownPipes {
 /// Names of the schedules.
 std::vector<std::string> pipeline_schedule_names();
 
-const char* name_of(PipelineSchedule schedule);
+/// Text for --help: each name with its help.
+std::string pipeline_schedules_help();
+
 /// Throws UsageError for another name.
 PipelineSchedule parse_schedule(const std::string& name);
 

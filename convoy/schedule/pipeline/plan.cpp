@@ -24,14 +24,14 @@ struct Way {
 using Lay = std::function<std::pair<Cut, Pipe>(const Way&)>;
 
 std::vector<Way> ways(const PlanOptions& options) {
-  const bool searches = options.schedule == PipelineSchedule::Automatic;
-  const bool either = searches || options.schedule == PipelineSchedule::ZeroBubble;
-  const int most = entry_of(options.schedule).interleaved ? options.virtual_stages : 1;
+  const bool searches = options.schedule == &kAutomatic;
+  const bool either = options.schedule->either_placement;
+  const int most = options.schedule->interleaved ? options.virtual_stages : 1;
   if (options.placement == Placement::V && most != 2 && !(searches && most > 2)) {
     fail<UsageError>("parallel",
                      "pipeline_placement = v takes two virtual stages a rank; got {} with "
                      "pipeline_schedule = {}; try pipeline_placement = loop",
-                     most, name_of(options.schedule));
+                     most, options.schedule->name);
   }
   std::vector<Way> out;
   for (int v = searches ? 1 : most; v <= most; ++v) {
@@ -59,14 +59,14 @@ PipelinePlan plan(const Lay& lay, int64_t num_blocks, const PlanOptions& options
   constexpr double kRounding = 1e-9;
   std::optional<PipelinePlan> best;
   for (auto& one : all) {
-    if (options.schedule == PipelineSchedule::Automatic) {
+    if (options.schedule == &kAutomatic) {
       if (smallest_memory(one.pipe) > memory) continue;
       one.pipe.memory = memory;
     }
     one.floor = floor_of(one.pipe);
     const double enough = best ? best->played.length * (1 - kRounding) : 0;
     if (best && one.floor >= enough) continue;  // no orders of it can be better
-    one.orders = options.known == nullptr ? entry_of(options.schedule).orders(one.pipe)
+    one.orders = options.known == nullptr ? options.schedule->orders(one.pipe)
                                           : options.known->orders(options.schedule, one.pipe);
     one.played = play(one.pipe, one.orders);
     if (!best || one.played.length < enough) best = std::move(one);

@@ -12,7 +12,7 @@ namespace convoy::schedule {
 struct PlanOptions {
   int num_stages = 2;
   int64_t num_micro_batches = 1;
-  PipelineSchedule schedule = PipelineSchedule::OneFOneB;
+  PipelineSchedule schedule = &kOneFOneB;
   int virtual_stages = 2;  ///< of a rank, where the schedule has several; of auto at most
   /// Placement of virtual stages. Empty: the faster one of auto and of zero_bubble with two virtual
   /// stages, else a loop. With a v, auto has two virtual stages.

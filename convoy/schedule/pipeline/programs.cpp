@@ -104,7 +104,7 @@ std::vector<Program> pipeline_programs(PipelineSchedule schedule,
                                        const StepOptions& options, const Costs& by_block) {
   const auto cut = cut_of(layouts.front());
   const auto pipe = pipe_of(cut, options.num_micro_batches, by_block, options.recomputed);
-  const auto orders = entry_of(schedule).orders(pipe);
+  const auto orders = schedule->orders(pipe);
   return pipeline_programs(cut, orders, layouts, options);
 }
 

@@ -2,6 +2,7 @@
 #include <deque>
 
 #include "convoy/schedule/pipeline/best.h"
+#include "convoy/schedule/pipeline/pipeline.h"
 
 namespace convoy::schedule {
 
@@ -92,8 +93,6 @@ std::vector<Action> in_v(const Pipe& pipe, int rank) {
   return out.end();
 }
 
-}  // namespace
-
 Orders zero_bubble(const Pipe& pipe) {
   const int ranks = pipe.num_ranks();
   const bool v = pipe.is_v();
@@ -115,5 +114,16 @@ Orders zero_bubble(const Pipe& pipe) {
   }
   return joined(pipe, out);
 }
+
+}  // namespace
+
+const ScheduleEntry kZeroBubble{
+    .name = "zero_bubble",
+    .help = "backward split into input and weight gradients to fill the bubble",
+    .orders = zero_bubble,
+    .interleaved = true,
+    .halves = true,
+    .either_placement = true,
+    .goes_by_costs = never_by_costs};
 
 }  // namespace convoy::schedule

@@ -24,19 +24,12 @@ struct OffloadOptions {
   }
 };
 
-/// Orders in which a stage of a pipeline computes. All give the same sums; they differ in the
-/// length of the bubble, and in how many micro-batches are kept for backward.
-enum class PipelineSchedule : int {
-  Naive,        ///< one micro-batch at a time
-  GPipe,        ///< all forwards, then all backwards (Huang et al., 2019)
-  OneFOneB,     ///< one forward, one backward in turns (PipeDream, Narayanan et al., 2019)
-  Interleaved,  ///< 1f1b where each rank holds several virtual stages (Megatron-LM, Narayanan et
-                ///< al., 2021)
-  ZeroBubble,   ///< backwards in halves, the second fill the gaps (ZB-H1, Qi et al., 2023; where
-                ///< the virtual stages lie in a v: ZB-V, Qi et al., 2024)
-  Automatic,    ///< the fastest that is found for what blocks cost (after Varuna, Athlur et al.,
-                ///< 2022)
-};
+struct ScheduleEntry;
+
+/// Order in which the stages of a pipeline compute: its entry in the table pipeline_schedules().
+using PipelineSchedule = const ScheduleEntry*;
+
+extern const ScheduleEntry kNaive, kGPipe, kOneFOneB, kInterleaved, kZeroBubble, kAutomatic;
 
 /// Virtual stages of each rank of a pipeline of P.
 enum class Placement {
@@ -81,7 +74,7 @@ struct RecomputeOptions {
 };
 
 struct PipelineOptions {
-  PipelineSchedule schedule = PipelineSchedule::OneFOneB;
+  PipelineSchedule schedule = &kOneFOneB;
   int64_t virtual_stages = 2;  ///< of a rank, where it may have several; of auto at most
   /// First block of each virtual stage but the first; empty: by cost.
   std::vector<int64_t> splits = {};

@@ -15,8 +15,8 @@ namespace {
 
 std::vector<std::pair<std::string, schedule::PipelineSchedule>> schedules() {
   std::vector<std::pair<std::string, schedule::PipelineSchedule>> out;
-  for (const auto& entry : schedule::pipeline_schedules()) {
-    out.emplace_back(entry.name, entry.schedule);
+  for (const auto* entry : schedule::pipeline_schedules()) {
+    out.emplace_back(entry->name, entry);
   }
   return out;
 }
@@ -71,10 +71,7 @@ void ParallelArguments::declare(OptionTable& t) {
       .within(1, 1024)
       .alias("pp_size");
   t.add(s, "pipeline_schedule", pipeline.schedule, schedules(),
-        "naive (one micro-batch at a time), gpipe (all forwards before all backwards), 1f1b (one "
-        "forward, one backward: less activation memory), interleaved (1f1b with several virtual "
-        "stages per rank: a smaller bubble), zero_bubble (backward split into input and weight "
-        "gradients to fill the bubble), auto (the fastest in a simulation)");
+        schedule::pipeline_schedules_help());
   t.add(s, "pipeline_virtual_stages", pipeline.virtual_stages,
         "virtual stages per rank, if the schedule has several; with auto the maximum")
       .within(1, 64);

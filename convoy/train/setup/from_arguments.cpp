@@ -29,7 +29,7 @@ void check_effect_of_pipeline(const ParallelArguments& arguments) {
     text = fmt::format("pipeline_placement = {}", schedule::name_of(*asked.placement));
   }
   if (asked.schedule != usual.pipeline.schedule) {
-    text = fmt::format("pipeline_schedule = {}", schedule::name_of(asked.schedule));
+    text = fmt::format("pipeline_schedule = {}", asked.schedule->name);
   }
   if (!asked.splits.empty()) {
     text = fmt::format("pipeline_splits = {}", fmt::join(asked.splits, ","));
@@ -56,7 +56,7 @@ void check_conflicts(const TrainingArguments& arguments) {
                      "gradient_checkpointing recomputes all blocks, recompute_layers some; try one "
                      "of them");
   }
-  const bool several = asked.file.empty() && schedule::entry_of(asked.schedule).interleaved;
+  const bool several = asked.file.empty() && asked.schedule->interleaved;
   const ParallelArguments usual;
   if (parallel.num_stages() > 1 && !several &&
       asked.virtual_stages != usual.pipeline.virtual_stages) {
@@ -65,15 +65,15 @@ void check_conflicts(const TrainingArguments& arguments) {
                      "pipeline_schedule = interleaved",
                      asked.virtual_stages,
                      asked.file.empty() ? "pipeline_schedule" : "pipeline_schedule_file",
-                     asked.file.empty() ? schedule::name_of(asked.schedule) : asked.file);
+                     asked.file.empty() ? asked.schedule->name : asked.file);
   }
   if (asked.file.empty()) return;
   const bool scheduled = asked.schedule != usual.pipeline.schedule;
   if (!scheduled && !asked.placement) return;
-  fail<UsageError>(
-      "parallel", "pipeline_schedule_file = {} and {} = {} are two schedules; try one of them",
-      asked.file, scheduled ? "pipeline_schedule" : "pipeline_placement",
-      scheduled ? schedule::name_of(asked.schedule) : schedule::name_of(*asked.placement));
+  fail<UsageError>("parallel",
+                   "pipeline_schedule_file = {} and {} = {} are two schedules; try one of them",
+                   asked.file, scheduled ? "pipeline_schedule" : "pipeline_placement",
+                   scheduled ? asked.schedule->name : schedule::name_of(*asked.placement));
 }
 
 /// Throws UsageError where rows of a table cannot miss updates.
@@ -89,8 +89,8 @@ void check_missed_updates(const TrainingArguments& arguments, const optim::Optim
 
 /// Name of a schedule, with facts about it that the name does not tell.
 std::string schedule_text(const schedule::RunPlan& plan, const schedule::PipelineOptions& asked) {
-  const bool searched = asked.schedule == schedule::PipelineSchedule::Automatic;
-  const auto name = asked.csv.empty() ? std::string(schedule::name_of(asked.schedule)) : asked.file;
+  const bool searched = asked.schedule == &schedule::kAutomatic;
+  const auto name = asked.csv.empty() ? std::string(asked.schedule->name) : asked.file;
   if (!searched && asked.csv.empty()) return name;
   std::vector<std::string> parts;
   if (searched) parts.push_back(plan.found.empty() ? "a custom order" : plan.found);

@@ -67,6 +67,7 @@ comm::Group make_plain(const comm::Gathering& gathering) {
 int main(int argc, char** argv) {
   comm::add_engine({"plain", false, carries_all, make_plain});
   optim::add_optimizer({"momentum", "SGD with momentum", false, make_momentum});
-  schedule::add_pipeline_schedule("one_by_one", false, one_by_one);
+  schedule::add_pipeline_schedule(
+      {.name = "one_by_one", .help = "one micro-batch at a time", .orders = one_by_one});
   run_program(argc, argv);
 }
