@@ -11,6 +11,7 @@
 #include "convoy/checkpoint/contents.h"
 #include "convoy/checkpoint/export.h"
 #include "convoy/checkpoint/folder.h"
+#include "convoy/checkpoint/merge.h"
 #include "convoy/checkpoint/verify.h"
 #include "convoy/formats/shard_size.h"
 #include "convoy/report/progress_line.h"
@@ -152,6 +153,27 @@ int run_verify(const Flags& flags) {
   return good ? 0 : 1;
 }
 
+void show(const checkpoint::Exported& written, const Flags& flags, double seconds) {
+  line("wrote", "{}: {} tensors, {}, in {}", flags.output, human_count(written.num_tensors),
+       human_bytes(written.num_bytes), join(written.weights));
+  if (!written.others.empty()) line("and", "{}", printable(join(written.others)));
+  line("time", "{}", human_seconds(seconds));
+  for (const auto& warning : written.warnings) {
+    report::show_progress(wrap("warning: " + printable(warning), 9) + "\n", stderr);
+  }
+}
+
+int run_merge(const Flags& flags) {
+  const auto from = find_and_tell(flags.folder);
+  report::ProgressLine progress("writing " + flags.output);
+  const auto written = checkpoint::merge_adapter(
+      from, flags.output, formats::shard_bytes(flags.max_shard_size), progress.function());
+  progress.wipe();
+  line("read", "{}", from.string());
+  show(written, flags, progress.seconds());
+  return 0;
+}
+
 int run_export(const Flags& flags) {
   const auto from = find_and_tell(flags.folder);
   report::ProgressLine progress("writing " + flags.output);
@@ -160,13 +182,7 @@ int run_export(const Flags& flags) {
       progress.function());
   progress.wipe();
   line("read", "{}", from.string());
-  line("wrote", "{}: {} tensors, {}, in {}", flags.output, human_count(written.num_tensors),
-       human_bytes(written.num_bytes), join(written.weights));
-  if (!written.others.empty()) line("and", "{}", printable(join(written.others)));
-  line("time", "{}", human_seconds(progress.seconds()));
-  for (const auto& warning : written.warnings) {
-    report::show_progress(wrap("warning: " + printable(warning), 9) + "\n", stderr);
-  }
+  show(written, flags, progress.seconds());
   return 0;
 }
 
@@ -182,7 +198,8 @@ CLI::App* add(CLI::App& group, const char* name, const char* what, Flags& flags)
 }  // namespace
 
 void add_checkpoint(CLI::App& app, Run& run) {
-  auto* group = app.add_subcommand("checkpoint", "Inspect, verify or export a trained model");
+  auto* group =
+      app.add_subcommand("checkpoint", "Inspect, verify, export or merge a trained model");
   group->require_subcommand(1);
   auto flags = std::make_shared<Flags>();
   const auto does = [&run, flags](CLI::App* sub, int (*work)(const Flags&)) {
@@ -218,6 +235,20 @@ void add_checkpoint(CLI::App& app, Run& run) {
       "Examples:\n  convoy checkpoint export runs/first model --dtype bf16\n"
       "  convoy checkpoint export runs/first/checkpoint-500 model --max_shard_size 500MB");
   does(out, run_export);
+
+  auto* merge = group->add_subcommand("merge", "Add a LoRA adapter to the model that it is of");
+  merge
+      ->add_option("folder", flags->folder,
+                   "folder of a run with lora_r, a checkpoint of it, or an adapter of PEFT's")
+      ->required();
+  merge->add_option("--output", flags->output, "new folder")->required();
+  merge->add_option("--max_shard_size", flags->max_shard_size, "maximum size of a file of weights")
+      ->capture_default_str();
+  merge->footer(
+      "Writes a whole model, as PEFT's merge_and_unload() does: any program that reads Hugging "
+      "Face's folders loads it without PEFT.\n"
+      "Example:\n  convoy checkpoint merge runs/lora --output model");
+  does(merge, run_merge);
 }
 
 }  // namespace convoy::cli

@@ -78,7 +78,7 @@ plan::Split enough_for_all(plan::Split one_device, int64_t ranks) {
 int64_t layers_of(const plan::Split& split, int64_t virtual_stages) {
   constexpr int64_t kEach = 2;
   if (split.pipeline == 1) return kEach;
-  const bool interleaves = schedule::entry_of(split.schedule).interleaved;
+  const bool interleaves = split.schedule->interleaved;
   return kEach * split.pipeline * (interleaves ? virtual_stages : 1);
 }
 

@@ -19,22 +19,7 @@
 namespace convoy::checkpoint {
 namespace fs = std::filesystem;
 
-namespace {
-
-/// How Hugging Face's config.json and safetensors spell a dtype.
-struct Spelling {
-  const char* config;
-  const char* file;
-};
-const std::map<std::string, Spelling> kSpellings{
-    {"fp32", {"float32", "F32"}}, {"bf16", {"bfloat16", "BF16"}}, {"fp16", {"float16", "F16"}}};
-
-/// Whether numbers of that dtype are real or complex, and none that can be converted here.
-bool is_foreign(const std::string& dtype) {
-  return dtype.starts_with("F8") || dtype == "C64";
-}
-
-void check_place(const fs::path& from, const fs::path& to) {
+void check_new_folder(const fs::path& from, const fs::path& to) {
   if (to.empty()) {
     fail<UsageError>("checkpoint", "the new folder has no name; try a path such as model");
   }
@@ -53,9 +38,7 @@ void check_place(const fs::path& from, const fs::path& to) {
   }
 }
 
-/// Whether a file is of the model and not of its training, of weights, or of another program's
-/// state.
-bool belongs(const fs::directory_entry& entry) {
+bool belongs_to_model(const fs::directory_entry& entry) {
   static const std::vector<std::string> kEnds{".safetensors", ".index.json", "_results.json",
                                               ".bin",         ".pt",         ".pth"};
   static const std::vector<std::string> kNames{kState, Manifest::kName, "log.jsonl"};
@@ -65,6 +48,21 @@ bool belongs(const fs::directory_entry& entry) {
          std::find(kNames.begin(), kNames.end(), name) == kNames.end() &&
          std::none_of(kEnds.begin(), kEnds.end(),
                       [&](const auto& end) { return name.ends_with(end); });
+}
+
+namespace {
+
+/// How Hugging Face's config.json and safetensors spell a dtype.
+struct Spelling {
+  const char* config;
+  const char* file;
+};
+const std::map<std::string, Spelling> kSpellings{
+    {"fp32", {"float32", "F32"}}, {"bf16", {"bfloat16", "BF16"}}, {"fp16", {"float16", "F16"}}};
+
+/// Whether numbers of that dtype are real or complex, and none that can be converted here.
+bool is_foreign(const std::string& dtype) {
+  return dtype.starts_with("F8") || dtype == "C64";
 }
 
 class Export {
@@ -99,7 +97,7 @@ class Export {
 
   void take_over(const fs::path& from, const fs::path& to) {
     for (const auto& entry : fs::directory_iterator(from)) {
-      if (!belongs(entry)) continue;
+      if (!belongs_to_model(entry)) continue;
       const auto name = entry.path().filename();
       if (name == kConfig) {
         write_file(to / name, config(entry.path()));
@@ -194,7 +192,7 @@ Exported export_model(const fs::path& from, const fs::path& to, const ExportOpti
     fail<UsageError>("checkpoint", "dtype {} is not known; expected fp32, bf16 or fp16",
                      options.dtype);
   }
-  check_place(from, to);
+  check_new_folder(from, to);
   Export work(from, options);
   AtomicFolder folder(to);
   work.write(folder.temporary(), progress);

@@ -30,4 +30,12 @@ struct Exported {
 Exported export_model(const std::filesystem::path& from, const std::filesystem::path& to,
                       const ExportOptions& options, const ProgressFn& progress = {});
 
+/// Throws unless a folder `to` can be made out of what `from` holds: UsageError where it has no
+/// name or lies in `from`, FileError where it is there already.
+void check_new_folder(const std::filesystem::path& from, const std::filesystem::path& to);
+
+/// Whether a file is of the model and not of its training, of weights, or of another program's
+/// state.
+bool belongs_to_model(const std::filesystem::directory_entry& entry);
+
 }  // namespace convoy::checkpoint

@@ -11,6 +11,7 @@
 #include <set>
 
 #include "convoy/base/error.h"
+#include "convoy/checkpoint/adapter.h"
 #include "convoy/checkpoint/dtypes.h"
 #include "convoy/checkpoint/visitors.h"
 #include "convoy/comm/agree.h"
@@ -284,12 +285,18 @@ void WritingThread::wait_for_all(const comm::Group& group) {
   thread_.join();
 }
 
+formats::SafetensorsShards shards_of(const State& weights, int64_t max_shard_bytes) {
+  const std::string file = weights_file(weights);
+  const bool one = file == formats::kAdapterFile;  // PEFT reads no shards
+  return {infos_of(weights), one ? SIZE_MAX : static_cast<size_t>(max_shard_bytes), file};
+}
+
 BackgroundSave::BackgroundSave(const fs::path& folder, const State& weights,
                                int64_t max_shard_bytes, const std::string& optimizer_file,
                                const State& moments, const comm::Group& group, bool beside,
                                const std::function<void()>& first, const ConnectWriters& connect)
     : folder_(folder),
-      weight_files_(infos_of(weights), static_cast<size_t>(max_shard_bytes)),
+      weight_files_(shards_of(weights, max_shard_bytes)),
       moment_files_(infos_of(moments), static_cast<size_t>(max_shard_bytes), optimizer_file),
       group_(group),
       save_(folder, {{weight_files_.files, weights}, {moment_files_.files, moments}}, group,

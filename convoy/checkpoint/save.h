@@ -106,6 +106,9 @@ class WritingThread {
 
 std::vector<formats::TensorInfo> infos_of(const parallel::State& state);
 
+/// Files of weights: those of a model, or the one of an adapter.
+formats::SafetensorsShards shards_of(const parallel::State& weights, int64_t max_shard_bytes);
+
 /// A checkpoint's tensors on their way to the disk, by a thread. `beside` the training: from a copy
 /// of what this process owns, and on time that the training leaves; else from where they are, which
 /// must not change until finish() has returned.

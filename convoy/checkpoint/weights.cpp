@@ -253,7 +253,7 @@ size_t first_not_finite(const State& weights) {
 
 void save_weights(const fs::path& folder, const State& weights, const comm::Group& group,
                   int64_t max_shard_bytes, const ConnectWriters& connect) {
-  const formats::SafetensorsShards shards(infos_of(weights), static_cast<size_t>(max_shard_bytes));
+  const auto shards = shards_of(weights, max_shard_bytes);
   Save save(folder, {{shards.files, weights}}, group, connect);
   WritingThread thread(save, [&save] {
     save.write();

@@ -18,7 +18,7 @@ constexpr const char* kIndexEnding = ".index.json";
 
 /// Names of files that hold weights of a model, whole or in shards.
 bool is_weights_name(const std::string& name) {
-  return name == kWeightsFile || name == kWeightsIndex ||
+  return name == kWeightsFile || name == kWeightsIndex || name == kAdapterFile ||
          (name.starts_with("model-") && name.ends_with(".safetensors") &&
           name.find("-of-") != std::string::npos);
 }
@@ -86,7 +86,8 @@ fs::path file_or_index(const fs::path& file) {
 
 bool has_weights(const fs::path& folder) {
   std::error_code error;
-  return fs::exists(folder / kWeightsFile, error) || fs::exists(folder / kWeightsIndex, error);
+  return fs::exists(folder / kWeightsFile, error) || fs::exists(folder / kWeightsIndex, error) ||
+         fs::exists(folder / kAdapterFile, error);
 }
 
 SafetensorsFolder::SafetensorsFolder(const fs::path& path) : path_(path) {
@@ -99,6 +100,8 @@ SafetensorsFolder::SafetensorsFolder(const fs::path& path) : path_(path) {
                       path.string(), kWeightsFile, kWeightsIndex);
     }
     path_ = path / kWeightsFile;
+    const auto adapter = path / kAdapterFile;
+    if (!fs::exists(file_or_index(path_), error)) path_ = adapter;
   }
   if (const auto index = file_or_index(path_); index != path_) {
     path_ = path;

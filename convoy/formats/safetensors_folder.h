@@ -15,6 +15,8 @@ namespace convoy::formats {
 
 inline constexpr const char* kWeightsFile = "model.safetensors";
 inline constexpr const char* kWeightsIndex = "model.safetensors.index.json";
+/// In place of them: PEFT's file of an adapter, which is small beside the model that it is of.
+inline constexpr const char* kAdapterFile = "adapter_model.safetensors";
 
 /// The file of each tensor, as `model.safetensors.index.json` has it. Throws FileError that names
 /// `where`: not that kind of JSON, a tensor twice, a file that is not beside the index.
@@ -24,11 +26,11 @@ std::map<std::string, std::string> parse_safetensors_index(std::string_view text
 /// `file`, or where it is in shards their index, which has its name and an ending more.
 std::filesystem::path file_or_index(const std::filesystem::path& file);
 
-/// Whether `folder` holds weights: a file or an index.
+/// Whether `folder` holds weights: a file or an index, of a model or an adapter.
 bool has_weights(const std::filesystem::path& folder);
 
 /// Tensors of a file, mapped into memory, or of shards with an index in its place; of a folder:
-/// those of `model.safetensors`.
+/// those of `model.safetensors`, or where there is none of `adapter_model.safetensors`.
 class SafetensorsFolder {
  public:
   /// Throws FileError that names what is wrong; of shards that do not fit the index, everything.

@@ -5,10 +5,12 @@
 
 #include <algorithm>
 
+#include "convoy/nn/lora.h"
 #include "convoy/nn/node.h"
 #include "convoy/nn/product.h"
 #include "convoy/nn/skinny_gemm.h"
 #include "convoy/nn/tensor_parallel/tensor_ranks.h"
+#include "convoy/nn/weight_grad.h"
 
 namespace convoy::nn {
 
@@ -23,39 +25,12 @@ at::Tensor matrix_of(const at::Tensor& weight) {
   return weight.dim() > 2 ? weight.flatten(1) : weight;
 }
 
-/// Writes the product of an input [N, in] and its result's gradient `g` [N, columns] into the
-/// gradient of a matrix [columns, in] or, `in_first`, [in, columns].
-void write_product(at::Tensor& matrix, const at::Tensor& input, const at::Tensor& g, bool in_first,
-                   bool adds) {
-  if (in_first) {
-    product_into(matrix, input.t(), g, adds);
-  } else {
-    product_into(matrix, g.t(), input, adds);
-  }
-}
-
-/// Writes the product above for some columns after others, from memory that is alike on each rank.
-void write_by_columns(const at::Tensor& matrix, const at::Tensor& input, const at::Tensor& g,
-                      bool in_first, bool adds, const std::vector<Columns>& columns) {
-  for (const auto& [begin, size] : columns) {
-    auto place = matrix.narrow(in_first ? 1 : 0, begin, size);
-    auto product = at::empty(place.sizes(), place.options());
-    write_product(product, input, g.narrow(1, begin, size).contiguous(), in_first, false);
-    adds ? place.add_(product) : place.copy_(product);
-  }
-}
-
 void add_bias_grad(const ParamPtr& bias, const at::Tensor& grad_rows,
-                   const std::vector<Columns>& columns = {}) {
+                   const std::vector<Columns>& shared = {}) {
   if (!bias) return;
-  if (!columns.empty()) {
-    std::vector<at::Tensor> sums;
-    for (const auto& [begin, size] : columns) {
-      sums.push_back(grad_rows.narrow(1, begin, size).contiguous().sum(0, false, at::kFloat));
-    }
-    return bias->add_grad(at::cat(sums));
+  if (!grad_rows.is_cuda() || !shared.empty()) {
+    return bias->add_grad(column_sums(grad_rows, shared));
   }
-  if (!grad_rows.is_cuda()) return bias->add_grad(grad_rows.sum(0, false, at::kFloat));
   bias->add_grad(at::kFloat, [grad_rows](at::Tensor& to, bool adds) {
     auto flat = to.view({-1});
     sum_rows_into(flat, grad_rows, adds);
@@ -112,6 +87,8 @@ at::Tensor linear(const Operand& x, const ParamPtr& weight, const ParamPtr& bias
   const bool sums = is_cut(weight, in_first ? 0 : 1, ranks.group());
   const bool scatters = sums && ranks.shares();
   const bool recorded = at::GradMode::is_enabled();
+  const bool trains = weight->spec().trainable || (bias && bias->spec().trainable);
+  LoraProduct lora(weight, x.value, ranks);
   at::Tensor input;
   const auto out = without_grad([&] {
     input = rows_of(x.value.detach()).to(w.scalar_type());
@@ -123,6 +100,7 @@ at::Tensor linear(const Operand& x, const ParamPtr& weight, const ParamPtr& bias
     } else {
       flat = added.defined() ? at::addmm(added, input, matrix) : at::mm(input, matrix);
     }
+    lora.add_to(flat, input);  // where the product is a part of a sum, this is one, too
     if (scatters) {
       flat = ranks.scatter_sum(flat, label_of("rows", weight));
     } else if (sums) {
@@ -134,11 +112,11 @@ at::Tensor linear(const Operand& x, const ParamPtr& weight, const ParamPtr& bias
     shape.back() = flat.size(-1);
     return flat.view(shape);
   });
-  if (x.gathered && recorded) {
-    x.gathered->add_reader();
-    input.reset();
-  }
   bool wants_grad = x.edge.requires_grad();
+  if (!recorded || (!wants_grad && !trains && !lora)) return out;
+  const bool reads = weight->spec().trainable || lora;
+  if (x.gathered && reads) x.gathered->add_reader();
+  if (x.gathered || !reads) input.reset();
   auto x_dtype = x.edge.scalar_type();
   return with_backward(
       out, {x.edge},
@@ -146,21 +124,19 @@ at::Tensor linear(const Operand& x, const ParamPtr& weight, const ParamPtr& bias
        gathered = x.gathered](const at::Tensor& grad) -> std::vector<at::Tensor> {
         const auto own = rows_of(grad);
         const auto g = scatters ? ranks.gather(own, label_of("gradient of rows", weight)) : own;
-        const auto whole = with_overlaps(g, weight, ranks.group());
+        const auto whole = trains || lora ? with_overlaps(g, weight, ranks.group()) : g;
         const auto shared = shared_columns(weight, ranks.group());
+        const auto read = [=] { return gathered ? gathered->take() : input; };
         weight->add_grad(product_dtype(g), [=](at::Tensor& to, bool adds) {
           auto matrix = matrix_of(to);
-          const auto read = gathered ? gathered->take() : input;
-          if (shared.empty()) {
-            write_product(matrix, read, whole, in_first, adds);
-          } else {
-            write_by_columns(matrix, read, whole, in_first, adds, shared);
-          }
+          write_weight_grad(matrix, read(), whole, in_first, adds, shared);
         });
-        add_bias_grad(bias, scatters ? own : whole, shared);
+        if (bias && bias->spec().trainable) add_bias_grad(bias, scatters ? own : whole, shared);
+        const auto more = lora ? lora.backward(g, {whole, shared}, read, wants_grad) : at::Tensor();
         if (!wants_grad) return {at::Tensor()};
         const auto w = matrix_of(weight->value());
         auto back = at::mm(g, in_first ? w.t() : w);
+        if (more.defined()) back.add_(more);
         return {back.view(shape).to(x_dtype)};
       });
 }

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "convoy/nn/layers.h"
+#include "convoy/nn/lora.h"
 #include "convoy/nn/node.h"
 #include "convoy/nn/product.h"
 #include "convoy/nn/side_by_side.h"
@@ -31,9 +32,11 @@ class Together {
                                     const TensorRanks& ranks) {
     if (!x.value.is_cuda() || ranks.group().size() > 1) return std::nullopt;
     Together out;
+    out.trains_ = all.front().weight->spec().trainable;
     for (const auto& [weight, bias] : all) {
-      const bool frozen = !weight->spec().trainable || (bias && !bias->spec().trainable);
-      if (frozen || weight->shape().size() != 2) return std::nullopt;
+      const bool alike = weight->spec().trainable == out.trains_ &&
+                         (!bias || bias->spec().trainable == out.trains_);
+      if (!alike || weight->shape().size() != 2) return std::nullopt;
       out.weights_.push_back(weight);
       if (bias) out.biases_.push_back(bias);
     }
@@ -54,11 +57,19 @@ class Together {
     widths_ = lengths_of(values_of(weights_), kFirst);
     std::vector<at::Tensor> out;
     for (const auto& part : flat.split_with_sizes(widths_, kColumns)) {
+      adapters_.emplace_back(weights_[out.size()], x.value, TensorRanks());
+      adapters_.back().add_to(part, input_);
       auto sizes = shape_;
       sizes.back() = part.size(kColumns);
       out.push_back(part.view(sizes));
     }
     return out;
+  }
+
+  /// Whether a backward has anything to do.
+  bool learns() const {
+    return trains_ || wants_grad_ ||
+           std::any_of(adapters_.begin(), adapters_.end(), [](const auto& one) { return !!one; });
   }
 
   at::Tensor backward(const std::vector<at::Tensor>& grads) const {
@@ -69,6 +80,24 @@ class Together {
                           : at::zeros({input_.size(0), widths_[i]}, input_.options()));
     }
     const auto g = joined(parts, kColumns);
+    at::Tensor more;
+    for (size_t i = 0; i < parts.size(); ++i) {
+      if (!adapters_[i]) continue;
+      const auto read = [input = input_] { return input; };
+      const auto own = adapters_[i].backward(parts[i], parts[i], read, wants_grad_);
+      more = more.defined() && own.defined() ? more.add_(own) : own;
+    }
+    if (trains_) add_weight_grads(g);
+    if (!wants_grad_) return {};
+    auto back = at::mm(g, matrix());
+    if (more.defined()) back.add_(more);
+    return back.view(shape_).to(dtype_);
+  }
+
+ private:
+  at::Tensor matrix() const { return side_by_side(values_of(weights_), kFirst); }
+
+  void add_weight_grads(const at::Tensor& g) const {
     add_grads(weights_, product_dtype(g), [g, read = input_](at::Tensor& to, bool adds) {
       product_into(to, g.t(), read, adds);
     });
@@ -76,18 +105,14 @@ class Together {
       add_grads(biases_, at::kFloat,
                 [g](at::Tensor& to, bool adds) { sum_rows_into(to, g, adds); });
     }
-    if (!wants_grad_) return {};
-    return at::mm(g, matrix()).view(shape_).to(dtype_);
   }
-
- private:
-  at::Tensor matrix() const { return side_by_side(values_of(weights_), kFirst); }
 
   std::vector<ParamPtr> weights_, biases_;
   at::Tensor input_;  // [N, in]
   std::vector<int64_t> shape_, widths_;
   at::ScalarType dtype_ = at::kFloat;
-  bool wants_grad_ = false;
+  bool wants_grad_ = false, trains_ = true;
+  std::vector<LoraProduct> adapters_;  // by weight
 };
 
 }  // namespace
@@ -96,6 +121,7 @@ std::vector<at::Tensor> linears(const Operand& x, const std::vector<DenseParams>
                                 const TensorRanks& ranks, SumOrder grads) {
   if (auto together = Together::of(x, all, ranks)) {
     const auto out = without_grad([&] { return together->forward(x); });
+    if (!together->learns()) return out;
     return with_backward_of_all(out, {x.edge},
                                 [state = *together](const std::vector<at::Tensor>& of_out) {
                                   return std::vector{state.backward(of_out)};

@@ -40,6 +40,7 @@ struct ParamSpec {
   bool trainable = true;         ///< frozen parameters own no gradient and no optimizer state
   schedule::TensorCut cut = {};  ///< how tensor-parallel ranks share it out
   bool read_in_backward = true;  ///< false: no backward asks for the value (tables, biases)
+  bool in_first = false;         ///< a matrix [in, out], as in GPT-2's Conv1D; else [out, in]
   /// Upper bounds of the rows that a step reads, for a table of which a training step asks for rows
   /// by embedding() only, and whose blocks can tell which before they run (Block::rows_read). Such
   /// a table can be kept by rows.
@@ -47,6 +48,8 @@ struct ParamSpec {
 
   int64_t num_elements() const;
 };
+
+class LowRank;
 
 /// A parameter: a spec, the memory that flat buffers bind to it, and where its gradient goes.
 ///
@@ -116,6 +119,12 @@ class Param {
   /// Says that one contribution is not made at once: it has to be alone in its memory.
   void make_grad_in_parts() { comes_in_parts_ = true; }
 
+  /// Takes the gradient away from a parameter that has no memory yet.
+  void freeze() { spec_.trainable = false; }
+  /// Adapter that products with this weight add (nn/lora.h); null: none.
+  const std::shared_ptr<LowRank>& adapter() const { return adapter_; }
+  void set_adapter(std::shared_ptr<LowRank> adapter) { adapter_ = std::move(adapter); }
+
   const at::Tensor& leaf() const { return leaf_; }
   void bind_value(at::Tensor value);
   /// Sets the memory of a micro-batch's gradient; unless it is `written` already, its old content
@@ -130,6 +139,7 @@ class Param {
   ParamSpec spec_;
   std::vector<int64_t> shape_;
   int64_t begin_ = 0;
+  std::shared_ptr<LowRank> adapter_;
   at::Tensor leaf_;
   std::vector<std::function<void()>>* later_ = nullptr;
   at::Tensor value_;

@@ -12,6 +12,12 @@ namespace {
 // Measured: what a layer takes besides numbers, counted as parameters in training.
 constexpr double kLayerParameters = 6e3;
 
+/// Part of a trained weight's bytes that a frozen one has: no gradient, no states, no master.
+double part_of_frozen(const train::ParallelArguments& parallel) {
+  const double value = parallel.low_precision ? 2 : 4, master = parallel.low_precision ? 4 : 0;
+  return value / (value + master + 4 + static_cast<double>(parallel.state_bytes));
+}
+
 std::vector<train::MemoryPart> parts_of(const models::SessionConfig& model,
                                         const std::string& schema_file) {
   const auto d = static_cast<double>(model.d_model), inner = static_cast<double>(model.inner());
@@ -65,9 +71,8 @@ void check_memory(const models::SessionConfig& model, const std::string& schema_
   train::check_memory(parts_of(model, schema_file), parallel);
 }
 
-void check_memory(const models::LanguageModelConfig& config,
+void check_memory(const models::LanguageModelConfig& config, const nn::BlockList& blocks,
                   const train::ParallelArguments& parallel) {
-  const auto blocks = config.make_blocks();
   double tables = 0, positions = 0, layers = 0;
   std::set<const nn::Param*> seen;
   for (const auto& block : blocks) {
@@ -76,7 +81,8 @@ void check_memory(const models::LanguageModelConfig& config,
       if (!seen.insert(param.get()).second) continue;
       const bool of_ids = param->spec().shape[0] == config.num_ids();
       auto& part = !outer ? layers : of_ids ? tables : positions;
-      part += static_cast<double>(param->spec().num_elements());
+      const double counts = param->spec().trainable ? 1 : part_of_frozen(parallel);
+      part += counts * static_cast<double>(param->spec().num_elements());
     }
   }
   const auto num_layers = static_cast<int64_t>(blocks.size()) - 2;

@@ -12,7 +12,7 @@ namespace convoy::tasks {
 /// it is taken: a schema may name ids far beyond those that occur.
 void check_memory(const models::SessionConfig& model, const std::string& schema_file,
                   const train::ParallelArguments& parallel);
-void check_memory(const models::LanguageModelConfig& config,
+void check_memory(const models::LanguageModelConfig& config, const nn::BlockList& blocks,
                   const train::ParallelArguments& parallel);
 
 }  // namespace convoy::tasks

@@ -1,8 +1,11 @@
 #include "convoy/tasks/pretrained.h"
 
+#include <set>
+
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
 #include "convoy/base/text.h"
+#include "convoy/checkpoint/adapter.h"
 #include "convoy/checkpoint/weights.h"
 
 namespace convoy::tasks {
@@ -73,14 +76,24 @@ void note_unknown_keys(const fs::path& place, const models::LanguageModelConfig&
 }
 
 void start_from(const fs::path& folder, const models::LanguageModelConfig& config,
-                const models::WeightLayout& layout, Run& run) {
+                const models::WeightLayout& layout, Run& run, const fs::path& adapter) {
   note_unknown_keys(folder, config, run);
-  run.fill = [folder, layout, notes = run.notes](parallel::Replica& replica) {
-    const auto report =
-        checkpoint::load_weights(folder, replica.weights(), replica.world(), layout);
-    replica.draw({report.drawn.begin(), report.drawn.end()});
+  run.fill = [folder, layout, adapter, notes = run.notes](parallel::Replica& replica) {
+    const auto base = checkpoint::base_part(replica.weights());
+    const auto report = checkpoint::load_weights(folder, base, replica.world(), layout);
+    std::set<std::string> drawn(report.drawn.begin(), report.drawn.end()), adapted;
+    for (const auto& tensor : replica.weights()) {
+      if (tensor.trained) adapted.insert(tensor.name);
+    }
+    for (const auto& tensor : base) adapted.erase(tensor.name);
+    drawn.insert(adapted.begin(), adapted.end());
+    replica.draw(drawn);
+    if (!adapter.empty()) {
+      checkpoint::load_weights(adapter, checkpoint::saved_part(replica.weights()), replica.world());
+    }
     if (replica.world().rank() > 0) return;
     for (const auto& name : report.drawn) {
+      if (!adapter.empty()) break;
       notes->push_back(
           fmt::format("warning: {} has no {}: it is initialised randomly", folder.string(), name));
     }
@@ -135,6 +148,7 @@ void keep_tokenizer(const std::optional<tokenizers::Tokenizer>& tokenizer,
     files.encoding = "tokenizer " + tokenizer->fingerprint();
   }
   files.looked_for = tokenizers::tokenizer_file_names();
+  files.looked_for.push_back(checkpoint::kAdapterConfig);
 }
 
 void keep_beside(const fs::path& folder, const char* name, train::ModelFiles& files) {

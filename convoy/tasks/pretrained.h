@@ -32,9 +32,11 @@ void read_config(const std::filesystem::path& place, models::LanguageModelConfig
 void note_unknown_keys(const std::filesystem::path& place,
                        const models::LanguageModelConfig& config, Run& run);
 
-/// Makes `run` start with the weights of `folder`, and report those that do not match.
+/// Makes `run` start with the weights of `folder`, and report those that do not match. A model with
+/// adapters has its other weights there, and begins with those of `adapter`, if there is one.
 void start_from(const std::filesystem::path& folder, const models::LanguageModelConfig& config,
-                const models::WeightLayout& layout, Run& run);
+                const models::WeightLayout& layout, Run& run,
+                const std::filesystem::path& adapter = {});
 
 /// Tokenizer of the first of `places` that holds one; where a person `named` one, it must be there.
 std::optional<tokenizers::Tokenizer> find_tokenizer(

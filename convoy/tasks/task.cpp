@@ -7,6 +7,7 @@
 #include "convoy/base/files.h"
 #include "convoy/base/json.h"
 #include "convoy/base/text.h"
+#include "convoy/checkpoint/adapter.h"
 #include "convoy/checkpoint/folder.h"
 #include "convoy/models/language_model.h"
 #include "convoy/models/session/session.h"
@@ -45,6 +46,7 @@ struct Detection {
   std::string task;   ///< name of a TaskKind or not said
   std::string start;  ///< folder of a model
   std::string config_name;
+  std::string adapter;  ///< folder of an adapter to go on from
 };
 
 bool is_number(const std::string& text) {
@@ -104,8 +106,9 @@ Detection detect_in_toml(const fs::path& file, bool opens) {
     const auto other = values.find(alias);
     return found != values.end() ? found->second : other != values.end() ? other->second : "";
   };
-  Detection out{value("model.family", "model.model_type"), value("model.task"), "", ""};
+  Detection out{value("model.family", "model.model_type"), value("model.task"), "", "", ""};
   if (opens) return out;
+  out.adapter = value("model.adapter_name_or_path");
   out.start = value("model.start", "model.model_name_or_path");
   out.config_name = value("model.config_name");
   return out;
@@ -116,6 +119,7 @@ void take(Detection& detected, const Detection& more) {
   if (detected.task.empty()) detected.task = more.task;
   if (detected.start.empty()) detected.start = more.start;
   if (detected.config_name.empty()) detected.config_name = more.config_name;
+  if (detected.adapter.empty()) detected.adapter = more.adapter;
 }
 
 /// The model to start from; a number is the window of data that training starts with.
@@ -136,17 +140,23 @@ Detection detect(const std::vector<std::string>& arguments, bool opens) {
   Detection detected;
   take(detected,
        {typed_value(arguments, {"family", "model_type"}), typed_value(arguments, {"task"}),
-        typed_start(arguments), typed_value(arguments, {"config_name"})});
+        typed_start(arguments), typed_value(arguments, {"config_name"}),
+        typed_value(arguments, {"adapter_name_or_path"})});
   std::error_code error;
   for (size_t i = 1; i < arguments.size() && arguments[i] != "--"; ++i) {
     const fs::path place = arguments[i];
     if (place.extension() == ".toml" && fs::is_regular_file(place, error)) {
       take(detected, detect_in_toml(place, /*opens=*/false));
-    } else if (opens && fs::is_regular_file(place / "config.json", error)) {
-      take(detected, detect_in_config(place / "config.json"));
+    } else if (const auto config = checkpoint::config_folder(place) / "config.json";
+               opens && fs::is_regular_file(config, error)) {
+      take(detected, detect_in_config(config));
       take(detected, detect_in_toml(place / "run.toml", /*opens=*/true));
-      expect_family(detected, place / "config.json");
+      expect_family(detected, config);
     }
+  }
+  if (detected.start.empty() && !detected.adapter.empty()) {
+    detected.start = checkpoint::read_adapter_config(detected.adapter).base;
+    checkpoint::check_base(detected.start, detected.adapter);
   }
   const bool starts = !detected.start.empty();
   const auto& named = starts ? detected.start : detected.config_name;
@@ -222,7 +232,7 @@ void read_run(const fs::path& file, OptionTable& table) {
 }  // namespace
 
 Json open_trained(const fs::path& folder, OptionTable& table) {
-  const auto config = folder / "config.json";
+  const auto config = checkpoint::config_folder(folder) / "config.json";
   if (!fs::exists(config)) {
     fail<UsageError>(
         "train",
@@ -266,7 +276,7 @@ std::vector<std::pair<std::string, std::string>> tasks_by_name() {
 }
 
 std::unique_ptr<Task> find_task(const std::vector<std::string>& arguments, bool opens) {
-  auto [family, task, start, config_name] = detect(arguments, opens);
+  auto [family, task, start, config_name, adapter] = detect(arguments, opens);
   for (const auto& kind : kinds()) {
     if (!kind.by_name || kind.name != task) continue;
     if (family.empty() || takes(kind, family)) return kind.make(family);

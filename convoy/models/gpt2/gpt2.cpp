@@ -107,8 +107,10 @@ class Gpt2Layer : public nn::Block {
 
   ParamPtr matrix(const char* leaf, int64_t in, int64_t out, double deviation,
                   schedule::TensorCut cut) {
-    return declare_matrix(name() + "." + leaf + ".weight", {in, out}, Init::normal(deviation),
-                          std::move(cut));
+    nn::ParamSpec spec{name() + "." + leaf + ".weight", {in, out}, Init::normal(deviation)};
+    spec.cut = std::move(cut);
+    spec.in_first = true;
+    return declare(std::move(spec));
   }
 
   ParamPtr bias(const char* leaf, int64_t size, schedule::TensorCut cut = {}) {

@@ -6,7 +6,7 @@ namespace convoy::nn {
 
 namespace {
 
-constexpr float kLeast = -std::numeric_limits<float>::infinity();
+constexpr float kNoScore = -std::numeric_limits<float>::infinity();
 
 /// Columns of ids, and which of them exist.
 std::pair<at::Tensor, at::Tensor> columns_of(const at::Tensor& ids, int64_t first, int64_t stride,
@@ -25,7 +25,7 @@ void fill_behind(at::Tensor& scores, const at::Tensor& columns, const at::Tensor
   const int64_t C = scores.size(1);
   auto filled = at::zeros({columns.size(0), C + 1}, scores.options().dtype(at::kBool));
   filled.scatter_(1, at::where(exist, columns, C), 1);
-  scores.masked_fill_(filled.narrow(1, 0, C), kLeast);
+  scores.masked_fill_(filled.narrow(1, 0, C), kNoScore);
 }
 
 }  // namespace
@@ -38,7 +38,7 @@ void LeftOut::mask(at::Tensor& scores, int64_t first, int64_t stride) const {
   if (ids.defined()) {
     const auto [columns, exist] = columns_of(ids, first, stride, scores.size(1));
     if (scores.is_cpu()) {
-      scores.index_fill_(1, columns.masked_select(exist), kLeast);
+      scores.index_fill_(1, columns.masked_select(exist), kNoScore);
     } else {
       fill_behind(scores, columns.unsqueeze(0), exist.unsqueeze(0));
     }
@@ -49,7 +49,7 @@ void LeftOut::mask(at::Tensor& scores, int64_t first, int64_t stride) const {
   const auto rows = at::arange(of_rows.size(0), of_rows.options()).unsqueeze(1).expand_as(of_rows);
   const c10::List<std::optional<at::Tensor>> places{rows.masked_select(exist),
                                                     columns.masked_select(exist)};
-  scores.index_put_(places, at::scalar_tensor(kLeast, scores.options()));
+  scores.index_put_(places, at::scalar_tensor(kNoScore, scores.options()));
 }
 
 at::Tensor LeftOut::without_rank(const at::Tensor& ranks, const at::Tensor& targets) const {

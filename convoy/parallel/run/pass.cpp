@@ -1,8 +1,10 @@
 #include "convoy/parallel/run/pass.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include <algorithm>
 #include <optional>
 
 #include "convoy/base/error.h"
@@ -134,10 +136,22 @@ void Pass::forward(int64_t block, int64_t m) {
 }
 
 void Pass::recompute(int64_t block, int64_t m) {
-  if (!empty(m)) at(outs_, block, m) = run(block, m);
+  if (!empty(m) && learns(block, m)) at(outs_, block, m) = run(block, m);
+}
+
+/// Whether a block's backward has anything to do. Below the first block that is trained none has.
+bool Pass::learns(int64_t block, int64_t m) const {
+  const auto b = static_cast<size_t>(block);
+  if (!layout_.row_units().empty()) return true;
+  for (const int64_t unit : layout_.table().units_of_block[b]) {
+    if (!layout_.table().is_frozen(unit)) return true;
+  }
+  const auto& in = ins_[static_cast<size_t>(m)][b];
+  return std::any_of(in.begin(), in.end(), [](const auto& e) { return e.second.requires_grad(); });
 }
 
 nn::Bundle Pass::run(int64_t block, int64_t m) const {
+  const at::AutoGradMode grad(at::GradMode::is_enabled() && learns(block, m));
   const auto& batch = batches_[static_cast<size_t>(m)];
   nn::Context context{
       input_.mode,   input_.step.seed, input_.step.step,  block,         input_.compute_dtype,

@@ -44,7 +44,8 @@ void add(State& state, const FlatBuffers& flat, Kind kind, size_t moment,
     for (const auto& slot : unit.slots) {
       if (moments && !slot.param->spec().trainable) break;
       index.back().push_back(state.size());
-      state.push_back({prefix + slot.param->spec().name, slot.param->spec().shape, dtype, {}});
+      const auto& spec = slot.param->spec();
+      state.push_back({prefix + spec.name, spec.shape, dtype_of(spec), {}, false, spec.trainable});
     }
   }
   const auto& layout = flat.layout();

@@ -53,6 +53,7 @@ struct StateTensor {
   at::ScalarType dtype = at::kFloat;
   std::vector<StatePiece> pieces;
   bool is_buffer = false;  ///< no parameter
+  bool trained = true;
 };
 
 /// Every tensor of a model, in the same order on all ranks.

@@ -26,6 +26,7 @@ void ClassificationTask::declare(OptionTable& table) {
       .alias("model_name_or_path")
       .path();
   models::declare_options(table, "model", config_.fields());
+  lora_.declare(table);
   const char* s = "data";
   table.add(s, "train", train_, "training texts: .csv, .tsv, .jsonl or .parquet")
       .alias("train_file")
@@ -68,7 +69,9 @@ void ClassificationTask::declare(OptionTable& table) {
 }
 
 void ClassificationTask::settle(OptionTable& table) {
+  lora_.find_start(start_, table);
   if (!start_.empty()) read_pretrained(start_, config_, table);
+  lora_.settle(start_, "SEQ_CLS", {"classifier"}, table);
   find_tokenizer();
   if (tokenizer_ && start_.empty() && table.find("model.vocab_size")->source.empty()) {
     table.set("model.vocab_size", std::to_string(tokenizer_->vocab_size()), "the tokenizer");
@@ -110,8 +113,9 @@ void ClassificationTask::tell_unread(const std::string& file) const {
 }
 
 void ClassificationTask::find_tokenizer() {
-  tokenizer_ =
-      tasks::find_tokenizer({opened_, opened_ / "..", tokenizer_name_, start_}, tokenizer_name_);
+  const fs::path base = lora_ ? lora_.base() : "";
+  tokenizer_ = tasks::find_tokenizer({opened_, opened_ / "..", tokenizer_name_, start_, base},
+                                     tokenizer_name_);
   if (opened_options_ != nullptr) limit_length(*opened_options_);
 }
 
@@ -122,7 +126,7 @@ std::string ClassificationTask::find_labels(const data::LabelledTexts& texts) {
         "data", "{} has no other label than '{}'; expected at least two; try another --data.label",
         train_, labels_.names()[0]);
   }
-  if (start_.empty() || starts_from_other_head()) return "";
+  if (start_.empty() || starts_from_other_head(start_)) return "";
   // A model that was trained for these labels keeps their numbers.
   const auto path = (fs::path(start_) / "config.json").string();
   const auto own = Labels::of_config(parse_json(read_file(path), path), path);
@@ -142,8 +146,8 @@ std::string ClassificationTask::find_labels(const data::LabelledTexts& texts) {
                      join(kept), join(gone), join(fresh));
 }
 
-bool ClassificationTask::starts_from_other_head() const {
-  const auto path = (fs::path(start_) / "config.json").string();
+bool ClassificationTask::starts_from_other_head(const fs::path& start) {
+  const auto path = (start / "config.json").string();
   const auto classes = parse_json(read_file(path), path).value("architectures", Json());
   if (!classes.is_array() || classes.empty() || !classes[0].is_string()) return false;
   return !classes[0].get<std::string>().ends_with("ForSequenceClassification");
@@ -212,10 +216,12 @@ Run ClassificationTask::make_run() {
 Run ClassificationTask::prepare(const train::ParallelArguments& parallel) {
   if (train_.empty())
     fail<UsageError>("data", "there are no training texts; try --data.train FILE");
-  check_memory(config_, parallel);
   const auto texts = data::read_labelled_texts(train_, columns_);
   const auto note = find_labels(texts);
   auto out = make_run();
+  const auto layout = config_.classifier_layout(!start_.empty() && starts_from_other_head(start_));
+  lora_.apply(layout, out);
+  check_memory(config_, out.factory(), parallel);
   if (!note.empty()) out.notes->push_back(note);
   tell_unread(train_);
   out.train_data = rows_of(texts, train_);
@@ -223,9 +229,7 @@ Run ClassificationTask::prepare(const train::ParallelArguments& parallel) {
   out.files.config = config_json();
   keep_tokenizer(tokenizer_, out.files);
   out.files.inputs = {train_, valid_, start_};
-  if (!start_.empty()) {
-    start_from(start_, config_, config_.classifier_layout(starts_from_other_head()), out);
-  }
+  if (!start_.empty()) start_from(start_, config_, layout, out, lora_.adapter());
   return out;
 }
 
@@ -248,8 +252,12 @@ Run ClassificationTask::open(const fs::path& folder, OptionTable& table) {
     fail<FileError>("tasks", "{}: id2label has '{}' twice; expected a name for each label", path,
                     *twice);
   }
+  lora_.open(folder);
   auto out = make_run();
-  start_from(folder, config_, config_.classifier_layout(), out);
+  const auto from = lora_ ? fs::path(lora_.base()) : folder;
+  const auto layout = config_.classifier_layout(lora_ && starts_from_other_head(from));
+  lora_.apply(layout, out);
+  start_from(from, config_, layout, out, lora_.adapter());
   return out;
 }
 

@@ -7,6 +7,7 @@
 #include "convoy/data/labelled_texts.h"
 #include "convoy/models/bert/bert_text.h"
 #include "convoy/tasks/classification/texts.h"
+#include "convoy/tasks/lora.h"
 #include "convoy/tasks/task.h"
 #include "convoy/tokenizers/tokenizer.h"
 
@@ -40,7 +41,7 @@ class ClassificationTask : public Task {
   /// Whether there is a classifier to start from; throws UsageError on one of more or fewer labels.
   bool check_head() const;
   /// Whether the model to start from was trained for another task, which its classifier is of.
-  bool starts_from_other_head() const;
+  static bool starts_from_other_head(const std::filesystem::path& start);
   void find_tokenizer();
   /// Where nobody said whether texts are pairs: by the columns of `file`.
   void find_pairs(const std::string& file, OptionTable& table);
@@ -52,6 +53,7 @@ class ClassificationTask : public Task {
   std::string family_ = "bert", task_ = "classification";
   std::string start_;  // folder of a pretrained model
   models::BertTextConfig config_;
+  Lora lora_;
   std::string train_, valid_, tokenizer_name_;
   bool do_eval_ = true;
   data::LabelledColumns columns_;

@@ -63,6 +63,7 @@ void LanguageTask::declare(OptionTable& table) {
            "config_name")
       .once();
   models::declare_options(table, "model", config_->fields());
+  lora_.declare(table);
   data_.declare(table, config_->usual_length());
   std::vector<std::string> kinds{"language"};
   if (learns(Objective::HiddenTokens)) kinds.push_back("classification");
@@ -85,8 +86,15 @@ void LanguageTask::declare(OptionTable& table) {
   table.hint({"data.block_size", true, {"seq_length", "max_seq_length", "sequence_length"}});
 }
 
+std::string LanguageTask::peft_task() const {
+  if (learns(Objective::HiddenTokens)) return "";
+  return learns(Objective::NextToken) ? "CAUSAL_LM" : "SEQ_2_SEQ_LM";
+}
+
 void LanguageTask::settle(OptionTable& table) {
+  lora_.find_start(start_, table);
   read_configs(table);
+  lora_.settle(start_, peft_task(), {}, table);
   tokenizer_ = find_tokenizer();
   const bool has_config = !start_.empty() || !config_name_.empty();
   const auto follow = [&](const std::string& key, int64_t value, const char* whom) {
@@ -170,7 +178,9 @@ void LanguageTask::read_configs(OptionTable& table) {
 
 std::optional<tokenizers::Tokenizer> LanguageTask::find_tokenizer() const {
   // A run keeps its own; else the one that is named; else that of the model to start from.
-  return tasks::find_tokenizer({opened_, opened_ / "..", data_.tokenizer, start_}, data_.tokenizer);
+  const fs::path base = lora_ ? lora_.base() : "";
+  return tasks::find_tokenizer({opened_, opened_ / "..", data_.tokenizer, start_, base},
+                               data_.tokenizer);
 }
 
 const tokenizers::Tokenizer& LanguageTask::tokenizer() {
@@ -291,8 +301,9 @@ Run LanguageTask::prepare(const train::ParallelArguments& parallel) {
                      block_size(), ranks, block_size());
   }
   auto out = make_run();
-  check_memory(*config_, parallel);
   out.flops_per_sample = flops_per_row();
+  lora_.apply(config_->layout(), out);
+  check_memory(*config_, out.factory(), parallel);
   out.files.config = config_->to_json();
   out.files.config["architectures"] = {config_->architecture()};  // whatever it started from
   if (learns(Objective::NextToken)) out.files.unread_keys = {"bos_token_id", "eos_token_id"};
@@ -300,7 +311,7 @@ Run LanguageTask::prepare(const train::ParallelArguments& parallel) {
   out.files.looked_for.insert(out.files.looked_for.end(), {kGenerationConfig, kChatTemplate});
   out.files.inputs = {data_.train, data_.valid, start_, config_name_};
   if (!start_.empty()) {
-    start_from(start_, *config_, config_->layout(), out);
+    start_from(start_, *config_, config_->layout(), out, lora_.adapter());
     if (!note_other_tokenizer(start_, data_.tokenizer, tokenizer_, out)) {
       keep_beside(start_, kGenerationConfig, out.files);
       keep_beside(start_, kChatTemplate, out.files);
@@ -365,9 +376,12 @@ Run LanguageTask::open(const fs::path& folder, OptionTable& table) {
   const auto config = open_trained(folder, table);
   opened_ = folder;
   config_->read(config, (folder / "config.json").string());
+  lora_.open(folder);
   if (!learns(Objective::NextToken)) tokenizer_ = find_tokenizer();
   auto out = make_run();
-  start_from(folder, *config_, config_->layout(), out);
+  lora_.apply(config_->layout(), out);
+  start_from(lora_ ? fs::path(lora_.base()) : folder, *config_, config_->layout(), out,
+             lora_.adapter());
   return out;
 }
 

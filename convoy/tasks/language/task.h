@@ -12,6 +12,7 @@
 #include "convoy/tasks/language/generation_config.h"
 #include "convoy/tasks/language/language_data.h"
 #include "convoy/tasks/language/sentinel_tokens.h"
+#include "convoy/tasks/lora.h"
 #include "convoy/tasks/task.h"
 #include "convoy/tokenizers/tokenizer.h"
 
@@ -68,7 +69,8 @@ class LanguageTask : public Task {
   /// Texts of the training file that are held out for evaluation.
   int64_t num_held_out(const data::TokenTexts& texts) const;
   int64_t block_size() const;
-  int64_t row_length() const;  ///< tokens of text in a row, before spans are hidden
+  int64_t row_length() const;     ///< tokens of text in a row, before spans are hidden
+  std::string peft_task() const;  ///< name of the task in PEFT's files
   bool learns(models::Objective objective) const { return config_->objective() == objective; }
 
   std::string family_, task_ = "language";
@@ -76,6 +78,7 @@ class LanguageTask : public Task {
   std::string config_name_, config_overrides_;
   bool do_eval_ = true;
   std::unique_ptr<models::LanguageModelConfig> config_;
+  Lora lora_;
   LanguageData data_;
   int64_t top_k_ = 5;  // of predictions
   std::optional<tokenizers::Tokenizer> tokenizer_;

@@ -107,6 +107,7 @@ class Checkpoints {
   void pass_over(const std::filesystem::path& folder, const FileError& error);
   Json look_at(const std::filesystem::path& checkpoint, const TrainerState& fresh) const;
   void check_same_model(const std::filesystem::path& checkpoint) const;
+  void check_same_adapter(const std::filesystem::path& checkpoint) const;
   std::string seen_from_here(const std::filesystem::path& checkpoint) const;
   std::string best_seen_from_here(const std::filesystem::path& from,
                                   const TrainerState& saved) const;

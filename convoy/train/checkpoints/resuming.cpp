@@ -5,6 +5,7 @@
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
 #include "convoy/base/text.h"
+#include "convoy/checkpoint/adapter.h"
 #include "convoy/checkpoint/folder.h"
 #include "convoy/checkpoint/lineage.h"
 #include "convoy/checkpoint/manifest.h"
@@ -56,7 +57,7 @@ std::optional<TrainerState> Checkpoints::resume(const TrainerState& fresh) {
     const fs::path folder = found.at("folder").get<std::string>();
     const auto& group = strategy_.processes();
     try {
-      checkpoint::load_weights(folder, strategy_.weights(), group);
+      checkpoint::load_weights(folder, checkpoint::saved_part(strategy_.weights()), group);
       checkpoint::load_optimizer(folder / kOptimizer, strategy_.moments(), group);
     } catch (const FileError& error) {  // of all ranks
       if (found.at("was_named").get<bool>()) throw;
@@ -274,7 +275,25 @@ int64_t Checkpoints::load_moments(const fs::path& folder) {
   return updates.get<int64_t>();
 }
 
+/// The base may have moved; other ranks, targets or factors are another model.
+void Checkpoints::check_same_adapter(const fs::path& checkpoint) const {
+  const auto own = files_.texts.find(checkpoint::kAdapterConfig);
+  if (own == files_.texts.end() || !checkpoint::is_adapter(checkpoint)) return;
+  auto wanted = parse_json(own->second, own->first);
+  auto saved = checkpoint::to_json(checkpoint::read_adapter_config(checkpoint));
+  std::vector<std::string> different;
+  for (const auto& [key, value] : wanted.items()) {
+    if (key == "base_model_name_or_path" || saved.at(key) == value) continue;
+    different.push_back(
+        fmt::format("{} = {} instead of {}", key, value.dump(), saved.at(key).dump()));
+  }
+  if (different.empty()) return;
+  fail<UsageError>("train", "{} holds another adapter: this run has {}; try the same lora options",
+                   checkpoint.string(), join(different));
+}
+
 void Checkpoints::check_same_model(const fs::path& checkpoint) const {
+  check_same_adapter(checkpoint);
   const auto path = checkpoint / kConfig;
   if (files_.config.is_null() || !fs::exists(path)) return;
   const auto saved = parse_json(read_file(path), path.string());

@@ -10,6 +10,7 @@
 #include "convoy/base/files.h"
 #include "convoy/base/text.h"
 #include "convoy/base/timing.h"
+#include "convoy/checkpoint/adapter.h"
 #include "convoy/checkpoint/folder.h"
 #include "convoy/checkpoint/save.h"
 #include "convoy/checkpoint/weights.h"
@@ -97,7 +98,7 @@ void Checkpoints::save(TrainerState& state, bool wait) {
   const Doing doing("save " + final_path.filename().string());
   inject_fault("saving", strategy_, job_.world());
   const auto& group = strategy_.processes();
-  const auto weights = strategy_.weights();
+  const auto weights = checkpoint::saved_part(strategy_.weights());
   // What is saved must be worth coming back to.
   checkpoint::check_finite(weights, group, state.global_step);
   if (state.best_step == state.global_step) {
@@ -208,9 +209,9 @@ void Checkpoints::save_model(const TrainerState& state, int64_t model_step) {
         folder.emplace(dir_ / "model");
         return Json(folder->temporary().string());
       }).get<std::string>();
-  checkpoint::save_weights(temporary, strategy_.weights(), strategy_.processes(),
-                           formats::shard_bytes(arguments_.output.max_shard_size),
-                           connect_writers());
+  checkpoint::save_weights(
+      temporary, checkpoint::saved_part(strategy_.weights()), strategy_.processes(),
+      formats::shard_bytes(arguments_.output.max_shard_size), connect_writers());
   comm::ask_main(
       strategy_.processes(), "finish the model",
       [&] {
@@ -295,7 +296,7 @@ std::string Checkpoints::lack_of_space(int64_t num_checkpoints) const {
     return static_cast<int64_t>(sum);
   };
   Saves saves;
-  saves.model_bytes = bytes(strategy_.weights());
+  saves.model_bytes = bytes(checkpoint::saved_part(strategy_.weights()));
   saves.checkpoint_bytes = saves.model_bytes + bytes(strategy_.moments());
   saves.num_checkpoints = num_checkpoints;
   saves.num_there = std::ssize(checkpoint::list_checkpoints(dir_));
@@ -330,7 +331,8 @@ bool Checkpoints::holds_model_of(const TrainerState& state) const {
 
 /// Each rank reads what it keeps.
 void Checkpoints::load_weights(const fs::path& folder) {
-  checkpoint::load_weights(folder, strategy_.weights(), strategy_.processes());
+  checkpoint::load_weights(folder, checkpoint::saved_part(strategy_.weights()),
+                           strategy_.processes());
   strategy_.share(/*moments=*/false);
 }
 

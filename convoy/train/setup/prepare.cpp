@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "convoy/base/error.h"
+#include "convoy/checkpoint/adapter.h"
 #include "convoy/comm/agree.h"
 #include "convoy/schedule/run/counts.h"
 #include "convoy/train/setup/from_arguments.h"
@@ -54,8 +55,12 @@ void Trainer::Impl::make_strategy(parallel::ModelFactory factory, Fill fill) {
   options.offload = offload_options(arguments_.parallel, job_, train_data_ != nullptr);
   options.fill = std::move(fill);
   take(inputs_of_pipeline(factory), options);
-  // The checkpoint holds everything.
-  if (resumes(arguments_)) options.fill = [](parallel::Replica&) {};
+  if (resumes(arguments_)) {
+    // The checkpoint holds everything, unless it is an adapter's.
+    options.fill = [fill = std::move(options.fill)](parallel::Replica& replica) {
+      if (fill && checkpoint::is_adapted(replica.weights())) fill(replica);
+    };
+  }
   factory = check_memory(std::move(factory), arguments_, ranks_here());
   strategy_ = job_.in_threads()
                   ? parallel::make_thread_strategy(

@@ -1,0 +1,176 @@
+#include "convoy/checkpoint/merge.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "convoy/base/checksum.h"
+#include "convoy/base/error.h"
+#include "convoy/base/files.h"
+#include "convoy/checkpoint/adapter_config.h"
+#include "convoy/checkpoint/dtypes.h"
+#include "convoy/checkpoint/folder.h"
+#include "convoy/checkpoint/matching.h"
+#include "convoy/checkpoint/sums.h"
+#include "convoy/models/language_model.h"
+
+namespace convoy::checkpoint {
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr std::string_view kWeightEnd = ".weight";
+
+/// Tensors of a folder, each compared with the checksum that it was written with.
+class Checked {
+ public:
+  explicit Checked(const fs::path& path) : files_(path), sums_(expected_sums(files_)) {}
+
+  const formats::SafetensorsFolder& files() const { return files_; }
+  at::Tensor get(const std::string& name) const {
+    const auto bytes = files_.bytes(name);
+    const size_t width = formats::safetensors_dtype_bytes(files_.entry(name).dtype);
+    const auto sum = sums_.find(name);
+    if (sum != sums_.end() &&
+        checksum(bytes.data(), bytes.size() / width, width, 0) != sum->second) {
+      refuse(files_.path(), "is not as it was written: ", {name});
+    }
+    return mapped(files_, name);
+  }
+
+ private:
+  formats::SafetensorsFolder files_;
+  std::map<std::string, uint64_t> sums_;
+};
+
+/// Prefix that names in files of this model may lack.
+std::string prefix_of(const fs::path& folder) {
+  const auto file = folder / kConfig;
+  const auto json = parse_json(read_regular_file(file), file.string());
+  return models::read_model_config(json, file.string())->layout().prefix;
+}
+
+class Merge {
+ public:
+  explicit Merge(const fs::path& adapter)
+      : config_(read_adapter_config(adapter)), own_(adapter / formats::kAdapterFile) {
+    check_base(config_.base, adapter.string());
+    base_ = std::make_unique<Checked>(config_.base);
+    const auto prefix = prefix_of(config_folder(adapter));
+    for (const auto& [key, file] : own_.files().tensors()) {
+      if (!key.starts_with(kPeftPrefix)) left_over_.insert(key);
+      const auto name = key.substr(std::min(kPeftPrefix.size(), key.size()));
+      if (name.ends_with(kLoraB)) continue;  // beside its A
+      const bool is_down = name.ends_with(kLoraA);
+      const auto weight =
+          is_down ? name.substr(0, name.size() - kLoraA.size()) + std::string(kWeightEnd) : name;
+      const auto short_name = weight.starts_with(prefix) ? weight.substr(prefix.size()) : weight;
+      const auto& names = base_->files().tensors();
+      const auto home = names.contains(weight) ? weight : short_name;
+      if (names.contains(home)) {
+        (is_down ? adapted_ : replaced_)[home] = key;
+      } else if (is_down) {
+        left_over_.insert(key);
+      } else {
+        replaced_[weight] = key;  // a head that the base lacks
+      }
+    }
+    if (!left_over_.empty()) {
+      refuse(adapter,
+             ("does not fit the model " + config_.base + ", which has no weights for: ").c_str(),
+             {left_over_.begin(), left_over_.end()});
+    }
+  }
+
+  std::vector<formats::TensorInfo> infos() const {
+    std::vector<formats::TensorInfo> out;
+    const auto& names = base_->files().tensors();
+    for (const auto& [name, file] : names) {
+      out.push_back({name, file->entry(name).dtype, file->entry(name).shape});
+    }
+    for (const auto& [name, key] : replaced_) {
+      const auto& entry = own_.files().entry(key);
+      if (!names.contains(name)) out.push_back({name, entry.dtype, entry.shape});
+    }
+    return out;
+  }
+
+  at::Tensor get(const std::string& name) const {
+    if (const auto found = replaced_.find(name); found != replaced_.end()) {
+      const auto value = own_.get(found->second);
+      if (!base_->files().tensors().contains(name)) return value;
+      return value.to(dtypes().at(base_->files().entry(name).dtype)).contiguous();
+    }
+    const auto weight = base_->get(name);
+    const auto found = adapted_.find(name);
+    if (found == adapted_.end()) return weight;
+    const auto& key = found->second;
+    const auto stem = key.substr(0, key.size() - kLoraA.size());
+    const auto down = own_.get(key).to(at::kFloat);
+    const auto up = own_.get(stem + std::string(kLoraB)).to(at::kFloat);
+    auto added = at::mm(up, down).mul_(config_.scale_of(stem.substr(kPeftPrefix.size())));
+    if (config_.fan_in_fan_out || added.sizes() != weight.sizes()) added = added.t();
+    if (added.sizes() != weight.sizes()) {
+      refuse(own_.files().path(), "does not fit the model: ", {key});
+    }
+    return (weight.to(at::kFloat) + added).to(weight.scalar_type()).contiguous();
+  }
+
+  const AdapterConfig& config() const { return config_; }
+
+ private:
+  AdapterConfig config_;
+  Checked own_;
+  std::unique_ptr<Checked> base_;
+  std::map<std::string, std::string> adapted_, replaced_;  // [weight of the base] key
+  std::set<std::string> left_over_;
+};
+
+/// Small files of the model, those of the adapter's folder over those of its base.
+std::vector<std::string> take_over(const fs::path& base, const fs::path& adapter,
+                                   const fs::path& to) {
+  std::set<std::string> out;
+  for (const auto& from : {base, adapter}) {
+    for (const auto& entry : fs::directory_iterator(from)) {
+      const auto name = entry.path().filename().string();
+      if (!belongs_to_model(entry) || name == kAdapterConfig || name == "README.md") continue;
+      copy_into(entry.path(), to / name);
+      out.insert(name);
+    }
+  }
+  return {out.begin(), out.end()};
+}
+
+}  // namespace
+
+Exported merge_adapter(const fs::path& adapter, const fs::path& to, int64_t max_shard_bytes,
+                       const ProgressFn& progress) {
+  check_new_folder(adapter, to);
+  const Merge merge(adapter);
+  check_new_folder(merge.config().base, to);
+  const auto infos = merge.infos();
+  const formats::SafetensorsShards shards(infos, static_cast<size_t>(max_shard_bytes));
+  AtomicFolder folder(to);
+  Exported out;
+  for (const auto& [name, tensors] : shards.files) {
+    const formats::SafetensorsPlan plan(tensors);
+    formats::SafetensorsPieces::create(folder.temporary() / name, plan);
+    formats::SafetensorsPieces file(folder.temporary() / name);
+    for (const auto& tensor : tensors) {
+      const auto value = merge.get(tensor.name);
+      file.write(plan.begin.at(tensor.name), value.const_data_ptr(), value.nbytes());
+      ++out.num_tensors;
+      out.num_bytes += static_cast<int64_t>(value.nbytes());
+      if (progress) progress(out.num_tensors, std::ssize(infos));
+    }
+    out.weights.push_back(name);
+  }
+  if (!shards.index.empty()) write_file(folder.temporary() / formats::kWeightsIndex, shards.index);
+  out.others = take_over(merge.config().base, adapter, folder.temporary());
+  folder.commit();
+  return out;
+}
+
+}  // namespace convoy::checkpoint
