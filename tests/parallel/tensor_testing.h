@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <string>
@@ -102,7 +103,8 @@ struct Trial {
   int64_t rows = 3, length = 0;  ///< of a micro-batch; length 0: 10 and 14 in turns
   std::string schedule = "1f1b";
   at::ScalarType dtype = at::kFloat;
-  std::vector<double> loss_scales = {};  ///< by step; empty: none
+  std::vector<double> loss_scales = {};                     ///< by step; empty: none
+  std::function<nn::BlockList(nn::BlockList)> change = {};  ///< of the model; empty: none
 
   int num_ranks() const {
     return mesh.pipeline * mesh.context * mesh.tensor * std::max(1, mesh.shard) * mesh.replicate;
@@ -171,6 +173,7 @@ inline void put_grads(std::map<std::string, at::Tensor>& all, FlatBuffers& flat)
     const auto& spec = flat.units()[static_cast<size_t>(piece.unit)]
                            .slots[static_cast<size_t>(piece.param)]
                            .param->spec();
+    if (!spec.trainable) continue;
     const int64_t bucket = flat.layout().bucket_of(piece.unit);
     schedule::each_row(piece, [&](const schedule::Piece& row) {
       put(all, spec.name, spec.shape, row.begin, flat.grads(bucket, {row.place, row.end()}));
@@ -188,7 +191,9 @@ inline TensorOutcome train(const Trial& trial) {
                               [&](const std::vector<int>& ranks, const std::string& name) {
                                 return connector.connect(rank, ranks, name);
                               });
-    Replica replica(tensor_blocks(trial.family, trial.drops), groups, trial.options());
+    auto blocks = tensor_blocks(trial.family, trial.drops);
+    if (trial.change) blocks = trial.change(std::move(blocks));
+    Replica replica(std::move(blocks), groups, trial.options());
     replica.start();
     if (trial.evaluates) {
       auto seen = replica.forward(tensor_batch(trial.family, 0, 0, 3), nn::Mode::Evaluate);
