@@ -19,18 +19,19 @@ struct BlockState {
   double bytes = 0;
 };
 
-BlockState largest_block(const schedule::ModelDecl& model, double bytes_each) {
-  BlockState out;
-  for (const auto& block : model.blocks) {
-    const double bytes = state_of_block(model, block.params, {}, bytes_each);
-    if (bytes > out.bytes) out = {block.name, bytes};
-  }
-  return out;
-}
-
 /// Weights, masters where there are some, gradients and the optimizer's state of one parameter.
 double bytes_of_parameter(const schedule::RunOptions& base) {
   return (base.low_precision ? 6.0 : 4.0) + 4.0 + static_cast<double>(base.state_bytes);
+}
+
+BlockState largest_block(const schedule::ModelDecl& model, const schedule::RunOptions& base) {
+  const double bytes_each = bytes_of_parameter(base);
+  BlockState out;
+  for (const auto& block : model.blocks) {
+    const double bytes = state_of_block(model, block.params, {}, bytes_each, base.low_precision);
+    if (bytes > out.bytes) out = {block.name, bytes};
+  }
+  return out;
 }
 
 std::string room(const Cluster& cluster) {
@@ -52,7 +53,7 @@ std::string of_one_device(const Numbers& numbers, const Cluster& cluster, const 
 }
 
 std::string of_largest_block(const Numbers& numbers, const Cluster& cluster, const Wishes& wishes) {
-  const auto block = largest_block(numbers.model, bytes_of_parameter(wishes.base));
+  const auto block = largest_block(numbers.model, wishes.base);
   const auto bytes = static_cast<int64_t>(block.bytes);
   const bool fits = fit_of(numbers, cluster, bytes) != Fit::No;
   return fmt::format(

@@ -24,8 +24,8 @@ Before before_blocks(const Numbers& numbers, const schedule::RunOptions& base, c
     const double again = split.recompute && block.repeatable && b + 1 < costs.size() ? 2 : 1;
     out.seconds.push_back(out.seconds.back() + again * costs[b].forward_seconds +
                           costs[b].backward_seconds);
-    out.bytes.push_back(out.bytes.back() +
-                        state_of_block(numbers.model, block.params, place, each));
+    out.bytes.push_back(out.bytes.back() + state_of_block(numbers.model, block.params, place, each,
+                                                          base.low_precision));
   }
   return out;
 }
@@ -33,12 +33,13 @@ Before before_blocks(const Numbers& numbers, const schedule::RunOptions& base, c
 }  // namespace
 
 double state_of_block(const schedule::ModelDecl& model, const std::vector<int64_t>& params,
-                      const schedule::TensorPlace& place, double bytes_each) {
+                      const schedule::TensorPlace& place, double bytes_each, bool low_precision) {
+  const double frozen_bytes = low_precision ? 2 : 4;
   double out = 0;
   for (const int64_t p : params) {
     const auto& param = model.params[static_cast<size_t>(p)];
     out += static_cast<double>(schedule::local_elements(param.shape, param.cut, place)) *
-           (param.trained ? bytes_each : sizeof(float));
+           (param.trained ? bytes_each : frozen_bytes);
   }
   return out;
 }

@@ -7,9 +7,9 @@
 namespace convoy::plan {
 
 /// Bytes that training keeps of a block's parameters on a tensor rank: `bytes_each` for each
-/// element that is trained, for others their values.
+/// element that is trained, for others their values, which have no masters.
 double state_of_block(const schedule::ModelDecl& model, const std::vector<int64_t>& params,
-                      const schedule::TensorPlace& place, double bytes_each);
+                      const schedule::TensorPlace& place, double bytes_each, bool low_precision);
 
 /// Speeds of a mesh's stages on devices that differ, in products where `Cluster::device` has 1: of
 /// each data rank by stage. Ranks of the same rows wait for the slowest of them.

@@ -138,6 +138,44 @@ TEST(Lora, ContextRanksTrainAsOneDevice) {
   }
 }
 
+TEST(Lora, FrozenWeightsHaveNoMasters) {
+  const auto trial = lora_trial("llama");
+  for (const int ranks : {1, 2}) {
+    for (const int zero : {0, 1, 3}) {
+      SCOPED_TRACE(fmt::format("{} ranks, zero {}", ranks, zero));
+      comm::ThreadConnector connector(std::chrono::seconds(30));
+      comm::run_threads(ranks, [&](int rank) {
+        const comm::Groups groups({{.shard = ranks}, rank, ranks},
+                                  [&](const std::vector<int>& all, const std::string& name) {
+                                    return connector.connect(rank, all, name);
+                                  });
+        ReplicaOptions options;
+        options.compute_dtype = at::kBFloat16;
+        options.zero = zero;
+        options.keep_bytes = 0;
+        Replica replica(trial.change(tensor_blocks("llama")), groups, options);
+        replica.start();
+        const auto& layout = replica.flat().layout();
+        int64_t trained = 0;
+        for (int64_t b = 0; b < layout.num_trained_buckets(); ++b) {
+          trained += layout.kept(schedule::Kind::Masters, b, rank).length();
+        }
+        EXPECT_EQ(replica.flat().masters().numel(), trained);
+        EXPECT_LT(trained, replica.flat().num_parameters() / 2);
+        EXPECT_EQ(replica.memory().parameters, replica.plan().stages.front().memory.parameters);
+        for (const auto& tensor : replica.weights()) {
+          EXPECT_EQ(tensor.dtype, tensor.trained ? at::kFloat : at::kBFloat16) << tensor.name;
+          for (const auto& piece : tensor.pieces) {
+            EXPECT_EQ(piece.values.scalar_type(), tensor.dtype) << tensor.name;
+            const bool drawn = !tensor.name.ends_with("bias") && piece.values.numel() > 0;
+            if (drawn) EXPECT_GT(piece.values.abs().max().item<double>(), 0) << tensor.name;
+          }
+        }
+      });
+    }
+  }
+}
+
 TEST(Lora, BelowTheFirstAdapterNoBackwardRuns) {
   Trial trial{.family = "llama", .steps = 3};
   trial.change = [](const nn::BlockList& blocks) {

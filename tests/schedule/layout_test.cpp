@@ -331,6 +331,14 @@ TEST(Layout, WhatIsNotTrainedComesLastAndHasWeightsOnly) {
       EXPECT_EQ(layout.kept(kind), trained.kept(kind));
     }
     EXPECT_EQ(layout.kept(Kind::Weights) - trained.kept(Kind::Weights), stage == 3 ? 32 : 64);
+    auto low = options;
+    low.low_precision = true;
+    const auto halves = frozen_layout(low), of_trained = tied_layout(low);
+    EXPECT_EQ(halves.kept(Kind::Masters), of_trained.kept(Kind::Masters)) << "the rest has none";
+    EXPECT_EQ(halves.num_buckets(Kind::Masters), 1);
+    EXPECT_EQ(halves.held_as(Kind::Masters, 0), Kind::Masters);
+    EXPECT_EQ(halves.held_as(Kind::Masters, 1), Kind::Weights);
+    EXPECT_EQ(layout.held_as(Kind::Masters, 0), Kind::Weights) << "of fp32";
   }
 }
 

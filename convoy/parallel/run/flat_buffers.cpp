@@ -78,16 +78,12 @@ void FlatBuffers::allocate(const FlatBuffers* from) {
   }
 }
 
-/// Masters of fp32 are the weights.
-Kind FlatBuffers::stored_as(Kind kind) const {
-  return kind == Kind::Masters && !layout_.options().low_precision ? Kind::Weights : kind;
-}
-
 void FlatBuffers::change(int64_t bucket, std::initializer_list<Kind> kinds,
                          const std::function<void()>& work) {
   std::set<Kind> absent;
-  for (const Kind kind : kinds) {
-    if (offloaded(kind)) absent.insert(stored_as(kind));
+  for (const Kind asked : kinds) {
+    const auto kind = layout_.held_as(asked, bucket);
+    if (offloaded(kind)) absent.insert(kind);
   }
   for (const Kind kind : absent) offload_->fetch(kind, bucket);
   work();
@@ -170,11 +166,12 @@ void FlatBuffers::take_leaves() {
       });
 }
 
-at::Tensor FlatBuffers::narrow(Kind kind, int64_t bucket, const schedule::Extent& extent,
+at::Tensor FlatBuffers::narrow(Kind asked, int64_t bucket, const schedule::Extent& extent,
                                size_t moment) const {
+  const auto kind = layout_.held_as(asked, bucket);
   if (offloaded(kind)) {
     const auto whole = kept(kind, bucket);
-    return offload_->here(stored_as(kind), bucket, moment)
+    return offload_->here(kind, bucket, moment)
         .narrow(0, extent.begin - whole.begin, extent.length());
   }
   const auto& flat = kind == Kind::Weights     ? weights_
@@ -185,9 +182,10 @@ at::Tensor FlatBuffers::narrow(Kind kind, int64_t bucket, const schedule::Extent
                      extent.length());
 }
 
-at::Tensor FlatBuffers::view(Kind kind, int64_t bucket, size_t moment) const {
+at::Tensor FlatBuffers::view(Kind asked, int64_t bucket, size_t moment) const {
+  const auto kind = layout_.held_as(asked, bucket);
   if (!offloaded(kind)) return narrow(kind, bucket, kept(kind, bucket), moment);
-  return offload_->view(stored_as(kind), bucket, moment);
+  return offload_->view(kind, bucket, moment);
 }
 
 at::Tensor FlatBuffers::view(const at::Tensor& flat, const Slot& slot, int64_t begin) {
@@ -204,14 +202,14 @@ void FlatBuffers::bind_grads(int64_t unit, const at::Tensor& memory, int64_t beg
 }
 
 void FlatBuffers::publish(int64_t bucket, const schedule::Extent& extent) {
-  if (!layout_.options().low_precision) return;
+  if (layout_.held_as(Kind::Masters, bucket) == Kind::Weights) return;
   at::NoGradGuard no_grad;
   weights(bucket, extent).copy_(masters(bucket, extent));
 }
 
 void FlatBuffers::publish_weights() {
   if (!layout_.options().low_precision) return;
-  for (int64_t bucket = 0; bucket < layout_.num_buckets(); ++bucket) {
+  for (int64_t bucket = 0; bucket < layout_.num_buckets(Kind::Masters); ++bucket) {
     change(bucket, {Kind::Masters, Kind::Weights},
            [&] { publish(bucket, kept(Kind::Masters, bucket)); });
   }
@@ -235,7 +233,7 @@ std::vector<Slot> FlatBuffers::all_slots() const {
 at::Tensor FlatBuffers::value_of(const std::string& name) {
   for (const auto& slot : all_slots()) {
     if (slot.param->spec().name != name || slot.length == 0) continue;
-    return view(masters_, slot);
+    return view(slot.param->spec().trainable ? masters_ : weights_, slot);
   }
   return {};
 }

@@ -36,11 +36,11 @@ struct FlatBuffersOptions {
 };
 
 /// The flat buffers of a replica: compute weights, fp32 master weights (the same memory when the
-/// compute dtype is fp32), fp32 gradients, optimizer moments, each whole or sharded as the layout
-/// says. Each block's own parameters are a unit, those not trained another one; a parameter
-/// that several blocks read is a unit of its own. Units lie in backward order, so a bucket of
-/// neighbours is one contiguous gradient. What is offloaded has no flat buffer, and is reached
-/// bucket by bucket.
+/// compute dtype is fp32; weights that are not trained have none), fp32 gradients, optimizer
+/// moments, each whole or sharded as the layout says. Each block's own parameters are a unit, those
+/// not trained another one; a parameter that several blocks read is a unit of its own. Units lie in
+/// backward order, so a bucket of neighbours is one contiguous gradient. What is offloaded has no
+/// flat buffer, and is reached bucket by bucket.
 class FlatBuffers {
  public:
   /// For the parameters of `blocks`, as `layout` places them. `share_weights_with` (same model,
@@ -86,7 +86,7 @@ class FlatBuffers {
   at::Tensor view(schedule::Kind kind, int64_t bucket, size_t moment = 0) const;
   /// Range of a bucket that this rank keeps.
   schedule::Extent kept(schedule::Kind kind, int64_t bucket) const {
-    return layout_.kept(kind, bucket, options_.rank);
+    return layout_.kept(layout_.held_as(kind, bucket), bucket, options_.rank);
   }
   /// Bytes of the memory that buckets of weights are gathered into.
   int64_t num_pooled_bytes() const {
@@ -145,7 +145,6 @@ class FlatBuffers {
   void place_params(const nn::BlockList& blocks);
   void allocate(const FlatBuffers* share_weights_with);
   void take_leaves();
-  schedule::Kind stored_as(schedule::Kind kind) const;
   bool offloaded(schedule::Kind kind) const { return layout_.offloaded(kind); }
 
   FlatBuffersOptions options_;

@@ -307,7 +307,8 @@ void Replica::share(bool moments) {
   const bool gathers = groups_.shard.size() > 1 && !layout.options().shares_weights;
   if (gathers) gather_whole(Kind::Masters, "weights");
   if (!layout.options().shares_weights || groups_.shard.rank() == 0) flat_.publish_weights();
-  const bool apart = layout.options().low_precision && layout.is_sharded(Kind::Masters);
+  const bool frozen = layout.num_trained_buckets() < layout.num_buckets();
+  const bool apart = layout.options().low_precision && (layout.is_sharded(Kind::Masters) || frozen);
   if (gathers && apart) gather_whole(Kind::Weights, "weights");
   if (moments && gathers) gather_whole(Kind::Moments, "moments");
   broadcast_buffers();

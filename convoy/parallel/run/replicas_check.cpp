@@ -89,7 +89,7 @@ class Entries {
       const auto& slots = flat_.units()[u].slots;
       for (size_t p = 0; p < slots.size(); ++p) {
         const auto& spec = slots[p].param->spec();
-        if (kind == Kind::Moments && !spec.trainable) continue;
+        if (kind != Kind::Weights && !spec.trainable) continue;
         first[{u, p}] = all.size();
         add_entries(kind, moment, u, p);
       }

@@ -37,7 +37,10 @@ void add(State& state, const FlatBuffers& flat, Kind kind, size_t moment,
          const comm::Group& replicas) {
   const bool moments = kind == Kind::Moments;
   const auto prefix = moments ? flat.states()[moment].name + "." : "";
-  const auto dtype = moments ? flat.states()[moment].dtype : at::kFloat;
+  const auto dtype_of = [&](const nn::ParamSpec& spec) {
+    if (moments) return flat.states()[moment].dtype;
+    return spec.trainable ? at::kFloat : flat.weight_dtype();  // which has no master
+  };
   std::vector<std::vector<size_t>> index;  // [unit][parameter] in the state
   for (const auto& unit : flat.units()) {
     index.emplace_back();
@@ -67,7 +70,7 @@ void add(State& state, const FlatBuffers& flat, Kind kind, size_t moment,
               {.begin = piece.begin,
                .values = part,
                .owned = piece.owned,
-               .offloaded = layout.offloaded(kind),
+               .offloaded = layout.offloaded(layout.held_as(kind, bucket)),
                .stride = piece.global_stride},
               replicas);
   }

@@ -64,7 +64,8 @@ struct Extent {
   bool operator==(const Extent&) const = default;
 };
 
-/// The state of a parameter, one flat buffer each.
+/// The state of a parameter, one flat buffer each. Weights of 16 bits that are trained have
+/// masters.
 enum class Kind { Weights, Masters, Gradients, Moments };
 
 /// Facts of a parameter that a layout needs.
@@ -192,7 +193,13 @@ class Layout {
   int64_t num_trained_buckets() const { return num_trained_; }
   /// Buckets with elements of a kind.
   int64_t num_buckets(Kind kind) const {
-    return kind == Kind::Gradients || kind == Kind::Moments ? num_trained_ : num_buckets();
+    const bool apart = kind == Kind::Masters && options_.low_precision;
+    return apart || kind == Kind::Gradients || kind == Kind::Moments ? num_trained_ : num_buckets();
+  }
+  /// The kind that holds a bucket's masters: of fp32, and of what is not trained, the weights.
+  Kind held_as(Kind kind, int64_t bucket) const {
+    const bool apart = options_.low_precision && bucket < num_trained_;
+    return kind == Kind::Masters && !apart ? Kind::Weights : kind;
   }
   /// Bucket of a unit; -1: the unit is not held.
   int64_t bucket_of(int64_t unit) const { return bucket_of_[static_cast<size_t>(unit)]; }
