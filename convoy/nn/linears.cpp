@@ -84,7 +84,7 @@ class Together {
     for (size_t i = 0; i < parts.size(); ++i) {
       if (!adapters_[i]) continue;
       const auto read = [input = input_] { return input; };
-      const auto own = adapters_[i].backward(parts[i], parts[i], read, wants_grad_);
+      const auto own = adapters_[i].backward(parts[i], {parts[i], {}}, read, wants_grad_);
       more = more.defined() && own.defined() ? more.add_(own) : own;
     }
     if (trains_) add_weight_grads(g);

@@ -32,8 +32,8 @@ models::BertTextConfig bert(bool tied) {
   return config;
 }
 
-struct Started : Replica {
-  explicit Started(nn::BlockList blocks, uint64_t seed = 1)
+struct StartedModel : Replica {
+  explicit StartedModel(nn::BlockList blocks, uint64_t seed = 1)
       : Replica(std::move(blocks), comm::Group(), with(seed)) {
     start();
   }
@@ -49,7 +49,7 @@ class OtherNames : public testing::Test {
  protected:
   ~OtherNames() override { fs::remove_all(folder_); }
 
-  static Tensors of(Started& from) {
+  static Tensors of(StartedModel& from) {
     Tensors out;
     for (const auto& slot : from.flat().all_slots()) {
       const auto& name = slot.param->spec().name;
@@ -66,11 +66,11 @@ class OtherNames : public testing::Test {
     formats::write_safetensors(folder_ / "model.safetensors", views);
   }
 
-  LoadReport load(Started& into, const models::WeightLayout& layout) const {
+  LoadReport load(StartedModel& into, const models::WeightLayout& layout) const {
     return load_weights(folder_, into.weights(), into.world(), layout);
   }
 
-  std::string error_of(Started& into, const models::WeightLayout& layout) const {
+  std::string error_of(StartedModel& into, const models::WeightLayout& layout) const {
     try {
       load(into, layout);
     } catch (const FileError& error) {
@@ -85,7 +85,7 @@ class OtherNames : public testing::Test {
 };
 
 TEST_F(OtherNames, GammaAndBetaOfTheFirstBerts) {
-  Started from(bert(true).make_blocks());
+  StartedModel from(bert(true).make_blocks());
   Tensors old;
   for (const auto& [name, tensor] : of(from)) {
     auto other = name;
@@ -98,7 +98,7 @@ TEST_F(OtherNames, GammaAndBetaOfTheFirstBerts) {
   ASSERT_TRUE(old.contains("bert.embeddings.LayerNorm.gamma"));
   write(old);
   for (const bool sorts : {false, true}) {
-    Started into(sorts ? bert(true).make_classifier(2) : bert(true).make_blocks(), 2);
+    StartedModel into(sorts ? bert(true).make_classifier(2) : bert(true).make_blocks(), 2);
     const auto report = load(into, sorts ? bert(true).classifier_layout() : bert(true).layout());
     const std::string norm = "bert.encoder.layer.0.output.LayerNorm.weight";
     EXPECT_TRUE(at::equal(into.value(norm), from.value(norm) + 1)) << sorts;
@@ -106,21 +106,21 @@ TEST_F(OtherNames, GammaAndBetaOfTheFirstBerts) {
   }
   old["bert.embeddings.LayerNorm.weight"] = old["bert.embeddings.LayerNorm.gamma"];
   write(old);
-  Started into(bert(true).make_blocks());
+  StartedModel into(bert(true).make_blocks());
   EXPECT_THAT(error_of(into, bert(true).layout()), HasSubstr("bert.embeddings.LayerNorm.weight"));
 }
 
 TEST_F(OtherNames, HeadsOfOtherTasksAreIgnored) {
-  Started from(bert(true).make_blocks());
+  StartedModel from(bert(true).make_blocks());
   auto tensors = of(from);
   tensors["qa_outputs.weight"] = at::ones({2, 8});
   tensors["qa_outputs.bias"] = at::ones({2});
   tensors["classifier.weight"] = at::ones({9, 8});
   tensors["classifier.bias"] = at::ones({9});
   write(tensors);
-  Started masked(bert(true).make_blocks(), 2);
+  StartedModel masked(bert(true).make_blocks(), 2);
   EXPECT_THAT(load(masked, bert(true).layout()).skipped, Contains("qa_outputs.bias"));
-  Started sorts(bert(true).make_classifier(2), 2);
+  StartedModel sorts(bert(true).make_classifier(2), 2);
   const auto report = load(sorts, bert(true).classifier_layout(/*has_other_head=*/true));
   EXPECT_THAT(report.skipped, Contains("qa_outputs.weight"));
   EXPECT_THAT(report.skipped, Contains("classifier.weight"));
@@ -131,14 +131,14 @@ TEST_F(OtherNames, HeadsOfOtherTasksAreIgnored) {
 
 /// As transformers 5.24 loads them, but for a bias that only has the other name.
 TEST_F(OtherNames, TheBiasOfAnUntiedBertIsItsDecoders) {
-  Started from(bert(false).make_blocks());
+  StartedModel from(bert(false).make_blocks());
   const auto layout = bert(false).layout();
   auto tensors = of(from);
   ASSERT_TRUE(tensors.contains(kBias) && tensors.contains(kDecoderBias));
   tensors[kBias] = filled(1);
   tensors[kDecoderBias] = filled(2);
   write(tensors);
-  Started both(bert(false).make_blocks(), 2);
+  StartedModel both(bert(false).make_blocks(), 2);
   EXPECT_THAT(load(both, layout).skipped, IsEmpty());
   EXPECT_TRUE(at::equal(both.value(kDecoderBias), filled(2)));
   // The scores have it.
@@ -153,7 +153,7 @@ TEST_F(OtherNames, TheBiasOfAnUntiedBertIsItsDecoders) {
 
   tensors.erase(kDecoderBias);  // as earlier versions of convoy wrote it
   write(tensors);
-  Started one(bert(false).make_blocks(), 3);
+  StartedModel one(bert(false).make_blocks(), 3);
   EXPECT_THAT(load(one, layout).drawn, IsEmpty());
   EXPECT_TRUE(at::equal(one.value(kDecoderBias), filled(1)));
   // Both are written.
@@ -162,38 +162,38 @@ TEST_F(OtherNames, TheBiasOfAnUntiedBertIsItsDecoders) {
   const formats::SafetensorsFolder written(folder);
   EXPECT_TRUE(written.tensors().contains(kBias));
   EXPECT_TRUE(written.tensors().contains(kDecoderBias));
-  Started again(bert(false).make_blocks(), 4);
+  StartedModel again(bert(false).make_blocks(), 4);
   load_weights(folder, again.weights(), again.world());
   EXPECT_TRUE(at::equal(again.value(kDecoderBias), filled(1)));
 }
 
 TEST_F(OtherNames, OfATiedBertEitherBiasWillDo) {
-  Started from(bert(true).make_blocks());
+  StartedModel from(bert(true).make_blocks());
   const auto layout = bert(true).layout();
   auto tensors = of(from);
   ASSERT_FALSE(tensors.contains(kDecoderBias));
   tensors.erase(kBias);
   tensors[kDecoderBias] = filled(2);
   write(tensors);
-  Started alone(bert(true).make_blocks(), 2);
+  StartedModel alone(bert(true).make_blocks(), 2);
   EXPECT_THAT(load(alone, layout).drawn, IsEmpty());
   EXPECT_TRUE(at::equal(alone.value(kBias), filled(2)));
   tensors[kBias] = filled(1);
   write(tensors);
-  Started both(bert(true).make_blocks(), 2);
+  StartedModel both(bert(true).make_blocks(), 2);
   EXPECT_THAT(load(both, layout).skipped, Contains(kBias)) << "told, for they differ";
   EXPECT_TRUE(at::equal(both.value(kBias), filled(2)));
 }
 
 TEST_F(OtherNames, OfT5sOneTableAnyNameWillDo) {
   const auto config = models::small_t5({.ids = 13, .width = 8, .layers = 1});
-  Started from(config.make_blocks());
+  StartedModel from(config.make_blocks());
   auto tensors = of(from);
   const auto table = tensors.at("shared.weight");
   tensors.erase("shared.weight");
   tensors["decoder.embed_tokens.weight"] = table;  // as safetensors.torch.save_model writes it
   write(tensors);
-  Started alone(config.make_blocks(), 2);
+  StartedModel alone(config.make_blocks(), 2);
   EXPECT_THAT(load(alone, config.layout()).drawn, IsEmpty());
   EXPECT_TRUE(at::equal(alone.value("shared.weight"), table));
   tensors["encoder.embed_tokens.weight"] = table + 1;
@@ -202,7 +202,7 @@ TEST_F(OtherNames, OfT5sOneTableAnyNameWillDo) {
               HasSubstr("decoder.embed_tokens.weight differs from encoder.embed_tokens.weight"));
   tensors["encoder.embed_tokens.weight"] = tensors["shared.weight"] = table;
   write(tensors);
-  Started three(config.make_blocks(), 2);
+  StartedModel three(config.make_blocks(), 2);
   EXPECT_THAT(load(three, config.layout()).drawn, IsEmpty());
 }
 
