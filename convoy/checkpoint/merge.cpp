@@ -1,6 +1,7 @@
 #include "convoy/checkpoint/merge.h"
 
 #include <ATen/ATen.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <map>
@@ -15,6 +16,7 @@
 #include "convoy/checkpoint/matching.h"
 #include "convoy/checkpoint/sums.h"
 #include "convoy/models/language_model.h"
+#include "convoy/nn/declare.h"
 
 namespace convoy::checkpoint {
 namespace fs = std::filesystem;
@@ -45,11 +47,11 @@ class Checked {
   std::map<std::string, uint64_t> sums_;
 };
 
-/// Prefix that names in files of this model may lack.
-std::string prefix_of(const fs::path& folder) {
+/// The model of a folder's config.json.
+std::unique_ptr<models::LanguageModelConfig> model_of(const fs::path& folder) {
   const auto file = folder / kConfig;
   const auto json = parse_json(read_regular_file(file), file.string());
-  return models::read_model_config(json, file.string())->layout().prefix;
+  return models::read_model_config(json, file.string());
 }
 
 class Merge {
@@ -58,7 +60,12 @@ class Merge {
       : config_(read_adapter_config(adapter)), own_(adapter / formats::kAdapterFile) {
     check_base(config_.base, adapter.string());
     base_ = std::make_unique<Checked>(config_.base);
-    const auto prefix = prefix_of(config_folder(adapter));
+    const auto model = model_of(config_folder(adapter));
+    const auto layout = model->layout();
+    const auto& prefix = layout.prefix;
+    for (const auto& param : nn::params_of(model->make_blocks())) {
+      if (param->spec().in_first) in_first_.insert(param->spec().name);
+    }
     for (const auto& [key, file] : own_.files().tensors()) {
       if (!key.starts_with(kPeftPrefix)) left_over_.insert(key);
       const auto name = key.substr(std::min(kPeftPrefix.size(), key.size()));
@@ -69,17 +76,23 @@ class Merge {
       const auto short_name = weight.starts_with(prefix) ? weight.substr(prefix.size()) : weight;
       const auto& names = base_->files().tensors();
       const auto home = names.contains(weight) ? weight : short_name;
-      if (names.contains(home)) {
-        (is_down ? adapted_ : replaced_)[home] = key;
-      } else if (is_down) {
+      if (is_down && names.contains(home)) {
+        adapted_[home] = key;
+        if (in_first_.contains(weight)) in_first_.insert(home);
+      } else if (is_down || !config_.is_saved(weight)) {
         left_over_.insert(key);
+      } else if (weight == layout.head && !layout.tied_to.empty()) {
+        fail<FileError>("checkpoint",
+                        "{} has a trained {}, which the model in {} ties to {}; expected a model "
+                        "with tie_word_embeddings = false",
+                        adapter.string(), weight, config_.base, layout.tied_to);
       } else {
-        replaced_[weight] = key;  // a head that the base lacks
+        replaced_[names.contains(home) ? home : weight] = key;  // or a head that the base lacks
       }
     }
+    check_shapes(adapter);
     if (!left_over_.empty()) {
-      refuse(adapter,
-             ("does not fit the model " + config_.base + ", which has no weights for: ").c_str(),
+      refuse(adapter, ("does not fit the model " + config_.base + "; nothing takes: ").c_str(),
              {left_over_.begin(), left_over_.end()});
     }
   }
@@ -88,7 +101,10 @@ class Merge {
     std::vector<formats::TensorInfo> out;
     const auto& names = base_->files().tensors();
     for (const auto& [name, file] : names) {
-      out.push_back({name, file->entry(name).dtype, file->entry(name).shape});
+      const auto own = replaced_.find(name);
+      const auto& shape =
+          own == replaced_.end() ? file->entry(name).shape : own_.files().entry(own->second).shape;
+      out.push_back({name, file->entry(name).dtype, shape});
     }
     for (const auto& [name, key] : replaced_) {
       const auto& entry = own_.files().entry(key);
@@ -111,7 +127,7 @@ class Merge {
     const auto down = own_.get(key).to(at::kFloat);
     const auto up = own_.get(stem + std::string(kLoraB)).to(at::kFloat);
     auto added = at::mm(up, down).mul_(config_.scale_of(stem.substr(kPeftPrefix.size())));
-    if (config_.fan_in_fan_out || added.sizes() != weight.sizes()) added = added.t();
+    if (in_first_.contains(name)) added = added.t();
     if (added.sizes() != weight.sizes()) {
       refuse(own_.files().path(), "does not fit the model: ", {key});
     }
@@ -121,11 +137,26 @@ class Merge {
   const AdapterConfig& config() const { return config_; }
 
  private:
+  /// A weight of another shape needs a config.json that says so, such as of other labels.
+  void check_shapes(const fs::path& adapter) const {
+    if (fs::exists(adapter / kConfig)) return;
+    for (const auto& [name, key] : replaced_) {
+      const auto& names = base_->files().tensors();
+      const auto& own = own_.files().entry(key).shape;
+      if (!names.contains(name) || base_->files().entry(name).shape == own) continue;
+      fail<FileError>("checkpoint",
+                      "{} has a {} of [{}], the model in {} one of [{}]; expected a config.json "
+                      "beside the adapter that tells the new sizes",
+                      adapter.string(), name, fmt::join(own, ", "), config_.base,
+                      fmt::join(base_->files().entry(name).shape, ", "));
+    }
+  }
+
   AdapterConfig config_;
   Checked own_;
   std::unique_ptr<Checked> base_;
   std::map<std::string, std::string> adapted_, replaced_;  // [weight of the base] key
-  std::set<std::string> left_over_;
+  std::set<std::string> left_over_, in_first_;
 };
 
 /// Small files of the model, those of the adapter's folder over those of its base.

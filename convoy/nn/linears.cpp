@@ -32,6 +32,7 @@ class Together {
                                     const TensorRanks& ranks) {
     if (!x.value.is_cuda() || ranks.group().size() > 1) return std::nullopt;
     Together out;
+    out.ranks_ = ranks;
     out.trains_ = all.front().weight->spec().trainable;
     for (const auto& [weight, bias] : all) {
       const bool alike = weight->spec().trainable == out.trains_ &&
@@ -55,29 +56,28 @@ class Together {
                           ? at::mm(input_, w.t())
                           : at::addmm(joined(values_of(biases_), kFirst), input_, w.t());
     widths_ = lengths_of(values_of(weights_), kFirst);
+    like_ = flat.options();
+    rows_ = flat.size(0);
     std::vector<at::Tensor> out;
     for (const auto& part : flat.split_with_sizes(widths_, kColumns)) {
-      adapters_.emplace_back(weights_[out.size()], x.value, TensorRanks());
+      adapters_.emplace_back(weights_[out.size()], x.value, ranks_);
       adapters_.back().add_to(part, input_);
       auto sizes = shape_;
       sizes.back() = part.size(kColumns);
       out.push_back(part.view(sizes));
     }
+    if (!trains_ && !is_adapted()) input_.reset();
     return out;
   }
 
   /// Whether a backward has anything to do.
-  bool learns() const {
-    return trains_ || wants_grad_ ||
-           std::any_of(adapters_.begin(), adapters_.end(), [](const auto& one) { return !!one; });
-  }
+  bool learns() const { return trains_ || wants_grad_ || is_adapted(); }
 
   at::Tensor backward(const std::vector<at::Tensor>& grads) const {
     std::vector<at::Tensor> parts;
     for (size_t i = 0; i < grads.size(); ++i) {
-      parts.push_back(grads[i].defined()
-                          ? grads[i].reshape({input_.size(0), widths_[i]})
-                          : at::zeros({input_.size(0), widths_[i]}, input_.options()));
+      parts.push_back(grads[i].defined() ? grads[i].reshape({rows_, widths_[i]})
+                                         : at::zeros({rows_, widths_[i]}, like_));
     }
     const auto g = joined(parts, kColumns);
     at::Tensor more;
@@ -97,6 +97,10 @@ class Together {
  private:
   at::Tensor matrix() const { return side_by_side(values_of(weights_), kFirst); }
 
+  bool is_adapted() const {
+    return std::any_of(adapters_.begin(), adapters_.end(), [](const auto& one) { return !!one; });
+  }
+
   void add_weight_grads(const at::Tensor& g) const {
     add_grads(weights_, product_dtype(g), [g, read = input_](at::Tensor& to, bool adds) {
       product_into(to, g.t(), read, adds);
@@ -108,7 +112,10 @@ class Together {
   }
 
   std::vector<ParamPtr> weights_, biases_;
-  at::Tensor input_;  // [N, in]
+  TensorRanks ranks_;
+  at::Tensor input_;  // [N, in]; undefined where no gradient reads it
+  at::TensorOptions like_;
+  int64_t rows_ = 0;  // N
   std::vector<int64_t> shape_, widths_;
   at::ScalarType dtype_ = at::kFloat;
   bool wants_grad_ = false, trains_ = true;

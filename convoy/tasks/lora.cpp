@@ -56,6 +56,12 @@ void Lora::declare(OptionTable& t) {
 }
 
 void Lora::find_start(const std::string& start, OptionTable& table) {
+  if (!start.empty() && checkpoint::is_adapter(start)) {
+    fail<UsageError>("lora",
+                     "model.start = {} is an adapter; try --adapter_name_or_path {} to train it "
+                     "further, or convoy checkpoint merge",
+                     start, start);
+  }
   if (adapter_name_.empty() || !start.empty()) return;
   const auto base = checkpoint::read_adapter_config(adapter_name_).base;
   checkpoint::check_base(base, adapter_name_);
@@ -111,12 +117,6 @@ void Lora::settle(const std::string& start, const std::string& task_type,
     fail<UsageError>("lora", "{} has no effect: {}", name,
                      goes_on ? adapter_name_ + " says it itself; try without it"
                              : "no adapters are trained; try --lora_r 8");
-  }
-  if (!start.empty() && checkpoint::is_adapter(start)) {
-    fail<UsageError>("lora",
-                     "model.start = {} is an adapter; try --adapter_name_or_path {} to train it "
-                     "further, or convoy checkpoint merge",
-                     start, start);
   }
   if (!goes_on && r_ == 0) return;
   if (goes_on) {

@@ -18,7 +18,7 @@ class Lora {
   void declare(OptionTable& table);
 
   /// Takes the model to start from out of the adapter to go on from, where nobody named one: before
-  /// `start` is read.
+  /// `start` is read. Throws UsageError where `start` is an adapter.
   void find_start(const std::string& start, OptionTable& table);
   /// Throws UsageError on options that have no effect or do not fit together. `task_type` is PEFT's
   /// name of the task; `head`: modules that it trains whole.

@@ -12,12 +12,6 @@ namespace {
 // Measured: what a layer takes besides numbers, counted as parameters in training.
 constexpr double kLayerParameters = 6e3;
 
-/// Part of a trained weight's bytes that a frozen one has: no gradient, no states, no master.
-double part_of_frozen(const train::ParallelArguments& parallel) {
-  const double value = parallel.low_precision ? 2 : 4, master = parallel.low_precision ? 4 : 0;
-  return value / (value + master + 4 + static_cast<double>(parallel.state_bytes));
-}
-
 std::vector<train::MemoryPart> parts_of(const models::SessionConfig& model,
                                         const std::string& schema_file) {
   const auto d = static_cast<double>(model.d_model), inner = static_cast<double>(model.inner());
@@ -73,7 +67,14 @@ void check_memory(const models::SessionConfig& model, const std::string& schema_
 
 void check_memory(const models::LanguageModelConfig& config, const nn::BlockList& blocks,
                   const train::ParallelArguments& parallel) {
-  double tables = 0, positions = 0, layers = 0;
+  const auto num_layers = static_cast<int64_t>(blocks.size()) - 2;
+  train::MemoryPart tables{
+      fmt::format("a vocabulary of {} ids takes", human_count(config.num_ids())), 0,
+      "a tokenizer with fewer ids, or a narrower model"};
+  train::MemoryPart positions{fmt::format("{} positions take", human_count(config.max_length())), 0,
+                              "fewer positions, or a narrower model"};
+  train::MemoryPart layers{fmt::format("{} layers take", human_count(num_layers)), 0,
+                           "fewer or narrower layers"};
   std::set<const nn::Param*> seen;
   for (const auto& block : blocks) {
     const bool outer = block == blocks.front() || block == blocks.back();
@@ -81,18 +82,11 @@ void check_memory(const models::LanguageModelConfig& config, const nn::BlockList
       if (!seen.insert(param.get()).second) continue;
       const bool of_ids = param->spec().shape[0] == config.num_ids();
       auto& part = !outer ? layers : of_ids ? tables : positions;
-      const double counts = param->spec().trainable ? 1 : part_of_frozen(parallel);
-      part += counts * static_cast<double>(param->spec().num_elements());
+      (param->spec().trainable ? part.parameters : part.frozen) +=
+          static_cast<double>(param->spec().num_elements());
     }
   }
-  const auto num_layers = static_cast<int64_t>(blocks.size()) - 2;
-  train::check_memory({{fmt::format("a vocabulary of {} ids takes", human_count(config.num_ids())),
-                        tables, "a tokenizer with fewer ids, or a narrower model"},
-                       {fmt::format("{} positions take", human_count(config.max_length())),
-                        positions, "fewer positions, or a narrower model"},
-                       {fmt::format("{} layers take", human_count(num_layers)), layers,
-                        "fewer or narrower layers"}},
-                      parallel);
+  train::check_memory({tables, positions, layers}, parallel);
 }
 
 }  // namespace convoy::tasks

@@ -1,5 +1,8 @@
 #include "convoy/tasks/pretrained.h"
 
+#include <fmt/ranges.h>
+
+#include <algorithm>
 #include <set>
 
 #include "convoy/base/error.h"
@@ -7,6 +10,7 @@
 #include "convoy/base/text.h"
 #include "convoy/checkpoint/adapter.h"
 #include "convoy/checkpoint/weights.h"
+#include "convoy/formats/safetensors_folder.h"
 
 namespace convoy::tasks {
 namespace fs = std::filesystem;
@@ -75,11 +79,34 @@ void note_unknown_keys(const fs::path& place, const models::LanguageModelConfig&
                   config_file(place).string(), join(unknown)));
 }
 
+namespace {
+
+/// Adapters neither train nor save what is frozen: nobody would find it again.
+void check_nothing_frozen_is_drawn(const fs::path& folder, const parallel::State& base,
+                                   const std::vector<std::string>& drawn) {
+  std::vector<std::string> lost, modules;
+  for (const auto& tensor : base) {
+    if (tensor.trained || std::find(drawn.begin(), drawn.end(), tensor.name) == drawn.end()) {
+      continue;
+    }
+    lost.push_back(tensor.name);
+    const auto module = tensor.name.substr(0, tensor.name.rfind('.'));
+    if (modules.empty() || modules.back() != module) modules.push_back(module);
+  }
+  if (lost.empty()) return;
+  fail<UsageError>("lora",
+                   "{} has no {}, which adapters neither train nor save; try --modules_to_save {}",
+                   folder.string(), join(lost), fmt::join(modules, ","));
+}
+
+}  // namespace
+
 void start_from(const fs::path& folder, const models::LanguageModelConfig& config,
                 const models::WeightLayout& layout, Run& run, const fs::path& adapter) {
   note_unknown_keys(folder, config, run);
   run.fill = [folder, layout, adapter, notes = run.notes](parallel::Replica& replica) {
     const auto base = checkpoint::base_part(replica.weights());
+    const bool adapts = checkpoint::is_adapted(replica.weights());
     const auto report = checkpoint::load_weights(folder, base, replica.world(), layout);
     std::set<std::string> drawn(report.drawn.begin(), report.drawn.end()), adapted;
     for (const auto& tensor : replica.weights()) {
@@ -87,9 +114,11 @@ void start_from(const fs::path& folder, const models::LanguageModelConfig& confi
     }
     for (const auto& tensor : base) adapted.erase(tensor.name);
     drawn.insert(adapted.begin(), adapted.end());
+    if (adapts) check_nothing_frozen_is_drawn(folder, base, report.drawn);
     replica.draw(drawn);
     if (!adapter.empty()) {
-      checkpoint::load_weights(adapter, checkpoint::saved_part(replica.weights()), replica.world());
+      checkpoint::load_weights(adapter / formats::kAdapterFile,
+                               checkpoint::saved_part(replica.weights()), replica.world());
     }
     if (replica.world().rank() > 0) return;
     for (const auto& name : report.drawn) {

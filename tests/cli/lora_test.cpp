@@ -55,6 +55,10 @@ TEST_F(LoraCommand, ResumesWithTheBitsOfARunThatWasNotStopped) {
                        "--resume_from_checkpoint latest"),
             2);
   expect("holds another adapter: this run has lora_alpha = 9 instead of 8");
+  ASSERT_EQ(run(kFromBase + std::string("--max_steps 18 --output_dir half ") +
+                "--resume_from_checkpoint latest"),
+            2);
+  expect("holds an adapter, and this run trains the whole model; try the same lora options");
   // Two ranks of ZeRO 3 go on, too.
   ASSERT_EQ(run(base + "--max_steps 14 --output_dir half --resume_from_checkpoint latest --nproc 2 "
                        "--zero 3 --gradient_accumulation_steps 1"),
@@ -92,6 +96,9 @@ TEST_F(LoraCommand, SaysWhatIsWrong) {
   ASSERT_EQ(run("train --family gpt2 --lora_r 4 --random_tokens 500 --max_steps 1"), 2);
   expect("adapters need a model that they adapt");
   ASSERT_EQ(run(kFromBase + std::string("--lora_r 2 --max_steps 1 --output_dir out")), 0);
+  ASSERT_EQ(shell("mkdir peft && cp out/adapter_* peft"), 0);
+  ASSERT_EQ(run("train --model_name_or_path peft --data.train text.txt --max_steps 1"), 2);
+  expect("model.start = peft is an adapter; try --adapter_name_or_path peft to train it further");
   ASSERT_EQ(shell("sed -i 's/\"use_dora\": false/\"use_dora\": true/' out/adapter_config.json"), 0);
   ASSERT_EQ(run("eval out --data text.txt"), 1);
   expect("settings that are not supported: use_dora = true");
@@ -113,6 +120,20 @@ TEST_F(ClassificationCommand, TrainsAdaptersAndTheWholeHead) {
   EXPECT_EQ(adapter.at("modules_to_save"), Json({"classifier"}));
   ASSERT_EQ(run("eval lora --data valid.tsv --json > again.json"), 0) << output_;
   EXPECT_GT(json("again.json").at("eval_accuracy").get<double>(), 0.7);
+}
+
+TEST_F(ClassificationCommand, AFrozenModuleThatTheBaseLacksIsNamed) {
+  ASSERT_EQ(shell("for i in 1 2 3 4 5 6 7 8; do echo good w1 bad w2 w3; done > text.txt"), 0);
+  ASSERT_EQ(run("train --family bert" + std::string(kTiny) +
+                "--data.train text.txt --max_steps 1 --output_dir masked"),
+            0)
+      << output_;
+  const auto train = std::string(kTask) + " --model_name_or_path masked --lora_r 4 --max_steps 1 ";
+  ASSERT_EQ(run(train + "--output_dir lora"), 2) << output_;
+  expect(
+      "masked has no bert.pooler.dense.weight, bert.pooler.dense.bias, which adapters neither "
+      "train nor save; try --modules_to_save bert.pooler.dense");
+  ASSERT_EQ(run(train + "--modules_to_save bert.pooler.dense --output_dir lora"), 0) << output_;
 }
 
 }  // namespace

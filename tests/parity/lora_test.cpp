@@ -2,6 +2,7 @@
 
 #include <filesystem>
 
+#include "convoy/base/error.h"
 #include "convoy/base/files.h"
 #include "convoy/checkpoint/adapter.h"
 #include "convoy/checkpoint/merge.h"
@@ -35,12 +36,18 @@ class LoraParity : public testing::TestWithParam<const char*> {
   }
   ~LoraParity() override { fs::remove_all(folder_); }
 
-  /// The fixture's tensors of a prefix, as a file.
-  void write(const std::string& prefix, const fs::path& path) {
+  /// The fixture's tensors of a prefix, as a file, and in place of one of them or beside them
+  /// zeros.
+  void write(const std::string& prefix, const fs::path& path, const std::string& other = "",
+             const std::vector<int64_t>& shape = {}) {
     make_folder(path.parent_path());
     std::vector<formats::TensorView> tensors;
+    const auto zeros = at::zeros(shape);
+    if (!other.empty()) {
+      tensors.push_back({other, "F32", shape, zeros.const_data_ptr(), zeros.nbytes()});
+    }
     for (const auto& [name, entry] : file_.entries()) {
-      if (!name.starts_with(prefix)) continue;
+      if (!name.starts_with(prefix) || name == prefix + other) continue;
       const auto bytes = file_.bytes(name);
       tensors.push_back(
           {name.substr(prefix.size()), entry.dtype, entry.shape, bytes.data(), bytes.size()});
@@ -140,6 +147,59 @@ TEST_P(LoraParity, MergesAsPeft) {
   EXPECT_TRUE(fs::exists(folder_ / "merged/config.json"));
   EXPECT_FALSE(fs::exists(folder_ / "merged" / checkpoint::kAdapterConfig));
 }
+
+class Merging : public LoraParity {
+ protected:
+  const fs::path adapter_ = folder_ / "adapter";
+
+  std::string error_of_merge(const char* to = "refused") {
+    try {
+      checkpoint::merge_adapter(adapter_, folder_ / to, int64_t{1} << 30);
+    } catch (const FileError& error) {
+      return error.what();
+    }
+    return "";
+  }
+  void change(const fs::path& file, const char* key, const Json& value) {
+    auto json = parse_json(read_file(file), file.string());
+    json[key] = value;
+    write_file(file, json.dump());
+  }
+};
+
+TEST_P(Merging, RefusesWhatNothingTakes) {
+  write("peft.", adapter_ / formats::kAdapterFile,
+        "base_model.model.model.embed_tokens.lora_embedding_A", {4, 7});
+  EXPECT_THAT(error_of_merge(), HasSubstr("nothing takes: base_model.model.model.embed_tokens."
+                                          "lora_embedding_A"));
+  EXPECT_FALSE(fs::exists(folder_ / "refused"));
+  write("peft.", adapter_ / formats::kAdapterFile, "base_model.model.lm_head.weight", {4, 7});
+  change(adapter_ / checkpoint::kAdapterConfig, "modules_to_save", {"lm_head"});
+  change(folder_ / "base/config.json", "tie_word_embeddings", true);
+  EXPECT_THAT(error_of_merge(), HasSubstr("has a trained lm_head.weight, which the model in"));
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, Merging, testing::Values("llama"));
+
+class MergingAHead : public Merging {};
+
+TEST_P(MergingAHead, TakesItsShapeFromTheAdapter) {
+  const std::string head = "classifier.weight", key = "base_model.model." + head;
+  const auto before = tensor(file_, "base." + head);
+  const int64_t width = before.size(1), labels = before.size(0) + 2;
+  write("peft.", adapter_ / formats::kAdapterFile, key, {labels, width});
+  EXPECT_THAT(error_of_merge(), HasSubstr("expected a config.json beside the adapter"));
+  fs::copy(folder_ / "base/config.json", adapter_ / "config.json");
+  EXPECT_EQ(error_of_merge("merged"), "");
+  const formats::SafetensorsFile ours(folder_ / "merged" / formats::kWeightsFile);
+  EXPECT_TRUE(at::equal(tensor(ours, head), at::zeros({labels, width})));
+  for (const auto& [name, entry] : ours.entries()) {
+    if (name == head) continue;
+    EXPECT_LE(error(tensor(ours, name), tensor(file_, "merged." + name)), 1e-6) << name;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, MergingAHead, testing::Values("bert"));
 
 INSTANTIATE_TEST_SUITE_P(Models, LoraParity,
                          testing::Values("gpt2", "llama", "phi3", "qwen3", "t5", "bert"));

@@ -130,8 +130,9 @@ class BertLayer : public nn::Block {
                        const nn::Context& context) {
     const int64_t E = config_.hidden_size / config_.num_attention_heads;
     const int64_t D = query_.weight->shape()[0];  // of the heads that are here
-    auto heads = [&](const nn::Operand& of, const std::vector<nn::DenseParams>& dense) {
-      auto out = nn::linears(of, dense, ranks_of_all);
+    auto heads = [&](const nn::Operand& of, const std::vector<nn::DenseParams>& dense,
+                     const nn::TensorRanks& ranks_of) {
+      auto out = nn::linears(of, dense, ranks_of);
       for (auto& t : out) t = t.unflatten(2, {D / E, E}).transpose(1, 2);
       return out;
     };
@@ -139,10 +140,10 @@ class BertLayer : public nn::Block {
     std::vector<at::Tensor> qkv;
     if (gives_ == Gives::First) {
       const auto asks = nn::to_columns(x, query_.weight, ranks);
-      qkv = heads(read, {key_, value_});
-      qkv.insert(qkv.begin(), heads(asks, {query_})[0]);
+      qkv = heads(read, {key_, value_}, ranks_of_all);
+      qkv.insert(qkv.begin(), heads(asks, {query_}, ranks)[0]);
     } else {
-      qkv = heads(read, {query_, key_, value_});
+      qkv = heads(read, {query_, key_, value_}, ranks_of_all);
     }
     nn::AttentionOptions options;
     options.causal = false;

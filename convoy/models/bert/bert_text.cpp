@@ -181,7 +181,7 @@ class Classifier : public nn::Block {
   nn::Bundle forward(const nn::Bundle& in, const nn::Context& context) override {
     const auto ranks = ranks_of(in, context).among_first();
     const auto& x = in.at("hidden");  // of the first tokens
-    auto pooled = at::tanh(nn::linear(ranks.shares() ? x : x.select(1, 0), pooler_));
+    auto pooled = at::tanh(nn::linear(ranks.shares() ? x : x.select(1, 0), pooler_, ranks));
     pooled = nn::dropout(pooled, dropout_, context, 0, ranks);
     const auto logits =
         ranks.whole(nn::linear(pooled, classifier_).to(at::kFloat), "logits of classifier");

@@ -297,18 +297,31 @@ double floor_of(const ModelDecl& model, const RunPlan& plan, const RunOptions& o
   return floor_of(pipe_of(plan.cut, options.num_micro_batches, by_block, plan.step.recomputed));
 }
 
+namespace {
+
+constexpr double kWhole = 4, kHalf = 2;  // bytes of fp32, and of 16 bits
+
+/// Bytes here of `bytes` that ZeRO shards from `stage` on.
+double share(const Mesh& mesh, const RunOptions& options, int64_t stage, Place place,
+             double bytes) {
+  if (place != Place::Device) return 0;
+  return bytes / (options.zero >= stage ? mesh.degree(kState) : 1);
+}
+
+}  // namespace
+
+double bytes_of_frozen_parameter(const Mesh& mesh, const RunOptions& options) {
+  return share(mesh, options, 3, options.offload.parameters,
+               options.low_precision ? kHalf : kWhole);
+}
+
 double state_bytes_of_parameter(const Mesh& mesh, const RunOptions& options) {
-  const int ranks = mesh.degree(kState);
-  const auto share = [&](int64_t stage, Place place, double bytes) {
-    return place != Place::Device ? 0.0 : bytes / (options.zero >= stage ? ranks : 1);
-  };
   const auto& offload = options.offload;
-  constexpr double kWhole = 4, kHalf = 2;  // of fp32, and of 16 bits beside masters
-  const double weights = options.low_precision ? share(1, offload.optimizer, kWhole) +
-                                                     share(3, offload.parameters, kHalf)
-                                               : share(3, offload.parameters, kWhole);
-  return share(1, offload.optimizer, static_cast<double>(options.state_bytes)) +
-         share(2, offload.gradients, kWhole) + weights;
+  const double masters =
+      options.low_precision ? share(mesh, options, 1, offload.optimizer, kWhole) : 0;
+  return share(mesh, options, 1, offload.optimizer, static_cast<double>(options.state_bytes)) +
+         share(mesh, options, 2, offload.gradients, kWhole) + masters +
+         bytes_of_frozen_parameter(mesh, options);
 }
 
 }  // namespace convoy::schedule

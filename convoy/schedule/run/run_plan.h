@@ -61,5 +61,7 @@ Layout layout_of(const ModelDecl& model, const LayoutOptions& options);
 
 /// Bytes of state that each rank keeps of a parameter on average, before a model is known.
 double state_bytes_of_parameter(const Mesh& mesh, const RunOptions& options);
+/// Bytes that each rank keeps of a parameter that is not trained: no gradient, states or master.
+double bytes_of_frozen_parameter(const Mesh& mesh, const RunOptions& options);
 
 }  // namespace convoy::schedule

@@ -278,7 +278,14 @@ int64_t Checkpoints::load_moments(const fs::path& folder) {
 /// The base may have moved; other ranks, targets or factors are another model.
 void Checkpoints::check_same_adapter(const fs::path& checkpoint) const {
   const auto own = files_.texts.find(checkpoint::kAdapterConfig);
-  if (own == files_.texts.end() || !checkpoint::is_adapter(checkpoint)) return;
+  const bool adapts = own != files_.texts.end();
+  if (adapts != checkpoint::is_adapter(checkpoint)) {
+    fail<UsageError>("train", "{} holds {}, and this run trains {}; try {}", checkpoint.string(),
+                     adapts ? "a whole model" : "an adapter",
+                     adapts ? "adapters" : "the whole model",
+                     adapts ? "without --lora_r" : "the same lora options");
+  }
+  if (!adapts) return;
   auto wanted = parse_json(own->second, own->first);
   auto saved = checkpoint::to_json(checkpoint::read_adapter_config(checkpoint));
   std::vector<std::string> different;

@@ -37,10 +37,15 @@ schedule::Mesh mesh_here(const ParallelArguments& parallel,
   return environment.world_size > 1 ? mesh_of(parallel, environment) : schedule::Mesh();
 }
 
+/// Ranks that share out a model's parameters.
+double num_holders(const ParallelArguments& parallel) {
+  return static_cast<double>(parallel.num_stages()) * parallel.num_tensor_ranks();
+}
+
 /// Bytes that each rank keeps of a parameter.
 double kept_bytes(const ParallelArguments& parallel, const launch::RankEnvironment& environment) {
   return schedule::state_bytes_of_parameter(mesh_here(parallel, environment), parallel) /
-         (static_cast<double>(parallel.num_stages()) * parallel.num_tensor_ranks());
+         num_holders(parallel);
 }
 
 /// Bytes of an element of a table that is kept by rows: no gradient, and each row on one rank.
@@ -63,10 +68,14 @@ bool keeps_all(const ParallelArguments& parallel, const launch::RankEnvironment&
 double state_bytes(const std::vector<MemoryPart>& parts, const ParallelArguments& parallel,
                    const launch::RankEnvironment& environment) {
   const double kept = kept_bytes(parallel, environment);
+  const double frozen =
+      schedule::bytes_of_frozen_parameter(mesh_here(parallel, environment), parallel) /
+      num_holders(parallel);
   double out = 0;
   for (const auto& part : parts) {
     const bool by_rows = parallel.keeps_rows() && part.by_rows;
     out += part.parameters * (by_rows ? kept_by_rows(parallel, environment) : kept);
+    out += part.frozen * frozen;
   }
   return out;
 }
@@ -84,8 +93,9 @@ void check_memory(const std::vector<MemoryPart>& parts, const ParallelArguments&
   const bool fits = limit.bytes == 0 || needed * ranks <= static_cast<double>(limit.bytes);
   if (fits && !beyond_device) return;
   const auto& largest =
-      *std::max_element(parts.begin(), parts.end(),
-                        [](const auto& a, const auto& b) { return a.parameters < b.parameters; });
+      *std::max_element(parts.begin(), parts.end(), [](const auto& a, const auto& b) {
+        return a.parameters + a.frozen < b.parameters + b.frozen;
+      });
   // More ranks of one host share its memory; what replicas hold twice, a split does not.
   std::string splits;
   if (all && environment.world_size > 1) {
@@ -94,7 +104,7 @@ void check_memory(const std::vector<MemoryPart>& parts, const ParallelArguments&
     splits = "more ranks with --zero 3, or ";
   }
   fail<UsageError>("train", "{} {}, {} {}{}, but {}; try {}{}", largest.what,
-                   human_bytes(largest.parameters * sizeof(float)),
+                   human_bytes((largest.parameters + largest.frozen) * sizeof(float)),
                    rows  ? "what row_tables, zero and offload leave of the model's state"
                    : all ? "the whole model with gradient and the optimizer's states"
                          : "what zero and offload leave of the model's state",

@@ -17,6 +17,7 @@ struct MemoryPart {
   double parameters;
   std::string advice;    ///< the size to make smaller
   bool by_rows = false;  ///< a table that row_tables keeps by rows
+  double frozen = 0;     ///< parameters more that are not trained
 };
 
 /// Bytes that each rank keeps of a model's weights with gradient and the optimizer's states, as
