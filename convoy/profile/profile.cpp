@@ -310,6 +310,23 @@ std::vector<BlockCost> profile(const nn::BlockList& blocks, const parallel::Micr
   return out;
 }
 
+namespace {
+
+/// Bytes of a bundle's tensors besides those whose memory `batch` holds; each memory once.
+int64_t bytes_beside(const nn::Bundle& in, const nn::Bundle& batch) {
+  std::set<const void*> seen;
+  for (const auto& [name, tensor] : batch) seen.insert(tensor.storage().data());
+  int64_t bytes = 0;
+  for (const auto& [name, tensor] : in) {
+    if (seen.insert(tensor.storage().data()).second) {
+      bytes += static_cast<int64_t>(tensor.storage().nbytes());
+    }
+  }
+  return bytes;
+}
+
+}  // namespace
+
 std::vector<int64_t> evaluation_bytes(const nn::BlockList& blocks,
                                       const parallel::MicroBatch& batch,
                                       const ProfileOptions& options) {
@@ -337,9 +354,7 @@ std::vector<int64_t> evaluation_bytes(const nn::BlockList& blocks,
         one.result = block.forward(in, run.context());
         one.bytes = tensor_memory.take_peak() - before;
       }
-      for (const auto& [name, tensor] : in) {
-        if (!holds(batch.inputs, name, tensor)) one.bytes += static_cast<int64_t>(tensor.nbytes());
-      }
+      one.bytes += bytes_beside(in, batch.inputs);
       release_params(block);
       found = known.emplace(kind, std::move(one)).first;
     }

@@ -297,12 +297,18 @@ TEST_F(LanguageCommand, BytesThatAreNotUtf8AreTold) {
   expect("warning: 2 places of text.txt are not UTF-8 and became U+FFFD\n");
   EXPECT_EQ(output_.find("U+FFFD"), output_.rfind("U+FFFD")) << "one rank says it: " << output_;
   ASSERT_EQ(shell("head -20 text.txt > valid.txt; printf '\\377' >> valid.txt; $convoy " + train +
-                  "--data.train valid.txt --validation_split_percentage 0 --data.valid valid.txt "
+                  "--data.train valid.txt --data.valid valid.txt "
                   "--block_size 8 --output_dir more; $convoy eval more"),
             0)
       << output_;
+  EXPECT_EQ(output_.find("has no effect"), std::string::npos) << "nobody asked: " << output_;
   expect("warning: 1 place of valid.txt is not UTF-8 and became U+FFFD\n");
   expect("/valid.txt is not UTF-8 and became U+FFFD\n");
+  ASSERT_EQ(run(train + "--data.valid valid.txt --validation_split_percentage 5 --output_dir out " +
+                "--overwrite_output_dir"),
+            0)
+      << output_;
+  expect("validation_split_percentage = 5 has no effect beside ");
 }
 
 TEST_F(LanguageCommand, BenchmarksTellPeakAndFloorAndLayOutTheGuidesTable) {

@@ -94,6 +94,7 @@ std::string LanguageTask::peft_task() const {
 void LanguageTask::settle(OptionTable& table) {
   lora_.find_start(start_, table);
   read_configs(table);
+  asks_for_split_ = table.asked_for("data.validation_split_percentage");
   lora_.settle(start_, peft_task(), {}, table);
   tokenizer_ = find_tokenizer();
   const bool has_config = !start_.empty() || !config_name_.empty();
@@ -317,7 +318,7 @@ Run LanguageTask::prepare(const train::ParallelArguments& parallel) {
       keep_beside(start_, kChatTemplate, out.files);
     }
   }
-  if (!data_.valid.empty() && data_.validation_split_percentage > 0) {
+  if (asks_for_split_ && !data_.valid.empty()) {
     out.notes->push_back(
         fmt::format("warning: validation_split_percentage = {} has no effect beside {}",
                     data_.validation_split_percentage, data_.valid));

@@ -77,6 +77,7 @@ class LanguageTask : public Task {
   std::string start_;  // folder of a pretrained model
   std::string config_name_, config_overrides_;
   bool do_eval_ = true;
+  bool asks_for_split_ = false;  ///< somebody set validation_split_percentage
   std::unique_ptr<models::LanguageModelConfig> config_;
   Lora lora_;
   LanguageData data_;
