@@ -123,8 +123,12 @@ const std::vector<Entry>& entries_of_tasks() {
        {"model.family", "model.task", "model.config_name", "model.config_overrides", "model.parity",
         "model.prediction_tasks", "model.task_weights", "model.pretrained_embeddings",
         "model.pretrained_trainable", "model.original_max_position_embeddings"}},
+      // What adapters are, by adapter_config.json.
+      {Belief::Refused,
+       {"model.lora_r", "model.lora_alpha", "model.lora_dropout", "model.lora_target_modules",
+        "model.modules_to_save", "model.use_rslora", "model.rank_pattern", "model.alpha_pattern"}},
       // Which weights a run begins with.
-      {Belief::Kept, {"model.model_name_or_path", "model.start"}},
+      {Belief::Kept, {"model.model_name_or_path", "model.start", "model.adapter_name_or_path"}},
       // Which rows there are, what their ids mean and, in mid-epoch, in which order they come.
       {Belief::Refused,
        {"data.path", "data.train", "data.partition", "data.shuffle_window", "data.windows",
