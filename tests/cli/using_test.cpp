@@ -258,11 +258,10 @@ TEST_F(Using, TheLanguageModelsOfTheReadmeTrain) {
           "--output_dir data/smollm2"),
       0)
       << output_;
-  for (const char* part : {"train", "valid"}) {
-    write_file(
-        folder_ / fmt::format("data/chat/{}.jsonl", part),
-        fmt::format("{{\"text\": \"{}\"}}\n", std::regex_replace(text, std::regex("\n"), " ")));
-  }
+  std::string conversations;
+  const auto words = std::regex_replace(text.substr(0, 5000), std::regex("\n"), " ");
+  for (int row = 0; row < 20; ++row) conversations += fmt::format("{{\"text\": \"{}\"}}\n", words);
+  write_file(folder_ / "data/chat/identity.jsonl", conversations);
   std::string reviews;
   for (const char* label : {"positive", "negative", "positive", "negative"}) {
     reviews += fmt::format("{{\"text\": \"word word\", \"label\": \"{}\"}}\n", label);
