@@ -55,13 +55,16 @@ void Lora::declare(OptionTable& t) {
   t.hint({"model.lora_target_modules", false, {"target_modules", "lora_targets"}});
 }
 
+void Lora::check_is_model(const std::string& start) {
+  if (start.empty() || !checkpoint::is_adapter(start)) return;
+  fail<UsageError>("lora",
+                   "model.start = {} is an adapter; try --adapter_name_or_path {} to train it "
+                   "further, or convoy checkpoint merge",
+                   start, start);
+}
+
 void Lora::find_start(const std::string& start, OptionTable& table) {
-  if (!start.empty() && checkpoint::is_adapter(start)) {
-    fail<UsageError>("lora",
-                     "model.start = {} is an adapter; try --adapter_name_or_path {} to train it "
-                     "further, or convoy checkpoint merge",
-                     start, start);
-  }
+  check_is_model(start);
   if (adapter_name_.empty() || !start.empty()) return;
   const auto base = checkpoint::read_adapter_config(adapter_name_).base;
   checkpoint::check_base(base, adapter_name_);

@@ -16,6 +16,8 @@ namespace convoy::tasks {
 class Lora {
  public:
   void declare(OptionTable& table);
+  /// Throws UsageError where the model to start from is an adapter.
+  static void check_is_model(const std::string& start);
 
   /// Takes the model to start from out of the adapter to go on from, where nobody named one: before
   /// `start` is read. Throws UsageError where `start` is an adapter.

@@ -13,6 +13,7 @@
 #include "convoy/models/session/session.h"
 #include "convoy/tasks/classification/task.h"
 #include "convoy/tasks/language/task.h"
+#include "convoy/tasks/lora.h"
 #include "convoy/tasks/pretrained.h"
 #include "convoy/tasks/session/task.h"
 #include "convoy/tasks/unread_options.h"
@@ -161,6 +162,7 @@ Detection detect(const std::vector<std::string>& arguments, bool opens) {
   const bool starts = !detected.start.empty();
   const auto& named = starts ? detected.start : detected.config_name;
   if (named.empty()) return detected;
+  if (starts) Lora::check_is_model(named);
   const auto file = starts ? fs::path(named) / "config.json" : config_file(named);
   take(detected, detect_in_config(file));
   if (fs::is_regular_file(file, error)) expect_family(detected, file);
