@@ -19,11 +19,9 @@ using parallel::State;
 
 namespace {
 
-constexpr std::string_view kWeightName = ".weight";
-
 std::string module_of(const nn::ParamSpec& spec) {
-  if (!spec.name.ends_with(kWeightName)) return "";
-  return spec.name.substr(0, spec.name.size() - kWeightName.size());
+  if (!spec.name.ends_with(kWeightEnd)) return "";
+  return spec.name.substr(0, spec.name.size() - kWeightEnd.size());
 }
 
 /// Whether products with it go through nn::linear: tables are looked up, and the output matrix is
@@ -53,10 +51,10 @@ void check_targets(const AdapterConfig& config, const std::vector<std::string>& 
                    bool strict) {
   std::vector<std::string> missing;
   for (const auto& target : config.targets) {
-    const bool there = config.is_regex || target == "all-linear"
+    const bool there = config.is_regex || target == kAllLinear
                            ? !found.empty()
                            : std::any_of(found.begin(), found.end(), [&](const auto& module) {
-                               return module == target || module.ends_with("." + target);
+                               return ends_with_module(module, target);
                              });
     if (!there) missing.push_back(target);
   }
@@ -64,7 +62,7 @@ void check_targets(const AdapterConfig& config, const std::vector<std::string>& 
   std::set<std::string> known;
   for (const auto& module : all) known.insert(last_of(module));
   const std::vector<std::string> names(known.begin(), known.end());
-  const bool is_head = layout.head == missing[0] + std::string(kWeightName);
+  const bool is_head = layout.head == missing[0] + std::string(kWeightEnd);
   fail<UsageError>(
       "lora", "no matrix of the model is named {}; expected some of {}{}", missing[0], join(names),
       is_head ? "; the output matrix has no adapter: try --modules_to_save " + missing[0]
@@ -92,9 +90,7 @@ void freeze(const std::vector<nn::ParamPtr>& params, const nn::BlockList& blocks
                        module_of(param->spec()));
     }
     for (const auto& module : config.modules_to_save) {
-      AdapterConfig one;
-      one.modules_to_save = {module};
-      if (one.is_saved(name)) saved.insert(module);
+      if (lies_in_module(name, module)) saved.insert(module);
     }
   }
   for (const auto& module : config.modules_to_save) {
@@ -138,9 +134,13 @@ nn::BlockList adapted(const nn::BlockList& blocks, AdapterConfig& config,
   return out;
 }
 
+bool is_of_adapter(const std::string& name) {
+  return name.ends_with(kLoraA) || name.ends_with(kLoraB);
+}
+
 bool is_adapted(const State& state) {
   return std::any_of(state.begin(), state.end(),
-                     [](const auto& tensor) { return tensor.name.ends_with(kLoraA); });
+                     [](const auto& tensor) { return is_of_adapter(tensor.name); });
 }
 
 State saved_part(State state) {
@@ -151,9 +151,7 @@ State saved_part(State state) {
 }
 
 State base_part(State state) {
-  std::erase_if(state, [](const auto& tensor) {
-    return tensor.name.ends_with(kLoraA) || tensor.name.ends_with(kLoraB);
-  });
+  std::erase_if(state, [](const auto& tensor) { return is_of_adapter(tensor.name); });
   return state;
 }
 

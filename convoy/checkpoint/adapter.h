@@ -14,6 +14,9 @@ namespace convoy::checkpoint {
 nn::BlockList adapted(const nn::BlockList& blocks, AdapterConfig& config,
                       const models::WeightLayout& layout, bool strict = true);
 
+/// Whether a weight is a matrix of an adapter, by its name.
+bool is_of_adapter(const std::string& name);
+
 /// Whether a state has adapters.
 bool is_adapted(const parallel::State& state);
 

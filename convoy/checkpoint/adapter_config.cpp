@@ -16,8 +16,6 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr const char* kAllLinear = "all-linear";
-
 std::regex regex_of(const std::string& text) {
   try {
     return std::regex(text, std::regex::ECMAScript | std::regex::optimize);
@@ -34,10 +32,6 @@ Value by_pattern(const std::map<std::string, Value>& patterns, const std::string
     if (std::regex_match(module, regex_of("(.*\\.)?(" + pattern + ")"))) return value;
   }
   return usual;
-}
-
-bool ends_with_module(const std::string& module, const std::string& target) {
-  return module == target || module.ends_with("." + target);
 }
 
 bool says_nothing(const Json& value) {
@@ -127,6 +121,15 @@ double AdapterConfig::scale_of(const std::string& module) const {
   return by_pattern(alpha_pattern, module, alpha) / (use_rslora ? std::sqrt(rank) : rank);
 }
 
+bool ends_with_module(const std::string& module, const std::string& target) {
+  return module == target || module.ends_with("." + target);
+}
+
+bool lies_in_module(const std::string& name, const std::string& module) {
+  const auto text = name + ".";
+  return text.starts_with(module + ".") || text.find("." + module + ".") != std::string::npos;
+}
+
 bool AdapterConfig::is_target(const std::string& module) const {
   if (is_saved(module)) return false;
   if (targets == std::vector<std::string>{kAllLinear}) return true;
@@ -136,10 +139,8 @@ bool AdapterConfig::is_target(const std::string& module) const {
 }
 
 bool AdapterConfig::is_saved(const std::string& name) const {
-  const auto text = name + ".";
-  return std::any_of(modules_to_save.begin(), modules_to_save.end(), [&](const auto& module) {
-    return text.starts_with(module + ".") || text.find("." + module + ".") != std::string::npos;
-  });
+  return std::any_of(modules_to_save.begin(), modules_to_save.end(),
+                     [&](const auto& module) { return lies_in_module(name, module); });
 }
 
 bool is_adapter(const fs::path& folder) {

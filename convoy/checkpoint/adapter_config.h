@@ -14,6 +14,15 @@ inline constexpr const char* kAdapterConfig = "adapter_config.json";
 /// Beginning of names in PEFT's files, and ends of those of an adapter's two matrices.
 inline constexpr std::string_view kPeftPrefix = "base_model.model.";
 inline constexpr std::string_view kLoraA = ".lora_A.weight", kLoraB = ".lora_B.weight";
+/// End of the name of a module's matrix.
+inline constexpr std::string_view kWeightEnd = ".weight";
+/// Value of `targets` that means every matrix but the output.
+inline constexpr const char* kAllLinear = "all-linear";
+
+/// Whether `module` is `target`, or the last part of its name is.
+bool ends_with_module(const std::string& module, const std::string& target);
+/// Whether the parameter or module `name` is `module`, or lies in one of that name.
+bool lies_in_module(const std::string& name, const std::string& module);
 
 /// PEFT's LoraConfig: which weights of a model have adapters, and of which rank.
 struct AdapterConfig {
@@ -23,7 +32,7 @@ struct AdapterConfig {
   bool use_rslora = false;  ///< alpha / sqrt(r) instead (Kalajdzievski, 2023)
   /// Modules with an adapter: names or their ends, such as q_proj; or a regular expression of whole
   /// names; or "all-linear" alone.
-  std::vector<std::string> targets{"all-linear"};
+  std::vector<std::string> targets{kAllLinear};
   bool is_regex = false;
   /// Modules that are trained whole, by the ends of their names.
   std::vector<std::string> modules_to_save;

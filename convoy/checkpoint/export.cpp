@@ -4,7 +4,6 @@
 
 #include <algorithm>
 
-#include "convoy/base/checksum.h"
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
 #include "convoy/base/text.h"
@@ -140,12 +139,7 @@ class Export {
   void write(const formats::TensorInfo& tensor, size_t place, formats::SafetensorsPieces& out) {
     const auto bytes = files_.bytes(tensor.name);
     const auto& dtype = files_.entry(tensor.name).dtype;
-    const size_t width = formats::safetensors_dtype_bytes(dtype);
-    const auto sum = sums_.find(tensor.name);
-    if (sum != sums_.end() &&
-        checksum(bytes.data(), bytes.size() / width, width, 0) != sum->second) {
-      refuse(files_.path(), "is not as it was written: ", {tensor.name});
-    }
+    check_sum(files_, tensor.name, sums_);
     ++written_.num_tensors;
     const bool finite = !is_real(dtype) || parallel::is_finite(mapped(files_, tensor.name));
     if (!finite) not_finite_.push_back(tensor.name);

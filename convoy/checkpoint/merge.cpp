@@ -7,7 +7,6 @@
 #include <map>
 #include <set>
 
-#include "convoy/base/checksum.h"
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
 #include "convoy/checkpoint/adapter_config.h"
@@ -23,8 +22,6 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr std::string_view kWeightEnd = ".weight";
-
 /// Tensors of a folder, each compared with the checksum that it was written with.
 class Checked {
  public:
@@ -32,13 +29,7 @@ class Checked {
 
   const formats::SafetensorsFolder& files() const { return files_; }
   at::Tensor get(const std::string& name) const {
-    const auto bytes = files_.bytes(name);
-    const size_t width = formats::safetensors_dtype_bytes(files_.entry(name).dtype);
-    const auto sum = sums_.find(name);
-    if (sum != sums_.end() &&
-        checksum(bytes.data(), bytes.size() / width, width, 0) != sum->second) {
-      refuse(files_.path(), "is not as it was written: ", {name});
-    }
+    check_sum(files_, name, sums_);
     return mapped(files_, name);
   }
 

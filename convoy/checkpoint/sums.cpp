@@ -6,6 +6,7 @@
 
 #include "convoy/base/checksum.h"
 #include "convoy/checkpoint/manifest.h"
+#include "convoy/checkpoint/matching.h"
 
 namespace convoy::checkpoint {
 
@@ -39,6 +40,16 @@ std::map<std::string, uint64_t> expected_sums(const formats::SafetensorsFolder& 
     if (sum != known->second.end()) out[name] = sum->second;
   }
   return out;
+}
+
+void check_sum(const formats::SafetensorsFolder& files, const std::string& name,
+               const std::map<std::string, uint64_t>& expected) {
+  const auto sum = expected.find(name);
+  if (sum == expected.end()) return;
+  const auto bytes = files.bytes(name);
+  const size_t width = formats::safetensors_dtype_bytes(files.entry(name).dtype);
+  if (checksum(bytes.data(), bytes.size() / width, width, 0) == sum->second) return;
+  refuse(files.path(), "is not as it was written: ", {name});
 }
 
 }  // namespace convoy::checkpoint

@@ -28,4 +28,8 @@ class Sums {
 /// The manifest's checksum of each tensor that `files` hold, where there is one.
 std::map<std::string, uint64_t> expected_sums(const formats::SafetensorsFolder& files);
 
+/// Throws FileError unless a tensor has its checksum, where `expected` has one.
+void check_sum(const formats::SafetensorsFolder& files, const std::string& name,
+               const std::map<std::string, uint64_t>& expected);
+
 }  // namespace convoy::checkpoint

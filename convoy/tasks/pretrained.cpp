@@ -105,24 +105,22 @@ void start_from(const fs::path& folder, const models::LanguageModelConfig& confi
                 const models::WeightLayout& layout, Run& run, const fs::path& adapter) {
   note_unknown_keys(folder, config, run);
   run.fill = [folder, layout, adapter, notes = run.notes](parallel::Replica& replica) {
-    const auto base = checkpoint::base_part(replica.weights());
-    const bool adapts = checkpoint::is_adapted(replica.weights());
+    const auto weights = replica.weights();
+    const auto base = checkpoint::base_part(weights);
     const auto report = checkpoint::load_weights(folder, base, replica.world(), layout);
-    std::set<std::string> drawn(report.drawn.begin(), report.drawn.end()), adapted;
-    for (const auto& tensor : replica.weights()) {
-      if (tensor.trained) adapted.insert(tensor.name);
+    if (checkpoint::is_adapted(weights)) check_nothing_frozen_is_drawn(folder, base, report.drawn);
+    std::set<std::string> drawn(report.drawn.begin(), report.drawn.end());
+    for (const auto& tensor : weights) {
+      if (checkpoint::is_of_adapter(tensor.name)) drawn.insert(tensor.name);
     }
-    for (const auto& tensor : base) adapted.erase(tensor.name);
-    drawn.insert(adapted.begin(), adapted.end());
-    if (adapts) check_nothing_frozen_is_drawn(folder, base, report.drawn);
     replica.draw(drawn);
     if (!adapter.empty()) {
       checkpoint::load_weights(adapter / formats::kAdapterFile,
                                checkpoint::saved_part(replica.weights()), replica.world());
     }
     if (replica.world().rank() > 0) return;
-    for (const auto& name : report.drawn) {
-      if (!adapter.empty()) break;
+    // What else the folder lacks, the adapter holds.
+    for (const auto& name : adapter.empty() ? report.drawn : std::vector<std::string>()) {
       notes->push_back(
           fmt::format("warning: {} has no {}: it is initialised randomly", folder.string(), name));
     }
