@@ -28,7 +28,7 @@ constexpr const char* kAdamW = "adamw_torch";
 
 /// Settings of the run that the script reads.
 void write_run(const fs::path& file, const train::TrainingArguments& training,
-               const VerifyTrainings::Options& trial) {
+               const VerifyTrainings::Options& trial, bool bf16) {
   const auto steps = static_cast<double>(trial.steps);
   const auto warmup = training.warmup_steps > 0
                           ? training.warmup_steps
@@ -43,7 +43,7 @@ void write_run(const fs::path& file, const train::TrainingArguments& training,
                  {"adam_beta2", training.adam_beta2},
                  {"adam_epsilon", training.adam_epsilon},
                  {"max_grad_norm", training.max_grad_norm},
-                 {"bf16", training.bf16}};
+                 {"bf16", bf16}};
   write_file(file, run.dump(2) + "\n");
 }
 
@@ -63,17 +63,7 @@ conformance::TrainingRecord train_here(const TransformersOptions& options, const
     trainer.train();
   }
   rows.write(folder / "rows.safetensors");
-  write_run(folder / "run.json", training, options.trial);
   return conformance::read_record(folder / "here", options.trial.steps);
-}
-
-/// Tolerances of two programs that each round in their own way, as convoy's bf16 and autocast do.
-conformance::Tolerances doubled(conformance::Tolerances most) {
-  for (auto* one : {&most.first_loss, &most.losses, &most.first_norm, &most.norms, &most.gradients,
-                    &most.weights}) {
-    *one *= 2;
-  }
-  return most;
 }
 
 /// Last line of what a program said.
@@ -90,6 +80,21 @@ launch::ProcessResult run_python(const std::vector<std::string>& argv) try {
                    "--against transformers needs a Python with torch, transformers and "
                    "safetensors; got {}, which cannot be started; try --python PATH",
                    argv.front());
+}
+
+/// Trains Hugging Face's model on the rows of `folder`, in bf16 or fp32.
+conformance::TrainingRecord train_there(const TransformersOptions& options,
+                                        const train::TrainingArguments& training, bool bf16,
+                                        const fs::path& folder) {
+  const auto script = folder / "train_transformers.py";
+  write_file(script, kScript);
+  write_run(folder / "run.json", training, options.trial, bf16);
+  fs::remove_all(folder / "there");  // what was opened stays readable
+  const auto result = run_python({options.python, script.string(), folder.string()});
+  if (!result.ok()) {
+    fail<UsageError>("cli", "--against transformers: {}", last_line(result.err));
+  }
+  return conformance::read_record(folder / "there", options.trial.steps);
 }
 
 }  // namespace
@@ -153,22 +158,20 @@ Verdict verify_against_transformers(const TransformersOptions& options) {
   Verdict out{.layout = "one device, against transformers"};
   const auto settings = trainings.settings_of_record(options.split, folder / "here");
   const auto here = train_here(options, settings, folder);
-  const auto script = folder / "train_transformers.py";
-  write_file(script, kScript);
-  const auto result = run_python({options.python, script.string(), folder.string()});
-  if (!result.ok()) {
-    fail<UsageError>("cli", "--against transformers: {}", last_line(result.err));
-  }
-  out.layout += " " + std::string(trim(read_file(folder / "there/version")));
   const auto& training = configured->training;
+  const auto there = train_there(options, training, training.bf16, folder);
+  out.layout += " " + std::string(trim(read_file(folder / "there/version")));
   out.contract = {
       .bits = false,
       .at_most = conformance::rounding_tolerances(training.bf16, training.learning_rate),
       .reason = "Hugging Face's model adds in its own order"};
-  if (training.bf16) out.contract.at_most = doubled(out.contract.at_most);
-  out.difference = conformance::difference(
-      here, conformance::read_record(folder / "there", options.trial.steps));
+  out.difference = conformance::difference(here, there);
   out.broken = conformance::broken(out.contract, out.difference);
+  if (!training.bf16 || !may_be_rounding(out)) return out;
+  if (const auto ours = trainings.rounding_of_bf16(options.split, here)) {
+    judge_beside(out, *ours,
+                 conformance::difference(there, train_there(options, training, false, folder)));
+  }
   return out;
 }
 

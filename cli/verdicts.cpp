@@ -24,27 +24,72 @@ Json to_json(const conformance::Gap& gap) {
           {"where", gap.where}};
 }
 
+Json to_json(const conformance::Difference& off) {
+  return {{"first_loss", to_json(off.first_loss)},      {"losses", to_json(off.losses)},
+          {"first_grad_norm", to_json(off.first_norm)}, {"grad_norms", to_json(off.norms)},
+          {"gradients", to_json(off.gradients)},        {"weights", to_json(off.weights)}};
+}
+
 Json to_json(const conformance::Tolerances& most) {
   return {{"first_loss", most.first_loss},      {"losses", most.losses},
           {"first_grad_norm", most.first_norm}, {"grad_norms", most.norms},
           {"gradients", most.gradients},        {"weights", most.weights}};
 }
 
-/// A sentence on what rounding may come to; "": all layouts promise bits.
-std::string tolerance_text(const std::vector<Verdict>& verdicts) {
+/// A layout that agrees to rounding: by the usual tolerances where there is one; null: none does.
+const Verdict* rounded(const std::vector<Verdict>& verdicts) {
+  const Verdict* out = nullptr;
   for (const auto& verdict : verdicts) {
     if (verdict.contract.bits || !verdict.refused.empty()) continue;
-    const auto& most = verdict.contract.at_most;
+    if (out == nullptr || (out->rounding && !verdict.rounding)) out = &verdict;
+  }
+  return out;
+}
+
+/// A sentence on what rounding may come to; "": all layouts promise bits.
+std::string tolerance_text(const std::vector<Verdict>& verdicts) {
+  const auto* verdict = rounded(verdicts);
+  if (verdict == nullptr) return "";
+  const auto& most = verdict->contract.at_most;
+  return fmt::format(
+      "To rounding: at most {:.0e} of the first loss and {:.0e} of later ones, {:.0e} of the "
+      "first gradient norm and {:.0e} of later ones, {:.0e} of the gradients, {:.0e} of the "
+      "weights.",
+      most.first_loss, most.losses, most.first_norm, most.norms, most.gradients, most.weights);
+}
+
+/// A sentence on what bf16 alone changes; "": no promise was judged beside that.
+std::string rounding_text(const std::vector<Verdict>& verdicts) {
+  for (const auto& verdict : verdicts) {
+    if (!verdict.rounding) continue;
+    const auto& off = *verdict.rounding;
     return fmt::format(
-        "To rounding: at most {:.0e} of the first loss and {:.0e} of later ones, {:.0e} of the "
-        "first gradient norm and {:.0e} of later ones, {:.0e} of the gradients, {:.0e} of the "
-        "weights.",
-        most.first_loss, most.losses, most.first_norm, most.norms, most.gradients, most.weights);
+        "On one device bf16 alone changes the gradients by {}, their norms by {} and the weights "
+        "by {} of fp32's. Where the usual tolerances of bf16 are less, "
+        "both sides of a comparison may round as much.",
+        size_text(off.gradients), size_text(larger(off.first_norm, off.norms)),
+        size_text(off.weights));
   }
   return "";
 }
 
 }  // namespace
+
+bool may_be_rounding(const Verdict& verdict) {
+  return !verdict.contract.bits && !verdict.rounding &&
+         !conformance::broken(verdict.contract, verdict.difference).empty();
+}
+
+void judge_beside(Verdict& verdict, const conformance::Difference& ours,
+                  const conformance::Difference& theirs) {
+  verdict.rounding = ours;
+  verdict.contract.at_most = conformance::widened(verdict.contract.at_most, ours, theirs);
+  verdict.broken = conformance::broken(verdict.contract, verdict.difference);
+  if (!verdict.broken.empty()) {
+    verdict.broken.emplace_back(
+        "this is more than bf16 rounds on one device; without --bf16 a comparison is sharper");
+  }
+}
 
 void print_verdicts(const std::vector<Verdict>& verdicts) {
   report::Table table;
@@ -63,6 +108,9 @@ void print_verdicts(const std::vector<Verdict>& verdicts) {
   if (const auto text = tolerance_text(verdicts); !text.empty()) {
     fmt::print("\n{}", wrap(text, 0));
   }
+  if (const auto text = rounding_text(verdicts); !text.empty()) {
+    fmt::print("\n{}", wrap(text, 0));
+  }
   for (const auto& verdict : verdicts) {
     for (const auto& sentence : verdict.broken) {
       fmt::print("\n{}", wrap(fmt::format("{}: {}", verdict.layout, sentence), 2));
@@ -78,19 +126,17 @@ Json to_json(const std::vector<Verdict>& verdicts) {
   Json out = Json::array();
   for (const auto& verdict : verdicts) {
     const auto& off = verdict.difference;
-    out.push_back({{"layout", verdict.layout},
-                   {"promised", verdict.contract.to_text()},
-                   {"at_most", to_json(verdict.contract.at_most)},
-                   {"holds", verdict.holds()},
-                   {"same_bits", verdict.refused.empty() && off.same_bits},
-                   {"first_loss", to_json(off.first_loss)},
-                   {"losses", to_json(off.losses)},
-                   {"first_grad_norm", to_json(off.first_norm)},
-                   {"grad_norms", to_json(off.norms)},
-                   {"gradients", to_json(off.gradients)},
-                   {"weights", to_json(off.weights)},
-                   {"broken", verdict.broken},
-                   {"refused", verdict.refused}});
+    const auto& rounding = verdict.rounding;
+    auto row = to_json(off);
+    row.update({{"layout", verdict.layout},
+                {"promised", verdict.contract.to_text()},
+                {"at_most", to_json(verdict.contract.at_most)},
+                {"holds", verdict.holds()},
+                {"same_bits", verdict.refused.empty() && off.same_bits},
+                {"bf16_rounding", rounding ? to_json(*rounding) : Json()},
+                {"broken", verdict.broken},
+                {"refused", verdict.refused}});
+    out.push_back(std::move(row));
   }
   return out;
 }

@@ -99,27 +99,40 @@ class Verification {
     trial.cut = cut_of(layout.split);
     const VerifyTrainings trainings(configured_, trial);
     auto& reference = references_[trial.cut];
-    if (!reference) {
-      reference = trainings.one_device(one_device);
-      if (!reference->failure.empty()) {
+    if (!reference.trained) {
+      reference.trained = trainings.one_device(one_device);
+      if (!reference.trained->failure.empty()) {
         fail<UsageError>("cli", "the run does not train on one device, which is the reference: {}",
-                         reference->failure);
+                         reference.trained->failure);
       }
     }
     auto facts = subject_.facts;
     facts.split = layout.split;
-    return judge(layout.to_text(),
-                 is_own ? trainings.as_configured(subject_.in_threads ? 1 : subject_.num_ranks)
-                        : trainings.in_layout(layout),
-                 reference->record, facts);
+    auto verdict =
+        judge(layout.to_text(),
+              is_own ? trainings.as_configured(subject_.in_threads ? 1 : subject_.num_ranks)
+                     : trainings.in_layout(layout),
+              reference.trained->record, facts);
+    if (configured_.training.bf16 && may_be_rounding(verdict)) {
+      auto& rounding = reference.rounding;
+      if (!rounding) rounding = trainings.rounding_of_bf16(one_device, reference.trained->record);
+      if (rounding) judge_beside(verdict, *rounding, *rounding);
+    }
+    return verdict;
   }
 
  private:
+  /// Training of one device, and how far bf16 takes it from fp32 where that was asked.
+  struct Reference {
+    std::optional<VerifyTrainings::Outcome> trained;
+    std::optional<conformance::Difference> rounding;
+  };
+
   Configured& configured_;
   const VerifySubject& subject_;
   VerifyTrainings::Options trial_;
   bool whole_;
-  std::map<Settings, std::optional<VerifyTrainings::Outcome>> references_;  // by the cut
+  std::map<Settings, Reference> references_;  // by the cut
 };
 
 /// Trains the run's own layout, or all, and one device as often as the model is cut differently.

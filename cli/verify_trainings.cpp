@@ -98,10 +98,22 @@ VerifyTrainings::Outcome VerifyTrainings::train(Settings settings, int num_ranks
   return out;
 }
 
-VerifyTrainings::Outcome VerifyTrainings::one_device(const plan::Split& split) const {
-  auto settings = settings_of_layout({split});
+VerifyTrainings::Outcome VerifyTrainings::train_reference(Settings settings) const {
   // A fault that is injected is not the reference's (docs/faults.md).
-  return train(settings, 1, {.env = {{"CONVOY_FAULT", ""}}});
+  return train(std::move(settings), 1, {.env = {{"CONVOY_FAULT", ""}}});
+}
+
+VerifyTrainings::Outcome VerifyTrainings::one_device(const plan::Split& split) const {
+  return train_reference(settings_of_layout({split}));
+}
+
+std::optional<conformance::Difference> VerifyTrainings::rounding_of_bf16(
+    const plan::Split& split, const conformance::TrainingRecord& in_bf16) const {
+  auto settings = settings_of_layout({split});
+  settings.emplace_back("train.bf16", "false");
+  const auto exact = train_reference(std::move(settings));
+  if (!exact.failure.empty()) return std::nullopt;
+  return conformance::difference(in_bf16, exact.record);
 }
 
 Settings VerifyTrainings::settings_of_record(const plan::Split& split,

@@ -2,11 +2,13 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "cli/plan_settings.h"
 #include "cli/program.h"
+#include "convoy/conformance/difference.h"
 #include "convoy/conformance/layouts.h"
 #include "convoy/conformance/training_record.h"
 #include "convoy/launch/process.h"
@@ -33,6 +35,10 @@ class VerifyTrainings {
 
   /// Trains on one device.
   Outcome one_device(const plan::Split& split) const;
+  /// Trains on one device in fp32. Returns how far a training of one device in bf16 is from that;
+  /// none where the run does not train in fp32, as with an optimizer of bf16 weights.
+  std::optional<conformance::Difference> rounding_of_bf16(
+      const plan::Split& split, const conformance::TrainingRecord& in_bf16) const;
   /// Trains with the run's own options on so many ranks; 1: in one process.
   Outcome as_configured(int num_ranks) const;
   Outcome in_layout(const conformance::Layout& layout) const;
@@ -45,6 +51,7 @@ class VerifyTrainings {
 
  private:
   Outcome train(Settings settings, int num_ranks, const launch::ProcessOptions& process = {}) const;
+  Outcome train_reference(Settings settings) const;
   /// Options that give the run this layout, whatever its own is.
   Settings settings_of_layout(const conformance::Layout& layout) const;
 

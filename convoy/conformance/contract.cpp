@@ -61,6 +61,21 @@ Tolerances rounding_tolerances(bool half_precision, double learning_rate) {
   return out;
 }
 
+Tolerances widened(const Tolerances& most, const Difference& one, const Difference& other) {
+  constexpr double kLimit = 0.5;
+  const auto wider = [&](double tolerance, Gap Difference::* gap) {
+    return std::max(tolerance, std::min((one.*gap).size + (other.*gap).size, kLimit));
+  };
+  Tolerances out{.first_loss = wider(most.first_loss, &Difference::first_loss),
+                 .losses = wider(most.losses, &Difference::losses),
+                 .first_norm = wider(most.first_norm, &Difference::first_norm),
+                 .norms = wider(most.norms, &Difference::norms),
+                 .gradients = wider(most.gradients, &Difference::gradients),
+                 .weights = wider(most.weights, &Difference::weights)};
+  out.norms = std::max(out.norms, wider(most.norms, &Difference::gradients));
+  return out;
+}
+
 Contract contract_of(const LayoutFacts& facts) {
   auto reason = reason_of(facts);
   if (reason.empty()) return {};

@@ -16,6 +16,22 @@ class VerifyCommand : public Ranks {
                "dropout = 0.1\nbody = \"gpt2\"\n[parallel]\nthreads = 1\n");
     return shell(fault + "$convoy verify run.toml " + more);
   }
+
+  /// A run that trains on text with a vocabulary of words.
+  void write_text_run() {
+    std::string text, words = "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n";
+    for (int line = 0; line < 60; ++line) {
+      for (int word = 0; word < 12; ++word) text += fmt::format("w{} ", (line * 7 + word * 3) % 20);
+      text += '\n';
+    }
+    for (int word = 0; word < 20; ++word) words += fmt::format("w{}\n", word);
+    write_file(folder_ / "text.txt", text);
+    write_file(folder_ / "words/vocab.txt", words);
+    write_file(folder_ / "run.toml",
+               "[train]\nper_device_train_batch_size = 2\ngradient_accumulation_steps = 2\n"
+               "learning_rate = 1e-2\nweight_decay = 0.1\nwarmup_steps = 1\n"
+               "[parallel]\nthreads = 1\n");
+  }
 };
 
 TEST_F(VerifyCommand, FindsTheSameBitsInDistributedDataParallel) {
@@ -51,6 +67,21 @@ TEST_F(VerifyCommand, TriesEveryLayout) {
   EXPECT_FALSE(says("BROKEN"));
   // In the words of the rank that refuses.
   expect("refused: [parallel] context_parallel_size = 2 needs");
+}
+
+// Gemma 3 is more sensitive to bf16 than the usual tolerances allow, on one device, too.
+TEST_F(VerifyCommand, AllowsForWhatBf16ChangesOnOneDevice) {
+  const std::string sensitive =
+      "$convoy verify run.toml --whole --steps 2 --bf16 --tensor_parallel_size 2 --warmup_steps 0 "
+      "--data.train text.txt --data.tokenizer words --block_size 16 --model_type gemma3_text "
+      "--hidden_size 16 --intermediate_size 32 --num_hidden_layers 4 --num_attention_heads 4 "
+      "--num_key_value_heads 2 --head_dim 4 --query_pre_attn_scalar 4 --sliding_window 5 "
+      "--sliding_window_pattern 2 --max_position_embeddings 32";
+  write_text_run();
+  ASSERT_EQ(shell(sensitive), 0) << output_;
+  expect("On one device bf16 alone changes the gradients by");
+  EXPECT_EQ(shell("CONVOY_FAULT=double@1:layer:1 " + sensitive), 1) << output_;
+  expect("BROKEN");
 }
 
 /// A wrong number that a rank computes somewhere, in a layout; twenty kinds and more.
@@ -134,18 +165,7 @@ class VerifyAgainst : public VerifyCommand {
       "--n_layer 2 --n_head 2 --n_positions 16 --resid_pdrop 0.1 ";
 
   int against(const std::string& more, const std::string& before = "") {
-    std::string text, words = "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n";
-    for (int line = 0; line < 60; ++line) {
-      for (int word = 0; word < 12; ++word) text += fmt::format("w{} ", (line * 7 + word * 3) % 20);
-      text += '\n';
-    }
-    for (int word = 0; word < 20; ++word) words += fmt::format("w{}\n", word);
-    write_file(folder_ / "text.txt", text);
-    write_file(folder_ / "words/vocab.txt", words);
-    write_file(folder_ / "run.toml",
-               "[train]\nper_device_train_batch_size = 2\ngradient_accumulation_steps = 2\n"
-               "learning_rate = 1e-2\nweight_decay = 0.1\nwarmup_steps = 1\n"
-               "[parallel]\nthreads = 1\n");
+    write_text_run();
     return shell(before + "$convoy verify run.toml --against transformers " + more);
   }
 };

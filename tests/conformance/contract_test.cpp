@@ -44,6 +44,24 @@ TEST(Contract, IsBrokenByWhatIsBeyondIt) {
   EXPECT_NE(broken(rounding, off)[0].find("(w)"), std::string::npos);
 }
 
+TEST(Contract, AllowsForBothSidesRoundingInBf16) {
+  const auto usual = rounding_tolerances(true);
+  Difference ours, theirs;
+  ours.gradients.raise(0.1, "w");
+  theirs.gradients.raise(0.2, "w");
+  theirs.first_norm.raise(1e-3, "step 1");
+  const auto wide = widened(usual, ours, theirs);
+  EXPECT_DOUBLE_EQ(wide.gradients, 0.3);
+  EXPECT_DOUBLE_EQ(wide.norms, 0.3);  // gradients that differ by so much have such norms
+  EXPECT_DOUBLE_EQ(wide.first_norm, usual.first_norm);
+  EXPECT_DOUBLE_EQ(wide.first_loss, usual.first_loss);
+  EXPECT_DOUBLE_EQ(wide.losses, usual.losses);
+  EXPECT_DOUBLE_EQ(wide.weights, usual.weights);
+  // A gradient that counts twice differs by all of it, and is found.
+  theirs.gradients.raise(3, "w");
+  EXPECT_DOUBLE_EQ(widened(usual, ours, theirs).gradients, 0.5);
+}
+
 TEST(Contract, OfBitsIsBrokenByOneBit) {
   Difference off;
   off.same_bits = false;
