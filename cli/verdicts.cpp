@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "convoy/base/text.h"
 #include "convoy/report/table.h"
@@ -73,6 +75,24 @@ std::string rounding_text(const std::vector<Verdict>& verdicts) {
   return "";
 }
 
+/// Prints each reason why layouts are refused, with all that are.
+void print_refusals(const std::vector<Verdict>& verdicts) {
+  std::vector<std::pair<std::string, std::string>> layouts_of;  // by reason
+  for (const auto& verdict : verdicts) {
+    if (verdict.refused.empty()) continue;
+    const auto same = [&](const auto& it) { return it.first == verdict.refused; };
+    const auto found = std::find_if(layouts_of.begin(), layouts_of.end(), same);
+    if (found == layouts_of.end()) {
+      layouts_of.emplace_back(verdict.refused, verdict.layout);
+    } else {
+      found->second += "; " + verdict.layout;
+    }
+  }
+  for (const auto& [reason, layouts] : layouts_of) {
+    fmt::print("\n{}", wrap(fmt::format("{}: refused: {}", layouts, reason), 2));
+  }
+}
+
 }  // namespace
 
 bool may_be_rounding(const Verdict& verdict) {
@@ -115,10 +135,8 @@ void print_verdicts(const std::vector<Verdict>& verdicts) {
     for (const auto& sentence : verdict.broken) {
       fmt::print("\n{}", wrap(fmt::format("{}: {}", verdict.layout, sentence), 2));
     }
-    if (!verdict.refused.empty()) {
-      fmt::print("\n{}", wrap(fmt::format("{}: refused: {}", verdict.layout, verdict.refused), 2));
-    }
   }
+  print_refusals(verdicts);
   fmt::print("\n");
 }
 

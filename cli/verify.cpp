@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <future>
 #include <map>
 #include <memory>
 #include <optional>
@@ -94,7 +95,10 @@ class Verification {
     return whole_ ? Settings() : cut_layers(configured_.table, layers_of(split, each));
   }
 
-  Verdict verify(const plan::Split& one_device, const conformance::Layout& layout, bool is_own) {
+  /// Trains in a layout, and on one device where no other layout asked for that. The verdict comes
+  /// while others train: it reads gigabytes.
+  std::future<Verdict> verify(const plan::Split& one_device, const conformance::Layout& layout,
+                              bool is_own) {
     auto trial = trial_;
     trial.cut = cut_of(layout.split);
     const VerifyTrainings trainings(configured_, trial);
@@ -106,19 +110,27 @@ class Verification {
                          reference.trained->failure);
       }
     }
+    auto outcome = is_own ? trainings.as_configured(subject_.in_threads ? 1 : subject_.num_ranks)
+                          : trainings.in_layout(layout);
     auto facts = subject_.facts;
     facts.split = layout.split;
-    auto verdict =
-        judge(layout.to_text(),
-              is_own ? trainings.as_configured(subject_.in_threads ? 1 : subject_.num_ranks)
-                     : trainings.in_layout(layout),
-              reference.trained->record, facts);
-    if (configured_.training.bf16 && may_be_rounding(verdict)) {
-      auto& rounding = reference.rounding;
-      if (!rounding) rounding = trainings.rounding_of_bf16(one_device, reference.trained->record);
-      if (rounding) judge_beside(verdict, *rounding, *rounding);
+    return std::async(std::launch::async, [layout, outcome = std::move(outcome), facts,
+                                           &reference = *reference.trained] {
+      return judge(layout.to_text(), outcome, reference.record, facts);
+    });
+  }
+
+  /// Judges a layout in bf16 that is beyond its tolerances beside one device in fp32.
+  void allow_for_rounding(Verdict& verdict, const plan::Split& one_device,
+                          const conformance::Layout& layout) {
+    if (!configured_.training.bf16 || !may_be_rounding(verdict)) return;
+    auto trial = trial_;
+    trial.cut = cut_of(layout.split);
+    auto& [trained, rounding] = references_[trial.cut];
+    if (!rounding) {
+      rounding = VerifyTrainings(configured_, trial).rounding_of_bf16(one_device, trained->record);
     }
-    return verdict;
+    if (rounding) judge_beside(verdict, *rounding, *rounding);
   }
 
  private:
@@ -142,7 +154,9 @@ std::vector<Verdict> verify_all(const VerifyOptions& options, const VerifySubjec
   const auto show = progress.function();
   if (!options.all_layouts) {
     show(0, 1);
-    auto verdict = verification.verify(subject.one_device, {subject.own, subject.in_threads}, true);
+    const conformance::Layout own{subject.own, subject.in_threads};
+    auto verdict = verification.verify(subject.one_device, own, true).get();
+    verification.allow_for_rounding(verdict, subject.one_device, own);
     progress.wipe();
     // Of a run's own layout a refusal is an answer, too, but no proof.
     if (!verdict.refused.empty()) throw UsageError(verdict.refused);
@@ -155,9 +169,18 @@ std::vector<Verdict> verify_all(const VerifyOptions& options, const VerifySubjec
                                                 .num_blocks = subject.num_blocks,
                                                 .to_disk = true});
   std::vector<Verdict> out;
-  for (const auto& layout : layouts) {
-    show(std::ssize(out), std::ssize(layouts));
-    out.push_back(verification.verify(one_device, layout, false));
+  std::future<Verdict> last;
+  for (size_t i = 0; i <= layouts.size(); ++i) {
+    std::future<Verdict> next;
+    if (i < layouts.size()) {
+      show(static_cast<int64_t>(i), std::ssize(layouts));
+      next = verification.verify(one_device, layouts[i], false);
+    }
+    if (i > 0) {
+      out.push_back(last.get());
+      verification.allow_for_rounding(out.back(), one_device, layouts[i - 1]);
+    }
+    last = std::move(next);
   }
   progress.wipe();
   return out;

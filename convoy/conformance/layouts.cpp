@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "convoy/base/text.h"
 #include "convoy/schedule/pipeline/pipeline.h"
 
 namespace convoy::conformance {
@@ -60,8 +61,8 @@ void add_mesh(std::vector<Layout>& out, const LayoutRequest& request, Split spli
 }  // namespace
 
 std::string Layout::to_text() const {
-  return threads ? fmt::format("{} DataParallel threads, {} x {} rows", split.data,
-                               split.micro_batches, split.rows)
+  return threads ? fmt::format("{} DataParallel threads, {} x {}", split.data, split.micro_batches,
+                               plural(split.rows, "row"))
                  : split.to_text();
 }
 
