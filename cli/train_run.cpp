@@ -38,7 +38,7 @@ Trained train_run(Configured& configured, const train::Job& job, const Start& st
   train::Trainer trainer(run.factory, arguments, run.train_data, run.valid_data, job, run.fill);
   if (!start.weights.empty()) trainer.load_weights(start.weights);
   if (!start.moments.empty()) trainer.load_moments(start.moments);
-  if (tells) tell(*run.notes);
+  if (job.is_main()) tell(*run.notes);  // quiet, too: what is cut or unknown is no progress
   trainer.set_files(run.files);
   trainer.set_scorer(run.scorer);
   trainer.set_pace(bench::step_pace(run.flops_per_sample, trainer, arguments));

@@ -178,7 +178,8 @@ void check_earlier(const tasks::Window& window, const std::string& before, const
     other.push_back(fmt::format("{} = {}, here {}", key, was(key, now), now));
   };
   for (const auto& [key, now] : toml_values_of(table.to_kept_toml())) {
-    const bool counts = key.starts_with("model.") || key == "train.seed";
+    const bool counts = key.starts_with("model.") || key == "train.seed" ||
+                        key == "train.exclude_seen" || key == "train.eval_time";
     if (counts && was(key, now) != now) note(key, now);
   }
   for (const auto& [key, now] : window.options) {
@@ -268,6 +269,7 @@ int train_windows(Configured& configured, const std::vector<tasks::Window>& wind
       }
       configured.training.output.dir = folder.string();
       set_start(configured, folder, beginning, job);
+      if (job.is_main() && !window.note.empty()) tell({window.note});
       if (tells) {
         report::show_progress(fmt::format("window {} of {}: train on {}, evaluate on {}\n", i + 1,
                                           windows.size(), window.name, window.evaluated_on));

@@ -15,10 +15,13 @@ namespace convoy::data {
 struct KnownIds {
   std::string column;                              ///< lists of ids; "": all are known
   std::shared_ptr<const std::vector<bool>> known;  ///< by id; beyond it none is
-  /// Largest ids of other categorical columns: a larger one counts as 0, none.
-  std::map<std::string, int64_t> largest = {};
+  /// Known ids of other categorical columns, by id: another one counts as 0, none.
+  std::map<std::string, std::shared_ptr<const std::vector<bool>>> others = {};
 
-  bool knows(int64_t id) const { return id < size() && (*known)[static_cast<size_t>(id)]; }
+  bool knows(int64_t id) const { return has(*known, id); }
+  static bool has(const std::vector<bool>& ids, int64_t id) {
+    return id < std::ssize(ids) && ids[static_cast<size_t>(id)];
+  }
   int64_t size() const { return std::ssize(*known); }
 };
 

@@ -94,10 +94,9 @@ void MicroBatchBuilder::add(const RowRef& ref, int64_t sample_offset) {
     } else {
       copy(begin, length);
     }
-    if (const auto largest = limits_.known.largest.find(name);
-        largest != limits_.known.largest.end()) {
+    if (const auto known = limits_.known.others.find(name); known != limits_.known.others.end()) {
       std::for_each(values.ints.begin() + before, values.ints.end(),
-                    [&](int64_t& id) { id = id <= largest->second ? id : 0; });
+                    [&](int64_t& id) { id = KnownIds::has(*known->second, id) ? id : 0; });
     }
   }
   micro_batch_.truncated_rows += whole_length > limits_.max_length;

@@ -32,7 +32,7 @@ SeenLists::SeenLists(const std::filesystem::path& file) {
 }
 
 std::span<const int32_t> SeenLists::of(int64_t user_id) const {
-  if (user_id < 1 || user_id > num_users()) return {};
+  if (!has(user_id)) return {};
   const auto place = static_cast<size_t>(user_id - 1);
   const int64_t begin = place == 0 ? 0 : ends_[place - 1];
   return std::span(items_).subspan(static_cast<size_t>(begin),

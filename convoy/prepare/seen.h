@@ -25,6 +25,7 @@ class SeenLists {
   explicit SeenLists(const std::filesystem::path& file);
 
   int64_t num_users() const { return std::ssize(ends_); }
+  bool has(int64_t user_id) const { return user_id >= 1 && user_id <= num_users(); }
   /// All items of a user, or the first `count`; none of a user that is not there.
   std::span<const int32_t> of(int64_t user_id) const;
   std::span<const int32_t> of(int64_t user_id, int64_t count) const;

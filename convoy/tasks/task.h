@@ -65,6 +65,7 @@ struct Window {
   std::vector<std::pair<std::string, std::string>> options;  ///< that say so: key, value
   std::vector<std::string> defaults;  ///< keys of options that have their defaults again
   bool keeps_moments = false;         ///< begins with the optimizer's of the one before
+  std::string note = "";              ///< for the user, on what is passed over behind it
 };
 
 /// A kind of work: what is read, which models there are, how they are judged.

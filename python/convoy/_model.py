@@ -54,13 +54,16 @@ class Model:
         exclude_seen: bool | None = None,
         candidates: Sequence[str | int] | None = None,
         features: dict[str, Sequence[float]] | None = None,
+        times: Sequence[int] | None = None,
+        time: int | None = None,
     ) -> dict[str, Any]:
         """The next items after a session, oldest first, in the ids of the events.
 
         user: whose whole history exclude_seen leaves out, too; without items it is the session. exclude_seen: None is as the run was
-        evaluated.
+        evaluated. times: when each item was, in seconds, for a model that reads times; time: when it is asked [the last item's].
 
-        {"items": [{"item_id": "1196", "score": 0.8, "name": "a title, where there is one"}], "unknown": [ids never seen]}
+        {"items": [{"item_id": "1196", "score": 0.8, "name": "a title, where there is one"}], "unknown": [ids never seen],
+        "exclude_seen": False, "num_cut": oldest items that the model has no positions for, where there are such}
         """
         if isinstance(items, str) or isinstance(candidates, str):
             raise TypeError("items and candidates are lists of ids; got one text")
@@ -73,6 +76,10 @@ class Model:
             request["exclude_seen"] = exclude_seen
         if candidates is not None:
             request["candidates"] = list(candidates)
+        if times is not None:
+            request["times"] = list(times)
+        if time is not None:
+            request["time"] = time
         if features:
             request["features"] = {name: list(values) for name, values in features.items()}
         return self._ask("predict", request)

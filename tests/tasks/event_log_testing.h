@@ -120,6 +120,40 @@ struct LogTruth {
   }
 };
 
+/// Share of rows whose target is among the `k` most frequent items, by plain loops over all pairs.
+/// `known`: items that are recommended; `ids`: ties are broken by the smaller.
+inline double popular_recall(const std::vector<LogRow>& valid,
+                             const std::map<std::string, int64_t>& counts,
+                             const std::set<std::string>& known,
+                             const std::map<std::string, int64_t>& ids, bool excludes, int64_t k) {
+  const auto before = [&](const std::string& a, const std::string& b) {
+    const auto of = [&](const std::string& item) {
+      const auto found = counts.find(item);
+      return found == counts.end() ? 0 : found->second;
+    };
+    return of(a) != of(b) ? of(a) > of(b) : ids.at(a) < ids.at(b);
+  };
+  int64_t hits = 0;
+  for (const auto& row : valid) {
+    const auto& target = row.items.back();
+    const std::set<std::string> had(row.had.begin(), row.had.end() - 1);
+    if (!known.contains(target) || (excludes && had.contains(target))) continue;
+    int64_t rank = 1;
+    for (const auto& item : known) {
+      rank += (!excludes || !had.contains(item)) && before(item, target);
+    }
+    hits += rank <= k;
+  }
+  return static_cast<double>(hits) / static_cast<double>(valid.size());
+}
+
+/// Adds the occurrences of items in rows.
+inline void count_in(const std::vector<LogRow>& rows, std::map<std::string, int64_t>& counts) {
+  for (const auto& row : rows) {
+    for (const auto& item : row.items) ++counts[item];
+  }
+}
+
 /// Counts of what a model makes of rows, by plain loops.
 struct RowsTruth {
   int64_t unknown_targets = 0, seen_targets = 0, empty_rows = 0, unknown_items = 0;

@@ -15,7 +15,7 @@ const std::string kSmall =
 
 TEST(KnownItems, AreSummedAndKeptAsStretches) {
   tasks::KnownItems now({false, false, true, false, false, false, true, false});
-  EXPECT_EQ(now.to_json(), "{\"num_ids\":8,\"unseen\":[[1,1],[3,5],[7,7]]}\n");
+  EXPECT_EQ(now.to_json().dump(), "{\"num_ids\":8,\"unseen\":[[1,1],[3,5],[7,7]]}");
   EXPECT_TRUE(now.knows(0));
   EXPECT_FALSE(now.knows(8));
   now.add(tasks::KnownItems({true, true, false, false, true}));
@@ -189,6 +189,42 @@ TEST_F(UnknownItems, AreSeenOnceAnyWindowHasThem) {
   expect(
       "begins with the weights of out/0001; 0 of 12 items are new, training sees 1 for the "
       "first time");
+}
+
+// Values of other columns have random embeddings, too, where only held-out events have them.
+TEST_F(UnknownItems, CategoriesThatTrainingNeverSawAreUnknownToo) {
+  std::string events = "user_id,item_id,timestamp,shelf\n";
+  for (int user = 0; user < 20; ++user) {
+    for (int i = 0; i < 8; ++i) {
+      // The last event is the target, the one before it ends the input.
+      const char* shelf = i == 6 && user < 3 ? "cellar" : i % 2 == 0 ? "left" : "right";
+      events += fmt::format("{},i{},{},{}\n", user, (user + i) % 10, i, shelf);
+    }
+  }
+  // In training rows nobody has the cellar: rows are cut to the first six events.
+  write_file(folder_ / "events.csv", events);
+  ASSERT_EQ(run("data sessions events.csv --features shelf --output d"), 0) << output_;
+  ASSERT_EQ(run(kSmall + "--data.path d --max_length 6 --data.truncation keep_first "
+                         "--output_dir out"),
+            0)
+      << output_;
+  const auto unseen = json("out/unseen_items.json");
+  EXPECT_EQ(unseen.at("features").at("shelf-list").at("unseen"), Json({{3, 3}}));
+  const tasks::Recommender recommender(folder_ / "out");
+  const auto asked = [&](const std::string& shelf) {
+    return recommender.recommend(
+        {.items = {"i3", "i4"}, .categories = {{"shelf-list", {"left", shelf}}}, .top_k = 10});
+  };
+  EXPECT_EQ(asked("cellar").unknown, (std::vector<std::string>{"shelf-list: cellar"}));
+  const auto none = asked("attic"), cellar = asked("cellar"), right = asked("right");
+  ASSERT_EQ(none.items.size(), cellar.items.size());
+  for (size_t i = 0; i < none.items.size(); ++i) {
+    EXPECT_EQ(none.items[i].item_id, cellar.items[i].item_id);
+    EXPECT_EQ(none.items[i].score, cellar.items[i].score);
+  }
+  EXPECT_NE(none.items[0].score, right.items[0].score);
+  ASSERT_EQ(run("predict out --data d --max_length 6 --top-k 3 --output p.csv"), 0) << output_;
+  expect("3 values of shelf-list are unknown to the model and count as none");
 }
 
 TEST_F(UnknownItems, WithVectorsOfTheirOwnAreKnown) {

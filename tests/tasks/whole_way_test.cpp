@@ -92,6 +92,20 @@ std::vector<LogEvent> next_day() {
   return out;
 }
 
+/// The day after: most are there again, and some of the new items are no longer new.
+std::vector<LogEvent> third_day() {
+  std::vector<LogEvent> out;
+  for (int user = 2; user < 14; ++user) {
+    for (int i = 0; i < 4; ++i) {
+      const auto item = i == 1         ? fmt::format("new{}", user % 3)
+                        : user % 5 > 0 ? fmt::format("i{}", 2 * user + i)
+                                       : fmt::format("late{}", i);
+      out.push_back({fmt::format("u{}", user), item, 2 * LogTruth::kDay + i});
+    }
+  }
+  return out;
+}
+
 const Way kWays[] = {
     {"Plain", plain},
     {"Repeated", repeated},
@@ -203,6 +217,15 @@ class WholeWay : public CommandTest, public ::testing::WithParamInterface<Way> {
   /// Evaluates and predicts rows with a run, and asks for each user's next items.
   void expect_answers(const std::string& run_folder, const std::string& data, const LogTruth& truth,
                       const std::set<std::string>& known, bool excludes) {
+    std::map<std::string, Items> of_users;
+    ASSERT_NO_FATAL_FAILURE(expect_tables(run_folder, data, truth, known, excludes, of_users));
+    expect_requests(run_folder, data, truth, known, excludes, of_users);
+  }
+
+  /// Evaluates and predicts rows with a run. Also gives what it recommends to each user.
+  void expect_tables(const std::string& run_folder, const std::string& data, const LogTruth& truth,
+                     const std::set<std::string>& known, bool excludes,
+                     std::map<std::string, Items>& of_users) {
     const auto reads = GetParam().reads;
     ASSERT_EQ(run(fmt::format("eval {} --data {} --json > eval.json", run_folder, data)), 0)
         << output_;
@@ -216,14 +239,24 @@ class WholeWay : public CommandTest, public ::testing::WithParamInterface<Way> {
     expect_rows(rows, truth.valid.size(), false);
     expect(fmt::format("wrote p.csv ({}, ", rows_text(std::ssize(truth.valid))));
     expect(fmt::format("each); exclude_seen = {}", excludes));
-    const auto of_users = predicted("p.csv");
+    of_users = predicted("p.csv");
     int64_t recommended = 0;
     for (const auto& [user, items] : of_users) {
       EXPECT_TRUE(truth.histories.contains(user)) << user;
       recommended += std::ssize(items);
     }
     EXPECT_EQ(recommended, rows.recommended);
-    expect_requests(run_folder, data, truth, known, excludes, of_users);
+  }
+
+  /// The last evaluation's popularity baseline, of what has been trained on so far.
+  void expect_popularity(const LogTruth& truth, const std::map<std::string, int64_t>& counts,
+                         const std::set<std::string>& known, const std::string& data,
+                         bool excludes) const {
+    const auto names = prepare::ItemNames::load(folder_ / data / "items.parquet");
+    std::map<std::string, int64_t> ids;
+    for (int64_t id = 1; id <= names.size(); ++id) ids[names.raw_id(id)] = id;
+    const auto told = json("eval.json").at("eval_popularity_baseline_recall_at_5").get<double>();
+    EXPECT_NEAR(told, popular_recall(truth.valid, counts, known, ids, excludes, 5), 1e-9);
   }
 
   void expect_requests(const std::string& run_folder, const std::string& data,
@@ -273,7 +306,7 @@ class WholeWay : public CommandTest, public ::testing::WithParamInterface<Way> {
   std::string train(const std::string& more) const {
     return fmt::format(
         "train --d_model 8 --n_layer 1 --n_head 2 --per_device_train_batch_size 4 --max_steps 6 "
-        "--learning_rate 0.02 --threads 1 --data.features item_id-list {} {}",
+        "--save_steps 3 --learning_rate 0.02 --threads 1 --data.features item_id-list {} {}",
         GetParam().reads < GetParam().rows_of ? fmt::format("--max_length {}", GetParam().reads)
                                               : "",
         more);
@@ -313,6 +346,17 @@ TEST_P(WholeWay, CountsWhatPlainLoopsCount) {
             excludes ? "true" : "false");
   EXPECT_EQ(json("r0/eval_results.json").at("eval_exclude_seen"), excludes ? 1 : 0);
   expect_answers("r0", "d0", truth, known, excludes);
+  std::map<std::string, int64_t> counts;
+  count_in(truth.train, counts);
+  expect_popularity(truth, counts, known, "d0", excludes);
+
+  // Resumed, it tells and keeps the same.
+  ASSERT_EQ(run(train("--data.path d0 --output_dir r0 --max_steps 9 "
+                      "--resume_from_checkpoint latest")),
+            0)
+      << output_;
+  expect_rows({truth.valid, known, way.reads, true, excludes}, truth.valid.size(), true);
+  expect_unseen("r0", "d0", truth.items, known);
 
   // The next day's data, read by this model and by one that goes on from it.
   ASSERT_EQ(run("data sessions tomorrow.csv --ids-from d0 " + sessions + "d1"), 0) << output_;
@@ -335,34 +379,57 @@ TEST_P(WholeWay, CountsWhatPlainLoopsCount) {
   EXPECT_EQ(toml_values(folder_ / "r1/run.toml").at("train.exclude_seen"),
             excludes ? "true" : "false");
   expect_answers("r1", "d1", next, both, excludes);
+  count_in(next.train, counts);
+  expect_popularity(next, counts, both, "d1", excludes);
   if (!way.timed) return;
 
-  // Both days as windows.
+  // Three days as windows.
+  const auto last = third_day();
+  write_file(folder_ / "third.csv", csv_of(last));
   auto all = today;
   all.insert(all.end(), tomorrow.begin(), tomorrow.end());
-  ASSERT_EQ(run("data sessions today.csv tomorrow.csv --windows day " + sessions + "w"), 0)
+  all.insert(all.end(), last.begin(), last.end());
+  ASSERT_EQ(run("data sessions today.csv tomorrow.csv third.csv --windows day " + sessions + "w"),
+            0)
       << output_;
-  const LogTruth first(all, way.rows_of, {}, 1), second(all, way.rows_of, {}, 2);
-  const bool window_excludes = first.repeats * 100 < first.events;
-  expect(fmt::format("sessions {}", first.single + second.single + std::ssize(first.valid) +
-                                        std::ssize(second.valid)));
-  expect_told(first.single + second.single,
-              fmt::format("({} with one event, which is in no row)", first.single + second.single),
+  std::vector<LogTruth> days;
+  for (int day = 1; day <= 3; ++day) {
+    days.emplace_back(all, way.rows_of, std::map<std::string, Items>(), day);
+  }
+  const bool window_excludes = days[0].repeats * 100 < days[0].events;
+  int64_t single = 0, train_rows = 0, short_rows = 0, valid_rows = 0;
+  for (const auto& day : days) {
+    single += day.single;
+    train_rows += std::ssize(day.train);
+    short_rows += day.short_rows;
+    valid_rows += std::ssize(day.valid);
+  }
+  expect(fmt::format("sessions {}", single + valid_rows));
+  expect_told(single, fmt::format("({} with one event, which is in no row)", single),
               "with one event");
-  expect(fmt::format("train {} rows", first.train.size() + second.train.size()));
-  expect(fmt::format("; {} dropped as shorter than 2", first.short_rows + second.short_rows));
-  expect(fmt::format("valid {} rows", first.valid.size() + second.valid.size()));
+  expect(fmt::format("train {} rows", train_rows));
+  expect(fmt::format("; {} dropped as shorter than 2", short_rows));
+  expect(fmt::format("valid {} rows", valid_rows));
   ASSERT_EQ(run(train("--windows w --output_dir rw")), 0) << output_;
-  const auto known_first = first.seen_by(way.reads);
-  expect_rows({second.valid, known_first, way.reads, true, window_excludes}, second.valid.size(),
-              true);
-  expect_unseen("rw/0001", "w", first.items, known_first);
   const auto results = json("rw/results_over_time.json").at("windows");
-  ASSERT_EQ(results.size(), 1U);
-  EXPECT_EQ(results[0].at("metrics").at("eval_samples"), second.valid.size());
-  EXPECT_EQ(results[0].at("metrics").at("eval_exclude_seen"), window_excludes ? 1 : 0);
-  EXPECT_EQ(toml_values(folder_ / "rw/0001/run.toml").at("train.exclude_seen"),
-            window_excludes ? "true" : "false");
+  ASSERT_EQ(results.size(), 2U);
+  std::set<std::string> known_so_far;
+  counts.clear();
+  for (size_t i = 0; i < 2; ++i) {
+    const auto folder = fmt::format("rw/{:04}", i + 1), data = fmt::format("w/{:04}", i + 2);
+    SCOPED_TRACE(folder);
+    for (const auto& item : days[i].seen_by(way.reads)) known_so_far.insert(item);
+    count_in(days[i].train, counts);
+    expect_unseen(folder, "w", days[0].items, known_so_far);
+    EXPECT_EQ(results[i].at("metrics").at("eval_samples"), days[i + 1].valid.size());
+    EXPECT_EQ(results[i].at("metrics").at("eval_exclude_seen"), window_excludes ? 1 : 0);
+    EXPECT_EQ(toml_values(folder_ / folder / "run.toml").at("train.exclude_seen"),
+              window_excludes ? "true" : "false");
+    std::map<std::string, Items> of_users;
+    ASSERT_NO_FATAL_FAILURE(
+        expect_tables(folder, data, days[i + 1], known_so_far, window_excludes, of_users));
+    expect_popularity(days[i + 1], counts, known_so_far, "w", window_excludes);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Of, WholeWay, ::testing::ValuesIn(kWays),

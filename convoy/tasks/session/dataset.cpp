@@ -20,22 +20,26 @@ at::Tensor adopt(std::vector<T>&& values, at::IntArrayRef shape) {
       c10::CppTypeToScalarType<T>::value);
 }
 
-/// [rows, longest] ids below `num_ids` of the lists of each row's owner, less its target.
+/// [rows, longest] ids below `num_ids` of the lists of each row's owner, less its target; of an
+/// owner without a list those of the row.
 at::Tensor seen_before(const data::MicroBatch& micro_batch, const SeenBefore& seen, int64_t num_ids,
                        bool has_target) {
   const auto& owners = micro_batch.columns.at(seen.owner).ints;
   const auto& counts = micro_batch.columns.at(seen.count).ints;
+  const auto owner_of = [&](int64_t row) { return owners[static_cast<size_t>(row)]; };
   const auto list_of = [&](int64_t row) {
-    const auto at = static_cast<size_t>(row);
-    return seen.lists->of(owners[at], counts[at] - (has_target ? 1 : 0));
+    const auto count = counts[static_cast<size_t>(row)];
+    return seen.lists->of(owner_of(row), count - (has_target ? 1 : 0));
   };
-  int64_t longest = 1;
+  int64_t longest = std::max<int64_t>(1, micro_batch.whole_length);
   for (int64_t row = 0; row < micro_batch.rows; ++row) {
     longest = std::max<int64_t>(longest, std::ssize(list_of(row)));
   }
   auto out = at::zeros({micro_batch.rows, longest}, at::kLong);
   for (int64_t row = 0; row < micro_batch.rows; ++row) {
     auto* ids = out.data_ptr<int64_t>() + row * longest;
+    const auto own = micro_batch.whole.begin() + row * micro_batch.whole_length;
+    if (!seen.lists->has(owner_of(row))) std::copy_n(own, micro_batch.whole_length, ids);
     for (const int32_t id : list_of(row)) *ids++ = id < num_ids ? id : 0;
   }
   return out;

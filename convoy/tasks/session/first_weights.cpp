@@ -82,16 +82,20 @@ void fill_rows(const parallel::State& state, const std::string& name, const at::
   }
 }
 
-int64_t num_items_in(const fs::path& folder, const models::SessionConfig& config) {
+models::SessionConfig ids_in(const fs::path& folder, models::SessionConfig config) {
   const formats::SafetensorsFolder file(folder);
-  const auto name = models::embedding_name(config.item_feature);
-  if (!file.tensors().contains(name) || file.entry(name).shape.empty()) {
+  for (auto& feature : config.features) {
+    if (!feature.categorical) continue;
+    const auto name = models::embedding_name(feature.name);
+    const bool has = file.tensors().contains(name) && !file.entry(name).shape.empty();
+    feature.cardinality = has ? file.entry(name).shape[0] : 0;
+    if (has || feature.name != config.item_feature) continue;
     fail<FileError>("tasks",
                     "{} has no weight {}, as this model does; try its run.toml as the "
                     "configuration file",
                     folder.string(), name);
   }
-  return file.entry(name).shape[0];
+  return config;
 }
 
 train::Trainer::Fill fill_from(const fs::path& folder, const models::SessionConfig& config,

@@ -17,9 +17,9 @@ parallel::State draw_all(parallel::Replica& model);
 /// Gives tensor `name` of a state, where it is here, `values` as its first rows.
 void fill_rows(const parallel::State& state, const std::string& name, const at::Tensor& values);
 
-/// Ids of the item embedding, padding included, among the weights in `folder`. Throws FileError
-/// where there is none.
-int64_t num_items_in(const std::filesystem::path& folder, const models::SessionConfig& config);
+/// Model with as many ids of each categorical feature, padding included, as the weights in `folder`
+/// have; 0 of a feature that they lack. Throws FileError where they lack the items.
+models::SessionConfig ids_in(const std::filesystem::path& folder, models::SessionConfig config);
 
 /// Begins with the weights of an earlier run in `folder`. Its embeddings and output matrix may have
 /// fewer ids: the rows of the others are drawn, as if they had always been there, or are those of

@@ -2,30 +2,33 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "convoy/base/json.h"
+#include "convoy/models/session/session.h"
+
 namespace convoy::tasks {
 
-/// Beside the weights of a run: the items that neither its training nor an earlier one that it goes
-/// on from has seen.
+/// Beside the weights of a run: the items, and the values of other categorical features, that
+/// neither its training nor an earlier one that it goes on from has seen.
 inline constexpr const char* kUnseenFile = "unseen_items.json";
 
-/// Items of a model that a training has seen, or that have a vector of their own. The others have
-/// random embeddings: as inputs they are unknown, and they are not recommended.
+/// Ids of a categorical feature that a training has seen, or that have a vector of their own. The
+/// others have random embeddings: as inputs they are unknown, and such items are not recommended.
 class KnownItems {
  public:
   /// All ids below `num_ids`, as of data without items.parquet.
   explicit KnownItems(int64_t num_ids) : known_(static_cast<size_t>(num_ids), true) {}
   /// By id; padding, 0, counts as known.
   explicit KnownItems(std::vector<bool> known);
-  /// Known items of the run in `folder`, or above a checkpoint; all `num_ids` where it does not
-  /// tell. Throws FileError for a file of another form.
-  static KnownItems of_run(const std::filesystem::path& folder, int64_t num_ids);
 
   /// Adds those of an earlier run, which may have fewer ids.
   void add(const KnownItems& earlier);
+  /// Takes away the ids from `first` to `last`, as far as there are such.
+  void remove(int64_t first, int64_t last);
 
   bool knows(int64_t id) const {
     return id < std::ssize(known_) && known_[static_cast<size_t>(id)];
@@ -33,11 +36,27 @@ class KnownItems {
   std::vector<int64_t> unseen() const;
   const std::vector<bool>& by_id() const { return known_; }
 
-  /// {"num_ids": 1683, "unseen": [[1680, 1682]]}: stretches of ids, first and last.
-  std::string to_json() const;
+  /// {"num_ids": 1683, "unseen": [[1680, 1682]]}.
+  Json to_json() const;
 
  private:
   std::vector<bool> known_;
+};
+
+/// Ids that a model knows of its items and of its other categorical features.
+struct KnownIdsOfModel {
+  KnownItems items{0};
+  std::map<std::string, KnownItems> features;  ///< by column, all but the items
+
+  /// Known ids of the run in `folder`, or above a checkpoint, for a model with as many ids; all
+  /// where it does not tell. Throws FileError for a file of another form.
+  static KnownIdsOfModel of_run(const std::filesystem::path& folder,
+                                const models::SessionConfig& model);
+
+  /// {"num_ids": 1683, "unseen": [[1680, 1682]], "features": {"genre-list": {...}}}: features with
+  /// unseen values alone.
+  std::string to_json() const;
+  bool all() const;
 };
 
 }  // namespace convoy::tasks

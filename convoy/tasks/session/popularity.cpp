@@ -6,8 +6,13 @@
 #include <memory>
 
 #include "convoy/base/error.h"
+#include "convoy/base/files.h"
+#include "convoy/base/json.h"
+#include "convoy/base/json_number.h"
 #include "convoy/comm/agree.h"
 #include "convoy/prepare/items.h"
+#include "convoy/report/progress_output.h"
+#include "convoy/tasks/session/recommend.h"
 #include "convoy/train/scorer.h"
 
 namespace convoy::tasks {
@@ -16,6 +21,7 @@ namespace {
 
 /// Occurrences of each id in the training data; empty where nothing tells them.
 std::vector<int64_t> counts_of(const PopularityData& data) {
+  if (!data.counts.empty()) return data.counts;
   if (!data.train.empty()) {
     try {
       return prepare::count_items(data::ParquetFiles(data.train), data.item_column, data.num_items);
@@ -44,7 +50,28 @@ std::string name_of(const char* metric, int64_t k) {
 
 }  // namespace
 
-std::map<std::string, double> measure_popularity(const PopularityData& data) try {
+std::vector<int64_t> kept_counts(const std::filesystem::path& folder) {
+  const auto file = kept_file(folder, kCountsFile);
+  if (file.empty()) return {};
+  const auto json = parse_json(read_file(file), file.string());
+  std::vector<int64_t> out;
+  const auto counts = json.is_object() ? json.value("counts", Json()) : Json();
+  for (const auto& count : counts) {
+    const auto number = whole_number<int64_t>(count);
+    if (!number || *number < 0) {
+      fail<FileError>("tasks", "{} has {} as a count; expected a whole number", file.string(),
+                      json_line(count));
+    }
+    out.push_back(*number);
+  }
+  return out;
+}
+
+std::string to_json(const std::vector<int64_t>& counts) {
+  return Json{{"counts", counts}}.dump() + "\n";
+}
+
+std::map<std::string, double> measure_popularity(const PopularityData& data) {
   const auto counts = counts_of(data);
   if (counts.empty()) return {};
   const data::ParquetFiles valid(data.valid);
@@ -61,14 +88,19 @@ std::map<std::string, double> measure_popularity(const PopularityData& data) try
     out[name_of("mrr", report.ks[i])] = report.mrr[i];
   }
   return out;
-} catch (const Error&) {  // a baseline that cannot be had is no reason to lose an evaluation
+}
+
+std::map<std::string, double> popularity_if_any(const PopularityData& data) try {
+  return measure_popularity(data);
+} catch (const Error& error) {
+  report::show_progress(fmt::format("warning: no popularity baseline: {}\n", error.what()), stderr);
   return {};
 }
 
 const std::map<std::string, double>& Popularity::metrics(const comm::Group& group) {
   if (!metrics_) {
     const Json found = comm::ask_main(
-        group, "count popular items", [this] { return Json(measure_popularity(data_)); },
+        group, "count popular items", [this] { return Json(popularity_if_any(data_)); },
         comm::Lasts::Long);
     metrics_ = found.get<std::map<std::string, double>>();
   }

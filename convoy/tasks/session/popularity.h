@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <map>
 #include <optional>
 #include <string>
@@ -11,12 +12,22 @@
 
 namespace convoy::tasks {
 
+/// Beside the weights of a run: how often its training data, and those of earlier runs that it goes
+/// on from, have each item.
+inline constexpr const char* kCountsFile = "item_counts.json";
+
+/// Counts by id that the run in `folder` keeps; empty: it keeps none. Throws FileError for a file
+/// of another form.
+std::vector<int64_t> kept_counts(const std::filesystem::path& folder);
+std::string to_json(const std::vector<int64_t>& counts);
+
 /// Files and rows of an evaluation that recommending the most popular items is tried on.
 struct PopularityData {
-  std::string train = "";  ///< Parquet whose items are counted
-  std::string items = "";  ///< items.parquet with their counts, where `train` is not there
-  std::string valid = "";  ///< Parquet with the targets
-  std::string seen = "";   ///< prepare::kSeenFile; "" = the items of each row are what was seen
+  std::vector<int64_t> counts = {};  ///< by id, in all data that the model was trained on
+  std::string train = "";            ///< else Parquet whose items are counted
+  std::string items = "";            ///< items.parquet with their counts, where that is not there
+  std::string valid = "";            ///< Parquet with the targets
+  std::string seen = "";  ///< prepare::kSeenFile; "" = the items of each row are what was seen
   std::string item_column = "";
   int64_t num_items = 0;
   std::vector<int64_t> top_ks = {};
@@ -24,9 +35,13 @@ struct PopularityData {
 };
 
 /// Metrics of recommending the most popular items of the training data to everyone:
-/// popularity_baseline_ndcg_at_10 and so on with recall and mrr; nothing where the counts or the
-/// targets cannot be read.
+/// popularity_baseline_ndcg_at_10 and so on with recall and mrr; nothing where there are no counts.
+/// Throws FileError where the targets cannot be read.
 std::map<std::string, double> measure_popularity(const PopularityData& data);
+
+/// Result of measure_popularity, or nothing with a warning where that throws: an evaluation is not
+/// lost for its baseline.
+std::map<std::string, double> popularity_if_any(const PopularityData& data);
 
 /// Metrics of popularity beside those of a model, which tell whether the model's are good. Reads
 /// the files once, at its first evaluation.
@@ -34,7 +49,7 @@ class Popularity {
  public:
   explicit Popularity(PopularityData data) : data_(std::move(data)) {}
 
-  /// Result of measure_popularity, the same on all ranks. Called by all ranks of `group`, of which
+  /// Result of popularity_if_any, the same on all ranks. Called by all ranks of `group`, of which
   /// the first reads.
   const std::map<std::string, double>& metrics(const comm::Group& group);
 

@@ -71,7 +71,8 @@ std::string RecommendationRequest::help() {
   return "A request, and its answer:\n"
          "  $ echo '{\"items\": [\"item-3\", \"new\"], \"top_k\": 1}' | convoy predict runs/first "
          "--requests\n"
-         "  {\"items\":[{\"item_id\":\"item-20\",\"score\":1.7}],\"unknown\":[\"new\"]}\n"
+         "  {\"exclude_seen\":false,\"items\":[{\"item_id\":\"item-20\",\"score\":1.7}],"
+         "\"unknown\":[\"new\"]}\n"
          "Keys of a request, of which it needs items or user:\n"
          "  items         ids of the session's items, the last one last\n"
          "  user          id of a person; without items: the person's history, which convoy data\n"
@@ -81,6 +82,9 @@ std::string RecommendationRequest::help() {
          "  top_k         items to recommend\n"
          "  exclude_seen  true: never the session's own items, nor those of the user's history\n"
          "  candidates    ids to choose among\n"
+         "An answer has items, exclude_seen, unknown: ids that training never saw, num_cut: "
+         "oldest\n"
+         "items that the model has no positions for, and predictions of other targets.\n"
          "The line {\"load\": \"runs/next\"} takes another model for what follows.\n";
 }
 
@@ -151,6 +155,8 @@ Json RecommendationAnswer::to_json() const {
     if (!item.name.empty()) entry["name"] = item.name;
     out["items"].push_back(std::move(entry));
   }
+  out["exclude_seen"] = exclude_seen;
+  if (num_cut > 0) out["num_cut"] = num_cut;
   if (!unknown.empty()) out["unknown"] = unknown;
   if (!predictions.empty()) out["predictions"] = predictions;
   return out;

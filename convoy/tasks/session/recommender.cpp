@@ -37,6 +37,7 @@ struct Session {
   std::vector<int64_t> ids;
   std::vector<size_t> places;
   std::set<int64_t> seen;  ///< all ids, also those that the model has no positions for
+  int64_t num_cut = 0;     ///< oldest ids that it has none for
   std::map<std::string, std::vector<double>> features;  ///< categories as ids
 };
 
@@ -52,10 +53,10 @@ class Recommender::Model {
     config_.read_json(parse_json(read_file(file), file.string()), file.string());
     names_ = item_names(folder);
     ids_ = ids_by_name(names_, num_items());
-    const auto known = KnownItems::of_run(folder, num_ids());
-    if (const auto unseen = known.unseen(); !unseen.empty()) unseen_ = at::tensor(unseen);
-    std::erase_if(ids_, [&](const auto& entry) { return !known.knows(entry.second); });
-    features_ = std::make_unique<RequestFeatures>(folder, config_);
+    const auto known = KnownIdsOfModel::of_run(folder, config_);
+    if (const auto unseen = known.items.unseen(); !unseen.empty()) unseen_ = at::tensor(unseen);
+    std::erase_if(ids_, [&](const auto& entry) { return !known.items.knows(entry.second); });
+    features_ = std::make_unique<RequestFeatures>(folder, config_, known.features);
     excludes_seen_ = excludes_seen_in(folder);
     blocks_ = models::make_session_model(config_);
     parallel::ReplicaOptions options;
@@ -77,6 +78,8 @@ class Recommender::Model {
     int64_t longest = 0;
     for (size_t i = 0; i < requests.size(); ++i) {
       auto session = session_of(requests[i], out[i].unknown);
+      out[i].exclude_seen = excludes_seen(requests[i]);
+      out[i].num_cut = session.num_cut;
       if (session.ids.empty()) continue;
       longest = std::max(longest, static_cast<int64_t>(session.ids.size()));
       sessions.push_back(std::move(session));
@@ -102,6 +105,10 @@ class Recommender::Model {
 
  private:
   int64_t num_ids() const { return config_.item().cardinality; }
+
+  bool excludes_seen(const RecommendationRequest& request) const {
+    return request.exclude_seen.value_or(excludes_seen_);
+  }
 
   /// Numbers of a value.
   static int64_t numbers_in(const models::SessionFeature& feature) {
@@ -129,6 +136,7 @@ class Recommender::Model {
     }
     const auto over = std::ssize(out.ids) - config_.max_length;
     if (over > 0) {
+      out.num_cut = over;
       out.ids.erase(out.ids.begin(), out.ids.begin() + over);
       out.places.erase(out.places.begin(), out.places.begin() + over);
     }
@@ -282,7 +290,7 @@ class Recommender::Model {
       const auto chosen = at::tensor(columns, at::kLong);
       scores = at::full_like(scores, kNever).index_copy_(0, chosen, scores.index_select(0, chosen));
     }
-    if (request.exclude_seen.value_or(excludes_seen_)) {
+    if (excludes_seen(request)) {
       auto scored = scores.accessor<float, 1>();
       for (const int64_t id : session.seen) scored[id - 1] = kNever;
     }

@@ -60,6 +60,8 @@ struct RecommendationAnswer {
   std::vector<std::string> unknown;
   /// Further predictions for the session, by column: a probability, or a number.
   std::map<std::string, double> predictions;
+  bool exclude_seen = false;  ///< whether items of the session were left out, and the user's
+  int64_t num_cut = 0;        ///< oldest items of the session that the model has no positions for
 
   Json to_json() const;
 };

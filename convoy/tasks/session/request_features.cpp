@@ -31,17 +31,20 @@ Ids ids_by_name(const prepare::ItemNames& names, int64_t count) {
   return out;
 }
 
-RequestFeatures::RequestFeatures(const std::filesystem::path& folder, models::SessionConfig config)
+RequestFeatures::RequestFeatures(const std::filesystem::path& folder, models::SessionConfig config,
+                                 const std::map<std::string, KnownItems>& known)
     : config_(std::move(config)),
       scales_(prepare::Scales::load(kept_file(folder, prepare::kScalesFile))) {
   for (const auto& feature : config_.features) {
     if (!feature.categorical || feature.name == config_.item_feature) continue;
     const auto names = item_names(folder, names_file(feature.name));
     if (names.size() == 0) continue;
-    const auto& ids = categories_[feature.name] = ids_by_name(names, feature.cardinality - 1);
+    auto& ids = categories_[feature.name] = ids_by_name(names, feature.cardinality - 1);
     if (std::ranges::all_of(ids, [](const auto& id) { return is_number(id.first); })) {
       of_numbers_.insert(feature.name);
     }
+    const auto& seen = known.at(feature.name);
+    std::erase_if(ids, [&](const auto& id) { return !seen.knows(id.second); });
   }
 }
 

@@ -10,6 +10,7 @@
 #include "convoy/models/session/session.h"
 #include "convoy/prepare/items.h"
 #include "convoy/prepare/scales.h"
+#include "convoy/tasks/session/known_items.h"
 #include "convoy/tasks/session/recommender.h"
 
 namespace convoy::tasks {
@@ -23,7 +24,9 @@ Ids ids_by_name(const prepare::ItemNames& names, int64_t count);
 /// Features of requests as the model in a folder reads them.
 class RequestFeatures {
  public:
-  RequestFeatures(const std::filesystem::path& folder, models::SessionConfig config);
+  /// `known`: by feature, ids that training saw.
+  RequestFeatures(const std::filesystem::path& folder, models::SessionConfig config,
+                  const std::map<std::string, KnownItems>& known);
 
   /// Numbers of a request's features, scaled, categories as ids; what has no id is added to
   /// `unknown`. Throws UsageError for features that the model has not, and for another number of

@@ -216,9 +216,6 @@ void pass_over_unknown(const models::SessionConfig& model, const std::string& wh
     const bool known = there != nullptr && there->int_domain;
     auto& most = options.selection.limits[feature.name].max;
     most = known ? std::max(most, there->int_domain->max) : std::numeric_limits<int64_t>::max();
-    if (feature.name != model.item_feature) {
-      options.known.largest[feature.name] = feature.cardinality - 1;
-    }
   }
 }
 
@@ -262,7 +259,12 @@ std::shared_ptr<train::Dataset> open_sessions(const std::string& where,
   static_cast<data::ListLimits&>(options) = list_limits(arguments);
   options.last_is_target = more.evaluates;
   if (more.known) {
-    options.known = {.column = model.item_feature, .known = more.known};
+    const auto& known = more.known;  // whose ids live as long as all of it
+    options.known = {.column = model.item_feature, .known = {known, &known->items.by_id()}};
+    for (const auto& [name, ids] : known->features) {
+      const bool tells = more.of_others || !ids.unseen().empty();
+      if (tells) options.known.others[name] = {known, &ids.by_id()};
+    }
     if (more.of_others) pass_over_unknown(model, where, options);
   }
   options.partition = data.partition == "rows" ? data::Partition::Rows : data::Partition::RowGroups;
@@ -280,17 +282,22 @@ std::shared_ptr<train::Dataset> open_sessions(const std::string& where,
     if (std::ranges::find(selected, name) == selected.end()) selected.push_back(name);
   };
   SeenBefore seen;
+  std::string no_lists;  // why lists of persons are not used
   if (more.excluded) {
     const auto file = beside(where)(prepare::kSeenFile);
     // The target of a row whose end is cut is not the last of the list.
     const bool ends = !more.evaluates || options.truncation == data::Truncation::KeepLast;
-    const bool knows = ends && !file.empty() && has_ids(more.owner) && has_ids(prepare::kNumSeen);
-    if (knows) {
+    if (file.empty()) {
+      no_lists = fmt::format("there is no {} beside {}", prepare::kSeenFile, where);
+    } else if (!ends) {
+      no_lists = "data.truncation = keep_first cuts what follows a target";
+    } else if (!has_ids(more.owner) || !has_ids(prepare::kNumSeen)) {
+      no_lists = fmt::format("{} has no {} or no column of persons", where, prepare::kNumSeen);
+    } else {
       seen = {std::make_shared<prepare::SeenLists>(file), more.owner, prepare::kNumSeen};
       select(prepare::kNumSeen);
-    } else {
-      options.whole = model.item_feature;
     }
+    options.whole = model.item_feature;  // of a row whose owner has no list
   }
   const bool wants_owner = !more.evaluates || seen.lists;
   if (wants_owner && has_ids(more.owner)) select(more.owner);
@@ -307,11 +314,11 @@ std::shared_ptr<train::Dataset> open_sessions(const std::string& where,
   if (more.notes != nullptr) {
     const auto unknown = survey_unknown(dataset, model.item_feature, options, seen).notes(options);
     more.notes->insert(more.notes->end(), unknown.begin(), unknown.end());
-    if (more.excluded && !seen.lists) {
+    if (!no_lists.empty()) {
       more.notes->push_back(
-          fmt::format("exclude_seen leaves out the items of each row alone: there is no {} beside "
-                      "{} that has more; convoy data sessions writes it",
-                      prepare::kSeenFile, where));
+          fmt::format("exclude_seen leaves out the items of each row alone: {}; convoy data "
+                      "sessions writes what whole histories need",
+                      no_lists));
     }
   }
   return make_session_dataset(std::move(dataset), options, std::move(warnings), std::move(seen));
@@ -341,6 +348,12 @@ formats::Schema take_features(SessionArguments& arguments) {
   }
   for (const auto& where : {data.path, data.train, data.valid}) {
     refuse_events(where, arguments.model_name_or_path);
+  }
+  if (fs::is_regular_file(data.path)) {
+    fail<UsageError>("data",
+                     "data.path = {} is a file; expected the folder of sessions that convoy data "
+                     "sessions {} --output sessions writes, or --data.train for a file of sessions",
+                     data.path, data.path);
   }
   if (!data.path.empty() && !fs::exists(data.path)) {
     fail<FileError>("data", "data.path = {} is not there; try another folder", data.path);

@@ -5,6 +5,7 @@
 #include "convoy/data/micro_batch.h"
 #include "convoy/formats/schema.h"
 #include "convoy/models/session/session.h"
+#include "convoy/tasks/session/known_items.h"
 #include "convoy/tasks/session/session_arguments.h"
 #include "convoy/train/checkpoints/model_files.h"
 #include "convoy/train/setup/job.h"
@@ -48,8 +49,7 @@ struct MoreColumns {
   /// tells, else the items of the row.
   bool excluded = false;
   bool evaluates = false;  ///< the last item of each row is its target, not what is known of it
-  /// Items that the model knows, by id; null: all.
-  std::shared_ptr<const std::vector<bool>> known = nullptr;
+  std::shared_ptr<const KnownIdsOfModel> known = nullptr;  ///< null: all ids are
   /// The data are not those that the model was trained with: ids that it has not are unknown, too.
   bool of_others = false;
   /// Where open_sessions() tells what the model does not know or read of the rows; null: nowhere.

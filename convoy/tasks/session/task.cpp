@@ -14,6 +14,7 @@
 #include "convoy/tasks/session/first_weights.h"
 #include "convoy/tasks/session/inherited_options.h"
 #include "convoy/tasks/session/pretrained_vectors.h"
+#include "convoy/tasks/session/recommend.h"
 #include "convoy/tasks/session/row_owners.h"
 #include "convoy/tasks/session/same_ids.h"
 #include "convoy/tasks/session/session_metrics.h"
@@ -168,6 +169,7 @@ Run SessionTask::prepare(const train::ParallelArguments& parallel) {
   survey(vectors, told);
   auto out = run(std::move(train_data), session_files(arguments_, schema_));
   if (!arguments_.data.items_file().empty()) out.files.texts[kUnseenFile] = known_->to_json();
+  out.files.texts[kCountsFile] = to_json(counts_);
   const auto valid = evaluation_data("");
   out.valid_data = valid.data;
   *out.notes = std::move(told);
@@ -183,31 +185,50 @@ void SessionTask::survey(const PretrainedVectors& vectors, std::vector<std::stri
   auto& model = arguments_.model;
   const auto& train_file = arguments_.data.train_file();
   const int64_t num_ids = model.item().cardinality;
-  const auto rows = survey_training(data::ParquetFiles(train_file), model.item_feature, num_ids,
-                                    list_limits(arguments_));
+  const auto rows = survey_training(data::ParquetFiles(train_file), model, list_limits(arguments_));
   if (rows.cut_rows > 0) notes.push_back("warning: " + rows.warning(model.max_length));
+  if (rows.short_rows > 0) {
+    notes.push_back(fmt::format("{} of {} rows have fewer than two items and train nothing",
+                                human_count(rows.short_rows), human_count(rows.num_rows)));
+  }
+  const bool all = arguments_.data.items_file().empty();
   // Vectors of their own tell of items what their head is not trained on, if it reads them.
-  const bool all = arguments_.data.items_file().empty() ||
-                   (vectors.contains(model.item_feature) && model.weight_tying);
-  auto known = all ? KnownItems(num_ids) : KnownItems(rows.seen);
+  const bool has_items = vectors.contains(model.item_feature) && model.weight_tying;
+  KnownIdsOfModel known{all || has_items ? KnownItems(num_ids) : KnownItems(rows.seen), {}};
+  for (const auto& [name, seen] : rows.seen_values) {
+    const bool has_all = all || vectors.contains(name);
+    known.features.emplace(name, has_all ? KnownItems(std::ssize(seen)) : KnownItems(seen));
+  }
   for (const auto& folder : {fs::path(arguments_.model_name_or_path), earlier_}) {
     if (folder.empty()) continue;
-    const int64_t had = num_items_in(folder, model);
-    const auto before = KnownItems::of_run(folder, had);
+    const auto had = ids_in(folder, model);
+    const auto before = KnownIdsOfModel::of_run(folder, had);
     int64_t first = 0;
     for (int64_t id = 1; id < num_ids; ++id) {
-      first += rows.seen[static_cast<size_t>(id)] && !before.knows(id);
+      first += rows.seen[static_cast<size_t>(id)] && !before.items.knows(id);
     }
-    known.add(before);
+    known.items.add(before.items);
+    for (auto& [name, values] : known.features) values.add(before.features.at(name));
     if (!earlier_.empty() && folder != earlier_) continue;
-    notes.push_back(
-        fmt::format("begins with the weights of {}; {} of {} items are new, training sees {} for "
-                    "the first time",
-                    folder.string(), human_count(std::max<int64_t>(0, num_ids - had)),
-                    human_count(num_ids - 1), human_count(first)));
+    const auto num_new = std::max<int64_t>(0, num_ids - had.item().cardinality);
+    notes.push_back(fmt::format(
+        "begins with the weights of {}; {} of {} items are new, training sees {} for "
+        "the first time",
+        folder.string(), human_count(num_new), human_count(num_ids - 1), human_count(first)));
+    if (!all && kept_file(folder, kUnseenFile).empty()) {
+      notes.push_back(
+          fmt::format("{} does not tell which items its training saw ({}): all of "
+                      "them count as seen",
+                      folder.string(), kUnseenFile));
+    }
   }
-  model.unseen_items = known.unseen();
-  known_ = std::make_shared<const KnownItems>(std::move(known));
+  counts_ = rows.counts;
+  // The window before has counted what the first one began with.
+  const auto folder = earlier_.empty() ? fs::path(arguments_.model_name_or_path) : earlier_;
+  const auto before = folder.empty() ? std::vector<int64_t>() : kept_counts(folder);
+  for (size_t id = 0; id < std::min(before.size(), counts_.size()); ++id) counts_[id] += before[id];
+  model.unseen_items = known.items.unseen();
+  known_ = std::make_shared<const KnownIdsOfModel>(std::move(known));
 }
 
 Run SessionTask::open(const std::filesystem::path& folder, OptionTable& table) {
@@ -216,9 +237,10 @@ Run SessionTask::open(const std::filesystem::path& folder, OptionTable& table) {
   asks_to_exclude_ =
       table.find("train.exclude_seen")->typed && arguments_.ranking.exclude_seen != "auto";
   trained_length_ = arguments_.model.max_length;
-  known_ = std::make_shared<const KnownItems>(
-      KnownItems::of_run(folder, arguments_.model.item().cardinality));
-  arguments_.model.unseen_items = known_->unseen();
+  known_ =
+      std::make_shared<const KnownIdsOfModel>(KnownIdsOfModel::of_run(folder, arguments_.model));
+  arguments_.model.unseen_items = known_->items.unseen();
+  counts_ = kept_counts(folder);
   auto out = run(nullptr, {});
   out.fill = [folder](parallel::Replica& model) {
     checkpoint::load_weights(folder, model.weights(), model.world());
@@ -256,9 +278,7 @@ NamedData SessionTask::open_data(const std::string& where, const SessionArgument
                    : find_owners(data::ParquetFiles(file), schema_, /*reads=*/false).column;
   more.excluded = excludes_seen(file);
   more.of_others = !folder_.empty();
-  if (more.of_others || !arguments.model.unseen_items.empty()) {
-    more.known = {known_, &known_->by_id()};
-  }
+  if (more.of_others || !known_->all()) more.known = known_;
   more.notes = &out.notes;
   out.data = open_sessions(file, arguments, schema_, {}, more);
   return out;
@@ -266,7 +286,8 @@ NamedData SessionTask::open_data(const std::string& where, const SessionArgument
 
 PopularityData SessionTask::popularity_data(const std::string& file) const {
   const auto& [model, data] = std::tie(arguments_.model, arguments_.data);
-  PopularityData out{.train = data.train_file(),
+  PopularityData out{.counts = counts_,
+                     .train = data.train_file(),
                      .items = folder_.empty() ? data.items_file() : items_of_run(folder_),
                      .valid = file,
                      .item_column = model.item_feature,
@@ -280,7 +301,7 @@ PopularityData SessionTask::popularity_data(const std::string& file) const {
   const bool ends = data.truncation == "keep_last";
   out.rows.max_length = ends ? 0 : model.max_length;
   out.rows.new_ids = true;
-  if (known_) out.rows.candidates = known_->by_id();
+  if (known_) out.rows.candidates = known_->items.by_id();
   out.rows.exclude_seen = *excludes_;
   if (*excludes_ && ends) {
     out.seen = beside(file)(prepare::kSeenFile);
@@ -318,7 +339,7 @@ std::string SessionTask::baseline() {
   if (file.empty()) return "";
   auto data = popularity_data(file);
   data.top_ks = {10};
-  const auto metrics = measure_popularity(data);
+  const auto metrics = popularity_if_any(data);
   if (metrics.empty()) return "";
   return fmt::format(
       "popularity baseline (the same items for everyone{}): NDCG@10 {:.4f}, Recall@10 {:.4f}",

@@ -49,7 +49,8 @@ class SessionTask : public Task {
   int64_t trained_length_ = 0;              ///< of an opened model
   std::filesystem::path folder_;            ///< where it was
   std::filesystem::path earlier_;           ///< begin_with()
-  std::shared_ptr<const KnownItems> known_;
+  std::shared_ptr<const KnownIdsOfModel> known_;
+  std::vector<int64_t> counts_;  ///< by item, in all training data so far
   int64_t top_k_ = 10;
   int64_t seed_ = 0;                                 ///< of the run
   std::shared_ptr<std::vector<std::string>> notes_;  ///< of the run

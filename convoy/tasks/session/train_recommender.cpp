@@ -1,5 +1,8 @@
 #include "convoy/tasks/session/train_recommender.h"
 
+#include <cstdio>
+
+#include "convoy/report/progress_output.h"
 #include "convoy/tasks/session/task.h"
 
 namespace convoy::tasks {
@@ -20,6 +23,9 @@ std::map<std::string, double> train_recommender(
   auto run = task.prepare(arguments.parallel);
   run.files.texts["run.toml"] = table.to_kept_toml();
   train::Trainer trainer(run.factory, arguments, run.train_data, run.valid_data, run.fill);
+  for (const auto& note : *run.notes) {
+    if (trainer.job().is_main()) report::show_progress("  " + note + "\n", stderr);
+  }
   trainer.set_files(run.files);
   trainer.set_scorer(run.scorer);
   const auto trained = trainer.train();

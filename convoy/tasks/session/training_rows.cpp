@@ -9,25 +9,47 @@
 
 namespace convoy::tasks {
 
-TrainingRows survey_training(const data::ParquetFiles& data, const std::string& item_column,
-                             int64_t num_ids, const data::ListLimits& limits) {
+TrainingRows survey_training(const data::ParquetFiles& data, const models::SessionConfig& model,
+                             const data::ListLimits& limits) {
   TrainingRows out;
-  out.seen.assign(static_cast<size_t>(num_ids), false);
-  const data::Selection selection{{item_column}, {{item_column, data::IdLimit{num_ids - 1}}}};
+  const auto& item_column = model.item_feature;
+  data::Selection selection{{item_column}, {}};
+  for (const auto& feature : model.features) {
+    if (!feature.categorical) continue;
+    const bool is_item = feature.name == item_column;
+    (is_item ? out.seen : out.seen_values[feature.name])
+        .assign(static_cast<size_t>(feature.cardinality), false);
+    if (!is_item) selection.columns.push_back(feature.name);
+    selection.limits[feature.name] = data::IdLimit{feature.cardinality - 1};
+  }
+  out.counts.assign(out.seen.size(), 0);
+  const auto mark = [](const data::Column& column, int64_t begin, int64_t end,
+                       std::vector<bool>& seen) {
+    for (int64_t i = begin; i < end; ++i) {
+      seen[static_cast<size_t>(column.ints[static_cast<size_t>(i)])] = true;
+    }
+  };
   data::each_rows(data, selection, [&](const data::Rows& rows) {
     const auto& items = rows.columns.at(item_column);
+    for (const int64_t id : items.ints) ++out.counts[static_cast<size_t>(id)];
     for (int64_t row = 0; row < rows.num_rows; ++row) {
-      int64_t begin = items.begin(row), end = items.end(row);
-      const int64_t over = std::max<int64_t>(0, end - begin - limits.max_length);
+      const int64_t length = items.end(row) - items.begin(row);
+      const int64_t over = std::max<int64_t>(0, length - limits.max_length);
       ++out.num_rows;
-      out.num_items += end - begin;
+      out.num_items += length;
       out.cut_rows += over > 0;
       out.cut_items += over;
-      (limits.truncation == data::Truncation::KeepLast ? begin : end) +=
-          limits.truncation == data::Truncation::KeepLast ? over : -over;
-      if (end - begin < 2) continue;
-      for (int64_t i = begin; i < end; ++i) {
-        out.seen[static_cast<size_t>(items.ints[static_cast<size_t>(i)])] = true;
+      const bool trains = length - over >= 2;
+      out.short_rows += !trains;
+      if (!trains) continue;
+      const bool keeps_last = limits.truncation == data::Truncation::KeepLast;
+      const int64_t from = keeps_last ? over : 0, to = from + length - over;
+      mark(items, items.begin(row) + from, items.begin(row) + to, out.seen);
+      for (auto& [name, seen] : out.seen_values) {
+        const auto& values = rows.columns.at(name);
+        const auto begin = values.begin(row);
+        mark(values, values.is_list ? begin + from : begin, values.is_list ? begin + to : begin + 1,
+             seen);
       }
     }
   });

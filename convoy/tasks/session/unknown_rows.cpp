@@ -14,7 +14,7 @@ UnknownRows survey_unknown(const data::ParquetFiles& dataset, const std::string&
   UnknownRows out;
   const auto& known = options.known;
   data::Selection selection{{item_column}, options.selection.limits};
-  for (const auto& [name, largest] : known.largest) selection.columns.push_back(name);
+  for (const auto& [name, ids] : known.others) selection.columns.push_back(name);
   if (seen.lists) {
     for (const auto& name : {seen.owner, seen.count}) selection.columns.push_back(name);
   }
@@ -25,8 +25,8 @@ UnknownRows survey_unknown(const data::ParquetFiles& dataset, const std::string&
     const auto& items = rows.columns.at(item_column);
     const auto begin = items.ints.begin() + items.begin(row), end = begin + looked_at;
     const int64_t target = *(end - 1);
-    if (seen.lists) {
-      const auto at = static_cast<size_t>(row);
+    const auto at = static_cast<size_t>(row);
+    if (seen.lists && seen.lists->has(rows.columns.at(seen.owner).ints[at])) {
       const auto had = seen.lists->of(rows.columns.at(seen.owner).ints[at],
                                       rows.columns.at(seen.count).ints[at] - 1);
       return std::ranges::find(had, target) != had.end();
@@ -35,16 +35,22 @@ UnknownRows survey_unknown(const data::ParquetFiles& dataset, const std::string&
   };
   const bool keeps_first = options.truncation == data::Truncation::KeepFirst;
   data::each_rows(dataset, selection, [&](const data::Rows& rows) {
-    for (const auto& [name, largest] : known.largest) {
-      const auto& ids = rows.columns.at(name).ints;
-      out.unknown_values[name] +=
-          std::ranges::count_if(ids, [most = largest](int64_t id) { return id > most; });
+    for (const auto& [name, ids] : known.others) {
+      out.unknown_values[name] += std::ranges::count_if(
+          rows.columns.at(name).ints,
+          [&seen = *ids](int64_t id) { return !data::KnownIds::has(seen, id); });
     }
     const auto& items = rows.columns.at(item_column);
     for (int64_t row = 0; row < rows.num_rows; ++row) {
       const int64_t begin = items.begin(row), length = items.end(row) - begin;
-      if (length < (options.last_is_target ? 2 : 1)) continue;
+      if (length < (options.last_is_target ? 2 : 1)) {
+        ++out.short_rows;
+        continue;
+      }
       ++out.num_rows;
+      out.rows_without_list +=
+          seen.lists &&
+          !seen.lists->has(rows.columns.at(seen.owner).ints[static_cast<size_t>(row)]);
       const int64_t looked_at = keeps_first ? std::min(length, options.max_length) : length;
       out.seen_targets += options.last_is_target && had_target(rows, row, looked_at);
       auto read = looked_at;
@@ -72,6 +78,18 @@ std::vector<std::string> UnknownRows::notes(const data::ListLimits& limits) cons
   const auto rows = [](int64_t count) {
     return fmt::format("{} {}", human_count(count), count == 1 ? "row" : "rows");
   };
+  if (short_rows > 0) {
+    out.push_back(fmt::format(
+        "{} {}: {}", rows(short_rows),
+        limits.last_is_target ? "of fewer than two items have no target" : "without an item",
+        limits.last_is_target ? "no metric counts them" : "nothing is recommended"));
+  }
+  if (rows_without_list > 0) {
+    out.push_back(
+        fmt::format("{} of persons without a list of what they had: exclude_seen leaves "
+                    "out the items of the row alone",
+                    rows(rows_without_list)));
+  }
   if (unknown_targets > 0) {
     out.push_back(fmt::format("{} with a target that the model does not know: misses",
                               rows(unknown_targets)));

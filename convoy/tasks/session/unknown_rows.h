@@ -14,13 +14,15 @@ namespace convoy::tasks {
 /// Counts over the rows of an evaluation or a prediction: what the model does not know of them or
 /// does not read.
 struct UnknownRows {
-  int64_t num_rows = 0;         ///< that have a target where there are targets
-  int64_t unknown_targets = 0;  ///< rows whose target no training has seen
-  int64_t empty_rows = 0;       ///< rows without an item (before the target) that the model knows
-  int64_t unknown_items = 0;    ///< items that are passed over, in
-  int64_t partial_rows = 0;     ///< so many rows
-  int64_t cut_rows = 0;         ///< rows of which the model reads some items alone
-  int64_t seen_targets = 0;     ///< rows whose target is left out, as the person had it before
+  int64_t num_rows = 0;           ///< that have a target where there are targets
+  int64_t short_rows = 0;         ///< the others
+  int64_t rows_without_list = 0;  ///< rows of persons whom SeenBefore does not have
+  int64_t unknown_targets = 0;    ///< rows whose target no training has seen
+  int64_t empty_rows = 0;         ///< rows without an item (before the target) that the model knows
+  int64_t unknown_items = 0;      ///< items that are passed over, in
+  int64_t partial_rows = 0;       ///< so many rows
+  int64_t cut_rows = 0;           ///< rows of which the model reads some items alone
+  int64_t seen_targets = 0;       ///< rows whose target is left out, as the person had it before
   std::map<std::string, int64_t> unknown_values;  ///< of other categorical columns
 
   /// Sentences for the user on what is not 0.

@@ -88,14 +88,23 @@ std::vector<Window> SessionTask::windows() const {
     const auto is_empty = [&](int64_t it) {
       return !windows.has_rows(it, kTrained) || !windows.has_rows(it, kEvaluated);
     };
-    while (next < end && is_empty(next)) ++next;
+    std::vector<std::string> passed_over;
+    for (; next < end && is_empty(next); ++next) {
+      // Of a folder of one's own: convoy data sessions gives each window with events both files.
+      if (windows.has_rows(next, kTrained)) passed_over.push_back(name_of(next));
+    }
     out.push_back({name_of(window),
                    name_of(next),
                    {{"data.train", windows.with_rows(window, kTrained)},
                     {"data.valid", windows.with_rows(next, kEvaluated)},
                     {"data.schema", schema}},
                    kWindowOptions,
-                   data.keep_moments});
+                   data.keep_moments,
+                   passed_over.empty()
+                       ? ""
+                       : fmt::format("warning: windows {} have no rows in {} and are not trained "
+                                     "on; try sessions with validation rows for each",
+                                     join(passed_over), kEvaluated)});
     window = next;
   }
   return out;

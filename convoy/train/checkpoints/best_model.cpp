@@ -31,6 +31,16 @@ void BestModel::find_direction(const Scorer* scorer) {
   greater_is_better_ = *direction;
 }
 
+/// Settings that an evaluation's numbers depend on, behind the metric's name.
+std::string BestModel::settings_text(const Metrics& metrics) {
+  std::string out;
+  for (const char* setting : {kExcludeSeen, kTargetTime}) {
+    const auto found = metrics.find(std::string("eval_") + setting);
+    if (found != metrics.end()) out += fmt::format(", {} = {}", setting, found->second);
+  }
+  return out;
+}
+
 double BestModel::value_of(const Metrics& metrics) const {
   const auto name = plain_metric(metric_);
   std::vector<std::string> known;
@@ -44,13 +54,17 @@ double BestModel::value_of(const Metrics& metrics) const {
 
 bool BestModel::update(const Metrics& metrics, TrainerState& state) const {
   const double value = value_of(metrics);
+  const auto name = full_name() + settings_text(metrics);
+  // A state of before settings were kept has a name without them.
+  const bool other = state.best_metric_name != name && state.best_metric_name != full_name();
+  if (state.best_step >= 0 && other) forget(state);
   const double gain = greater_is_better_ ? value - state.best_metric : state.best_metric - value;
   const bool first = state.best_step < 0;
   const bool better = std::isfinite(value) && (first || gain > 0);
   const bool enough = better && (first || gain > threshold_);
   if (better) {
     state.best_metric = value;
-    state.best_metric_name = full_name();
+    state.best_metric_name = name;
     state.best_model_checkpoint.clear();
     state.best_step = state.global_step;
   }
@@ -62,12 +76,16 @@ std::string BestModel::full_name() const {
   return metric_ + (greater_is_better_ ? ", greater is better" : ", less is better");
 }
 
-bool BestModel::forget_other_metric(TrainerState& state) const {
-  if (state.best_step < 0 || state.best_metric_name == full_name()) return false;
+void BestModel::forget(TrainerState& state) {
   state.best_step = -1;
   state.best_metric_name.clear();
   state.best_model_checkpoint.clear();
   state.evaluations_without_better = 0;
+}
+
+bool BestModel::forget_other_metric(TrainerState& state) const {
+  if (state.best_step < 0 || state.best_metric_name.starts_with(full_name())) return false;
+  forget(state);
   return true;
 }
 

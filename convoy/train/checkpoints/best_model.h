@@ -34,6 +34,8 @@ class BestModel {
 
  private:
   double value_of(const Metrics& metrics) const;
+  static std::string settings_text(const Metrics& metrics);
+  static void forget(TrainerState& state);
 
   std::string metric_;
   std::string asked_direction_;
