@@ -111,7 +111,8 @@ Opened::Opened(const std::string& folder) : run(task->open(folder, table)) {
   if (auto note = tasks::unread_options(table, folder, typed_args()[0]); !note.empty()) {
     run.notes->push_back(std::move(note));
   }
-  if (auto note = checkpoint::tell_newer(folder); !note.empty()) {
+  auto note = checkpoint::tell_newer(folder);
+  if (!note.empty() && std::ranges::find(*run.notes, note) == run.notes->end()) {
     run.notes->push_back(std::move(note));
   }
   for (const auto& [key, value] : trained) {

@@ -8,6 +8,7 @@
 #include "convoy/base/json_number.h"
 #include "convoy/checkpoint/dtypes.h"
 #include "convoy/checkpoint/folder.h"
+#include "convoy/checkpoint/lineage.h"
 #include "convoy/checkpoint/manifest.h"
 #include "convoy/formats/safetensors_folder.h"
 
@@ -75,8 +76,16 @@ std::string tell_newer(const fs::path& run) try {
   const auto latest = latest_checkpoint(run);
   if (!latest) return "";
   const auto step = number<int64_t>(small_file(run / kState), "global_step");
+  if (!step) return "";
   const auto newest = step_of(*latest);
-  if (!step || newest <= *step) return "";
+  const auto own = lineage_of(run);
+  if (own && !is_on(Line(run).lineage(), *step, *own)) {
+    return fmt::format(
+        "warning: the model of {} is of step {}, which the run left behind when it went back; "
+        "what it goes on from now is of step {}; for that one try {}",
+        run.string(), *step, newest, latest->string());
+  }
+  if (newest <= *step) return "";
   return fmt::format(
       "warning: the model of {} is of step {}, and a checkpoint there of step {}; for that one try "
       "{}",

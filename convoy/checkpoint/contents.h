@@ -18,7 +18,8 @@ bool holds_weights(const std::filesystem::path& folder);
 std::filesystem::path find_weights(const std::filesystem::path& typed);
 
 /// A line for a person where a run's folder has a checkpoint beyond the step of its model, as when
-/// it went on after its end and has not ended again; "" elsewhere.
+/// it went on after its end and has not ended again, or where the run has left that step behind;
+/// "" elsewhere.
 std::string tell_newer(const std::filesystem::path& run);
 
 /// A tensor of a file.

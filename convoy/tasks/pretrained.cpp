@@ -9,6 +9,7 @@
 #include "convoy/base/files.h"
 #include "convoy/base/text.h"
 #include "convoy/checkpoint/adapter.h"
+#include "convoy/checkpoint/contents.h"
 #include "convoy/checkpoint/weights.h"
 #include "convoy/formats/safetensors_folder.h"
 
@@ -104,6 +105,9 @@ void check_nothing_frozen_is_drawn(const fs::path& folder, const parallel::State
 void start_from(const fs::path& folder, const models::LanguageModelConfig& config,
                 const models::WeightLayout& layout, Run& run, const fs::path& adapter) {
   note_unknown_keys(folder, config, run);
+  if (auto note = checkpoint::tell_newer(folder); !note.empty()) {
+    run.notes->push_back(std::move(note));
+  }
   run.fill = [folder, layout, adapter, notes = run.notes](parallel::Replica& replica) {
     const auto weights = replica.weights();
     const auto base = checkpoint::base_part(weights);

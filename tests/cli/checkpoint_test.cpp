@@ -96,6 +96,26 @@ TEST_F(CheckpointCommand, ACheckpointBeyondTheModelIsToldOf) {
   EXPECT_FALSE(fs::exists(folder_ / "out/checkpoint-9"));
 }
 
+// As of a run that went back and was stopped before its end: neither number is the greater one.
+TEST_F(CheckpointCommand, AModelThatWasLeftBehindIsToldOf) {
+  const std::string again =
+      "train out/run.toml --output_dir out --resume_from_checkpoint out/checkpoint-2 "
+      "--max_steps 4 ";
+  ASSERT_NE(shell("CONVOY_FAULT=exit@0:forward:3 $convoy " + again), 0) << output_;
+  for (const char* command :
+       {"checkpoint inspect out", "eval out --data text.txt", "generate out --prompt w1",
+        "train --model_name_or_path out --train_file text.txt --block_size 8 --max_steps 1 "
+        "--output_dir more --overwrite_output_dir"}) {
+    ASSERT_EQ(run(command), 0) << output_;
+    expect("the model of out is of step 4, which the run left behind when it went back");
+    expect("for that one try out/checkpoint-2");
+    EXPECT_EQ(output_.find("left behind"), output_.rfind("left behind")) << output_;
+  }
+  ASSERT_EQ(run(again), 0) << output_;
+  ASSERT_EQ(run("eval out --data text.txt"), 0) << output_;
+  EXPECT_EQ(output_.find("warning"), std::string::npos) << output_;
+}
+
 TEST_F(CheckpointCommand, VerifyNamesEachTensorThatIsWrongMissingOrLeftOver) {
   ASSERT_EQ(run("checkpoint verify out"), 0) << output_;
   expect("with the checksums in manifest.json");
