@@ -8,6 +8,7 @@
 #include "cli/plan_settings.h"
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
+#include "convoy/base/json_value.h"
 #include "convoy/base/text.h"
 #include "convoy/checkpoint/folder.h"
 #include "convoy/checkpoint/lineage.h"
@@ -140,8 +141,9 @@ train::Decision decide(const std::string& config, Configured& configured, const 
   configured.table.check();
   text = told.dump(2) + "\n";
   return {arguments.parallel,
-          {ranks.world_size, told.at("split").get<std::string>(), told.at("seconds").get<double>(),
-           told.at("memory_bytes").get<int64_t>(), "", kept}};
+          {ranks.world_size, told.at("split").get<std::string>(),
+           value_from<double>(told.at("seconds")), value_from<int64_t>(told.at("memory_bytes")), "",
+           kept}};
 }
 
 }  // namespace convoy::cli

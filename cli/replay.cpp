@@ -8,8 +8,10 @@
 #include "cli/program.h"
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
+#include "convoy/base/json_value.h"
 #include "convoy/base/text.h"
 #include "convoy/checkpoint/folder.h"
+#include "convoy/checkpoint/lineage.h"
 #include "convoy/conformance/run_log.h"
 #include "convoy/launch/environment.h"
 #include "convoy/report/table.h"
@@ -47,11 +49,12 @@ class StopAfter : public train::Callback {
   int64_t step_;
 };
 
-/// The newest checkpoint before a step; empty: there is none.
+/// The newest checkpoint before a step, on the line that the run follows; empty: there is none.
 fs::path checkpoint_before(const fs::path& run, int64_t step) {
   fs::path out;
-  for (const auto& [saved, path] : checkpoint::list_checkpoints(run)) {
-    if (saved < step) out = path;
+  const checkpoint::Line line(run);
+  for (const auto& [saved, path] : line.followed()) {
+    if (saved < step && fs::exists(path / checkpoint::kState)) out = path;
   }
   return out;
 }
@@ -61,12 +64,13 @@ fs::path checkpoint_before(const fs::path& run, int64_t step) {
 int64_t rows_of_step(const fs::path& run, const fs::path& before,
                      const train::TrainingArguments& training) {
   auto places = before.empty() ? std::vector<fs::path>() : std::vector<fs::path>{before};
-  for (const auto& [saved, path] : checkpoint::list_checkpoints(run)) places.push_back(path);
+  const checkpoint::Line line(run);
+  for (const auto& [saved, path] : line.followed()) places.push_back(path);
   places.push_back(run);
   for (const auto& place : places) {
     const auto file = place / checkpoint::kState;
     if (!fs::exists(file)) continue;
-    return parse_json(read_file(file), file.string()).at("step_samples").get<int64_t>();
+    return value_from<int64_t>(parse_json(read_file(file), file.string()).at("step_samples"));
   }
   return training.global_batch_size.value_or(training.per_device_train_batch_size *
                                              training.gradient_accumulation_steps);

@@ -4,12 +4,14 @@
 #include <fstream>
 #include <memory>
 #include <set>
+#include <vector>
 
 #include "cli/commands.h"
 #include "cli/program.h"
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
 #include "convoy/base/text.h"
+#include "convoy/checkpoint/lineage.h"
 #include "convoy/report/run_page.h"
 
 namespace convoy::cli {
@@ -43,12 +45,20 @@ void check_output(const std::string& output) {
   fail<UsageError>("cli", "--output {} is there and is no report; try another file", output);
 }
 
+/// The one that a run goes on from last.
+std::vector<std::filesystem::path> checkpoints_of(const std::filesystem::path& run) {
+  const checkpoint::Line line(run);
+  std::vector<std::filesystem::path> out;
+  for (const auto& [step, path] : line.checkpoints()) out.push_back(path);
+  return out;
+}
+
 int make_report(const ReportOptions& options) {
   check_output(options.output);
   std::vector<report::RunRecord> runs;
   for (const auto& folder : options.folders) {
     try {
-      runs.push_back(report::read_run(folder));
+      runs.push_back(report::read_run(folder, checkpoints_of(folder)));
     } catch (const FileError& error) {  // of many the others are worth a page
       if (options.folders.size() == 1) throw;
       tell({fmt::format("warning: left out: {}", error.what())});

@@ -8,6 +8,7 @@
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
 #include "convoy/base/json.h"
+#include "convoy/base/json_value.h"
 #include "convoy/base/text.h"
 #include "convoy/checkpoint/folder.h"
 #include "convoy/comm/agree.h"
@@ -139,7 +140,7 @@ fs::path last_checkpoint(const fs::path& folder, const train::Job& job) {
   const Json found = comm::ask_main(job.world(), "look for the moments of a window", [&]() -> Json {
     const auto step_of = [](const fs::path& place) {
       const auto file = place / checkpoint::kState;
-      return parse_json(read_file(file), file.string()).at("global_step").get<int64_t>();
+      return value_from<int64_t>(parse_json(read_file(file), file.string()).at("global_step"));
     };
     const auto last = checkpoint::latest_checkpoint(folder);
     if (last && step_of(*last) == step_of(folder)) return last->string();

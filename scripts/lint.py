@@ -86,23 +86,36 @@ MAX_OPTION_SOURCES = 3
 # Also the names of what is limited, and of a technique.
 NOT_ONLY_OPTIONS = {"device_memory", "sequence_parallel"}
 # Where tensors may be a GPU's, the host waits in few places: there it first waits for collectives, in bounded time
-# (comm/pending.h). What a line must not have, and what stands there instead.
+# (comm/pending.h). What a line must not have, and what stands there instead; a line whose tensors are never a GPU's ends
+# with ON_HOST.
 HOST_WAITS = [(re.compile(raw), instead) for raw, instead in (
     (r"\.cpu\(\)|\.to\((at|torch)::kCPU\b", "comm::download()"),
     (r"\.item<|\.item\(\)\.to\w*[<(]", "comm::item<>()"),
     (r"(^|[^\w.])host\w*_?\.copy_\((?!.*non_blocking)", "comm::download_into()"),
     (r"\.copy_\(host\w*_?\)", "comm::upload()"),
     (r"\bat::(tensor|arange|full|zeros|ones)\([^;]*\)\.to\((?!at::k)", "comm::upload()"),
+    # How many there are, only the host can tell.
+    (r"(?<!std::)\b(nonzero|masked_select|argwhere|_?unique(_dim|_consecutive|2)?|repeat_interleave|bincount)\(", "a mask, or comm::download()"),
+    (r"\.equal\(|\bat::equal\(|\b(is_nonzero|allclose)\(", "comm::download()"),
 )]
-ON_DEVICES = tuple(f"convoy/{name}/" for name in ("comm", "nn", "masking", "models", "optim", "parallel", "wrappers")) + ("plugins/",)
-MAY_WAIT = ("convoy/comm/device.cpp", "convoy/comm/to_host.", "convoy/nn/param.cpp")  # the last: first values, before any collective
+ON_DEVICES = tuple(f"convoy/{name}/" for name in (
+    "comm", "nn", "masking", "models", "optim", "parallel", "wrappers", "checkpoint", "profile", "train", "tasks")) + ("plugins/",)
+# Those who bring results to the host copy no other way; elsewhere most copies stay on a device.
+COPY = re.compile(r"(\.|->)copy_\((?!.*non_blocking)")
+TAKE_RESULTS = tuple(f"convoy/{name}/" for name in ("checkpoint", "profile", "train", "tasks"))
+ON_HOST = "// on the host"
+MAY_WAIT = ("convoy/comm/device.cpp", "convoy/comm/to_host.", "convoy/nn/param.cpp",  # first values, before any collective
+            "convoy/train/planning/these_gpus.cpp")  # measures a GPU before there is a group
 THROWS_UNREAD = "fmt::print(stderr"
 # Json's own conversions cut fractions off, wrap round and are undefined beyond a type: numbers of requests and of
 # other programs' files are read by convoy/base/json_number.h alone.
-FOREIGN_NUMBERS = ("convoy/checkpoint/", "convoy/data/", "convoy/formats/", "convoy/models/", "convoy/prepare/", "convoy/tasks/",
-                   "convoy/tokenizers/")
-JSON_NUMBER = re.compile(r"\.get<(std::)?(u?int(\d+_t)?|float|double|size_t|unsigned|long|std::vector<(double|float)>)>\(\)"
-                         r"|\.get_to\(")
+FOREIGN_NUMBERS = tuple(f"convoy/{name}/" for name in (
+    "checkpoint", "data", "formats", "launch", "models", "prepare", "tasks", "tokenizers", "train")) + ("cli/",)
+NUMBER = r"(u?int(\d+_t)?|float|double|size_t|unsigned|long)"
+JSON_NUMBER = re.compile(rf"\.get<([^()]*\W)?{NUMBER}\b[^()]*>\(\)|\.get_to\("  # also in lists, pairs and maps
+                         r'|\.value\(\s*"\w*",\s*-?[\d.]'
+                         rf'|\b{NUMBER} \w+( = |\(|{{)(json|message|row|report|one)\.at\("'
+                         r'|^\s*[\w.]+ = (json|message|row|report|one)\.at\("\w+"\);')
 NO_WORDS = ("scripts/lint.py", "tests/scripts/lint_test.py")
 # A doc block begins with its noun or its verb, not with a pronoun or a clause without one.
 DOC_LINE = re.compile(r"\s*///(?!<)\s*(.*)")
@@ -178,9 +191,12 @@ def own_words(path, line):
 
 def host_wait(path, line):
     """Returns what a source uses in place of a line that waits for a GPU, or None."""
-    if not path.startswith(ON_DEVICES) or path.startswith(MAY_WAIT):
+    if not path.startswith(ON_DEVICES) or path.startswith(MAY_WAIT) or line.endswith(ON_HOST):
         return None
-    return next((instead for raw, instead in HOST_WAITS if raw.search(line.split("//")[0])), None)
+    code = line.split("//")[0]
+    if path.startswith(TAKE_RESULTS) and COPY.search(code):
+        return "comm::download_into() or comm::upload_into()"
+    return next((instead for raw, instead in HOST_WAITS if raw.search(code)), None)
 
 
 def riddles(lines):
@@ -229,7 +245,7 @@ def check_file(path, components):
         if is_source and THROWS_UNREAD in line:
             yield number, True, "throws where nobody reads standard error; use report::show_progress(text, stderr)"
         if is_source and str(path).startswith(FOREIGN_NUMBERS) and JSON_NUMBER.search(line):
-            yield number, True, "reads a number of JSON unchecked; use whole_number or finite_number of convoy/base/json_number.h"
+            yield number, True, "reads a number of JSON unchecked; use convoy/base/json_number.h, or convoy/base/json_value.h where exceptions are caught"
         instead = host_wait(str(path), line) if cpp else None
         if instead:
             yield number, True, f"waits for a GPU, perhaps for ever; use {instead}"

@@ -16,6 +16,7 @@
 #include <thread>
 
 #include "convoy/comm/agree.h"
+#include "convoy/comm/to_host.h"
 
 namespace convoy::checkpoint {
 
@@ -59,7 +60,7 @@ class SharedBlocks {
     if (!made) made = open(place["path"], place["key"], static_cast<size_t>(group.size()));
     auto shared = at::full({1}, made ? 0 : 1, at::kLong);
     group.all_reduce(shared, comm::ReduceOp::Max, "share memory");
-    return shared.item<int64_t>() == 0 ? std::move(made) : nullptr;
+    return comm::item<int64_t>(shared) == 0 ? std::move(made) : nullptr;
   }
 
   ~SharedBlocks() {

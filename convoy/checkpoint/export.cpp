@@ -12,6 +12,7 @@
 #include "convoy/checkpoint/manifest.h"
 #include "convoy/checkpoint/matching.h"
 #include "convoy/checkpoint/sums.h"
+#include "convoy/comm/to_host.h"
 #include "convoy/formats/safetensors_folder.h"
 #include "convoy/parallel/run/finite.h"
 
@@ -152,7 +153,7 @@ class Export {
     const auto after = before.to(dtypes().at(tensor.dtype));
     if (finite && !parallel::is_finite(after)) {
       fail<UsageError>("checkpoint", "{} holds numbers that {} has not, up to {}; try bf16 or fp32",
-                       tensor.name, options_.dtype, before.abs().max().item<double>());
+                       tensor.name, options_.dtype, comm::item<double>(before.abs().max()));
     }
     out.write(place, after.const_data_ptr(), after.nbytes());
     written_.num_bytes += static_cast<int64_t>(after.nbytes());

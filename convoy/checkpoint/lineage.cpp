@@ -6,6 +6,7 @@
 
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
+#include "convoy/base/json_value.h"
 #include "convoy/checkpoint/folder.h"
 
 namespace convoy::checkpoint {
@@ -41,7 +42,7 @@ class FindLineage : public nlohmann::json_sax<Json> {
   }
   bool number_integer(number_integer_t value) override { return take(value); }
   bool number_unsigned(number_unsigned_t value) override {
-    return take(static_cast<int64_t>(value));
+    return std::in_range<int64_t>(value) ? take(static_cast<int64_t>(value)) : !inside_;
   }
   bool number_float(number_float_t, const string_t&) override { return !inside_; }
   bool string(string_t&) override { return !inside_; }
@@ -70,7 +71,7 @@ Json to_json(const Lineage& lineage) {
 
 Lineage lineage_from_json(const Json& json) {
   Lineage out;
-  for (const auto& branch : json.get<std::vector<std::pair<int64_t, int64_t>>>()) {
+  for (const auto& branch : value_from<std::vector<std::pair<int64_t, int64_t>>>(json)) {
     out.push_back({branch.first, branch.second});
   }
   return out;
@@ -120,6 +121,7 @@ Line::Line(const fs::path& run) : checkpoints_(all_named(run)) {
     const bool follows = !lineage || is_on(lineage_, each.first, *lineage);
     (follows ? own : left_behind).push_back(each);
   }
+  num_left_behind_ = left_behind.size();
   left_behind.insert(left_behind.end(), own.begin(), own.end());
   checkpoints_ = std::move(left_behind);
 }

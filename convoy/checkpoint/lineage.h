@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -42,12 +43,18 @@ class Line {
     return checkpoints_;
   }
   void checkpoints() const&& = delete;  // a loop over those of a temporary would outlive it
+  /// Checkpoints of the line alone.
+  std::span<const std::pair<int64_t, std::filesystem::path>> followed() const& {
+    return std::span(checkpoints_).subspan(num_left_behind_);
+  }
+  void followed() const&& = delete;
   const Lineage& lineage() const { return lineage_; }
   /// For a branch that begins now.
   int64_t next_id() const { return next_id_; }
 
  private:
   std::vector<std::pair<int64_t, std::filesystem::path>> checkpoints_;
+  size_t num_left_behind_ = 0;
   Lineage lineage_;
   int64_t next_id_ = 1;
 };

@@ -129,7 +129,8 @@ void Matching::match_head() {
 
 bool Matching::same(const std::string& a, const std::string& b) const {
   if (!readable(a) || !readable(b) || file_.entry(a).shape != file_.entry(b).shape) return false;
-  return at::equal(mapped(file_, a).to(at::kFloat), mapped(file_, b).to(at::kFloat));
+  const auto one = mapped(file_, a).to(at::kFloat), other = mapped(file_, b).to(at::kFloat);
+  return one.equal(other);  // on the host
 }
 
 bool Matching::readable(const std::string& name) const {

@@ -16,6 +16,7 @@
 #include "convoy/checkpoint/visitors.h"
 #include "convoy/comm/agree.h"
 #include "convoy/comm/pinned.h"
+#include "convoy/comm/to_host.h"
 
 namespace convoy::checkpoint {
 namespace fs = std::filesystem;
@@ -56,7 +57,7 @@ void copy(State& state, PooledBytes& copies) {
       copies.add(static_cast<int64_t>(from.nbytes()));  // before they count as a step's
       piece.values = at::empty(from.sizes(), from.options().device(at::kCPU));
       if (from.is_cpu()) {
-        piece.values.copy_(from);
+        piece.values.copy_(from);  // on the host
       } else {
         downloads.emplace_back(from.contiguous(), piece.values);
       }
@@ -309,7 +310,7 @@ BackgroundSave::BackgroundSave(const fs::path& folder, const State& weights,
       }) {
   auto offloaded = at::full({1}, is_offloaded(weights) || is_offloaded(moments), at::kLong);
   group.all_reduce(offloaded, comm::ReduceOp::Max, "look for offloaded state");
-  if (offloaded.item<int64_t>() != 0) thread_.wait_for_all(group_);
+  if (comm::item<int64_t>(offloaded) != 0) thread_.wait_for_all(group_);
 }
 
 Manifest BackgroundSave::finish() {

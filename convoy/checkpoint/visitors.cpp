@@ -1,4 +1,5 @@
 #include "convoy/checkpoint/visitors.h"
+#include "convoy/comm/to_host.h"
 
 #include <ATen/ATen.h>
 
@@ -9,7 +10,7 @@ std::vector<bool> who_sees(const std::filesystem::path& file, const comm::Group&
   const bool here = std::filesystem::exists(file, error);
   const auto all = group.all_gather(at::full({1}, here, at::kLong), "look for files");
   std::vector<bool> out;
-  for (int r = 0; r < group.size(); ++r) out.push_back(all[r].item<int64_t>() != 0);
+  for (int r = 0; r < group.size(); ++r) out.push_back(comm::item<int64_t>(all[r]) != 0);
   return out;
 }
 
@@ -46,7 +47,7 @@ void bring_pieces(const parallel::State& state, const std::vector<bool>& sees,
     }
     auto size = at::zeros({1}, at::kLong);
     group.start_receive(size, rank, kLabel).wait();
-    auto list = at::zeros({size.item<int64_t>()}, at::kLong);
+    auto list = at::zeros({comm::item<int64_t>(size)}, at::kLong);
     if (list.numel() > 0) group.start_receive(list, rank, kLabel).wait();
     const auto* entry = list.const_data_ptr<int64_t>();
     for (int64_t i = 0; i < list.numel(); i += kEntries, entry += kEntries) {

@@ -10,12 +10,14 @@
 #include <memory>
 
 #include "convoy/base/error.h"
+#include "convoy/base/json_value.h"
 #include "convoy/checkpoint/dtypes.h"
 #include "convoy/checkpoint/matching.h"
 #include "convoy/checkpoint/sums.h"
 #include "convoy/checkpoint/visitors.h"
 #include "convoy/comm/agree.h"
 #include "convoy/comm/device.h"
+#include "convoy/comm/to_host.h"
 #include "convoy/formats/safetensors_folder.h"
 #include "convoy/parallel/run/finite.h"
 
@@ -79,7 +81,7 @@ class Filling {
   /// `here`: its elements as the file has them, one after the other, at home or elsewhere.
   void take(const Chunk& chunk, const at::Tensor& here) {
     const auto& home = chunk.part.values;
-    if (home.const_data_ptr() != here.const_data_ptr()) at::Tensor(home).copy_(here);
+    if (home.const_data_ptr() != here.const_data_ptr()) comm::upload_into(home, here);
     if (chunk.part.owned) sums.add(chunk.tensor, chunk.part, here);
     const auto& tensor = state_[chunk.tensor];
     // Buffers may hold infinities, as masks do.
@@ -183,9 +185,9 @@ LoadReport read(const fs::path& path, const State& state, const comm::Group& gro
   for (size_t t = 0; t < state.size() && !all_see; ++t) {  // rank 0 reads for all
     if (!sources.contains(state[t].name)) continue;
     const Json& source = sources[state[t].name];
-    auto values = at::empty(source["shape"].get<std::vector<int64_t>>(),
+    auto values = at::empty(value_from<std::vector<int64_t>>(source["shape"]),
                             dtypes().at(source["dtype"].get<std::string>()));
-    if (files) values.copy_(mapped(*files, source["name"].get<std::string>()));
+    if (files) values.copy_(mapped(*files, source["name"].get<std::string>()));  // on the host
     group.broadcast(values, 0, label);
     for (const auto& piece : state[t].pieces) {
       const Chunk chunk{t, piece};

@@ -173,7 +173,7 @@ void check_agreement(const Group& group, const std::vector<std::string>& entries
       at::kLong);
   const auto all = group.all_gather(own, label);
   int other = 0;
-  while (other < group.size() && all[other].equal(all[0])) ++other;
+  while (other < group.size() && all[other].equal(all[0])) ++other;  // on the host
   if (other == group.size()) return;
   const Json first = told_by(group, 0, label, text), second = told_by(group, other, label, text);
   check_same(first.get<std::string>(), second.get<std::string>(), other, what);

@@ -11,4 +11,12 @@ void download_into(const at::Tensor& host, const at::Tensor& tensor) {
   host.copy_(tensor);
 }
 
+void upload_into(const at::Tensor& tensor, const at::Tensor& host) {
+  if (tensor.is_cuda() && host.is_cpu()) {
+    tensor.copy_(host.pin_memory(), /*non_blocking=*/true);
+  } else {
+    tensor.copy_(host);
+  }
+}
+
 }  // namespace convoy::comm

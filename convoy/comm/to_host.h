@@ -14,5 +14,7 @@ Number item(const at::Tensor& tensor) {
 
 /// Copies a tensor into one of the host of the same shape, for which the host waits.
 void download_into(const at::Tensor& host, const at::Tensor& tensor);
+/// Copies a tensor of the host into one of the same shape, wherever that lies; waits for no GPU.
+void upload_into(const at::Tensor& tensor, const at::Tensor& host);
 
 }  // namespace convoy::comm

@@ -8,6 +8,7 @@
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
 #include "convoy/base/json.h"
+#include "convoy/base/json_number.h"
 #include "convoy/base/text.h"
 #include "convoy/base/timing.h"
 
@@ -15,7 +16,7 @@ namespace convoy::launch {
 namespace {
 
 double number_of(const Json& json, const char* key) {
-  return json.contains(key) && json[key].is_number() ? json[key].get<double>() : 0;
+  return json.contains(key) ? finite_number(json[key]).value_or(0) : 0;
 }
 
 /// torch's `@record` writes {"message": {"message": "...", "extraInfo": {"timestamp": "..."}}}.
@@ -92,7 +93,7 @@ std::optional<RankError> read_error_file(const std::filesystem::path& path) {
     out.step = static_cast<int64_t>(number_of(json, "step"));
     if (json.contains("missing") && json["missing"].is_array()) {
       for (const Json& rank : json["missing"]) {
-        if (rank.is_number_integer()) out.missing.push_back(rank.get<int>());
+        if (const auto number = whole_number<int>(rank)) out.missing.push_back(*number);
       }
     }
     if (out.error.empty() && json.contains("message")) read_torch_form(json["message"], out);

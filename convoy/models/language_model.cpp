@@ -225,7 +225,7 @@ nn::Bundle LanguageModelConfig::labelled(const nn::Bundle& batch,
 }
 
 at::Tensor asked_of(const at::Tensor& targets) {
-  return (targets.reshape({-1}) >= 0).nonzero().squeeze(1);
+  return (targets.reshape({-1}) >= 0).nonzero().squeeze(1);  // on the host
 }
 
 void put_targets(nn::Bundle& out, const at::Tensor& targets, at::Device device) {

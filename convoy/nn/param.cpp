@@ -48,8 +48,8 @@ at::Tensor Param::places_of(const at::Tensor& ids) const {
   if (!is_by_rows()) return ids;
   const auto at = at::searchsorted(row_ids_, ids).clamp_max_(row_ids_.size(0) - 1).reshape({-1});
   if (ids.is_cpu()) {
-    internal_check(row_ids_.index_select(0, at).equal(ids.reshape({-1})), "nn",
-                   "rows of {} that were not fetched", spec_.name);
+    const bool all = row_ids_.index_select(0, at).equal(ids.reshape({-1}));  // on the host
+    internal_check(all, "nn", "rows of {} that were not fetched", spec_.name);
   }
   return row_places_.index_select(0, at).view(ids.sizes());
 }

@@ -19,9 +19,10 @@ bool add_in_one(at::Tensor& out, const at::Tensor& a, const at::Tensor& b) {
     return true;
   } catch (const c10::OutOfMemoryError&) {
     throw;
-  } catch (const c10::Error&) {
+  } catch (const c10::Error& error) {
     check_device(out.device());
     known_not_to = true;
+    add_failed_kernel("add_in_one", error);
     return false;
   }
 }

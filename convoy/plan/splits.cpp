@@ -12,10 +12,13 @@ namespace {
 
 /// Numbers that divide another, ascending.
 std::vector<int64_t> divisors(int64_t of) {
-  std::vector<int64_t> out;
-  for (int64_t d = 1; d <= of; ++d) {
-    if (of % d == 0) out.push_back(d);
+  std::vector<int64_t> out, others;
+  for (int64_t d = 1; d <= of / d; ++d) {
+    if (of % d != 0) continue;
+    out.push_back(d);
+    if (of / d != d) others.push_back(of / d);
   }
+  out.insert(out.end(), others.rbegin(), others.rend());
   return out;
 }
 

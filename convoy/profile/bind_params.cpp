@@ -12,7 +12,8 @@ namespace {
 /// Gives a table that is kept by rows those which the block reads.
 void bind_rows(nn::Block& block, const nn::ParamPtr& table, const nn::Bundle& batch,
                const nn::Context& context) {
-  const auto ids = std::get<0>(at::_unique2(block.rows_read(*table, batch, context)));
+  const auto read = block.rows_read(*table, batch, context);
+  const auto ids = std::get<0>(at::_unique2(read));  // on the host
   auto values = at::empty({ids.size(0), table->shape().back()});
   nn::initialize(table->spec(), context.seed, values.view({-1}));
   table->bind_rows(values.to(context.compute_dtype), ids, at::arange(ids.size(0), at::kLong));

@@ -11,6 +11,7 @@
 
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
+#include "convoy/base/metric_direction.h"
 #include "convoy/base/options.h"
 #include "convoy/base/text.h"
 
@@ -103,21 +104,14 @@ void add_line(RunRecord& run, const Json& line) {
   }
 }
 
-/// plan.json of the newest checkpoint that has one.
-Json plan_of(const fs::path& folder) {
-  Json plan;
-  int64_t newest = -1;
+/// plan.json of the last checkpoint that has one.
+Json plan_of(const std::vector<fs::path>& checkpoints) {
   std::error_code ignored;
-  for (const auto& entry : fs::directory_iterator(folder, ignored)) {
-    const auto name = entry.path().filename().string();
-    const auto file = entry.path() / "plan.json";
-    if (!name.starts_with("checkpoint-") || !fs::exists(file, ignored)) continue;
-    const auto step = std::strtoll(name.c_str() + 11, nullptr, 10);
-    if (step <= newest) continue;
-    newest = step;
-    plan = object_of(read_file(file));
+  for (auto each = checkpoints.rbegin(); each != checkpoints.rend(); ++each) {
+    const auto file = *each / "plan.json";
+    if (fs::exists(file, ignored)) return object_of(read_file(file));
   }
-  return plan;
+  return {};
 }
 
 /// Means of each `stretch` values, of those that are numbers.
@@ -195,7 +189,7 @@ void take_windows(RunRecord& run, const fs::path& folder) {
 
 }  // namespace
 
-RunRecord read_run(const fs::path& folder) {
+RunRecord read_run(const fs::path& folder, const std::vector<fs::path>& checkpoints) {
   RunRecord run;
   run.folder = folder.lexically_normal().string();
   run.name = (folder.has_filename() ? folder : folder.parent_path()).filename().string();
@@ -234,7 +228,7 @@ RunRecord read_run(const fs::path& folder) {
     take_windows(run, folder);
     run.ended = true;
   }
-  run.plan = plan_of(folder);
+  run.plan = plan_of(checkpoints);
   return run;
 }
 
@@ -255,7 +249,13 @@ std::string run_page(const std::vector<RunRecord>& runs, const PageExtras& extra
   Json data{{"runs", Json::array()},
             {"picture", extras.picture},
             {"collectives", json_of(extras.collectives)}};
-  for (const auto& run : runs) data["runs"].push_back(json_of(run));
+  auto& directions = data["greater_is_better"] = Json::object();  // of metrics that tell
+  for (const auto& run : runs) {
+    data["runs"].push_back(json_of(run));
+    for (const auto& [name, value] : run.results) {
+      if (const auto greater = greater_is_better(name)) directions[name] = *greater;
+    }
+  }
   const auto text = json_line(data);
   std::string page(kPage.substr(0, kPage.find(kData)));
   page.reserve(kPage.size() + text.size());

@@ -29,7 +29,9 @@ struct RunRecord {
 /// Reads a folder. A last line that is still being written is passed over; of a long log means are
 /// kept, as `thin_out` makes them. Throws FileError where there is neither log.jsonl nor run.toml,
 /// nor results_over_time.json, which is all that the folder of a run over windows has.
-RunRecord read_run(const std::filesystem::path& folder);
+/// `checkpoints`: those of the run, the one that it goes on from last.
+RunRecord read_run(const std::filesystem::path& folder,
+                   const std::vector<std::filesystem::path>& checkpoints = {});
 
 /// Leaves at most `most` steps: each is the last of neighbouring ones and has their means. A
 /// message tells so.

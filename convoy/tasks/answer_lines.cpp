@@ -33,6 +33,8 @@ void answer_lines(const std::function<Json(const Json& request)>& answer) {
     Json out;
     try {
       out = answer(parse_json(line, "a request"));
+    } catch (const NumericError& error) {  // the model is at fault, not the request
+      out = {{"error", error.what()}, {"kind", "NumericError"}};
     } catch (const Error& error) {
       out = {{"error", error.what()}};
     }

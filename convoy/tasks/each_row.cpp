@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "convoy/base/error.h"
+#include "convoy/comm/to_host.h"
 
 namespace convoy::tasks {
 
@@ -27,8 +28,8 @@ void each_row(
       if (none || !strategy.tells_rows()) continue;
       const auto rows = micro_batch.samples + step.s0;
       auto here = mine.narrow(0, filled, rows.size(0));
-      here.select(1, 0).copy_(rows);
-      here.narrow(1, 1, width).copy_(numbers(outs[c], rows));
+      here.select(1, 0).copy_(rows);  // on the host
+      comm::download_into(here.narrow(1, 1, width), numbers(outs[c], rows));
       filled += rows.size(0);
     }
     const auto all = group.gather_rows(mine.narrow(0, 0, filled), "gather rows");

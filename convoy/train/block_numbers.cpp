@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "convoy/comm/device.h"
+#include "convoy/comm/to_host.h"
 
 namespace convoy::train {
 
@@ -16,7 +17,7 @@ namespace {
 int64_t first_row(const at::Tensor& finite) {
   const auto rows = finite.reshape({finite.size(0), -1}).all(1);
   for (int64_t row = 0; row < rows.numel(); ++row) {
-    if (!rows[row].item<bool>()) return row;
+    if (!comm::item<bool>(rows[row])) return row;
   }
   return -1;
 }
@@ -54,17 +55,17 @@ void BlockRecorder::add(bool is_gradient, int64_t block, int64_t micro_batch,
     if (!tensor.defined() || !tensor.is_floating_point() || tensor.numel() == 0) continue;
     const auto values = comm::download(tensor.detach()).to(at::kDouble);
     const auto finite = at::isfinite(values);
-    const auto kept = values.masked_select(finite);
+    const auto kept = values.masked_select(finite);  // on the host
     const int64_t bad = values.numel() - kept.numel();
     if (kept.numel() > 0) {
-      found->squares += kept.square().sum().item<double>();
-      found->largest = std::max(found->largest, kept.abs().max().item<double>());
+      found->squares += comm::item<double>(kept.square().sum());
+      found->largest = std::max(found->largest, comm::item<double>(kept.abs().max()));
     }
     found->not_finite += bad;
     if (bad == 0 || found->micro_batch >= 0) continue;
     found->micro_batch = micro_batch;
     const bool has_rows = values.dim() > 0 && values.size(0) == samples.numel();
-    if (has_rows) found->sample = samples[first_row(finite)].item<int64_t>();
+    if (has_rows) found->sample = comm::item<int64_t>(samples[first_row(finite)]);
     if (first_not_finite_ < 0) first_not_finite_ = found - numbers_.begin();
   }
 }

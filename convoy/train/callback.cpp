@@ -4,6 +4,7 @@
 
 #include <fstream>
 
+#include "convoy/base/json_number.h"
 #include "convoy/train/setup/job.h"
 #include "convoy/train/setup/memory_use.h"
 
@@ -12,7 +13,7 @@ namespace convoy::train {
 Metrics metrics_from_json(const Json& json) {
   Metrics out;
   for (const auto& [name, value] : json.items()) {
-    if (value.is_number()) out[name] = value.get<double>();
+    if (const auto number = finite_number(value)) out[name] = *number;
     if (value.is_null()) out[name] = NAN;
   }
   return out;

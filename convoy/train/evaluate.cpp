@@ -8,6 +8,7 @@
 #include "convoy/base/error.h"
 #include "convoy/base/timing.h"
 #include "convoy/comm/device.h"
+#include "convoy/comm/to_host.h"
 #include "convoy/train/stop_poll.h"
 #include "convoy/train/trainer_impl.h"
 
@@ -53,8 +54,8 @@ std::optional<Metrics> Trainer::Impl::evaluate(const Dataset& data, const std::s
     auto outputs = strategy_->forward(step->micro_batches, nn::Mode::Evaluate);
     for (const auto& out : outputs) {
       if (out.empty() || !strategy_->tells_rows()) continue;
-      sums[0] += comm::download(out.at("loss")).item<double>();
-      sums[1] += out.at("count").item<double>();
+      sums[0] += comm::item<double>(out.at("loss"));
+      sums[1] += comm::item<double>(out.at("count"));
       if (scorer) scorer->add(out);
     }
     ++steps;

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "convoy/comm/device.h"
+#include "convoy/comm/to_host.h"
 #include "convoy/train/run_sums.h"
 #include "convoy/train/setup/memory_use.h"
 #include "convoy/train/trainer_impl.h"
@@ -35,7 +36,7 @@ Metrics Trainer::Impl::summary(const comm::Traffic& before) {
   metrics["train_bytes_per_step"] = static_cast<double>(now.bytes - before.bytes) / steps;
   auto peak = at::tensor({peak_resident_bytes(), peak_device_bytes()}, at::kLong);
   job_.world().all_reduce(peak, comm::ReduceOp::Max, "reduce peak memory");
-  metrics["peak_memory_bytes_per_rank"] = peak[0].item<double>();
+  metrics["peak_memory_bytes_per_rank"] = comm::item<double>(peak[0]);
   if (const auto* offload = strategy_->replica().flat().offload()) {
     metrics["train_offload_wait_seconds"] = offload->wait_seconds;
   }
@@ -55,7 +56,7 @@ Metrics Trainer::Impl::summary(const comm::Traffic& before) {
   int64_t most = 0;
   for (const auto& stage : stages) most = std::max(most, stage.sum());
   metrics["memory_bytes_per_rank"] = static_cast<double>(most);
-  const auto on_device = peak[1].item<double>();
+  const auto on_device = comm::item<double>(peak[1]);
   if (on_device > 0) metrics["peak_device_memory_bytes_per_rank"] = on_device;
   return metrics;
 }

@@ -7,6 +7,7 @@
 
 #include "convoy/base/error.h"
 #include "convoy/base/json_number.h"
+#include "convoy/base/json_value.h"
 #include "convoy/optim/optimizer.h"
 #include "convoy/train/run_sums.h"
 
@@ -137,7 +138,7 @@ TrainerState TrainerState::from_json(const Json& json, const std::string& where)
         if (!whole) refuse(where, key, said.dump(), "a whole number");
         value = *whole;
       } else {
-        said.get_to(value);
+        read_value(said, value);
       }
     };
     const auto read_if_there = [&](const char* key, auto& value) {
@@ -155,9 +156,9 @@ TrainerState TrainerState::from_json(const Json& json, const std::string& where)
     if (json.contains("rows_sum")) state.rows_sum = sum_from(json.at("rows_sum"), where);
     state.encoding = json.value("encoding", "");
     state.optimizer = json.value("optimizer", optim::kDefaultOptimizer);  // older: there was one
-    if (state.best_step >= 0) json.at("best_metric").get_to(state.best_metric);
+    if (state.best_step >= 0) read_value(json.at("best_metric"), state.best_metric);
     const auto& saved = json.at("best_model_checkpoint");
-    if (!saved.is_null()) saved.get_to(state.best_model_checkpoint);
+    if (!saved.is_null()) read_value(saved, state.best_model_checkpoint);
   } catch (const Json::exception& error) {
     fail<FileError>("train", "{} is not a state that training can resume from: {}", where,
                     json_trouble(error));

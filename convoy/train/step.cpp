@@ -6,6 +6,7 @@
 #include "convoy/base/activity.h"
 #include "convoy/base/error.h"
 #include "convoy/base/fault.h"
+#include "convoy/comm/to_host.h"
 #include "convoy/optim/lr_schedule.h"
 #include "convoy/train/run_sums.h"
 #include "convoy/train/setup/numerics.h"
@@ -116,7 +117,7 @@ void Trainer::Impl::add_up_rows() {
   if (!keeps_sums()) return;
   auto sum = at::full({1}, static_cast<int64_t>(std::exchange(own_rows_sum_, 0)), at::kLong);
   job_.groups.rows.all_reduce(sum, comm::ReduceOp::Sum, "add up the rows that were read");
-  state_.rows_sum += static_cast<uint64_t>(sum.item<int64_t>());
+  state_.rows_sum += static_cast<uint64_t>(comm::item<int64_t>(sum));
 }
 
 /// Saves a checkpoint, whose state has the sum of all rows that were read. Collective.
@@ -139,7 +140,8 @@ double Trainer::Impl::loss_scale(int64_t samples, int64_t tokens) {
   if (scale.targets_per_sample == 0) {
     auto all = at::full({1}, tokens, at::kLong);
     job_.groups.rows.all_reduce(all, comm::ReduceOp::Sum, "count tokens");
-    scale.targets_per_sample = std::max(1.0, all.item<double>() / static_cast<double>(samples));
+    const auto targets = comm::item<double>(all);
+    scale.targets_per_sample = std::max(1.0, targets / static_cast<double>(samples));
   }
   return scale.of_sum(samples);
 }

@@ -1,4 +1,5 @@
 #include "convoy/train/stop_poll.h"
+#include "convoy/comm/to_host.h"
 
 #include <ATen/ATen.h>
 
@@ -16,12 +17,12 @@ int StopPoll::after_step() {
                           took.count() / static_cast<double>(steps_)},
                          at::kDouble);
   group_->all_reduce(told, comm::ReduceOp::Max, "look for a stop signal");
-  const double step_seconds = std::max(told[1].item<double>(), 1e-6);
+  const double step_seconds = std::max(comm::item<double>(told[1]), 1e-6);
   interval_ =
       std::clamp<int64_t>(static_cast<int64_t>(kPollSeconds / step_seconds), 1, 2 * interval_);
   steps_ = 0;
   last_ = Clock::now();
-  return static_cast<int>(told[0].item<double>());
+  return static_cast<int>(comm::item<double>(told[0]));
 }
 
 }  // namespace convoy::train

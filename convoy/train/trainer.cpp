@@ -11,6 +11,7 @@
 #include "convoy/base/text.h"
 #include "convoy/comm/agree.h"
 #include "convoy/comm/device.h"
+#include "convoy/comm/to_host.h"
 #include "convoy/launch/process.h"
 #include "convoy/nn/device_kernel.h"
 #include "convoy/train/checkpoints/run_files.h"
@@ -224,7 +225,7 @@ void Trainer::Impl::stop_early(bool epoch_end) {
 int Trainer::Impl::signal_of_any_rank() const {
   auto signal = at::full({1}, stop_signal_ != nullptr ? stop_signal_->load() : 0, at::kLong);
   strategy_->processes().all_reduce(signal, comm::ReduceOp::Max, "look for a stop signal");
-  return static_cast<int>(signal.item<int64_t>());
+  return static_cast<int>(comm::item<int64_t>(signal));
 }
 
 /// Ends a stopped run with what a later one needs to go on.

@@ -58,6 +58,11 @@ _KINDS = {kind.__name__: kind for kind in (UsageError, FileError, CommunicationE
 _KINDS["OutOfMemory"] = OutOfMemoryError
 
 
+def from_answer(answer):
+    """The exception for what a model answered in place of a result."""
+    return _KINDS.get(answer.get("kind"), UsageError)(answer["error"])
+
+
 def from_report(report):
     """The exception for a failure.json."""
     kind = ConvoyError

@@ -130,7 +130,7 @@ class Model:
                 self._end(at_once=True)
                 raise
         if "error" in answer:
-            raise _errors.UsageError(answer["error"])
+            raise _errors.from_answer(answer)
         return answer
 
     def _start(self, command: str) -> None:

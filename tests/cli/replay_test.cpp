@@ -50,6 +50,15 @@ TEST_F(ReplayCommand, NamesTheFirstBlockThatIsNotFinite) {
   expect("micro-batch 0, sample 0 of the step");
 }
 
+TEST_F(ReplayCommand, StartsFromNoCheckpointThatTheRunLeftBehind) {
+  train("");
+  const std::string back = "--save_steps 9 --learning_rate 0.05 --overwrite_output_dir false ";
+  train(back + "--resume_from_checkpoint out/checkpoint-3");
+  ASSERT_TRUE(std::filesystem::exists(folder_ / "out/checkpoint-6"));
+  ASSERT_EQ(run("replay out --step 8 --json 2>/dev/null"), 0) << output_;
+  EXPECT_NEAR(parse_json(output_, "what it printed")["loss"].get<double>(), logged_loss(8), 1e-6);
+}
+
 TEST_F(ReplayCommand, SaysThatTheDataAreGone) {
   train("");
   std::filesystem::rename(folder_ / "syn", folder_ / "moved");

@@ -186,5 +186,17 @@ TEST_F(Saving, ABenchLeavesNothingAfterAnError) {
   EXPECT_TRUE(fs::is_empty(folder_ / "runs")) << output_;
 }
 
+TEST_F(Saving, AStartTellsThatTheDiskIsTooSmall) {
+  const std::string all =
+      "train" + kTiny + "--save_steps 1 --max_steps 2000000000 --output_dir big ";
+  for (const bool limited : {false, true}) {
+    EXPECT_EQ(shell("CONVOY_FAULT=exit@0:forward:1 $convoy " + all +
+                    (limited ? "--save_total_limit 2 --overwrite_output_dir" : "")),
+              9);
+    EXPECT_EQ(times("this run takes up to"), limited ? 0 : 1) << output_;
+    EXPECT_EQ(times("2000000000 checkpoints of"), limited ? 0 : 1) << output_;
+  }
+}
+
 }  // namespace
 }  // namespace convoy

@@ -61,5 +61,15 @@ TEST(Accuracy, DrawsOfEachFamilyAndNoneTwice) {
   EXPECT_TRUE(any([](const Split& split) { return split.prefetch > 0; }));
 }
 
+// By trying each number up to it this would take a minute.
+TEST(Accuracy, RowsOfAHugeBatchAreFoundAtOnce) {
+  const Wishes wishes{.num_ranks = 2, .global_batch = 2'000'000'000};
+  for (int again = 0; again < 20; ++again) EXPECT_FALSE(splits_of(wishes).empty());
+  const Wishes square{.num_ranks = 1, .global_batch = 36};
+  std::set<int64_t> rows;
+  for (const auto& split : splits_of(square)) rows.insert(split.rows);
+  EXPECT_EQ(rows, (std::set<int64_t>{1, 2, 4, 36}));
+}
+
 }  // namespace
 }  // namespace convoy::plan

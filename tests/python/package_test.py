@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
@@ -165,6 +166,15 @@ class Train(InFolder):
         self.assertEqual(caught.exception.rank, 1)
         self.assertIsInstance(caught.exception, MemoryError)
 
+    def test_a_run_goes_on_behind_a_line_that_was_cut(self):
+        saves = {"save_strategy": "steps", "save_steps": 2, "logging_steps": 1}
+        folder = self.train("cut", max_steps=2, **saves).output_dir
+        with (folder / "log.jsonl").open("a", encoding="utf-8") as log:
+            log.write(json.dumps({"message": "one\u2028line\x85"}, ensure_ascii=False) + '\n{"step": 3, "lo')
+        result = self.train("cut", max_steps=4, resume_from_checkpoint="latest", **saves)
+        self.assertEqual([line["step"] for line in result.log if "grad_norm" in line], [1, 2, 3, 4])
+        self.assertIn({"message": "one\u2028line\x85"}, result.log)
+
     def test_without_a_folder_the_metrics_are_there_all_the_same(self):
         result = convoy.train({**SMALL, "data.path": self.data}, max_steps=2)
         self.assertEqual((result.output_dir, result.log), (None, []))
@@ -256,6 +266,17 @@ class Models(InFolder):
             pid = model._worker.pid
             self.assertEqual(len(model.recommend(["item-3"])["items"]), 10)
         self.assertFalse(is_alive(pid))
+
+    def test_scores_that_are_no_numbers_are_told(self):
+        wild = self.folder / "wild"
+        shutil.copytree(self.sessions, wild)
+        weights = wild / "model.safetensors"
+        data = weights.read_bytes()
+        begin = 8 + int.from_bytes(data[:8], "little")
+        weights.write_bytes(data[:begin] + struct.pack("<f", 3e38) * ((len(data) - begin) // 4))
+        with convoy.Model(wild, threads=1) as model:
+            with self.assertRaisesRegex(convoy.NumericError, "not finite"):
+                model.recommend(["item-3", "item-5"], top_k=4)
 
     def test_goes_on_from_text(self):
         with convoy.Model(self.text, threads=1) as model:

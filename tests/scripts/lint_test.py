@@ -55,14 +55,27 @@ class HostWaits(unittest.TestCase):
     def test_refuses_the_raw_calls_where_tensors_may_be_a_gpus(self):
         for line in ("const auto host = ids.cpu();", "auto known = tokens.to(at::kCPU, at::kLong);", "ids.to(torch::kCPU)",
                      "if (count.item<double>() == 0) return;", "x.item().toDouble();", "  host.copy_(memory);",
-                     "memory.copy_(host);", "at::tensor(rows, at::kLong).to(table.device());"):
-            self.assertIsNotNone(lint.host_wait("convoy/parallel/any.cpp", line), line)
+                     "memory.copy_(host);", "at::tensor(rows, at::kLong).to(table.device());",
+                     "const auto places = (row == least).nonzero().squeeze(1);", "columns.masked_select(exist)",
+                     "std::get<0>(at::_unique2(ids))", "at::nonzero(mask);", "if (a.equal(b)) return;", "at::equal(a, b)",
+                     "at::repeat_interleave(counts)", "at::allclose(a, b)"):
+            for component in ("parallel", "nn", "train", "tasks/session", "checkpoint", "profile"):
+                self.assertIsNotNone(lint.host_wait(f"convoy/{component}/any.cpp", line), line)
+                self.assertIsNone(lint.host_wait(f"convoy/{component}/any.cpp", line + "  // on the host"), line)
             self.assertIsNone(lint.host_wait("convoy/report/any.cpp", line), line)
+
+    def test_refuses_copies_of_those_who_take_results(self):
+        for line in ("best.narrow(0, filled, rows).copy_(values);", "    .copy_(from);", "piece->copy_(x);"):
+            for component in ("train", "tasks/session", "checkpoint", "profile"):
+                self.assertIsNotNone(lint.host_wait(f"convoy/{component}/any.cpp", line), line)
+                self.assertIsNone(lint.host_wait(f"convoy/{component}/any.cpp", line + "  // on the host"), line)
+            self.assertIsNone(lint.host_wait("convoy/nn/any.cpp", line), line)
 
     def test_lets_the_one_way_and_others_stand(self):
         for line in ("const auto host = comm::download(ids);", "comm::item<double>(count)", "config.item().cardinality",
                      "host.copy_(tensor, /*non_blocking=*/true);", "memory.copy_(host, /*non_blocking=*/true);",
-                     "// host.copy_(memory);", "at::tensor(draws, at::kInt).to(at::kFloat)", "ghost.copy_(x)"):
+                     "// host.copy_(memory);", "unique_folder(name)", "std::unique(a, b);",
+                     "at::tensor(draws, at::kInt).to(at::kFloat)", "ghost.copy_(x)"):
             self.assertIsNone(lint.host_wait("convoy/parallel/any.cpp", line), line)
         self.assertIsNone(lint.host_wait("convoy/comm/device.cpp", "return tensor.cpu();"))
 
@@ -134,11 +147,22 @@ class Options(unittest.TestCase):
 class JsonNumbers(unittest.TestCase):
     def test_refuses_json_s_own_conversions(self):
         for line in ("top_k = json.get<int64_t>();", 'json.at("seed").get_to(seed);', "x = v.get<std::vector<double>>();",
-                     "return json.get<double>();", "n = json.get<size_t>();"):
+                     "return json.get<double>();", "n = json.get<size_t>();", "json.get<std::vector<int64_t>>()",
+                     "json.get<std::vector<std::pair<int64_t, int64_t>>>()", "found.get<std::map<std::string, double>>();",
+                     'const int first = row.at("first_rank");', 'double seconds{json.at("seconds")};',
+                     'out.update_seconds = json.at("update_seconds");', 'message.value("signal", 15)',
+                     'json.value("spread", 0.0)', 'message.value("node_rank", -1)'):
             self.assertIsNotNone(lint.JSON_NUMBER.search(line), line)
         for line in ("whole_number<int64_t>(json)", "json.get<std::string>()", "json.get<bool>()",
-                     "json.get_ref<const std::string&>()"):
+                     "json.get_ref<const std::string&>()", "json.get<std::vector<std::string>>()", "value_from<int>(json)",
+                     'read_value(json.at("seed"), seed);', 'value_at(message, "signal", 15)', 'message.value("address", "")',
+                     'const std::string type = message.at("type");', "json.get<Printed>()"):
             self.assertIsNone(lint.JSON_NUMBER.search(line), line)
+
+    def test_in_every_folder_that_reads_what_others_wrote(self):
+        for folder in ("launch", "train", "checkpoint", "tasks"):
+            self.assertTrue(f"convoy/{folder}/any.cpp".startswith(lint.FOREIGN_NUMBERS))
+        self.assertTrue("cli/any.cpp".startswith(lint.FOREIGN_NUMBERS))
 
 
 if __name__ == "__main__":

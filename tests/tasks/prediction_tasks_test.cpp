@@ -173,6 +173,11 @@ TEST_F(PredictionTasks, SayWhatIsNoAnswer) {
   expect_refused("--prediction_tasks binary:bought", "next-item once");
   expect_refused("--prediction_tasks next-item,bought", "binary:COLUMN or regression:COLUMN");
   expect_refused("--prediction_tasks next-item,binary:bought --task_weights 1", "one for each");
+  for (const char* weight : {"nan", "inf", "-1"}) {
+    expect_refused(
+        std::string("--prediction_tasks next-item,binary:bought --task_weights 1,") + weight,
+        "finite numbers of at least 0");
+  }
   expect_refused("--summary_type mean", "has no effect where next items alone");
   expect_refused("--label_smoothing_factor 0.1 --sampled_softmax", "scores some");
 }

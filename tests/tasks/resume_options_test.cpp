@@ -275,5 +275,44 @@ TEST_F(ResumedTask, TakesOrRefusesWhatTheTableSays) {
   }
 }
 
+TEST_F(ResumedTask, OfTextsTakesOrRefusesWhatTheTableSays) {
+  std::string words = "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n", lines, labelled;
+  for (int i = 0; i < 20; ++i) words += "w" + std::to_string(i) + "\n";
+  for (int i = 0; i < 400; ++i) lines += "w" + std::to_string(i * 7 % 20) + " ";
+  for (int i = 0; i < 20; ++i) {
+    labelled +=
+        R"({"text": "w1 w)" + std::to_string(i) + R"(", "label": )" + std::to_string(i % 2) + "}\n";
+  }
+  write_file(folder_ / "words/vocab.txt", words);
+  write_file(folder_ / "text.txt", lines);
+  write_file(folder_ / "labelled.jsonl", labelled);
+  const std::string bert =
+      " --family bert --hidden_size 16 --num_hidden_layers 1 --num_attention_heads 2 "
+      "--intermediate_size 16";
+  struct Case {
+    std::string name, model, refused, taken;
+  };
+  for (const auto& one : std::vector<Case>{
+           {"gpt2",
+            " --family gpt2 --n_embd 16 --n_layer 1 --n_head 2 --block_size 8 --data.train "
+            "text.txt",
+            "--block_size 4", "--data.valid text.txt"},
+           {"bert", bert + " --block_size 8 --data.train text.txt", "--hidden_act relu",
+            "--mlm_probability 0.3"},
+           {"classification", bert + " --task classification --data.train labelled.jsonl",
+            "--hidden_dropout_prob 0.3", "--data.max_length 8"}}) {
+    const auto train = "train" + one.model +
+                       " --data.tokenizer words --threads 1 --per_device_train_batch_size 2 "
+                       "--save_steps 2 --output_dir " +
+                       one.name + " --max_steps ";
+    ASSERT_EQ(run(train + "3"), 0) << output_;
+    const auto resumed = [&](const std::string& more) {
+      return run(train + "4 --resume_from_checkpoint " + one.name + "/checkpoint-2 " + more);
+    };
+    EXPECT_EQ(resumed(one.refused), 2) << one.name << " " << one.refused << "\n" << output_;
+    EXPECT_EQ(resumed(one.taken), 0) << one.name << " " << one.taken << "\n" << output_;
+  }
+}
+
 }  // namespace
 }  // namespace convoy::tasks

@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "convoy/base/error.h"
+#include "convoy/base/json_value.h"
 #include "convoy/base/text.h"
 #include "convoy/launch/environment.h"
 #include "convoy/launch/hosts/rendezvous_client.h"
@@ -190,7 +191,7 @@ class HostAgent {
     } else if (type == "finish") {
       tell(message);
       output_queue_.say(printable_lines(message.at("text").get<std::string>()));
-      code_ = message.at("code").get<int>();
+      code_ = value_from<int>(message.at("code"));
     } else if (type == "wait") {
       output_queue_.say(
           fmt::format("[launch] {}\n", printable(message.at("why").get<std::string>())));
@@ -211,16 +212,16 @@ class HostAgent {
 
   void start(const Json& message) {
     NodeInfo node;
-    message.at("node_rank").get_to(node.node_rank);
-    message.at("num_nodes").get_to(node.num_nodes);
-    message.at("first_rank").get_to(node.first_rank);
-    message.at("world_size").get_to(node.world_size);
-    message.at("master_addr").get_to(node.master_addr);
-    message.at("master_port").get_to(node.master_port);
-    message.at("round").get_to(node.round);
-    message.at("restarts").get_to(node.restarts);
-    message.at("job_start").get_to(node.job_start);
-    message.at("run_id").get_to(node.run_id);
+    read_value(message.at("node_rank"), node.node_rank);
+    read_value(message.at("num_nodes"), node.num_nodes);
+    read_value(message.at("first_rank"), node.first_rank);
+    read_value(message.at("world_size"), node.world_size);
+    read_value(message.at("master_addr"), node.master_addr);
+    read_value(message.at("master_port"), node.master_port);
+    read_value(message.at("round"), node.round);
+    read_value(message.at("restarts"), node.restarts);
+    read_value(message.at("job_start"), node.job_start);
+    read_value(message.at("run_id"), node.run_id);
     const std::string& own = host_.local_address;
     const auto named = own.empty() ? std::vector<Address>() : Address::resolve(own, 0);
     node.interface = (named.empty() ? client_->own_address() : named[0]).interface();
@@ -250,9 +251,9 @@ class HostAgent {
   void say_table(const Json& table) {
     std::vector<std::string> hosts;
     for (const Json& row : table) {
-      const int first = row.at("first_rank");
+      const auto first = value_from<int>(row.at("first_rank"));
       std::vector<int> ranks;
-      for (int i = 0; i < row.at("num_ranks").get<int>(); ++i) ranks.push_back(first + i);
+      for (int i = 0; i < value_from<int>(row.at("num_ranks")); ++i) ranks.push_back(first + i);
       hosts.push_back(fmt::format("{} ({}) rank{} {}", row.at("host").get<std::string>(),
                                   row.at("address").get<std::string>(), ranks.size() > 1 ? "s" : "",
                                   compact_numbers(ranks)));

@@ -4,6 +4,7 @@
 #include <tuple>
 
 #include "convoy/base/error.h"
+#include "convoy/base/json_value.h"
 #include "convoy/base/text.h"
 #include "convoy/launch/process.h"
 
@@ -44,7 +45,7 @@ void Rendezvous::receive(int id, const Json& message, double now) {
     } else if (type == "ended" && member.in_round && member.phase == Phase::kRunning) {
       ended(member, message, now);
     } else if (type == "leave") {
-      leave(id, message.value("signal", 15), now);
+      leave(id, value_at(message, "signal", 15), now);
     }
   } catch (const Json::exception& error) {
     lose(id, fmt::format("it sent what makes no sense: {}", error.what()), now);
@@ -54,16 +55,16 @@ void Rendezvous::receive(int id, const Json& message, double now) {
 void Rendezvous::ready(int id, Member& member, const Json& message, double now) {
   if (member.phase != Phase::kJoined) return;
   member.host = message.at("host").get<std::string>();
-  member.wanted_rank = message.value("node_rank", -1);
-  member.num_ranks = message.at("num_ranks").get<int>();
-  member.port = message.at("port").get<int>();
+  member.wanted_rank = value_at(message, "node_rank", -1);
+  member.num_ranks = value_from<int>(message.at("num_ranks"));
+  member.port = value_from<int>(message.at("port"));
   if (const auto address = message.value("address", ""); !address.empty()) member.address = address;
   const auto refuse = [&](const std::string& why) {
     say_(fmt::format("[launch] {} is refused: {}", who(member), why));
     send_(id, {{"type", "refuse"}, {"why", why}});
     members_.erase(id);
   };
-  if (const int asked = message.value("max_nodes", options_.max_nodes);
+  if (const int asked = value_at(message, "max_nodes", options_.max_nodes);
       asked != options_.max_nodes) {
     return refuse(
         fmt::format("it waits for {} hosts at most, the rendezvous for {}; expected the "
@@ -96,7 +97,7 @@ void Rendezvous::ended(Member& member, const Json& message, double now) {
   member.phase = Phase::kEnded;
   member.succeeded = message.at("succeeded").get<bool>();
   // The clocks of two hosts may differ by more than the time between two failures.
-  const double offset = now - message.at("time").get<double>();
+  const double offset = now - value_from<double>(message.at("time"));
   member.reports.clear();
   for (const Json& one : message.at("ranks")) {
     RankReport report = rank_report_from_json(one);

@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "convoy/base/error.h"
+#include "convoy/base/json_value.h"
 #include "convoy/base/text.h"
 #include "convoy/launch/process.h"
 
@@ -263,30 +264,30 @@ Json to_json(const RankReport& rank) {
 
 RankReport rank_report_from_json(const Json& json) {
   RankReport out;
-  json.at("rank").get_to(out.rank);
-  json.at("host").get_to(out.host);
-  json.at("pid").get_to(out.pid);
-  json.at("end").get_to(out.end);
-  json.at("exit_code").get_to(out.exit_code);
-  json.at("signal_number").get_to(out.signal);
-  json.at("seconds").get_to(out.seconds);
-  json.at("end_time").get_to(out.end_time);
+  read_value(json.at("rank"), out.rank);
+  read_value(json.at("host"), out.host);
+  read_value(json.at("pid"), out.pid);
+  read_value(json.at("end"), out.end);
+  read_value(json.at("exit_code"), out.exit_code);
+  read_value(json.at("signal_number"), out.signal);
+  read_value(json.at("seconds"), out.seconds);
+  read_value(json.at("end_time"), out.end_time);
   if (json.at("error").is_string()) {
     RankError said{.rank = out.rank, .host = out.host, .pid = out.pid};
-    json.at("kind").get_to(said.kind);
-    json.at("error").get_to(said.error);
-    json.at("error_time").get_to(said.time);
-    json.at("missing").get_to(said.missing);
+    read_value(json.at("kind"), said.kind);
+    read_value(json.at("error"), said.error);
+    read_value(json.at("error_time"), said.time);
+    read_value(json.at("missing"), said.missing);
     out.error = said;
   }
-  json.at("step").get_to(out.activity.step);
-  json.at("operation").get_to(out.activity.operation);
-  json.at("peak_bytes").get_to(out.peak_bytes);
-  json.at("out_of_memory").get_to(out.out_of_memory);
-  json.at("suspended").get_to(out.suspended);
-  json.at("early").get_to(out.early);
+  read_value(json.at("step"), out.activity.step);
+  read_value(json.at("operation"), out.activity.operation);
+  read_value(json.at("peak_bytes"), out.peak_bytes);
+  read_value(json.at("out_of_memory"), out.out_of_memory);
+  read_value(json.at("suspended"), out.suspended);
+  read_value(json.at("early"), out.early);
   if (json.at("log").is_string()) out.log = json.at("log").get<std::string>();
-  json.at("log_tail").get_to(out.log_tail);
+  read_value(json.at("log_tail"), out.log_tail);
   return out;
 }
 

@@ -83,7 +83,7 @@ at::Tensor SessionHead::rows_read(const nn::Param&, const nn::Bundle& batch,
   // Of masked items some are asked for; here all are drawn for.
   const auto next = config_.masks_items() ? ids : at::constant_pad_nd(ids.slice(1, 1), {0, 1});
   const auto asked = next.reshape({-1});
-  const auto positions = asked.nonzero().squeeze(1);
+  const auto positions = asked.nonzero().squeeze(1);  // on the host
   return at::cat(
       {targets,
        own_negatives(ids, positions, asked.index_select(0, positions), context).reshape({-1})});

@@ -106,7 +106,8 @@ nn::Bundle SessionInput::forward(const nn::Bundle& columns, const nn::Context& c
     }
   }
   if (asked.defined()) {
-    out["asked"] = comm::upload(asked.reshape({-1}).nonzero().squeeze(1), ids.device());
+    const auto places = asked.reshape({-1}).nonzero().squeeze(1);  // on the host
+    out["asked"] = comm::upload(places, ids.device());
   }
   out["hidden"] = add_positions(x, ids, ranks, context);
   if (config_.reads_times()) put_times(out, in, context);

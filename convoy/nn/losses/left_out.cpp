@@ -38,7 +38,7 @@ void LeftOut::mask(at::Tensor& scores, int64_t first, int64_t stride) const {
   if (ids.defined()) {
     const auto [columns, exist] = columns_of(ids, first, stride, scores.size(1));
     if (scores.is_cpu()) {
-      scores.index_fill_(1, columns.masked_select(exist), kNoScore);
+      scores.index_fill_(1, columns.masked_select(exist), kNoScore);  // on the host
     } else {
       fill_behind(scores, columns.unsqueeze(0), exist.unsqueeze(0));
     }
@@ -47,8 +47,9 @@ void LeftOut::mask(at::Tensor& scores, int64_t first, int64_t stride) const {
   const auto [columns, exist] = columns_of(of_rows, first, stride, scores.size(1));
   if (!scores.is_cpu()) return fill_behind(scores, columns, exist);
   const auto rows = at::arange(of_rows.size(0), of_rows.options()).unsqueeze(1).expand_as(of_rows);
-  const c10::List<std::optional<at::Tensor>> places{rows.masked_select(exist),
-                                                    columns.masked_select(exist)};
+  const auto at_rows = rows.masked_select(exist);        // on the host
+  const auto at_columns = columns.masked_select(exist);  // on the host
+  const c10::List<std::optional<at::Tensor>> places{at_rows, at_columns};
   scores.index_put_(places, at::scalar_tensor(kNoScore, scores.options()));
 }
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "convoy/comm/to_host.h"
 #include "convoy/nn/losses/cross_entropy.h"
 #include "convoy/nn/skinny_gemm.h"
 #include "convoy/nn/tensor_parallel/tensor_ranks.h"
@@ -91,17 +92,17 @@ BestColumns best_columns(const at::Tensor& scores, int64_t k) {
   if (k > 0 && k < all) {
     // Where the next best is as good as the last one, topk takes any of them.
     const auto border = values.select(1, k - 1);
-    const auto split = border.eq(values.select(1, k))
-                           .logical_and_(border != -std::numeric_limits<double>::infinity())
-                           .nonzero();
+    const auto split =
+        comm::download(border.eq(values.select(1, k))
+                           .logical_and_(border != -std::numeric_limits<double>::infinity()));
     columns = columns.narrow(1, 0, k).clone();
     for (int64_t i = 0; i < split.size(0); ++i) {
-      const auto at = split.select(0, i);
-      const auto row = scores.index_select(0, at).squeeze(0), least = border.index_select(0, at);
-      const auto above = (row <= least).logical_not_().nonzero().squeeze(1);
-      const auto equal = (row == least).nonzero().squeeze(1);
-      const auto first = equal.narrow(0, 0, k - above.size(0));
-      columns.index_copy_(0, at, at::cat({above, first}).unsqueeze(0));
+      if (!split.const_data_ptr<bool>()[i]) continue;
+      const auto row = comm::download(scores.select(0, i));
+      const auto least = comm::download(border.select(0, i));
+      const auto above = (row <= least).logical_not_().nonzero().squeeze(1);  // on the host
+      const auto equal = (row == least).nonzero().squeeze(1);                 // on the host
+      comm::upload_into(columns.select(0, i), at::cat({above, equal}).narrow(0, 0, k));
     }
   }
   columns = std::get<0>(columns.sort(1));

@@ -81,7 +81,7 @@ class LabelTable {
 };
 
 at::Tensor scores_of(const nn::Bundle& out, const at::Tensor&) {
-  return at::softmax(out.at("logits"), 1);
+  return at::softmax(out.at("logits").to(at::kDouble), 1);  // apart where the logits are
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include "convoy/base/text.h"
 #include "convoy/comm/agree.h"
 #include "convoy/comm/device.h"
+#include "convoy/comm/to_host.h"
 #include "convoy/launch/environment.h"
 #include "convoy/machine/memory_limit.h"
 #include "convoy/models/language_model.h"
@@ -115,9 +116,10 @@ void check_cache(const Prompts& prompts, const models::LanguageModelConfig& conf
   if (limit.bytes == 0 || (bytes + weights) * ranks <= static_cast<double>(limit.bytes)) return;
   fail<UsageError>("tasks",
                    "the cache of keys and values of {} texts of {} positions takes {} beside {} of "
-                   "weights{}, but {}; try a smaller batch_size, fewer max_new_tokens, or no cache",
+                   "weights{}, but {}; try {}fewer max_new_tokens, or no cache",
                    rows, positions, human_bytes(bytes), human_bytes(weights),
-                   ranks > 1 ? fmt::format(" for each of {} ranks", ranks) : "", limit.text);
+                   ranks > 1 ? fmt::format(" for each of {} ranks", ranks) : "", limit.text,
+                   rows > 1 ? "a smaller batch_size, " : "");
 }
 
 /// A text under way.
@@ -287,8 +289,8 @@ void gather(const std::vector<Batch>& batches, const comm::Group& group, Generat
   }
   group.all_reduce(longest, comm::ReduceOp::Max, "longest text");
   group.all_reduce(tokens, comm::ReduceOp::Sum, "tokens");
-  report.num_tokens += tokens.item<int64_t>();
-  auto mine = at::full({rows, kIds + longest.item<int64_t>()}, -1, at::kLong);
+  report.num_tokens += comm::item<int64_t>(tokens);
+  auto mine = at::full({rows, kIds + comm::item<int64_t>(longest)}, -1, at::kLong);
   auto* row = mine.data_ptr<int64_t>();
   for (const auto& batch : batches) {
     for (const auto& text : batch.texts()) {
@@ -358,8 +360,8 @@ GenerateReport generate(parallel::Strategy& strategy, const models::LanguageMode
       most[0] = more;
       most[1] = report.cache_bytes;
       group.all_reduce(most, comm::ReduceOp::Max, "texts under way");
-      active = most[0].item<int64_t>() != 0;
-      report.cache_bytes = most[1].item<int64_t>();
+      active = comm::item<int64_t>(most[0]) != 0;
+      report.cache_bytes = comm::item<int64_t>(most[1]);
     }
     if (!strategy.tells_rows()) batches.clear();
     gather(batches, group, report, use);

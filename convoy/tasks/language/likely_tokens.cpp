@@ -5,6 +5,7 @@
 
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
+#include "convoy/comm/to_host.h"
 #include "convoy/data/text_source.h"
 #include "convoy/nn/losses/ranking.h"
 #include "convoy/tasks/each_row.h"
@@ -106,12 +107,13 @@ at::Tensor best_of(const at::Tensor& logits, const at::Tensor& rows, const Asked
                    int64_t k) {
   auto out = at::zeros({rows.size(0), texts.most_asked, k, 2}, at::kDouble);
   for (int64_t i = 0; i < rows.size(0); ++i) {
-    const auto& places = texts.places[static_cast<size_t>(rows[i].item<int64_t>())];
+    const auto& places = texts.places[static_cast<size_t>(comm::item<int64_t>(rows[i]))];
     for (int64_t m = 0; m < std::ssize(places); ++m) {
-      const auto scores = logits[i][places[static_cast<size_t>(m)]].to(at::kFloat);
+      const auto asked = logits[i][places[static_cast<size_t>(m)]];
+      const auto scores = comm::download(asked).to(at::kFloat);
       const auto ids = nn::best_columns(scores.unsqueeze(0), k).columns.squeeze(0);
-      out[i][m].select(1, 0).copy_(ids);
-      out[i][m].select(1, 1).copy_(scores.softmax(0).index_select(0, ids));
+      const auto likely = scores.softmax(0).index_select(0, ids);
+      out[i][m].copy_(at::stack({ids.to(at::kDouble), likely.to(at::kDouble)}, 1));  // on the host
     }
   }
   return out.flatten(1);

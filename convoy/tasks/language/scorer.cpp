@@ -1,4 +1,5 @@
 #include "convoy/tasks/language/scorer.h"
+#include "convoy/comm/to_host.h"
 
 #include <ATen/ATen.h>
 
@@ -11,8 +12,8 @@ LanguageScorer::LanguageScorer(bool perplexity)
 
 void LanguageScorer::add(const nn::Bundle& out) {
   auto* sums = sums_.data_ptr<int64_t>();
-  sums[0] += out.at("correct").item<int64_t>();
-  sums[1] += out.at("count").item<int64_t>();
+  sums[0] += comm::item<int64_t>(out.at("correct"));
+  sums[1] += comm::item<int64_t>(out.at("count"));
 }
 
 void LanguageScorer::reduce(const comm::Group& group) {

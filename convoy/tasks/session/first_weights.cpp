@@ -11,6 +11,7 @@
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
 #include "convoy/checkpoint/dtypes.h"
+#include "convoy/comm/to_host.h"
 #include "convoy/formats/safetensors_folder.h"
 #include "convoy/nn/declare.h"
 #include "convoy/parallel/run/replica.h"
@@ -71,14 +72,13 @@ void fill_rows(const parallel::State& state, const std::string& name, const at::
     if (piece.stride == 0) {
       const int64_t count = std::min(piece.length(), left);
       if (count <= 0) continue;
-      at::Tensor(piece.values).narrow(0, 0, count).copy_(from.narrow(0, piece.begin, count));
+      comm::upload_into(piece.values.narrow(0, 0, count), from.narrow(0, piece.begin, count));
       continue;
     }
     if (left < piece.length()) continue;
     const int64_t rows = std::min(piece.rows(), (left - piece.length()) / piece.stride + 1);
-    at::Tensor(piece.values)
-        .narrow(0, 0, rows)
-        .copy_(from.as_strided({rows, piece.length()}, {piece.stride, 1}, piece.begin));
+    comm::upload_into(piece.values.narrow(0, 0, rows),
+                      from.as_strided({rows, piece.length()}, {piece.stride, 1}, piece.begin));
   }
 }
 

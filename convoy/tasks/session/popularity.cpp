@@ -9,6 +9,7 @@
 #include "convoy/base/files.h"
 #include "convoy/base/json.h"
 #include "convoy/base/json_number.h"
+#include "convoy/base/json_value.h"
 #include "convoy/comm/agree.h"
 #include "convoy/prepare/items.h"
 #include "convoy/report/progress_output.h"
@@ -102,7 +103,7 @@ const std::map<std::string, double>& Popularity::metrics(const comm::Group& grou
     const Json found = comm::ask_main(
         group, "count popular items", [this] { return Json(popularity_if_any(data_)); },
         comm::Lasts::Long);
-    metrics_ = found.get<std::map<std::string, double>>();
+    metrics_ = value_from<std::map<std::string, double>>(found);
   }
   return *metrics_;
 }

@@ -10,6 +10,7 @@
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
 #include "convoy/checkpoint/dtypes.h"
+#include "convoy/comm/to_host.h"
 #include "convoy/formats/npy.h"
 #include "convoy/formats/safetensors.h"
 #include "convoy/prepare/items.h"
@@ -131,7 +132,9 @@ at::Tensor by_id(const Matrix& matrix, const models::SessionFeature& feature,
                     feature.name);
   }
   auto out = at::zeros({V, matrix.values.size(1)});
-  if (V > 1) out.narrow(0, 1, V - 1).copy_(matrix.values.index_select(0, at::tensor(rows)));
+  if (V > 1) {
+    out.narrow(0, 1, V - 1).copy_(matrix.values.index_select(0, at::tensor(rows)));  // on the host
+  }
   return out;
 }
 
@@ -181,7 +184,7 @@ PretrainedVectors take_pretrained(SessionArguments& arguments) {
     given = fmt::format("{}={}", name, file.string());  // a run keeps it for use from anywhere
     const auto& feature = *std::ranges::find(model.features, name, &models::SessionFeature::name);
     const auto matrix = read_matrix(file);
-    if (!matrix.values.isfinite().all().item<bool>()) {
+    if (!comm::item<bool>(matrix.values.isfinite().all())) {
       fail<FileError>("data", "{} holds numbers that are not finite", file.string());
     }
     take_width(model, feature, matrix.values.size(1), file.string());

@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "convoy/comm/device.h"
+#include "convoy/comm/to_host.h"
 
 namespace convoy::tasks {
 
@@ -74,7 +75,7 @@ void RankingMetrics::reduce(const comm::Group& group) {
 }
 
 int64_t RankingMetrics::count() const {
-  return histogram_[0].item<int64_t>();
+  return comm::item<int64_t>(histogram_[0]);
 }
 
 std::map<std::string, double> RankingMetrics::values(const std::string& prefix, double) const {

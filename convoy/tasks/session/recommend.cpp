@@ -7,6 +7,7 @@
 
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
+#include "convoy/comm/to_host.h"
 #include "convoy/data/row_writer.h"
 #include "convoy/models/session/session_targets.h"
 #include "convoy/nn/losses/left_out.h"
@@ -34,37 +35,36 @@ void take_best(const parallel::MicroBatch& batch, const nn::Bundle& out, int64_t
   const auto& sessions = batch.inputs.at(options.item_feature);
   nn::LeftOut left_out;
   if (!options.unseen.empty()) {
-    left_out.ids = at::tensor(options.unseen, at::kLong).to(scores.device());
+    left_out.ids = comm::upload(at::tensor(options.unseen, at::kLong), scores.device());
   }
   if (const auto found = batch.inputs.find(models::kExcluded); found != batch.inputs.end()) {
-    left_out.of_rows = found->second.to(scores.device());
+    left_out.of_rows = comm::upload(found->second, scores.device());
   }
   left_out.mask(scores, /*first=*/1);
   const auto empty = batch.inputs.at("lengths") == 0;
-  scores.masked_fill_(empty.to(scores.device()).unsqueeze(1),
+  scores.masked_fill_(comm::upload(empty, scores.device()).unsqueeze(1),
                       -std::numeric_limits<float>::infinity());
   const auto [values, columns] = nn::best_columns(scores, best.scores.size(1));
   const int64_t rows = batch.samples.size(0);
   auto numbers = best.numbers.narrow(0, filled, rows);
-  best.scores.narrow(0, filled, rows).copy_(values.narrow(0, 0, rows));
-  numbers.narrow(1, kIds, best.scores.size(1)).copy_(columns.narrow(0, 0, rows) + 1);
-  numbers.select(1, kRow).copy_(batch.samples + s0);
+  comm::download_into(best.scores.narrow(0, filled, rows), values.narrow(0, 0, rows));
+  comm::download_into(numbers.narrow(1, kIds, best.scores.size(1)), columns.narrow(0, 0, rows) + 1);
+  numbers.select(1, kRow).copy_(batch.samples + s0);  // on the host
   if (auto owner = batch.inputs.find(options.owner); owner != batch.inputs.end()) {
-    numbers.select(1, kOwner).copy_(owner->second);
+    numbers.select(1, kOwner).copy_(owner->second);  // on the host
     numbers.select(1, kHasOwner).fill_(1);
   }
   const auto& lengths = batch.inputs.at("lengths");
-  numbers.select(1, kLength).copy_(lengths);
+  numbers.select(1, kLength).copy_(lengths);  // on the host
   for (int64_t i = 0; i < rows; ++i) {
-    const auto shown = std::min(kShownItems, lengths[i].item<int64_t>());
-    numbers[i]
-        .narrow(0, kSession, shown)
-        .copy_(sessions[i].narrow(0, lengths[i].item<int64_t>() - shown, shown));
+    const auto length = comm::item<int64_t>(lengths[i]), shown = std::min(kShownItems, length);
+    const auto last = sessions[i].narrow(0, length - shown, shown);
+    numbers[i].narrow(0, kSession, shown).copy_(last);  // on the host
   }
   for (size_t i = 0; i < options.targets.size(); ++i) {
-    best.targets.narrow(0, filled, rows)
-        .select(1, static_cast<int64_t>(i))
-        .copy_(out.at(models::SessionTargets::prediction(options.targets[i])).narrow(0, 0, rows));
+    const auto predicted = out.at(models::SessionTargets::prediction(options.targets[i]));
+    comm::download_into(best.targets.narrow(0, filled, rows).select(1, static_cast<int64_t>(i)),
+                        predicted.narrow(0, 0, rows));
   }
   filled += rows;
 }
@@ -114,7 +114,7 @@ void recommend(train::Trainer& trainer, const train::Dataset& data, const Recomm
         if (!out.empty()) columns.fill_(out.at("scores").size(1));
       }
       group.all_reduce(columns, comm::ReduceOp::Max, "number of items");
-      k = std::min(options.top_k, columns.item<int64_t>());
+      k = std::min(options.top_k, comm::item<int64_t>(columns));
     }
     const int64_t ranks = strategy.num_ranks();
     const int64_t most = (step.end - step.s0 + ranks - 1) / ranks * strategy.num_local_ranks();

@@ -13,6 +13,7 @@
 #include "convoy/base/text.h"
 #include "convoy/checkpoint/weights.h"
 #include "convoy/comm/device.h"
+#include "convoy/comm/to_host.h"
 #include "convoy/models/session/session.h"
 #include "convoy/models/session/session_targets.h"
 #include "convoy/nn/losses/left_out.h"
@@ -95,7 +96,7 @@ class Recommender::Model {
           best(scores[static_cast<int64_t>(row)], requests[i], sessions[row], out[i].unknown);
       for (const auto& [column, binary, weight] : config_.targets) {
         const auto& values = predicted.at(models::SessionTargets::prediction(column));
-        const auto value = values[static_cast<int64_t>(row)].item<double>();
+        const auto value = comm::item<double>(values[static_cast<int64_t>(row)]);
         check_finite("predictions for a request", value);
         out[i].predictions[column] = value;
       }

@@ -1,5 +1,7 @@
 #include "convoy/tasks/session/session_arguments.h"
 
+#include <cmath>
+
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
 #include "convoy/formats/schema.h"
@@ -184,8 +186,10 @@ void SessionArguments::take_tasks() {
   model.targets.clear();
   for (size_t i = 0; i < tasks.size(); ++i) {
     double weight = 1;
-    if (!task_weights.empty() && (!parse_number(task_weights[i], weight) || weight < 0)) {
-      fail<UsageError>("config", "model.task_weights has '{}'; expected numbers of at least 0",
+    if (!task_weights.empty() &&
+        (!parse_number(task_weights[i], weight) || weight < 0 || !std::isfinite(weight))) {
+      fail<UsageError>("config",
+                       "model.task_weights has '{}'; expected finite numbers of at least 0",
                        task_weights[i]);
     }
     if (tasks[i] == models::kNextItem) {

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "convoy/comm/to_host.h"
 #include "convoy/tasks/session/popularity.h"
 #include "convoy/tasks/session/ranking_metrics.h"
 #include "convoy/tasks/session/target_metrics.h"
@@ -29,7 +30,7 @@ class SessionMetrics : public train::Scorer {
   void add(const nn::Bundle& out) override {
     ranking_.add(out);
     const auto missed = out.find(models::kMissed);
-    if (missed != out.end()) ranking_.add_missed(missed->second.sum().item<int64_t>());
+    if (missed != out.end()) ranking_.add_missed(comm::item<int64_t>(missed->second.sum()));
     for (auto& target : targets_) target.add(out);
   }
   void reduce(const comm::Group& group) override {

@@ -43,7 +43,7 @@ void TargetMetrics::add(const nn::Bundle& out) {
   const auto answers = out.at(models::SessionTargets::answer(target_.column));
   const auto both = comm::download(at::stack({predictions, answers}, 1)).to(at::kFloat);
   const auto counts = both.select(1, 1).isnan().logical_not();
-  pairs_.push_back(both.index_select(0, counts.nonzero().squeeze(1)));
+  pairs_.push_back(both.index_select(0, counts.nonzero().squeeze(1)));  // on the host
 }
 
 void TargetMetrics::reduce(const comm::Group& group) {
@@ -51,7 +51,7 @@ void TargetMetrics::reduce(const comm::Group& group) {
   const auto all = group.gather_rows(at::cat(pairs_), "gather predictions");
   pairs_.clear();
   auto found = at::zeros({std::ssize(names_)}, at::kDouble);
-  if (group.rank() == 0) found.copy_(at::tensor(of_all(all), at::kDouble));
+  if (group.rank() == 0) found = at::tensor(of_all(all), at::kDouble);
   group.broadcast(found, 0, "broadcast metrics");
   values_.assign(found.const_data_ptr<double>(), found.const_data_ptr<double>() + found.numel());
 }

@@ -4,6 +4,7 @@
 
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
+#include "convoy/base/json_value.h"
 #include "convoy/base/text.h"
 #include "convoy/checkpoint/adapter.h"
 #include "convoy/checkpoint/folder.h"
@@ -272,7 +273,7 @@ int64_t Checkpoints::load_moments(const fs::path& folder) {
   });
   checkpoint::load_optimizer(folder / kOptimizer, strategy_.moments(), strategy_.processes());
   strategy_.share(/*moments=*/true);
-  return updates.get<int64_t>();
+  return value_from<int64_t>(updates);
 }
 
 /// The base may have moved; other ranks, targets or factors are another model.

@@ -7,6 +7,7 @@
 
 #include "convoy/base/append_file.h"
 #include "convoy/base/error.h"
+#include "convoy/base/json_number.h"
 #include "convoy/formats/tensorboard.h"
 #include "convoy/launch/error_file.h"
 #include "convoy/train/checkpoints/run_files.h"
@@ -103,7 +104,8 @@ class Tensorboard : public Callback {
     Metrics values;
     const Json json = record.to_json();
     for (const auto& [key, value] : json.items()) {
-      if (key != "step" && value.is_number()) values["train/" + key] = value.get<double>();
+      const auto number = finite_number(value);
+      if (key != "step" && number) values["train/" + key] = *number;
     }
     tell(writer_->add_scalars(values, record.step));
   }

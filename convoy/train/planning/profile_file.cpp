@@ -8,6 +8,7 @@
 
 #include "convoy/base/checksum.h"
 #include "convoy/base/error.h"
+#include "convoy/base/json_value.h"
 #include "convoy/base/text.h"
 #include "convoy/machine/cores.h"
 #include "convoy/machine/host.h"
@@ -81,7 +82,7 @@ Json to_json(const SumTimes& sums) {
 }
 
 SumTimes sums_from_json(const Json& json) {
-  return {json.at("seconds"), json.at("seconds_per_byte")};
+  return {value_from<double>(json.at("seconds")), value_from<double>(json.at("seconds_per_byte"))};
 }
 
 /// Shares of a micro-batch that the model takes on some of the ranks, as splits have them: by
@@ -218,13 +219,14 @@ Profile profile_from_json(const Json& json, const std::string& file) try {
   Profile out;
   const auto& of = json.at("profile");
   for (const auto& [name, field] : kProfileTexts) out.of.*field = of.at(name).get<std::string>();
-  for (const auto& [name, field] : kProfileNumbers) out.of.*field = of.at(name).get<int64_t>();
+  for (const auto& [name, field] : kProfileNumbers)
+    out.of.*field = value_from<int64_t>(of.at(name));
   out.of.options = of.at("options").get<std::vector<std::string>>();
   out.names = json.at("names").get<std::vector<std::string>>();
-  out.spread = json.value("spread", 0.0);
-  out.update_seconds = json.at("update_seconds");
-  out.accumulate_seconds = json.at("accumulate_seconds");
-  out.sums = {json.at("hosts").get<int>(), sums_from_json(json.at("sums_inside")),
+  out.spread = value_at(json, "spread", 0.0);
+  read_value(json.at("update_seconds"), out.update_seconds);
+  read_value(json.at("accumulate_seconds"), out.accumulate_seconds);
+  out.sums = {value_from<int>(json.at("hosts")), sums_from_json(json.at("sums_inside")),
               sums_from_json(json.at("sums"))};
   const int64_t hosts = out.sums.num_hosts;
   if (hosts < 1 || out.of.ranks < hosts || out.of.ranks % hosts != 0) {
@@ -235,7 +237,7 @@ Profile profile_from_json(const Json& json, const std::string& file) try {
       (hosts > 1 && out.sums.all.seconds_per_byte <= 0)) {
     fail<FileError>("train", "{} says that sums over ranks take no time; expected more", file);
   }
-  out.disk_rate = json.value("disk_bytes_per_second", 0.0);
+  out.disk_rate = value_at(json, "disk_bytes_per_second", 0.0);
   for (const auto& [number, what] : {std::pair{out.spread, "spread"},
                                      {out.update_seconds, "update_seconds"},
                                      {out.accumulate_seconds, "accumulate_seconds"},
@@ -247,17 +249,17 @@ Profile profile_from_json(const Json& json, const std::string& file) try {
   }
   if (out.names.empty()) fail<FileError>("train", "{} has no costs of any block", file);
   for (const auto& one : json.at("micro_batches")) {
-    auto& costs =
-        out.blocks[{one.at("rows").get<int64_t>(), one.at("tensor_ranks").get<int>(),
-                    one.at("context_ranks").get<int>(), one.at("sequence_parallel").get<bool>()}];
-    if (const auto rows = one.at("rows").get<int64_t>(); rows < 1 || rows > kMostRows) {
+    auto& costs = out.blocks[{
+        value_from<int64_t>(one.at("rows")), value_from<int>(one.at("tensor_ranks")),
+        value_from<int>(one.at("context_ranks")), one.at("sequence_parallel").get<bool>()}];
+    if (const auto rows = value_from<int64_t>(one.at("rows")); rows < 1 || rows > kMostRows) {
       fail<FileError>("train", "{} has costs of {} rows; expected 1 to {}", file, rows, kMostRows);
     }
     for (const auto& name : out.names) {
       const auto& block = one.at("blocks").at(name);
       auto& cost = costs.emplace_back();
       const auto read = [&](const char* key, auto& into) {
-        block.at(key).get_to(into);
+        read_value(block.at(key), into);
         if (into >= 0) return;
         fail<FileError>("train", "{} says that {} of {} is {}; expected none below 0", file, key,
                         name, into);

@@ -9,6 +9,7 @@
 #include "convoy/base/host_name.h"
 #include "convoy/base/timing.h"
 #include "convoy/comm/device.h"
+#include "convoy/comm/to_host.h"
 #include "convoy/machine/memory_limit.h"
 #include "convoy/train/planning/this_host.h"
 #include "convoy/train/setup/from_arguments.h"
@@ -71,7 +72,7 @@ int64_t ranks_sharing(const comm::Group& group, at::Device gpu) {
   const auto who = host_name() + comm::identity(gpu) + std::to_string(gpu.index());
   const auto own = static_cast<int64_t>(std::hash<std::string>()(who));
   const auto all = group.all_gather(at::full({1}, own, at::kLong), "compare GPUs");
-  return all.eq(own).sum().item<int64_t>();
+  return comm::item<int64_t>(all.eq(own).sum());
 }
 
 /// The least that any rank has: a plan must hold for all.
@@ -83,9 +84,9 @@ void take_least(const comm::Group& all, plan::Device& device) {
                           at::kDouble)
                    .neg();
   all.all_reduce(least, comm::ReduceOp::Max, "compare GPUs");
-  device.memory_bytes = static_cast<int64_t>(-least[0].item<double>());
-  device.fp32_flops = device.bf16_flops = -least[1].item<double>();
-  device.bytes_per_second = -least[2].item<double>();
+  device.memory_bytes = static_cast<int64_t>(-comm::item<double>(least[0]));
+  device.fp32_flops = device.bf16_flops = -comm::item<double>(least[1]);
+  device.bytes_per_second = -comm::item<double>(least[2]);
 }
 
 }  // namespace

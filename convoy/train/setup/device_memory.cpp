@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "convoy/base/error.h"
+#include "convoy/base/json_value.h"
 #include "convoy/base/out_of_memory.h"
 #include "convoy/base/tensor_memory.h"
 #include "convoy/base/text.h"
@@ -74,7 +75,7 @@ void Trainer::Impl::find_batch(const parallel::ModelFactory& factory) {
             to_take_less(of_one, job_.num_devices()));
       },
       comm::Lasts::Long);
-  arguments_.per_device_train_batch_size = rows.get<int64_t>();
+  arguments_.per_device_train_batch_size = value_from<int64_t>(rows);
   arguments_.gradient_accumulation_steps =
       arguments_.global_batch_size ? 1 : batch / shares / arguments_.per_device_train_batch_size;
 }

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "convoy/comm/hosts.h"
+#include "convoy/comm/to_host.h"
 
 namespace convoy::train {
 
@@ -33,8 +34,8 @@ std::vector<int> hosts_of_ranks(const comm::Group& all, int local_rank) {
           .view({all.size(), 2});
   std::vector<int64_t> machines, local_ranks;
   for (int64_t rank = 0; rank < all.size(); ++rank) {
-    machines.push_back(told[rank][0].item<int64_t>());
-    local_ranks.push_back(told[rank][1].item<int64_t>());
+    machines.push_back(comm::item<int64_t>(told[rank][0]));
+    local_ranks.push_back(comm::item<int64_t>(told[rank][1]));
   }
   return hosts_of_ranks(machines, local_ranks);
 }

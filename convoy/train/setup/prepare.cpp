@@ -9,6 +9,7 @@
 #include "convoy/base/error.h"
 #include "convoy/checkpoint/adapter.h"
 #include "convoy/comm/agree.h"
+#include "convoy/comm/to_host.h"
 #include "convoy/schedule/run/counts.h"
 #include "convoy/train/setup/from_arguments.h"
 #include "convoy/train/setup/memory_check.h"
@@ -238,7 +239,7 @@ RunInfo Trainer::Impl::describe() {
     info.memory = largest({info.memory}, job_.world()).front();
     auto most = at::tensor({info.most_gathered}, at::kLong);
     job_.world().all_reduce(most, comm::ReduceOp::Max, "reduce gathered weights");
-    info.most_gathered = most.item<int64_t>();
+    info.most_gathered = comm::item<int64_t>(most);
   }
   info.per_device_batch = per_device(arguments_.per_device_train_batch_size);
   info.total_batch = state_.step_samples;
