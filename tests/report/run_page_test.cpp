@@ -54,9 +54,14 @@ TEST_F(RunPage, ARunUnderWayIsReadAsFarAsItIsWritten) {
 TEST_F(RunPage, WhatEndedHasItsResultsAndTheLastPlan) {
   write("log.jsonl", "{\"step\": 1, \"loss\": 2}\n{\"train_loss\": 2, \"train_runtime\": 1}\n");
   write("all_results.json", "{\"eval_loss\": 3, \"train_loss\": 2}");
-  write("checkpoint-9/plan.json", "{\"split\": \"old\"}");
-  write("checkpoint-10/plan.json", "{\"split\": \"new\"}");
-  const auto run = read_run(folder_);
+  write("checkpoint-10/plan.json", "{\"split\": \"left behind\"}");
+  write("checkpoint-8/plan.json", "{\"split\": \"old\"}");
+  write("checkpoint-9/plan.json", "{\"split\": \"new\"}");
+  std::vector<std::filesystem::path> checkpoints;
+  for (const char* step : {"10", "8", "9", "11"}) {
+    checkpoints.push_back(folder_ / (std::string("checkpoint-") + step));
+  }
+  const auto run = read_run(folder_, checkpoints);
   EXPECT_TRUE(run.ended);
   EXPECT_EQ(run.results.at("eval_loss"), 3);
   EXPECT_EQ(run.plan.at("split"), "new");
@@ -112,10 +117,13 @@ TEST_F(RunPage, HoldsTheRunsAndNothingThatEndsItsScript) {
   run.name = "a</script><b>";
   run.steps = {1};
   run.columns["loss"] = {1.0 / 3};
+  run.results = {{"eval_ndcg_at_10", 1}, {"eval_spent_rmse", 2}, {"eval_runtime", 3}};
   const auto page = run_page({run, run}, {.picture = "<svg></svg>"});
   EXPECT_THAT(page, HasSubstr("a\\u003c/script>\\u003cb>"));
   EXPECT_THAT(page, Not(HasSubstr("a</script>")));
   EXPECT_THAT(page, HasSubstr("\"loss\":[0.3333333]"));
+  EXPECT_THAT(page, HasSubstr("\"greater_is_better\":{\"eval_ndcg_at_10\":true,"
+                              "\"eval_spent_rmse\":false}"));
   EXPECT_THAT(page, HasSubstr("\"picture\":\"\\u003csvg>"));
   EXPECT_THAT(page, Not(HasSubstr("/*DATA*/")));
   EXPECT_THAT(page, testing::StartsWith("<!doctype html>"));
