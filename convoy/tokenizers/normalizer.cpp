@@ -48,7 +48,7 @@ void add_bert(const JsonField& part, Steps& steps) {
   const bool clean_text = part.flag("clean_text", true);
   const bool chinese = part.flag("handle_chinese_chars", true);
   const bool strip = part.flag("strip_accents", lowercase);
-  steps.push_back([=](std::string_view text, std::string& out) {
+  steps.push_back({[=](std::string_view text, std::string& out) {
     std::string before(text);
     std::string after;
     const auto pass = [&](const auto& each) {
@@ -71,33 +71,66 @@ void add_bert(const JsonField& part, Steps& steps) {
     } else {
       out += before;
     }
-  });
+  }});
+}
+
+/// Rewrites what matches the pattern. `stretch(begin, end)` is told of what stays, `match(begin,
+/// end)` of what `content` stands for.
+template <class Stretch, class Found>
+void for_matches(const Pattern& pattern, std::string_view text, const Stretch& stretch,
+                 const Found& found) {
+  size_t done = 0;
+  Regex::Match match;
+  for (size_t from = 0; from <= text.size() && pattern.search(text, from, match);) {
+    stretch(done, match.begin);
+    found(match.begin, match.end);
+    done = match.end;
+    from = match.end;
+    if (match.begin == match.end) {
+      if (from == text.size()) break;
+      next_character(text, from);
+    }
+  }
+  stretch(done, text.size());
+}
+
+/// Appends `text`, which stays as it is, and where its characters begin, counted from `begin`.
+void keep(std::string_view text, size_t begin, std::string& out, std::vector<size_t>& from) {
+  for (size_t at = 0; at < text.size();) {
+    const size_t here = at;
+    next_character(text, at);
+    from.insert(from.end(), at - here, begin + here);
+  }
+  out += text;
 }
 
 void add_replace(const JsonField& part, Steps& steps) {
   part.expect_keys({"type", "pattern", "content"});
-  steps.push_back([pattern = Pattern(part["pattern"]), content = part["content"].text()](
-                      std::string_view text, std::string& out) {
-    size_t done = 0;
-    Regex::Match match;
-    for (size_t from = 0; from <= text.size() && pattern.search(text, from, match);) {
-      out += text.substr(done, match.begin - done);
-      out += content;
-      done = match.end;
-      from = match.end;
-      if (match.begin == match.end) {
-        if (from == text.size()) break;
-        next_character(text, from);
-      }
-    }
-    out += text.substr(done);
-  });
+  const Pattern pattern(part["pattern"]);
+  const std::string content = part["content"].text();
+  const auto apply = [=](std::string_view text, std::string& out) {
+    for_matches(
+        pattern, text, [&](size_t begin, size_t end) { out += text.substr(begin, end - begin); },
+        [&](size_t /*begin*/, size_t /*end*/) { out += content; });
+  };
+  const auto follow = [=](std::string_view text, std::string& out, std::vector<size_t>& from) {
+    for_matches(
+        pattern, text,
+        [&](size_t begin, size_t end) { keep(text.substr(begin, end - begin), begin, out, from); },
+        [&](size_t begin, size_t end) {
+          // The last character that matched, or the one in front.
+          const size_t last = end > 0 ? previous_character(text, end) : begin;
+          out += content;
+          from.resize(out.size(), last);
+        });
+  };
+  steps.push_back({apply, follow});
 }
 
 void add_strip(const JsonField& part, Steps& steps) {
   part.expect_keys({"type", "strip_left", "strip_right"});
-  steps.push_back([left = part.flag("strip_left", true), right = part.flag("strip_right", true)](
-                      std::string_view text, std::string& out) {
+  steps.push_back({[left = part.flag("strip_left", true), right = part.flag("strip_right", true)](
+                       std::string_view text, std::string& out) {
     const Characters& characters = Characters::get();
     const auto space_at = [&](size_t at) { return characters.is_space(next_character(text, at)); };
     while (left && !text.empty() && space_at(0)) {
@@ -109,7 +142,7 @@ void add_strip(const JsonField& part, Steps& steps) {
       text = text.substr(0, previous_character(text, text.size()));
     }
     out += text;
-  });
+  }});
 }
 
 /// SentencePiece's map, as `tokenizers` apply it: to what a reader sees as one character, if that
@@ -121,7 +154,7 @@ void add_chars_map(const JsonField& part, Steps& steps) {
   if (!CharsMap::is_sound(bytes)) {
     fail<FileError>("text", "{}.precompiled_charsmap is damaged", part.where());
   }
-  steps.push_back([map = CharsMap(std::move(bytes))](std::string_view text, std::string& out) {
+  steps.push_back({[map = CharsMap(std::move(bytes))](std::string_view text, std::string& out) {
     const auto replaced = [&](std::string_view some) {
       const auto rule = map.shortest(some.substr(0, some.find('\0')));
       out += rule.to;
@@ -139,7 +172,7 @@ void add_chars_map(const JsonField& part, Steps& steps) {
       }
       at = end;
     }
-  });
+  }});
 }
 
 void add_steps(const JsonField& part, Steps& steps) {
@@ -151,28 +184,39 @@ void add_steps(const JsonField& part, Steps& steps) {
   const std::string type = part.type();
   if (const auto form = kForms.find(type); form != kForms.end()) {
     part.expect_keys({"type"});
-    steps.push_back([form = form->second](std::string_view text, std::string& out) {
+    Normalizer step{[form = form->second](std::string_view text, std::string& out) {
       append_normalized(text, form, out);
-    });
+    }};
+    if (form->second == NormalForm::C) step.follow = append_composed;
+    steps.push_back(std::move(step));
   } else if (type == "Sequence") {
     part.expect_keys({"type", "normalizers"});
     for (const JsonField& element : part["normalizers"].elements()) add_steps(element, steps);
   } else if (type == "Lowercase") {
     part.expect_keys({"type"});
-    steps.push_back(lower);
+    steps.push_back({lower});
   } else if (type == "StripAccents") {
     part.expect_keys({"type"});
-    steps.push_back([](std::string_view text, std::string& out) {
+    steps.push_back({[](std::string_view text, std::string& out) {
       for_characters(text, out, [](char32_t c, std::string& to) {
         if (!Characters::get().is_mark(c)) append_utf8(c, to);
       });
-    });
+    }});
   } else if (type == "Prepend") {
     part.expect_keys({"type", "prepend"});
-    steps.push_back([prefix = part["prepend"].text()](std::string_view text, std::string& out) {
+    const std::string prefix = part["prepend"].text();
+    const auto apply = [prefix](std::string_view text, std::string& out) {
       if (!text.empty()) out += prefix;
       out += text;
-    });
+    };
+    const auto follow = [prefix](std::string_view text, std::string& out,
+                                 std::vector<size_t>& from) {
+      if (text.empty()) return;
+      out += prefix;
+      from.resize(prefix.size(), 0);
+      keep(text, 0, out, from);
+    };
+    steps.push_back({apply, follow});
   } else if (type == "Replace") {
     add_replace(part, steps);
   } else if (type == "Strip") {
@@ -202,7 +246,7 @@ std::string_view normalize(const Steps& steps, std::string_view text, std::strin
   for (const auto& step : steps) {
     buffer.swap(before);
     buffer.clear();
-    step(&step == &steps.front() ? text : std::string_view(before), buffer);
+    step.apply(&step == &steps.front() ? text : std::string_view(before), buffer);
     if (buffer.size() > limit) {
       fail<UsageError>("text", "the normalizer makes {} bytes of {}; expected at most {}",
                        buffer.size(), text.size(), limit);

@@ -9,8 +9,18 @@
 
 namespace convoy::tokenizers {
 
-/// A part of tokenizer.json's "normalizer": appends what a text becomes before it is cut.
-using Normalizer = std::function<void(std::string_view text, std::string& out)>;
+/// A part of tokenizer.json's "normalizer".
+struct Normalizer {
+  /// Appends what a text becomes before it is cut.
+  using Apply = std::function<void(std::string_view text, std::string& out)>;
+  /// As Apply, into an empty `out`; `from`: for each of its bytes where in `text` the character
+  /// begins that it comes from.
+  using Follow =
+      std::function<void(std::string_view text, std::string& out, std::vector<size_t>& from)>;
+
+  Apply apply;
+  Follow follow = {};  ///< none: nobody knows
+};
 
 /// The steps of "normalizer", in their order. Throws FileError that names what is not supported.
 std::vector<Normalizer> make_normalizers(const JsonField& part);

@@ -19,19 +19,50 @@ void cut_pieces(Pieces& pieces, const Cut& cut) {
   pieces.pieces.swap(pieces.spare);
 }
 
+/// Text that pieces become, and where it comes from.
+class Rewritten {
+ public:
+  explicit Rewritten(Pieces& pieces) : pieces_(pieces) {}
+
+  /// Appends text that stands for the character that begins at byte `at` of the pieces.
+  void put(std::string_view text, size_t at) {
+    text_ += text;
+    if (pieces_.follows) from_.resize(text_.size(), pieces_.from[at]);
+  }
+  /// Appends bytes of the pieces as they are.
+  void keep(size_t begin, size_t end) {
+    text_ += pieces_.text.substr(begin, end - begin);
+    if (!pieces_.follows) return;
+    const auto first = pieces_.from.begin();
+    from_.insert(from_.end(), first + static_cast<std::ptrdiff_t>(begin),
+                 first + static_cast<std::ptrdiff_t>(end));
+  }
+  size_t size() const { return text_.size(); }
+  /// Gives the pieces this text.
+  void finish() {
+    pieces_.own = std::move(text_);
+    pieces_.text = pieces_.own;
+    pieces_.from = std::move(from_);
+  }
+
+ private:
+  Pieces& pieces_;
+  std::string text_;
+  std::vector<size_t> from_;
+};
+
 /// Rewrites every piece: `rewrite(piece, is_first, out)` appends what it becomes.
 template <class Rewrite>
 void rewrite_pieces(Pieces& pieces, const Rewrite& rewrite) {
-  std::string text;
+  Rewritten text(pieces);
   bool first = true;
   for (Pieces::Piece& piece : pieces.pieces) {
     const size_t begin = text.size();
-    rewrite(pieces.of(piece), first, text);
+    rewrite(piece, first, text);
     piece = {begin, text.size()};
     first = false;
   }
-  pieces.own = std::move(text);
-  pieces.text = pieces.own;
+  text.finish();
 }
 
 PreTokenizer scan(Scanner scanner) {
@@ -120,9 +151,9 @@ void cut_words(Pieces& pieces) {
 
 /// A space before each piece that has none: the first word like the others.
 void prefix_space(Pieces& pieces) {
-  rewrite_pieces(pieces, [](std::string_view piece, bool /*first*/, std::string& out) {
-    if (!piece.starts_with(' ')) out += ' ';
-    out += piece;
+  rewrite_pieces(pieces, [&](const Pieces::Piece& piece, bool /*first*/, Rewritten& out) {
+    if (!pieces.of(piece).starts_with(' ')) out.put(" ", piece.begin);
+    out.keep(piece.begin, piece.end);
   });
 }
 
@@ -138,17 +169,17 @@ PreTokenizer metaspace(const JsonField& part) {
   }
   if (replacement.empty()) part["replacement"].refuse("one character");
   return [=, splits = part.flag("split", true)](Pieces& pieces) {
-    rewrite_pieces(pieces, [&](std::string_view piece, bool first, std::string& out) {
+    rewrite_pieces(pieces, [&](const Pieces::Piece& piece, bool first, Rewritten& out) {
       const bool prepend = scheme == "always" || (scheme == "first" && first && pieces.at_start);
-      if (prepend && !piece.starts_with(' ') && !piece.starts_with(replacement)) {
-        out += replacement;
+      const auto text = pieces.of(piece);
+      if (prepend && !text.starts_with(' ') && !text.starts_with(replacement)) {
+        out.put(replacement, piece.begin);
       }
-      for (const char c : piece) {
-        if (c == ' ') {
-          out += replacement;
-        } else {
-          out += c;
-        }
+      for (size_t at = piece.begin; at < piece.end;) {
+        const size_t blank = std::min(pieces.text.find(' ', at), piece.end);
+        out.keep(at, blank);
+        if (blank < piece.end) out.put(replacement, blank);
+        at = blank + 1;
       }
     });
     if (!splits) return;
@@ -225,9 +256,12 @@ void add_steps(const JsonField& part, PreTokenizers& made) {
 
 PreTokenizer bytes_as_characters() {
   return [](Pieces& pieces) {
-    rewrite_pieces(pieces, [](std::string_view piece, bool /*first*/, std::string& out) {
-      for (const char byte : piece) {
-        append_utf8(character_of_byte(static_cast<unsigned char>(byte)), out);
+    rewrite_pieces(pieces, [&](const Pieces::Piece& piece, bool /*first*/, Rewritten& out) {
+      std::string character;
+      for (size_t at = piece.begin; at < piece.end; ++at) {
+        character.clear();
+        append_utf8(character_of_byte(static_cast<unsigned char>(pieces.text[at])), character);
+        out.put(character, at);
       }
     });
   };

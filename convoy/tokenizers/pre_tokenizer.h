@@ -22,6 +22,10 @@ struct Pieces {
   bool at_start = false;  ///< whether the whole text begins here
 
   std::vector<Piece> spare;  ///< memory that the next step may use
+  /// For each byte of `text` where in the first one the character begins that it comes from, kept
+  /// where somebody `follows`.
+  std::vector<size_t> from;
+  bool follows = false;
 
   std::string_view of(const Piece& piece) const {
     return text.substr(piece.begin, piece.end - piece.begin);

@@ -4,6 +4,7 @@
 
 #include "convoy/base/error.h"
 #include "convoy/tokenizers/load/tokenizer_parts.h"
+#include "convoy/tokenizers/token_spans.h"
 #include "convoy/tokenizers/unicode/unicode.h"
 
 namespace convoy::tokenizers {
@@ -115,6 +116,15 @@ size_t Tokenizer::encode(std::string_view text, std::vector<int32_t>& ids,
   return malformed;
 }
 
+void Tokenizer::encode_with_spans(std::string_view text, std::vector<int32_t>& ids,
+                                  std::vector<TokenSpan>& spans) const {
+  tokenizers::encode_with_spans(impl_->parts, text, ids, spans);
+}
+
+void Tokenizer::check_tells_spans() const {
+  tokenizers::check_tells_spans(impl_->parts);
+}
+
 std::string Tokenizer::decode(std::span<const int32_t> ids, bool skip_special_tokens) const {
   const TokenizerParts& parts = impl_->parts;
   std::vector<int32_t> kept;
@@ -144,6 +154,10 @@ int32_t Tokenizer::vocab_size() const {
 
 bool Tokenizer::has(int32_t id) const {
   return impl_->parts.vocabulary.has(id);
+}
+
+bool Tokenizer::is_special(int32_t id) const {
+  return has(id) && impl_->parts.special[static_cast<size_t>(id)];
 }
 
 std::optional<int32_t> Tokenizer::id_of(std::string_view token) const {

@@ -21,6 +21,12 @@ struct SpecialIds {
   std::optional<int32_t> unk;
 };
 
+/// Bytes [begin, end) of a text that a token stands for.
+struct TokenSpan {
+  size_t begin = 0, end = 0;
+  bool operator==(const TokenSpan&) const = default;
+};
+
 /// A file of a tokenizer.
 struct TokenizerFile {
   std::filesystem::path path;
@@ -43,6 +49,15 @@ class Tokenizer {
   size_t encode(std::string_view text, std::vector<int32_t>& ids,
                 bool add_special_tokens = true) const;
 
+  /// As encode() without special tokens, of UTF-8; `spans`: of each id, as `tokenizers` has offsets
+  /// before its trim_offsets. A part of a character stands for all of it. Throws UsageError as
+  /// encode() and check_tells_spans().
+  void encode_with_spans(std::string_view text, std::vector<int32_t>& ids,
+                         std::vector<TokenSpan>& spans) const;
+  /// Throws UsageError, naming the part, where it is not known what tokens stand for: of any model
+  /// but BPE, and of normalizers other than NFC, Prepend and Replace.
+  void check_tells_spans() const;
+
   /// The text of ids. Throws UsageError for an id that no token has.
   std::string decode(std::span<const int32_t> ids, bool skip_special_tokens = true) const;
 
@@ -50,6 +65,8 @@ class Tokenizer {
   int32_t vocab_size() const;
   /// Whether a token has the id: there may be gaps.
   bool has(int32_t id) const;
+  /// Whether decode() leaves the token out where it skips special ones.
+  bool is_special(int32_t id) const;
   std::optional<int32_t> id_of(std::string_view token) const;
   /// Text of a token in the files. Throws UsageError for an id that no token has.
   std::string token(int32_t id) const;

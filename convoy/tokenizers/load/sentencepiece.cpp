@@ -155,7 +155,7 @@ TokenizerParts parts_of_sentencepiece(std::string_view bytes, const std::string&
   const bool is_unigram = file.model_type == SentencePieceFile::kUnigram;
   if (is_unigram) {
     parts.model = make_unigram(file, parts.vocabulary, processor->unk_id(), where);
-    parts.normalizers.push_back(SentencePieceNormalizer(file));
+    parts.normalizers.push_back({SentencePieceNormalizer(file)});
   } else {
     parts.model = std::make_unique<SentencePieceModel>(processor);
   }

@@ -72,6 +72,49 @@ void Bpe::encode(std::string_view word, Scratch& scratch, std::vector<int32_t>& 
   }
 }
 
+bool Bpe::tells_lengths() const {
+  return options_.continuing_subword_prefix.empty() && options_.end_of_word_suffix.empty();
+}
+
+std::pair<size_t, bool> Bpe::symbol_at(std::string_view word, size_t at) const {
+  const auto known = [&](char byte) {
+    return byte_ids_[static_cast<unsigned char>(byte)] != Vocabulary::kNone;
+  };
+  if (options_.byte_level) return {at + 1, known(word[at])};
+  size_t end = at;
+  next_character(word, end);
+  const auto character = word.substr(at, end - at);
+  const bool falls_back =
+      options_.byte_fallback && std::all_of(character.begin(), character.end(), known);
+  return {end, falls_back || tokens_.find(character) != Vocabulary::kNone};
+}
+
+void Bpe::lengths(std::string_view word, std::span<const int32_t> ids,
+                  std::vector<size_t>& lengths) const {
+  size_t at = 0;
+  for (const int32_t id : ids) {
+    const size_t begin = at;
+    // What no token stands for is gone, or part of the next one.
+    while (at < word.size() && unk_id_ == Vocabulary::kNone && !symbol_at(word, at).second) {
+      at = symbol_at(word, at).first;
+    }
+    const auto text = tokens_.has(id) ? tokens_.text(id) : std::string_view();
+    if (!text.empty() && word.substr(at).starts_with(text)) {
+      at += text.size();
+    } else if (at < word.size() && id == byte_ids_[static_cast<unsigned char>(word[at])]) {
+      ++at;
+    } else {
+      internal_check(id == unk_id_ && at < word.size(), "text",
+                     "token {} does not stand at byte {} of '{}'", id, at, word);
+      at = symbol_at(word, at).first;
+      while (options_.fuse_unk && at < word.size() && !symbol_at(word, at).second) {
+        at = symbol_at(word, at).first;
+      }
+    }
+    lengths.push_back(at - begin);
+  }
+}
+
 void Bpe::split_bytes(std::string_view word, std::vector<int32_t>& symbols) const {
   bool unknown = false;  // the byte before was
   for (const char byte : word) {

@@ -33,8 +33,13 @@ class Bpe : public Model {
       BpeOptions options, const std::string& where);
 
   void encode(std::string_view word, Scratch& scratch, std::vector<int32_t>& ids) const override;
+  bool tells_lengths() const override;
+  void lengths(std::string_view word, std::span<const int32_t> ids,
+               std::vector<size_t>& lengths) const override;
 
  private:
+  /// Where the character, or byte, at `at` of a word ends, and whether a token stands for it alone.
+  std::pair<size_t, bool> symbol_at(std::string_view word, size_t at) const;
   void split_bytes(std::string_view word, std::vector<int32_t>& symbols) const;
   void split_characters(std::string_view word, std::vector<int32_t>& symbols) const;
   void merge_short(std::vector<int32_t>& symbols, size_t from) const;

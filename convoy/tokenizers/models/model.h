@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -23,6 +24,12 @@ class Model {
   virtual ~Model() = default;
   /// Appends the ids of a word that is not empty.
   virtual void encode(std::string_view word, Scratch& scratch, std::vector<int32_t>& ids) const = 0;
+
+  /// Whether lengths() knows.
+  virtual bool tells_lengths() const { return false; }
+  /// Appends how many bytes of the word each of its ids, which are encode()'s, stands for.
+  virtual void lengths(std::string_view word, std::span<const int32_t> ids,
+                       std::vector<size_t>& lengths) const;
 };
 
 /// As `model.encode`, from the cache when the word was seen before.

@@ -124,8 +124,25 @@ void append_decomposed(char32_t c, bool compatible, std::vector<char32_t>& out) 
   out.insert(out.end(), from, from + (second ? run->compatible : run->canonical));
 }
 
+/// Character that remembers how many more or fewer characters the text has since it was made.
+struct Traced {
+  char32_t c = 0;
+  int64_t change = 0;  ///< 1: it was added; -n: it stands for n more
+
+  operator char32_t() const { return c; }
+};
+
+/// Makes `to` the character that stands for it and for `added`.
+void unite(char32_t& to, char32_t both, char32_t /*added*/) {
+  to = both;
+}
+void unite(Traced& to, char32_t both, const Traced& added) {
+  to = {both, to.change + added.change - 1};
+}
+
 /// Sorts marks by class between characters of class 0.
-void reorder(std::vector<char32_t>& text, const std::vector<uint8_t>& classes) {
+template <class Character>
+void reorder(std::vector<Character>& text, const std::vector<uint8_t>& classes) {
   for (size_t i = 0; i < text.size();) {
     size_t end = i + 1;
     if (classes[text[i]] != 0) {
@@ -138,16 +155,17 @@ void reorder(std::vector<char32_t>& text, const std::vector<uint8_t>& classes) {
   }
 }
 
-void compose(std::vector<char32_t>& text, const Composer& composer) {
+template <class Character>
+void compose(std::vector<Character>& text, const Composer& composer) {
   size_t starter = text.size();  // none yet
   size_t out = 0;
   int last_class = -1;  // of what stands between the starter and here
-  for (const char32_t c : text) {
+  for (const Character c : text) {
     const int own_class = composer.classes[c];
     if (starter < out && last_class < own_class) {
       const char32_t both = composer.compose(text[starter], c);
       if (both != 0) {
-        text[starter] = both;
+        unite(text[starter], both, c);
         continue;
       }
     }
@@ -180,6 +198,30 @@ void append_normalized(std::string_view text, NormalForm form, std::string& out)
   reorder(characters, composer().classes);
   if (form == NormalForm::C || form == NormalForm::KC) compose(characters, composer());
   for (const char32_t c : characters) append_utf8(c, out);
+}
+
+void append_composed(std::string_view text, std::string& out, std::vector<size_t>& from) {
+  std::vector<Traced> characters;
+  std::vector<size_t> begins;  // of the characters of `text`
+  std::vector<char32_t> decomposed;
+  for (size_t at = 0; at < text.size();) {
+    begins.push_back(at);
+    decomposed.clear();
+    append_decomposed(next_character(text, at), /*compatible=*/false, decomposed);
+    for (size_t i = 0; i < decomposed.size(); ++i) {
+      characters.push_back({decomposed[i], i == 0 ? 0 : 1});
+    }
+  }
+  reorder(characters, composer().classes);
+  compose(characters, composer());
+  size_t next = 0;  // of the characters of `text`
+  for (const auto& [c, change] : characters) {
+    const bool added = change > 0 && next > 0;
+    const size_t begin = begins[std::min(added ? next - 1 : next, begins.size() - 1)];
+    if (!added) next += static_cast<size_t>(std::max<int64_t>(0, 1 - change));
+    append_utf8(c, out);
+    from.resize(out.size(), begin);
+  }
 }
 
 void append_lower(char32_t c, std::string& out) {
