@@ -11,6 +11,7 @@
 #include "convoy/checkpoint/folder.h"
 #include "convoy/models/language_model.h"
 #include "convoy/models/session/session.h"
+#include "convoy/tasks/chat/task.h"
 #include "convoy/tasks/classification/task.h"
 #include "convoy/tasks/language/task.h"
 #include "convoy/tasks/lora.h"
@@ -30,6 +31,8 @@ std::vector<TaskKind>& kinds() {
        add_session_commands},
       {"classification", [] { return std::vector<std::string>{"bert"}; },
        [](const std::string&) { return std::make_unique<ClassificationTask>(); }, true},
+      {"chat", ChatTask::families,
+       [](const std::string& family) { return std::make_unique<ChatTask>(family); }, true},
       {"language", models::language_families,
        [](const std::string& family) { return std::make_unique<LanguageTask>(family); }, false,
        add_language_commands}};
@@ -150,8 +153,12 @@ Detection detect(const std::vector<std::string>& arguments, bool opens) {
       take(detected, detect_in_toml(place, /*opens=*/false));
     } else if (const auto config = checkpoint::config_folder(place) / "config.json";
                opens && fs::is_regular_file(config, error)) {
-      take(detected, detect_in_config(config));
-      take(detected, detect_in_toml(place / "run.toml", /*opens=*/true));
+      auto own = detect_in_config(config);
+      const auto said = detect_in_toml(place / "run.toml", /*opens=*/true);
+      // A model that was trained on conversations is a language model to config.json.
+      if (own.task == "language" && !said.task.empty()) own.task = said.task;
+      take(detected, own);
+      take(detected, said);
       expect_family(detected, config);
     }
   }
@@ -281,7 +288,8 @@ std::unique_ptr<Task> find_task(const std::vector<std::string>& arguments, bool 
   auto [family, task, start, config_name, adapter] = detect(arguments, opens);
   for (const auto& kind : kinds()) {
     if (!kind.by_name || kind.name != task) continue;
-    if (family.empty() || takes(kind, family)) return kind.make(family);
+    if (takes(kind, family)) return kind.make(family);
+    if (family.empty()) return kind.make(kind.families().front());
     fail<UsageError>("tasks", "task = {} is for the family {}; got {}", task, join(kind.families()),
                      family);
   }

@@ -1,7 +1,7 @@
 #include <regex>
 
 #include "convoy/base/text.h"
-#include "tests/cli/command_testing.h"
+#include "tests/cli/chat_testing.h"
 
 // What a person sees and gets who uses the program.
 namespace convoy {
@@ -25,6 +25,7 @@ class Using : public CommandTest {
     for (auto command : split(block, '\n')) {
       command = std::regex_replace(command, std::regex(" +# .*"), "");
       if (command.starts_with("convoy ")) command.insert(0, "$");
+      command = std::regex_replace(command, std::regex("\\| convoy "), "| $$convoy ");
       if (!trim(command).empty()) commands.push_back(command);
     }
     return commands;
@@ -251,17 +252,18 @@ TEST_F(Using, TheLanguageModelsOfTheReadmeTrain) {
                 "--output_dir data/minilm"),
             0)
       << output_;
-  ASSERT_EQ(
-      run("train --family llama --hidden_size 8 --num_hidden_layers 1 --num_attention_heads 2 "
-          "--intermediate_size 16 --data.train data/tokenizers/texts/source.txt "
-          "--data.tokenizer data/tokenizers/gpt2 --block_size 16 --max_steps 1 "
-          "--output_dir data/smollm2"),
-      0)
-      << output_;
+  write_chat_tokenizer(folder_ / "chat_words");
   std::string conversations;
-  const auto words = std::regex_replace(text.substr(0, 5000), std::regex("\n"), " ");
-  for (int row = 0; row < 20; ++row) conversations += fmt::format("{{\"text\": \"{}\"}}\n", words);
+  for (int row = 0; row < 20; ++row) {
+    conversations += conversation({{"user", "Who are you?"}, {"assistant", "I am Otto."}});
+  }
   write_file(folder_ / "data/chat/identity.jsonl", conversations);
+  ASSERT_EQ(run("train --task chat --family llama --hidden_size 8 --num_hidden_layers 1 "
+                "--num_attention_heads 2 --intermediate_size 16 --max_position_embeddings 256 "
+                "--data.train data/chat/identity.jsonl --data.tokenizer chat_words --max_steps 1 "
+                "--output_dir data/smollm2"),
+            0)
+      << output_;
   std::string reviews;
   for (const char* label : {"positive", "negative", "positive", "negative"}) {
     reviews += fmt::format("{{\"text\": \"word word\", \"label\": \"{}\"}}\n", label);
@@ -277,7 +279,8 @@ TEST_F(Using, TheLanguageModelsOfTheReadmeTrain) {
               0)
         << command << "\n"
         << output_;
-    if (command.find(" generate ") != std::string::npos) expect(" tokens in ");
+    const bool chats = command.find(" --chat") != std::string::npos;
+    if (command.find(" generate ") != std::string::npos && !chats) expect(" tokens in ");
     if (command.find(" predict ") != std::string::npos) expect("row 3: ");
   }
   for (const char* run :

@@ -6,6 +6,7 @@
 #include "convoy/base/files.h"
 #include "convoy/base/text.h"
 #include "convoy/models/decoder/decoder.h"
+#include "convoy/tasks/chat/task.h"
 #include "convoy/tasks/classification/task.h"
 #include "convoy/tasks/language/task.h"
 #include "convoy/tasks/session/session_arguments.h"
@@ -27,6 +28,36 @@ std::string language_options(const std::string& family) {
   return options_of(task, family, "model.family = \"" + family + "\"");
 }
 
+/// The rows of a page of options, by option.
+std::map<std::string, std::string> rows_of(const std::string& page) {
+  std::map<std::string, std::string> out;
+  for (const auto& line : split(page, '\n')) {
+    if (line.starts_with("| `")) out[line.substr(2, line.find('`', 3) - 1)] = line;
+  }
+  return out;
+}
+
+/// Options of conversations that texts do not have in their place.
+std::string chat_options() {
+  ChatTask chat("llama");
+  LanguageTask texts("llama");
+  OptionTable own, known;
+  chat.declare(own);
+  texts.declare(known);
+  const auto rows = rows_of(own.to_markdown()), other = rows_of(known.to_markdown());
+  std::string page =
+      "\n# Options of chat\n\nWith `model.task = \"chat\"`: options of the model's family, and "
+      "these in place of those of texts in section data.\n\n"
+      "| option | type | default | meaning |\n|---|---|---|---|\n";
+  for (const auto& option : own.options()) {
+    const auto row = rows.find("`" + option.name + "`");
+    if (option.section != "data" || row == rows.end()) continue;
+    const auto found = other.find(row->first);
+    if (found == other.end() || found->second != row->second) page += row->second + "\n";
+  }
+  return page;
+}
+
 /// Markdown table of the options of training whose defaults a task replaces.
 std::string own_defaults(const Task& task) {
   train::TrainingArguments usual, own;
@@ -38,15 +69,6 @@ std::string own_defaults(const Task& task) {
   for (const auto& option : own_table.options()) {
     if (option.initial == usual_table.find(option.key())->initial) continue;
     out += "| `" + option.name + "` | `" + option.initial + "` |\n";
-  }
-  return out;
-}
-
-/// The rows of a page of options, by option.
-std::map<std::string, std::string> rows_of(const std::string& page) {
-  std::map<std::string, std::string> out;
-  for (const auto& line : split(page, '\n')) {
-    if (line.starts_with("| `")) out[line.substr(2, line.find('`', 3) - 1)] = line;
   }
   return out;
 }
@@ -97,6 +119,7 @@ TEST(OptionsPage, IsWhatTheProgramKnows) {
         is_decoder_beside(family, first) ? options_beside(family, first) : language_options(family);
   }
   page += options_of(classification, "classification", "model.task = \"classification\"");
+  page += chat_options();
   const auto file = std::string(CONVOY_SOURCE_DIR) + "/docs/options.md";
   if (std::getenv("CONVOY_UPDATE_DOCS")) write_file(file, page);
   EXPECT_EQ(read_file(file), page)

@@ -10,6 +10,7 @@
 #include "convoy/base/text.h"
 #include "convoy/models/decoder/decoder.h"
 #include "convoy/models/language_model.h"
+#include "convoy/tasks/chat/task.h"
 #include "convoy/tasks/classification/task.h"
 #include "convoy/tasks/language/task.h"
 #include "convoy/tasks/session/session_arguments.h"
@@ -129,12 +130,31 @@ const std::vector<Entry>& entries_of_tasks() {
         "model.modules_to_save", "model.use_rslora", "model.rank_pattern", "model.alpha_pattern"}},
       // Which weights a run begins with.
       {Belief::Kept, {"model.model_name_or_path", "model.start", "model.adapter_name_or_path"}},
+      // The day that a chat template is told.
+      {Belief::Kept, {"data.template_date"}},
       // Which rows there are, what their ids mean and, in mid-epoch, in which order they come.
       {Belief::Refused,
-       {"data.path", "data.train", "data.partition", "data.shuffle_window", "data.windows",
-        "data.start", "data.keep_moments", "data.tokenizer", "data.grouping", "data.block_size",
-        "data.max_train_samples", "data.validation_split_percentage", "data.random_tokens",
-        "data.label", "t5 data.mlm_probability"}},
+       {"data.path",
+        "data.train",
+        "data.partition",
+        "data.shuffle_window",
+        "data.windows",
+        "data.start",
+        "data.keep_moments",
+        "data.tokenizer",
+        "data.grouping",
+        "data.block_size",
+        "data.max_train_samples",
+        "data.validation_split_percentage",
+        "data.random_tokens",
+        "data.label",
+        "t5 data.mlm_probability",
+        "chat data.max_length",
+        "data.train_on",
+        "data.too_long",
+        "data.chat_template",
+        "data.chat_template_kwargs",
+        "data.skip_corrupt"}},
       // What is in a row of the same number, and how it is read.
       {Belief::MayChange,
        {"data.schema", "data.truncation", "data.memory_budget_mb", "data.prefetch_depth",
@@ -173,10 +193,12 @@ class Page {
     return kHead + rows(task, table, config);
   }
 
-  /// Options of several tables that are one task, each once.
-  std::string rows(const std::string& task, const OptionTable& table, const Json& config) {
+  /// Options of several tables that are one task, each once; of one `section` where it is named.
+  std::string rows(const std::string& task, const OptionTable& table, const Json& config,
+                   const std::string& section = "") {
     std::string out;
     for (const auto& option : table.options()) {
+      if (!section.empty() && option.section != section) continue;
       if (!listed_.insert(task + " " + option.key()).second) continue;
       const auto key = option.key(), own = task + " " + key;
       auto found = beliefs_.find(own);
@@ -246,6 +268,9 @@ TEST(ResumedOptions, EachHasAnEntry) {
   ClassificationTask task;
   page += "\n## Classification\n\n" + tasks.table("classification", table_of(task),
                                                   models::make_model_config("bert")->to_json());
+  ChatTask chat("llama");
+  page += std::string("\n## Chat\n\nBeside the options of the model's family.\n\n") + Page::kHead +
+          tasks.rows("chat", table_of(chat), Json::object(), "data");
   trainer.expect_all_used();
   tasks.expect_all_used();
   const auto file = std::string(CONVOY_SOURCE_DIR) + "/docs/resuming.md";

@@ -102,24 +102,7 @@ void check_cache(const Prompts& prompts, const models::LanguageModelConfig& conf
       has_encoder(config)
           ? std::ssize(*longest) + 1 + options.max_new_tokens
           : most_positions(std::ssize(*shortest), std::ssize(*longest), config, options);
-  const int64_t rows = options.batch_size;
-  const int ranks =
-      std::max(strategy.num_local_ranks(), launch::detect_environment().local_world_size);
-  auto& replica = strategy.replica();
-  const auto& tensor = replica.groups().tensor;
-  // Of the last rank: none has more heads of queries.
-  const double bytes =
-      models::cache_bytes(config, rows, positions, config.cache_dtype(replica.compute_dtype()),
-                          {tensor.size() - 1, tensor.size()});
-  const auto weights = static_cast<double>(replica.memory().parameters);
-  const auto limit = machine::memory_limit();
-  if (limit.bytes == 0 || (bytes + weights) * ranks <= static_cast<double>(limit.bytes)) return;
-  fail<UsageError>("tasks",
-                   "the cache of keys and values of {} texts of {} positions takes {} beside {} of "
-                   "weights{}, but {}; try {}fewer max_new_tokens, or no cache",
-                   rows, positions, human_bytes(bytes), human_bytes(weights),
-                   ranks > 1 ? fmt::format(" for each of {} ranks", ranks) : "", limit.text,
-                   rows > 1 ? "a smaller batch_size, " : "");
+  tasks::check_cache(strategy, config, options.batch_size, positions);
 }
 
 /// A text under way.
@@ -315,6 +298,27 @@ void gather(const std::vector<Batch>& batches, const comm::Group& group, Generat
 }
 
 }  // namespace
+
+void check_cache(parallel::Strategy& strategy, const models::LanguageModelConfig& config,
+                 int64_t rows, int64_t positions) {
+  const int ranks =
+      std::max(strategy.num_local_ranks(), launch::detect_environment().local_world_size);
+  auto& replica = strategy.replica();
+  const auto& tensor = replica.groups().tensor;
+  // Of the last rank: none has more heads of queries.
+  const double bytes =
+      models::cache_bytes(config, rows, positions, config.cache_dtype(replica.compute_dtype()),
+                          {tensor.size() - 1, tensor.size()});
+  const auto weights = static_cast<double>(replica.memory().parameters);
+  const auto limit = machine::memory_limit();
+  if (limit.bytes == 0 || (bytes + weights) * ranks <= static_cast<double>(limit.bytes)) return;
+  fail<UsageError>("tasks",
+                   "the cache of keys and values of {} texts of {} positions takes {} beside {} of "
+                   "weights{}, but {}; try {}fewer max_new_tokens, or no cache",
+                   rows, positions, human_bytes(bytes), human_bytes(weights),
+                   ranks > 1 ? fmt::format(" for each of {} ranks", ranks) : "", limit.text,
+                   rows > 1 ? "a smaller batch_size, " : "");
+}
 
 GenerateReport generate(parallel::Strategy& strategy, const models::LanguageModelConfig& config,
                         const Prompts& prompts, const GenerateOptions& asked,

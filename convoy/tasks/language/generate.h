@@ -48,6 +48,11 @@ struct GenerateReport {
   int64_t cache_bytes = 0;  ///< most that the cache of any device held
 };
 
+/// Throws UsageError where a cache of so many texts and positions does not fit into the memory,
+/// beside the weights.
+void check_cache(parallel::Strategy& strategy, const models::LanguageModelConfig& config,
+                 int64_t rows, int64_t positions);
+
 /// Goes on from `prompts`, each of at least one id, or has a decoder answer them, on all ranks of
 /// `strategy`; hands over what it made on rank 0, by number. What is drawn depends on seed, prompt
 /// and position alone: neither the batch, nor the number of ranks, nor the cache change more than

@@ -14,6 +14,8 @@
 #include "convoy/base/timing.h"
 #include "convoy/launch/environment.h"
 #include "convoy/report/progress_output.h"
+#include "convoy/tasks/answer_lines.h"
+#include "convoy/tasks/chat/chat_generator.h"
 #include "convoy/tasks/language/text_generator.h"
 #include "convoy/tasks/language/text_requests.h"
 
@@ -31,6 +33,8 @@ struct GenerateCommand {
   bool no_cache = false;
   bool json = false;
   bool requests = false;
+  bool chat = false;
+  std::string system;  ///< message that a conversation begins with
   std::optional<int64_t> nproc;
 };
 
@@ -108,6 +112,28 @@ void run_generate(GenerateCommand command, const GivenPrompts& given, const Prog
   if (const auto warning = texts.nameless_tokens(); !warning.empty()) program.tell({warning});
 }
 
+/// Most new tokens of an answer where nobody says.
+constexpr int64_t kUsualAnswer = 1024;
+
+void run_chat(GenerateCommand command, const Program& program, TextGenerator& texts,
+              const Run& run) {
+  check_answers_alone(texts.num_ranks());
+  if (texts.answers()) {
+    fail<UsageError>("tasks", "--chat is for models that go on from text; try without it");
+  }
+  auto& options = command.options;
+  if (!command.typed.contains("max_new_tokens")) options.max_new_tokens = kUsualAnswer;
+  texts.complete(command.typed, options, command.stops, *run.notes);
+  options.use_cache = !command.no_cache;
+  const auto& end = texts.tokenizer().special_ids().eos;
+  if (end) options.end_ids.push_back(*end);
+  const auto chat = texts.task().chat_template();  // it must be there before weights are read
+  texts.load();
+  program.tell(*run.notes);
+  ChatGenerator answers(texts, options, command.stops, command.system);
+  chat_with_person(answers);
+}
+
 void note_typed(const CLI::App& typed, GenerateCommand& command) {
   const bool greedy = typed.count("--do-sample") > 0 && !command.options.sample;
   for (const auto& [name, key] : {std::pair{"--do-sample", "do_sample"},
@@ -159,6 +185,11 @@ void add_generate(CLI::App& app, Work& work, const Program& program) {
       ->add_flag("--requests", options->requests,
                  "answer requests from the standard input, one line of JSON each, until it ends")
       ->excludes("--prompt", "--file", "--json");
+  auto* chat = command->add_flag("--chat", options->chat,
+                                 "chat: answer each line of the standard input as a turn of a "
+                                 "conversation");
+  chat->excludes("--prompt", "--file", "--json", "--requests");
+  command->add_option("--system", options->system, "system message of --chat")->needs(chat);
   command->add_option("--nproc", options->nproc, "start this many ranks on this host");
   command->footer(
       "Texts go to the standard output, speed and the memory of the KV cache to the standard "
@@ -168,16 +199,20 @@ void add_generate(CLI::App& app, Work& work, const Program& program) {
       "Examples:\n  convoy generate runs/gpt2_clm --prompt \"for (int i\"\n"
       "  convoy generate runs/gpt2_clm --file prompts.txt --temperature 0.8 --top-p 0.9 --json\n"
       "  echo '{\"prompt\": \"for\", \"max_new_tokens\": 5}' | convoy generate runs/gpt2_clm "
-      "--requests\n");
+      "--requests\n"
+      "  convoy generate runs/smollm2_lora --chat\n");
   command->callback([options, command, program, &work] {
     note_typed(*command, *options);
     work = [options, program] {
       check(options->options, options->stops);
-      const auto prompts = options->requests ? GivenPrompts() : read_prompts(*options);
+      const bool reads_lines = options->requests || options->chat;
+      const auto prompts = reads_lines ? GivenPrompts() : read_prompts(*options);
       if (auto code = program.launch_ranks(options->nproc)) return *code;
       program.open(options->folder, [&](Task& task, const Run& run, const auto& training) {
         TextGenerator texts(task, run, training);
-        if (options->requests) {
+        if (options->chat) {
+          run_chat(*options, program, texts, run);
+        } else if (options->requests) {
           texts.complete(options->typed, options->options, options->stops, *run.notes);
           program.tell(*run.notes);
           answer_requests(texts, {options->options, options->stops});

@@ -6,12 +6,10 @@
 #include "convoy/base/files.h"
 #include "convoy/base/json_number.h"
 #include "convoy/base/text.h"
-#include "convoy/tasks/language/dataset.h"
 #include "convoy/tasks/language/run_clm.h"
 #include "convoy/tasks/language/scorer.h"
 #include "convoy/tasks/memory.h"
 #include "convoy/tasks/pretrained.h"
-#include "convoy/tasks/random_data.h"
 
 namespace convoy::tasks {
 namespace fs = std::filesystem;
@@ -21,7 +19,6 @@ using models::Objective;
 namespace {
 
 constexpr const char* kGenerationConfig = "generation_config.json";
-constexpr const char* kChatTemplate = "chat_template.jinja";
 constexpr const char* kEnds = "eos_token_id";
 
 /// The ids of eos_token_id in `file`, which may be one, a list, or none.
@@ -41,8 +38,10 @@ std::vector<int32_t> ids_of_ends(const Json& said, const std::string& file) {
 
 }  // namespace
 
-LanguageTask::LanguageTask(std::string family)
-    : family_(std::move(family)), config_(models::make_model_config(family_)) {}
+LanguageTask::LanguageTask(std::string family, std::string task)
+    : family_(std::move(family)),
+      task_(std::move(task)),
+      config_(models::make_model_config(family_)) {}
 
 void LanguageTask::declare(OptionTable& table) {
   table
@@ -64,10 +63,17 @@ void LanguageTask::declare(OptionTable& table) {
       .once();
   models::declare_options(table, "model", config_->fields());
   lora_.declare(table);
-  data_.declare(table, config_->usual_length());
+  declare_data(table);
   std::vector<std::string> kinds{"language"};
   if (learns(Objective::HiddenTokens)) kinds.push_back("classification");
+  if (learns(Objective::NextToken)) kinds.push_back("chat");
   table.add("model", "task", task_, "what the model is trained for").choice(kinds);
+  table.add("train", "do_eval", do_eval_, "evaluate if there is evaluation data");
+  add_hints_of_texts(table);
+}
+
+void LanguageTask::declare_data(OptionTable& table) {
+  data_.declare(table, config_->usual_length());
   if (!learns(Objective::NextToken)) {
     table
         .add("data", "mlm_probability", data_.mlm_probability,
@@ -80,9 +86,7 @@ void LanguageTask::declare(OptionTable& table) {
              "mean length of masked spans, in tokens")
         .within(1, 1000);
   }
-  table.add("train", "do_eval", do_eval_, "evaluate if there is evaluation data");
   answer_run_clm_flags(table);
-  add_hints_of_texts(table);
   table.hint({"data.block_size", true, {"seq_length", "max_seq_length", "sequence_length"}});
 }
 
@@ -150,9 +154,8 @@ void LanguageTask::settle(OptionTable& table) {
                      tokenizer_->vocab_size(), config_->num_ids());
   }
   if (data_.block_size > config_->position_limit()) {
-    fail<UsageError>("data",
-                     "block_size = {} is beyond the model's {} positions; try a smaller one",
-                     data_.block_size, config_->position_limit());
+    fail<UsageError>("data", "{} = {} is beyond the model's {} positions; try a smaller one",
+                     length_option(), data_.block_size, config_->position_limit());
   }
   if (data_.random_tokens > 0 && (!data_.train.empty() || !data_.valid.empty())) {
     fail<UsageError>("data", "data.random_tokens and files exclude each other; got both");
@@ -297,9 +300,9 @@ double LanguageTask::flops_per_row() const {
 Run LanguageTask::prepare(const train::ParallelArguments& parallel) {
   if (const int ranks = parallel.num_context_ranks(); ranks > block_size()) {
     fail<UsageError>("data",
-                     "block_size = {} tokens for context_parallel_size = {} ranks that share them "
+                     "{} = {} tokens for context_parallel_size = {} ranks that share them "
                      "out; try at most {}, or longer rows",
-                     block_size(), ranks, block_size());
+                     length_option(), block_size(), ranks, block_size());
   }
   auto out = make_run();
   out.flops_per_sample = flops_per_row();
@@ -309,13 +312,13 @@ Run LanguageTask::prepare(const train::ParallelArguments& parallel) {
   out.files.config["architectures"] = {config_->architecture()};  // whatever it started from
   if (learns(Objective::NextToken)) out.files.unread_keys = {"bos_token_id", "eos_token_id"};
   keep_tokenizer(tokenizer_, out.files);
-  out.files.looked_for.insert(out.files.looked_for.end(), {kGenerationConfig, kChatTemplate});
+  out.files.looked_for.insert(out.files.looked_for.end(), {kGenerationConfig, chat::kChatTemplate});
   out.files.inputs = {data_.train, data_.valid, start_, config_name_};
   if (!start_.empty()) {
     start_from(start_, *config_, config_->layout(), out, lora_.adapter());
     if (!note_other_tokenizer(start_, data_.tokenizer, tokenizer_, out)) {
       keep_beside(start_, kGenerationConfig, out.files);
-      keep_beside(start_, kChatTemplate, out.files);
+      keep_beside(start_, chat::kChatTemplate, out.files);
     }
   }
   if (asks_for_split_ && !data_.valid.empty()) {
@@ -324,52 +327,7 @@ Run LanguageTask::prepare(const train::ParallelArguments& parallel) {
                     data_.validation_split_percentage, data_.valid));
   }
   if (!config_name_.empty()) note_unknown_keys(config_name_, *config_, out);
-  const auto check_evaluates = [&] {
-    if (!data_.max_eval_samples || !do_eval_ || out.valid_data) return;
-    fail<UsageError>("data",
-                     "max_eval_samples = {} is without effect: there is no evaluation data; try "
-                     "--data.valid FILE, or --validation_split_percentage 5",
-                     *data_.max_eval_samples);
-  };
-  const auto random_rows = [&](int64_t tokens) {
-    auto texts =
-        std::make_shared<data::TokenTexts>(random_texts(tokens, config_->num_ids(), /*seed=*/1));
-    return blocks(texts, 0, 1, "data.random_tokens", data_.max_train_samples);
-  };
-  if (data_.random_tokens > 0) {
-    check_evaluates();
-    out.train_data = random_rows(data_.random_tokens);
-    return out;
-  }
-  if (use_random_data(data_.train, parallel, block_size(), *out.notes)) {
-    constexpr int64_t kRows = 4096;
-    out.train_data = random_rows(kRows * row_length());
-    const bool evaluates = !data_.valid.empty() || data_.validation_split_percentage > 0;
-    if (do_eval_ && evaluates) out.valid_data = out.train_data;
-    return out;
-  }
-  if (data_.train.empty()) {
-    fail<UsageError>("data", "there is no training text; try --data.train FILE");
-  }
-  if (!learns(Objective::NextToken) && !tokenizer_) {
-    fail<UsageError>("tasks",
-                     "a model that names what is hidden needs the tokenizer, for the tokens that "
-                     "stand for it; try --data.tokenizer FOLDER");
-  }
-  data_.ids_tokenizer.clear();
-  auto texts = read(data_.train);
-  if (!tokenizer_) {
-    data_.ids_tokenizer = texts->fingerprint;
-    if (!texts->fingerprint.empty()) out.files.encoding = "tokenizer " + texts->fingerprint;
-  }
-  const int64_t held_out = num_held_out(*texts);
-  out.train_data = blocks(texts, held_out, texts->size(), data_.train, data_.max_train_samples);
-  if (do_eval_ && !data_.valid.empty()) {
-    out.valid_data = evaluation_data(data_.valid).data;
-  } else if (do_eval_ && held_out > 0) {
-    out.valid_data = blocks(texts, 0, held_out, data_.train, data_.max_eval_samples);
-  }
-  check_evaluates();
+  read_data(parallel, out);
   return out;
 }
 

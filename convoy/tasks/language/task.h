@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "convoy/chat/chat_template.h"
 #include "convoy/data/token_file.h"
 #include "convoy/masking/span_corruption.h"
 #include "convoy/masking/text_masking.h"
@@ -22,7 +23,7 @@ namespace convoy::tasks {
 class LanguageTask : public Task {
  public:
   /// `family`: of models::language_families().
-  explicit LanguageTask(std::string family);
+  explicit LanguageTask(std::string family, std::string task = "language");
 
   std::string name() const override { return "language model"; }
   void declare(OptionTable& table) override;
@@ -48,8 +49,26 @@ class LanguageTask : public Task {
   std::vector<int32_t> end_ids() const;
   /// The id that a decoder sees first when it answers, by the same; none where a text goes on.
   std::optional<int64_t> start_id() const;
+  /// Chat template of the model, which knows the day. Throws UsageError where there is none.
+  virtual chat::ChatTemplate chat_template() const;
+  /// Variables that it is given beside messages and tools.
+  virtual chat::OrderedJson template_arguments() const { return chat::OrderedJson::object(); }
 
- private:
+ protected:
+  /// Declares the options of the data.
+  virtual void declare_data(OptionTable& table);
+  /// Fills in the data of a new run, and notes on them.
+  virtual void read_data(const train::ParallelArguments& parallel, Run& out);
+  /// Name of the option that says how long rows are.
+  virtual const char* length_option() const { return "block_size"; }
+  /// The template in `file`, else in the folder of the run, of the tokenizer, or of the model to
+  /// start from.
+  std::optional<chat::ChatTemplate> find_template(const std::string& file) const;
+  /// Rows of random ids of `count` tokens.
+  std::shared_ptr<train::Dataset> random_rows(int64_t count) const;
+  /// Throws UsageError on options of evaluation where nothing is evaluated.
+  void check_evaluates(const Run& out) const;
+
   /// Sets the model's options from config_name, config_overrides and start.
   void read_configs(OptionTable& table);
   Run make_run();
@@ -86,6 +105,9 @@ class LanguageTask : public Task {
   std::filesystem::path opened_;                     // folder of a run
   std::shared_ptr<std::vector<std::string>> notes_;  // of the run that was made
 };
+
+/// The day, as templates have it: "2026-03-09".
+std::string today();
 
 /// `convoy data tokenize`.
 void add_language_commands(CLI::App& data, Work& work);

@@ -5,6 +5,7 @@
 #include "convoy/tasks/known_text.h"
 #include "convoy/tasks/language/dataset.h"
 #include "convoy/tasks/language/task.h"
+#include "convoy/tasks/random_data.h"
 
 // What a language model's task makes of texts: blocks of tokens, row by row.
 namespace convoy::tasks {
@@ -128,6 +129,57 @@ std::shared_ptr<train::Dataset> LanguageTask::blocks(std::shared_ptr<const data:
 int64_t LanguageTask::num_held_out(const data::TokenTexts& texts) const {
   if (!data_.valid.empty()) return 0;
   return data::num_held_out(texts.size(), data_.validation_split_percentage);
+}
+
+void LanguageTask::check_evaluates(const Run& out) const {
+  if (!data_.max_eval_samples || !do_eval_ || out.valid_data) return;
+  fail<UsageError>("data",
+                   "max_eval_samples = {} is without effect: there is no evaluation data; try "
+                   "--data.valid FILE, or --validation_split_percentage 5",
+                   *data_.max_eval_samples);
+}
+
+std::shared_ptr<train::Dataset> LanguageTask::random_rows(int64_t count) const {
+  auto texts =
+      std::make_shared<data::TokenTexts>(random_texts(count, config_->num_ids(), /*seed=*/1));
+  return blocks(texts, 0, 1, "data.random_tokens", data_.max_train_samples);
+}
+
+void LanguageTask::read_data(const train::ParallelArguments& parallel, Run& out) {
+  if (data_.random_tokens > 0) {
+    check_evaluates(out);
+    out.train_data = random_rows(data_.random_tokens);
+    return;
+  }
+  if (use_random_data(data_.train, parallel, block_size(), *out.notes)) {
+    constexpr int64_t kRows = 4096;
+    out.train_data = random_rows(kRows * row_length());
+    const bool evaluates = !data_.valid.empty() || data_.validation_split_percentage > 0;
+    if (do_eval_ && evaluates) out.valid_data = out.train_data;
+    return;
+  }
+  if (data_.train.empty()) {
+    fail<UsageError>("data", "there is no training text; try --data.train FILE");
+  }
+  if (!learns(Objective::NextToken) && !tokenizer_) {
+    fail<UsageError>("tasks",
+                     "a model that names what is hidden needs the tokenizer, for the tokens that "
+                     "stand for it; try --data.tokenizer FOLDER");
+  }
+  data_.ids_tokenizer.clear();
+  auto texts = read(data_.train);
+  if (!tokenizer_) {
+    data_.ids_tokenizer = texts->fingerprint;
+    if (!texts->fingerprint.empty()) out.files.encoding = "tokenizer " + texts->fingerprint;
+  }
+  const int64_t held_out = num_held_out(*texts);
+  out.train_data = blocks(texts, held_out, texts->size(), data_.train, data_.max_train_samples);
+  if (do_eval_ && !data_.valid.empty()) {
+    out.valid_data = evaluation_data(data_.valid).data;
+  } else if (do_eval_ && held_out > 0) {
+    out.valid_data = blocks(texts, 0, held_out, data_.train, data_.max_eval_samples);
+  }
+  check_evaluates(out);
 }
 
 NamedData LanguageTask::evaluation_data(const std::string& where) {

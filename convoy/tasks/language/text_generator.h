@@ -44,6 +44,11 @@ class TextGenerator {
                           const std::vector<std::string>& stops,
                           const std::function<void(const Generated&, const std::string&)>& use);
 
+  /// The model at work, after load().
+  parallel::Strategy& strategy() { return trainer_->strategy(); }
+  const LanguageTask& task() const { return task_; }
+  const tokenizers::Tokenizer& tokenizer() const { return tokenizer_; }
+
   bool is_main() const { return job_.is_main(); }
   int num_ranks() const { return job_.num_ranks(); }
   /// Whether texts are answers, rather than what follows on the prompt.
