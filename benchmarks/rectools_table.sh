@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# SASRec and LiGR beside RecTools': samples/s of both, peak memory, and NDCG@10 of the held-out last items among all, mean over the
+# SASRec, LiGR and BERT4Rec beside RecTools': samples/s of both, peak memory, and NDCG@10 of the held-out last items among all, mean over the
 # seeds. 2 layers x 64, 4 heads, sessions of at most 20, batch 128, dropout 0.3, Adam with that program's betas, a constant
 # learning rate of 1e-3, one thread, loaders included; runs of both alternate.
 #   benchmarks/rectools_table.sh PYTHON [DATA...]     PYTHON has rectools[torch] and pyarrow; DATA: ml-100k, flights; default both
-#   ROWS="sasrec ligr"  ROUNDS=3 (0 = no speed)  SEEDS="42 43 44" ("" = no quality)  EPOCHS=10
+#   ROWS="sasrec ligr bert"  ROUNDS=3 (0 = no speed)  SEEDS="42 43 44" ("" = no quality)  EPOCHS=10
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 PYTHON=${1:?usage: benchmarks/rectools_table.sh PYTHON [DATA...]}
@@ -17,7 +17,7 @@ printf '| data | body | convoy, samples/s | RecTools | ratio | memory, MiB | the
 printf '|---|---|--:|--:|--:|--:|--:|--:|--:|\n'
 for set in "${@:-ml-100k flights}"; do for data in $set; do
   sessions "$data"
-  for body in ${ROWS:-sasrec ligr}; do
+  for body in ${ROWS:-sasrec ligr bert}; do
     folder=data/$data/sessions
     ours=(--data.path "$folder" --data.features item_id-list --model.body "$body" --d_model 64 --n_layer 2 --n_head 4
       --dropout 0.3 --max_length 20 --learning_rate 1e-3 --lr_scheduler_type constant --adam_beta2 0.98 --max_grad_norm 0

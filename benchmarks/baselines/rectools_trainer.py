@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Baseline: RecTools' SASRec or LiGR (eSASRec) on a folder of sessions; prints "SAMPLES_PER_SECOND PEAK_MIB", with
+"""Baseline: RecTools' SASRec, LiGR (eSASRec) or BERT4Rec on a folder of sessions; prints "SAMPLES_PER_SECOND PEAK_MIB", with
 --evaluate also NDCG@10 of the last items of valid.parquet among all items.
 
 Each session is a user there. The rate is that of the epochs after the first, the loader included.
@@ -13,7 +13,7 @@ import time
 
 parser = argparse.ArgumentParser()
 parser.add_argument("folder", help="train.parquet and valid.parquet, as convoy data sessions writes them")
-parser.add_argument("--body", default="sasrec", choices=["sasrec", "ligr"])
+parser.add_argument("--body", default="sasrec", choices=["sasrec", "ligr", "bert"])
 parser.add_argument("--epochs", type=int, default=4)
 parser.add_argument("--threads", type=int, default=1)
 parser.add_argument("--batch", type=int, default=128)
@@ -31,7 +31,7 @@ import pytorch_lightning as lightning  # noqa: E402
 import torch  # noqa: E402
 from rectools import Columns  # noqa: E402
 from rectools.dataset import Dataset  # noqa: E402
-from rectools.models import SASRecModel  # noqa: E402
+from rectools.models import BERT4RecModel, SASRecModel  # noqa: E402
 from rectools.models.nn.transformers.ligr import LiGRLayers  # noqa: E402
 from rectools.models.nn.transformers.sasrec import SASRecTransformerLayers  # noqa: E402
 
@@ -71,11 +71,15 @@ def trainer():
 
 
 train = sessions("train")
-layers = {"sasrec": SASRecTransformerLayers, "ligr": LiGRLayers}[arguments.body]
-model = SASRecModel(
+settings = dict(
     n_blocks=2, n_heads=4, n_factors=64, dropout_rate=arguments.dropout, session_max_len=LENGTH, loss="softmax",
     lr=arguments.learning_rate, batch_size=arguments.batch, epochs=arguments.epochs, use_key_padding_mask=True,
-    transformer_layers_type=layers, get_trainer_func=trainer, recommend_torch_device="cpu")
+    get_trainer_func=trainer, recommend_torch_device="cpu")
+if arguments.body == "bert":
+    model = BERT4RecModel(**settings)
+else:
+    layers = {"sasrec": SASRecTransformerLayers, "ligr": LiGRLayers}[arguments.body]
+    model = SASRecModel(transformer_layers_type=layers, **settings)
 model.fit(Dataset.construct(interactions(train)))
 rate = len(train) * (arguments.epochs - 1) / sum(Epochs.seconds[1:])
 words = [f"{rate:.0f}", f"{resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f}"]

@@ -193,38 +193,38 @@ TEST_F(UnknownItems, AreSeenOnceAnyWindowHasThem) {
 
 // Values of other columns have random embeddings, too, where only held-out events have them.
 TEST_F(UnknownItems, CategoriesThatTrainingNeverSawAreUnknownToo) {
-  std::string events = "user_id,item_id,timestamp,shelf\n";
+  std::string events = "user_id,item_id,timestamp,genre\n";
   for (int user = 0; user < 20; ++user) {
     for (int i = 0; i < 8; ++i) {
       // The last event is the target, the one before it ends the input.
-      const char* shelf = i == 6 && user < 3 ? "cellar" : i % 2 == 0 ? "left" : "right";
-      events += fmt::format("{},i{},{},{}\n", user, (user + i) % 10, i, shelf);
+      const char* genre = i == 6 && user < 3 ? "opera" : i % 2 == 0 ? "left" : "right";
+      events += fmt::format("{},i{},{},{}\n", user, (user + i) % 10, i, genre);
     }
   }
-  // In training rows nobody has the cellar: rows are cut to the first six events.
+  // In training rows nobody has the opera: rows are cut to the first six events.
   write_file(folder_ / "events.csv", events);
-  ASSERT_EQ(run("data sessions events.csv --features shelf --output d"), 0) << output_;
+  ASSERT_EQ(run("data sessions events.csv --features genre --output d"), 0) << output_;
   ASSERT_EQ(run(kSmall + "--data.path d --max_length 6 --data.truncation keep_first "
                          "--output_dir out"),
             0)
       << output_;
   const auto unseen = json("out/unseen_items.json");
-  EXPECT_EQ(unseen.at("features").at("shelf-list").at("unseen"), Json({{3, 3}}));
+  EXPECT_EQ(unseen.at("features").at("genre-list").at("unseen"), Json({{3, 3}}));
   const tasks::Recommender recommender(folder_ / "out");
-  const auto asked = [&](const std::string& shelf) {
+  const auto asked = [&](const std::string& genre) {
     return recommender.recommend(
-        {.items = {"i3", "i4"}, .categories = {{"shelf-list", {"left", shelf}}}, .top_k = 10});
+        {.items = {"i3", "i4"}, .categories = {{"genre-list", {"left", genre}}}, .top_k = 10});
   };
-  EXPECT_EQ(asked("cellar").unknown, (std::vector<std::string>{"shelf-list: cellar"}));
-  const auto none = asked("attic"), cellar = asked("cellar"), right = asked("right");
-  ASSERT_EQ(none.items.size(), cellar.items.size());
+  EXPECT_EQ(asked("opera").unknown, (std::vector<std::string>{"genre-list: opera"}));
+  const auto none = asked("jazz"), opera = asked("opera"), right = asked("right");
+  ASSERT_EQ(none.items.size(), opera.items.size());
   for (size_t i = 0; i < none.items.size(); ++i) {
-    EXPECT_EQ(none.items[i].item_id, cellar.items[i].item_id);
-    EXPECT_EQ(none.items[i].score, cellar.items[i].score);
+    EXPECT_EQ(none.items[i].item_id, opera.items[i].item_id);
+    EXPECT_EQ(none.items[i].score, opera.items[i].score);
   }
   EXPECT_NE(none.items[0].score, right.items[0].score);
   ASSERT_EQ(run("predict out --data d --max_length 6 --top-k 3 --output p.csv"), 0) << output_;
-  expect("3 values of shelf-list are unknown to the model and count as none");
+  expect("3 values of genre-list are unknown to the model and count as none");
 }
 
 TEST_F(UnknownItems, WithVectorsOfTheirOwnAreKnown) {

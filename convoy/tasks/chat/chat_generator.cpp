@@ -7,6 +7,8 @@
 
 #include "convoy/base/error.h"
 #include "convoy/base/random.h"
+#include "convoy/comm/device.h"
+#include "convoy/comm/to_host.h"
 
 namespace convoy::tasks {
 
@@ -102,11 +104,11 @@ int32_t ChatGenerator::next_token(int64_t number) {
   batch.cache = cache_;
   const auto out = texts_.strategy().forward({batch}, nn::Mode::Predict);
   if (cache_) cache_->advance(T);
-  const auto scores = out.at(0).at("logits")[0][0].cpu();
-  if (!std::isfinite(scores.max().item<float>())) {
+  const auto scores = comm::download(out.at(0).at("logits")[0][0]);
+  if (!std::isfinite(comm::item<float>(scores.max()))) {
     fail<NumericError>("tasks", "the scores are not finite; try another checkpoint, or fp32");
   }
-  if (!options_.sample) return static_cast<int32_t>(scores.argmax().item<int64_t>());
+  if (!options_.sample) return static_cast<int32_t>(comm::item<int64_t>(scores.argmax()));
   const auto turn = hash_combine(mix64(options_.seed), dialogue_.messages.size());
   return draw_token(scores, options_, uniform01(turn, static_cast<uint64_t>(number)));
 }
