@@ -172,6 +172,27 @@ TEST(Ranking, BestColumnsAreInTheOrderOfRanks) {
   EXPECT_TRUE(at::equal(best_columns(odd, 3).columns[0], at::tensor({2, 1, 3}, at::kLong)));
 }
 
+// Of 16 bits the scores of many ids are equal that prediction tells apart.
+TEST(Ranking, AccuracyOfBf16IsThatOfRanks) {
+  constexpr int64_t kIds = 3000, kRows = 300;
+  const at::NoGradGuard no_grad;
+  const auto table = param(at::randn({kIds, 8}).to(at::kBFloat16));
+  const auto h = at::randn({kRows, 8}).to(at::kBFloat16);
+  auto targets = best_columns(tied_scores(h, table, 1), 2).columns.select(1, 0) + 1;
+  targets.narrow(0, 0, 100).copy_(at::randint(1, kIds, {100}, at::kLong));
+  CrossEntropyOptions options{.first_id = 1};
+  options.count_correct = true;
+  const auto correct = cross_entropy(h, table, targets, options).correct.item<int64_t>();
+  EXPECT_EQ(correct, (tied_ranks(h, table, targets) == 1).sum().item<int64_t>());
+  EXPECT_GE(correct, kRows - 100);
+  const auto rounded = at::mm(h, table->value().narrow(0, 1, kIds - 1).t()).argmax(1) + 1;
+  EXPECT_LT((rounded == targets).sum().item<int64_t>(), correct) << "else this tells nothing";
+  options.bias = param(at::randn({kIds}));
+  const auto scores = tied_scores(h, table, 1) + options.bias->value().narrow(0, 1, kIds - 1);
+  const auto likely = scores.argmax(1) + 1;
+  EXPECT_EQ(cross_entropy(h, table, likely, options).correct.item<int64_t>(), kRows);
+}
+
 /// Whole numbers: products are exact in bf16, too, and many scores tie.
 TEST(Ranking, AccuracyCountsTheFirstOfEqualScoresInEveryLoss) {
   constexpr int64_t kIds = 61, kRows = 400;

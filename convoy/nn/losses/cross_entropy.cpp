@@ -15,6 +15,7 @@
 #include "convoy/nn/losses/cross_entropy_device.h"
 #include "convoy/nn/node.h"
 #include "convoy/nn/shapes_only.h"
+#include "convoy/nn/skinny_gemm.h"
 #include "convoy/nn/soft_cap.h"
 #include "convoy/nn/tensor_parallel/tensor_ranks.h"
 #include "convoy/nn/tensor_parallel/vocab_parallel_cross_entropy.h"
@@ -140,6 +141,32 @@ int64_t rows_in_cache(int64_t num_items, at::Device device, int64_t rows) {
   return std::clamp<int64_t>(kSmallBytes / 2 / row_bytes, 1, rows) * at::get_num_threads();
 }
 
+/// Number of rows of scores [R, C] of the host whose best column is `columns`' one. Many scores of
+/// 16 bits are equal that prediction, which computes them in fp32, tells apart: those that may be
+/// the best are computed again. (On GPUs, and where ranks share the table, equal ones stay equal.)
+at::Tensor count_best(const at::Tensor& scores, const at::Tensor& columns, const at::Tensor& h,
+                      const at::Tensor& items, const at::Tensor& bias, double cap) {
+  if (scores.scalar_type() == at::kFloat || scores.size(1) == 0) {
+    return (scores.argmax(1) == columns).sum();
+  }
+  constexpr double kRoundings = 1.0 / 64;  // more than those of a product, a bias and a cap
+  const auto best = std::get<0>(scores.max(1)).to(at::kFloat);
+  const auto own = scores.gather(1, columns.unsqueeze(1)).squeeze(1).to(at::kFloat);
+  const double biased = bias.defined() ? bias.abs().max().item<double>() : 0;        // on the host
+  const auto may_be = (own >= best - (best.abs() + biased) * kRoundings).nonzero();  // on the host
+  const auto places = may_be.squeeze(1);
+  const int64_t few = rows_in_cache(scores.size(1), scores.device(), scores.size(0));
+  auto out = at::zeros({}, columns.options());
+  for (int64_t begin = 0; begin < places.size(0); begin += few) {
+    const auto here = places.narrow(0, begin, std::min(few, places.size(0) - begin));
+    auto exact = product_of_rows(h.index_select(0, here).to(at::kFloat), items.t());
+    if (bias.defined()) exact.add_(bias);
+    if (cap != 0) cap_scores(exact, cap);
+    out += (exact.argmax(1) == columns.index_select(0, here)).sum();
+  }
+  return out;
+}
+
 }  // namespace
 
 ScoresOfGpu::ScoresOfGpu(double times) : before_(std::exchange(rows_on_gpu, times)) {}
@@ -221,7 +248,10 @@ CrossEntropy cross_entropy(const at::Tensor& h, const ParamPtr& table, const at:
       if (bias) scores.add_(bias->value().narrow(0, first_id, num_items));
       if (options.cap != 0) cap_scores(scores, options.cap);
       auto targets_here = columns.narrow(0, begin, rows);
-      if (options.count_correct) out.correct += (scores.argmax(1) == targets_here).sum();
+      if (options.count_correct) {
+        const auto added = bias ? bias->value().narrow(0, first_id, num_items) : at::Tensor();
+        out.correct += count_best(scores, targets_here, part, items, added, options.cap);
+      }
       // Half precision cannot tell a sure softmax from one: its slope is made in fp32, a few rows
       // at a time, and rounded into the scores' place.
       // The slope of capped scores is made in fp32, too.
