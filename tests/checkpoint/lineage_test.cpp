@@ -40,6 +40,9 @@ TEST_F(Lineages, TheNewestBranchWinsWhateverItsStep) {
   add(30, R"({"a": [{"lineage": [[9, 9]]}], "lineage": [[1, 20]], "log_history": []})");
   EXPECT_EQ(steps(), (std::vector<int64_t>{40, 60, 20, 30}));
   EXPECT_EQ(latest_checkpoint(run_), run_ / "checkpoint-30");
+  const Line line(run_);
+  ASSERT_EQ(line.followed().size(), 2u);
+  EXPECT_EQ(line.followed().front().first, 20);
   EXPECT_EQ(Line(run_).next_id(), 2);
   add(50, R"({"lineage": [[2, 10]]})");
   EXPECT_EQ(steps(), (std::vector<int64_t>{20, 30, 40, 60, 50})) << "that one went back further";
@@ -51,6 +54,16 @@ TEST_F(Lineages, ABranchCountsBeforeItHasSaved) {
   EXPECT_EQ(steps(), (std::vector<int64_t>{40, 20}));
   write_file(run_ / kLineage, "[[1, ");
   EXPECT_EQ(steps(), (std::vector<int64_t>{20, 40}));
+}
+
+TEST_F(Lineages, NumbersAreNeitherCutNorWrapped) {
+  for (const char* damaged :
+       {"[[2.9, 20]]", "[[1, 1e30]]", "[[1, 18446744073709551615]]", "[[1, true]]"}) {
+    const auto state = std::string(R"({"lineage": )") + damaged + "}";
+    EXPECT_THROW(lineage_from_json(Json::parse(damaged)), Json::exception) << damaged;
+    add(30, state);
+    EXPECT_EQ(lineage_of(run_ / "checkpoint-30"), std::nullopt) << damaged;
+  }
 }
 
 // Else a damaged newest checkpoint would be passed over without a word.
