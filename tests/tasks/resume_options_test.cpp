@@ -153,14 +153,13 @@ const std::vector<Entry>& entries_of_tasks() {
         "data.train_on",
         "data.too_long",
         "data.chat_template",
-        "data.chat_template_kwargs",
-        "data.skip_corrupt"}},
+        "data.chat_template_kwargs"}},
       // What is in a row of the same number, and how it is read.
       {Belief::MayChange,
        {"data.schema", "data.truncation", "data.memory_budget_mb", "data.prefetch_depth",
         "data.end", "data.ids_tokenizer", "data.column", "data.mlm_probability",
         "data.mean_noise_span_length", "data.text", "data.text_pair",
-        "classification data.max_length", "data.pad_to_multiple_of"}},
+        "classification data.max_length", "data.pad_to_multiple_of", "data.skip_corrupt"}},
       // Causal models and their data do not read these.
       {Belief::MayChange,
        {"gpt2 model.bos_token_id", "gpt2 model.eos_token_id", "decoder model.bos_token_id",
