@@ -74,6 +74,7 @@ std::optional<ChatTemplate> ChatTemplate::find(const fs::path& folder, const fs:
   }
   if (sources.usual.empty()) return std::nullopt;
   ChatTemplate out;
+  if (sources.where == file || sources.where == beside) out.file_ = sources.where;
   out.usual_.emplace(sources.usual, sources.where);
   if (!sources.tool_use.empty()) out.tool_use_.emplace(sources.tool_use, sources.where);
   out.asks_for_date_ = (sources.usual + sources.tool_use).find("strftime_now") != std::string::npos;

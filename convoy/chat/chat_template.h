@@ -40,6 +40,9 @@ class ChatTemplate {
   /// Text of the first `count` messages. Throws UsageError where the template raises.
   jinja::Rendering render(const Dialogue& dialogue, size_t count, bool add_generation_prompt) const;
 
+  /// File that holds the template alone; "" = it is in tokenizer_config.json.
+  const std::filesystem::path& file() const { return file_; }
+
   /// Text that differs between templates that may render otherwise.
   const std::string& identity() const { return identity_; }
 
@@ -50,6 +53,7 @@ class ChatTemplate {
   OrderedJson special_tokens_ = OrderedJson::object();
   std::optional<std::tm> date_;
   bool asks_for_date_ = false;
+  std::filesystem::path file_;
   std::string identity_;
 };
 

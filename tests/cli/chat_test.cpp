@@ -18,6 +18,8 @@ TEST_F(ChatCommand, LearnsAnAnswerAndGivesIt) {
   expect(
       "example, what is learnt in [[ ]]: <|im_start|>user\\nWho are you?<|im_end|>\\n"
       "<|im_start|>assistant\\n[[I am Otto.<|im_end|>]]\\n");
+  EXPECT_EQ(read_file(folder_ / "out/chat_template.jinja"),
+            read_file(folder_ / "words/chat_template.jinja"));
   // A conversation, and another one that does not know of it.
   const std::string asked =
       " printf 'Who are you?\\nHi\\n/new\\nHi\\n' | $convoy generate out --chat 2>/dev/null";
@@ -58,7 +60,7 @@ TEST_F(ChatCommand, ResumesAsIfNothingHadHappened) {
                               "--output_dir again --resume_from_checkpoint "
                               "whole/checkpoint-3 ";
   EXPECT_EQ(run(resumed + "--train_on all"), 2) << output_;
-  EXPECT_EQ(run(resumed + "--max_length 20 --too_long leave_out"), 2) << output_;
+  EXPECT_EQ(run(resumed + "--max_length 60 --too_long leave_out"), 2) << output_;
   ASSERT_EQ(run(resumed), 0) << output_;
   const auto whole = losses("whole"), again = losses("again");
   ASSERT_EQ(again.size(), 3u);
@@ -97,25 +99,25 @@ TEST_F(ChatCommand, TrainsOnAllAndCutsWhatIsTooLong) {
 TEST_F(ChatCommand, SaysInASentenceWhatIsWrongWithConversations) {
   const std::string train = std::string(kLlama) + "--max_steps 1 --output_dir out ";
   const auto good = read_file(folder_ / "chat.jsonl");
-  const auto refuses = [&](const std::string& lines, const std::string& sentence) {
+  const auto refuses = [&](const std::string& lines, const std::string& sentence, int code) {
     write_file(folder_ / "chat.jsonl", lines);
-    EXPECT_EQ(run(train), 2) << output_;
+    EXPECT_EQ(run(train), code) << output_;
     expect(sentence);
   };
-  refuses(good + "{\"messages\": [\n", "chat.jsonl:25 is not valid JSON");
+  refuses(good + "{\"messages\": [\n", "chat.jsonl:25 is not valid JSON", 1);
   ASSERT_EQ(run(train + "--skip_corrupt true"), 0) << output_;
   expect("1 left out as corrupt, such as: ");
-  refuses(good + "{\"text\": \"no chat\"}\n", "chat.jsonl:25 has no messages");
+  refuses(good + "{\"text\": \"no chat\"}\n", "chat.jsonl:25 has no messages", 1);
   refuses(conversation({{"user", "Hi"}}),
-          "1 of 1 conversation in chat.jsonl without anything to learn");
-  refuses("", "holds no conversation");
+          "1 of 1 conversation in chat.jsonl without anything to learn", 2);
+  refuses("", "holds no conversation", 1);
   write_file(folder_ / "chat.jsonl", good);
   write_file(folder_ / "raises.jinja", "{{ raise_exception('roles must alternate') }}");
   EXPECT_EQ(run(train + "--chat_template raises.jinja"), 2) << output_;
   expect("chat.jsonl:1: ");
   expect("roles must alternate");
   write_file(folder_ / "broken.jinja", "{% for %}");
-  EXPECT_EQ(run(train + "--chat_template broken.jinja"), 2) << output_;
+  EXPECT_EQ(run(train + "--chat_template broken.jinja"), 1) << output_;
   expect("broken.jinja:1: ");
   fs::remove(folder_ / "words/chat_template.jinja");
   EXPECT_EQ(run(train), 2) << output_;

@@ -160,10 +160,10 @@ void ChatTask::read_data(const train::ParallelArguments& parallel, Run& out) {
                              options_.read_arguments().dump() + std::to_string(block_size()));
   if (chat) asked = hash_combine(asked, hash_text(chat->identity()));
   out.files.encoding += fmt::format(", conversations {:016x}", asked);
-  if (options_.chat_template.empty()) return;
+  if (!chat || chat->file().empty()) return;
   std::erase_if(out.files.copies,
                 [](const auto& kept) { return kept.name == chat::kChatTemplate; });
-  out.files.copies.emplace_back(options_.chat_template, chat::kChatTemplate);
+  out.files.copies.emplace_back(chat->file(), chat::kChatTemplate);
 }
 
 NamedData ChatTask::evaluation_data(const std::string& where) {
