@@ -86,19 +86,18 @@ class Counted {
 
   /// One flag for each of these elements of a weight; empty: all count.
   std::vector<bool> of(const std::string& weight, int64_t begin, int64_t end) {
-    if (!is_known_) look();
+    if (!least_) look();
     const auto name = prefix_ + weight;
     if (!moments_.has(name)) return {};
     std::vector<bool> out;
     for (const double moment : moments_.read(name, begin, end)) {
-      out.push_back(moment == 0 || std::abs(moment) >= least_);
+      out.push_back(moment == 0 || std::abs(moment) >= *least_);
     }
     return out;
   }
 
  private:
   void look() {
-    is_known_ = true;
     const double squares = largest_of(moments_, prefix_);
     least_ = kNoise * squares;
     if (squares > 0) return;
@@ -107,9 +106,8 @@ class Counted {
   }
 
   const TensorFiles& moments_;
-  bool is_known_ = false;
   std::string prefix_ = "exp_avg_sq.";
-  double least_ = 0;
+  std::optional<double> least_;
 };
 
 /// Norm of the difference of one tensor over the elements that count; infinite where a number is

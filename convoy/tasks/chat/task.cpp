@@ -6,7 +6,6 @@
 #include "convoy/base/random.h"
 #include "convoy/base/text.h"
 #include "convoy/tasks/language/run_clm.h"
-#include "convoy/tasks/random_data.h"
 
 namespace convoy::tasks {
 namespace fs = std::filesystem;
@@ -132,13 +131,7 @@ std::shared_ptr<train::Dataset> ChatTask::dataset(std::shared_ptr<const ChatRows
 }
 
 void ChatTask::read_data(const train::ParallelArguments& parallel, Run& out) {
-  if (use_random_data(data_.train, parallel, block_size(), *out.notes)) {
-    constexpr int64_t kRows = 4096;
-    out.train_data = random_rows(kRows * block_size());
-    const bool evaluates = !data_.valid.empty() || data_.validation_split_percentage > 0;
-    if (do_eval_ && evaluates) out.valid_data = out.train_data;
-    return;
-  }
+  if (takes_random_rows(parallel, out)) return;
   if (data_.train.empty()) {
     fail<UsageError>("data", "there are no conversations to train on; try --data.train FILE");
   }

@@ -66,6 +66,8 @@ class LanguageTask : public Task {
   std::optional<chat::ChatTemplate> find_template(const std::string& file) const;
   /// Rows of random ids of `count` tokens.
   std::shared_ptr<train::Dataset> random_rows(int64_t count) const;
+  /// Whether such rows stand in for a training file that is not there; gives them to `out` then.
+  bool takes_random_rows(const train::ParallelArguments& parallel, Run& out) const;
   /// Throws UsageError on options of evaluation where nothing is evaluated.
   void check_evaluates(const Run& out) const;
 

@@ -145,19 +145,22 @@ std::shared_ptr<train::Dataset> LanguageTask::random_rows(int64_t count) const {
   return blocks(texts, 0, 1, "data.random_tokens", data_.max_train_samples);
 }
 
+bool LanguageTask::takes_random_rows(const train::ParallelArguments& parallel, Run& out) const {
+  if (!use_random_data(data_.train, parallel, block_size(), *out.notes)) return false;
+  constexpr int64_t kRows = 4096;
+  out.train_data = random_rows(kRows * row_length());
+  const bool evaluates = !data_.valid.empty() || data_.validation_split_percentage > 0;
+  if (do_eval_ && evaluates) out.valid_data = out.train_data;
+  return true;
+}
+
 void LanguageTask::read_data(const train::ParallelArguments& parallel, Run& out) {
   if (data_.random_tokens > 0) {
     check_evaluates(out);
     out.train_data = random_rows(data_.random_tokens);
     return;
   }
-  if (use_random_data(data_.train, parallel, block_size(), *out.notes)) {
-    constexpr int64_t kRows = 4096;
-    out.train_data = random_rows(kRows * row_length());
-    const bool evaluates = !data_.valid.empty() || data_.validation_split_percentage > 0;
-    if (do_eval_ && evaluates) out.valid_data = out.train_data;
-    return;
-  }
+  if (takes_random_rows(parallel, out)) return;
   if (data_.train.empty()) {
     fail<UsageError>("data", "there is no training text; try --data.train FILE");
   }

@@ -5,7 +5,7 @@
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
 #include "convoy/base/json.h"
-#include "convoy/base/json_number.h"
+#include "convoy/base/json_value.h"
 #include "convoy/tasks/session/recommend.h"
 
 namespace convoy::tasks {
@@ -63,16 +63,9 @@ KnownIdsOfModel KnownIdsOfModel::of_run(const fs::path& folder,
   if (file.empty()) return out;
   const auto json = parse_json(read_file(file), file.string());
   const auto remove = [&](const Json& of_column, KnownItems& from) {
-    for (const auto& stretch : of_column.at("unseen")) {
-      const auto first = whole_number<int64_t>(stretch.at(0));
-      const auto last = whole_number<int64_t>(stretch.at(1));
-      if (!first || !last) {
-        fail<FileError>("tasks",
-                        "{} lists {} as ids that training never saw; expected two whole "
-                        "numbers",
-                        file.string(), json_line(stretch));
-      }
-      from.remove(*first, *last);
+    using Stretches = std::vector<std::pair<int64_t, int64_t>>;
+    for (const auto& [first, last] : value_from<Stretches>(of_column.at("unseen"))) {
+      from.remove(first, last);
     }
   };
   try {

@@ -8,7 +8,6 @@
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
 #include "convoy/base/json.h"
-#include "convoy/base/json_number.h"
 #include "convoy/base/json_value.h"
 #include "convoy/comm/agree.h"
 #include "convoy/prepare/items.h"
@@ -55,17 +54,16 @@ std::vector<int64_t> kept_counts(const std::filesystem::path& folder) {
   const auto file = kept_file(folder, kCountsFile);
   if (file.empty()) return {};
   const auto json = parse_json(read_file(file), file.string());
-  std::vector<int64_t> out;
-  const auto counts = json.is_object() ? json.value("counts", Json()) : Json();
-  for (const auto& count : counts) {
-    const auto number = whole_number<int64_t>(count);
-    if (!number || *number < 0) {
-      fail<FileError>("tasks", "{} has {} as a count; expected a whole number", file.string(),
-                      json_line(count));
-    }
-    out.push_back(*number);
+  try {
+    auto out = value_from<std::vector<int64_t>>(json.at("counts"));
+    const auto negative = std::ranges::find_if(out, [](int64_t count) { return count < 0; });
+    if (negative == out.end()) return out;
+    fail<FileError>("tasks", "{} has {} as a count; expected a whole number", file.string(),
+                    *negative);
+  } catch (const Json::exception& error) {
+    fail<FileError>("tasks", "{} does not count the items of a training: {}", file.string(),
+                    json_trouble(error));
   }
-  return out;
 }
 
 std::string to_json(const std::vector<int64_t>& counts) {
