@@ -168,7 +168,9 @@ TEST_P(PipelineGrid, DISABLED_HasTheBitsOfOneDevice) {
   auto model = all_models().at(GetParam());
   // With one micro-batch a session model learns so wildly that rounding doubles with each step: of
   // its tied table, whose sums are taken in another order, few steps can be compared.
-  model.steps = model.model == "session" ? 6 : 20;
+  // From the twelfth step on, a unit of the tied T5 is at the kink of its ReLU: one device whose
+  // learning rate is 1e-7 higher takes the other side, too, and has these stages' digits.
+  model.steps = model.model == "session" ? 6 : model.model == "t5" && model.tied ? 10 : 20;
   Comparison all;
   for (const auto& way : all_ways()) {
     for (const int stages : {2, 3, 4}) {
