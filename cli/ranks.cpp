@@ -35,7 +35,10 @@ std::vector<std::string> typed_for_ranks() {
 
 std::optional<int> launch_ranks(std::optional<int64_t> nproc, double interrupt_grace) {
   if (!nproc) return std::nullopt;
-  if (*nproc < 1) fail<UsageError>("cli", "--nproc = {}; expected at least 1", *nproc);
+  constexpr int64_t kMostRanks = 4096;  // as of convoy launch
+  if (*nproc < 1 || *nproc > kMostRanks) {
+    fail<UsageError>("cli", "--nproc = {}; expected 1 to {}", *nproc, kMostRanks);
+  }
   const auto environment = launch::detect_environment();
   if (environment.launched() && (*nproc > 1 || environment.world_size > 1)) {
     const bool by_hand = environment.source == "environment";

@@ -1,7 +1,11 @@
 #include "cli/typed.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <filesystem>
+#include <initializer_list>
+#include <string_view>
 
 #include "cli/commands.h"
 #include "convoy/base/error.h"
@@ -72,11 +76,21 @@ std::vector<std::string> with_model_folder(std::vector<std::string> typed) {
     return typed;
   }
   if (!has_model) return typed;
-  const bool has_data = std::any_of(typed.begin(), typed.end(), [](const auto& word) {
-    return word.find("random_tokens") != word.npos || word.find("data.train") != word.npos;
-  });
+  const auto says = [&](std::initializer_list<std::string_view> options) {
+    return std::any_of(typed.begin(), typed.end(), [&](const std::string& word) {
+      const auto name = std::string_view(word).substr(0, word.find('='));
+      return std::any_of(options.begin(), options.end(), [&](const auto option) {
+        return name == fmt::format("--{}", option) || name == fmt::format("--data.{}", option);
+      });
+    });
+  };
   typed[1] = "--model.config_name=" + place.string();
-  if (!has_data) typed.emplace_back("--data.random_tokens=1000000");
+  if (!says({"random_tokens", "train", "train_file", "valid", "validation_file", "path"})) {
+    typed.emplace_back("--data.random_tokens=1000000");
+  } else if (!says({"random_tokens", "tokenizer", "tokenizer_name"}) &&
+             std::filesystem::exists(place / "tokenizer.json", error)) {
+    typed.emplace_back("--data.tokenizer=" + place.string());
+  }
   return typed;
 }
 

@@ -5,6 +5,7 @@
 #include <map>
 
 #include "cli/train_run.h"
+#include "cli/window_folders.h"
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
 #include "convoy/base/json.h"
@@ -26,31 +27,6 @@ namespace convoy::cli {
 namespace fs = std::filesystem;
 
 namespace {
-
-constexpr const char* kResults = "results_over_time.json";
-constexpr const char* kPicture = "results_over_time.svg";
-/// In a window's folder and its checkpoints: the window whose weights it began with; "" = its own.
-constexpr const char* kWindow = "window.json";
-constexpr const char* kBeganWith = "began_with";
-
-/// One object for each window that was done with: trained_on, evaluated_on, metrics.
-using Results = std::vector<Json>;
-
-/// Results of an earlier start, as far as they are the first of `windows`.
-Results earlier_results(const fs::path& folder, const std::vector<tasks::Window>& windows) {
-  Results out;
-  const auto file = folder / kResults;
-  if (!fs::exists(file)) return out;
-  const auto known = parse_json(read_file(file), file.string());
-  for (const auto& result : known.at("windows")) {
-    const bool same = out.size() < windows.size() &&
-                      result.at("trained_on") == windows[out.size()].name &&
-                      result.at("evaluated_on") == windows[out.size()].evaluated_on;
-    if (!same) break;
-    out.push_back(result);
-  }
-  return out;
-}
 
 /// Means over the windows that have a metric; of standard errors, those of the means.
 std::map<std::string, double> averages(const Results& results) {
@@ -105,25 +81,6 @@ std::string told(const std::map<std::string, double>& values,
   return join(parts);
 }
 
-/// How a run over windows begins.
-struct Beginning {
-  bool asked = false;     ///< resume_from_checkpoint
-  bool is_again = false;  ///< the ranks were started again
-  std::string job_id;
-
-  bool resumes() const { return asked || is_again; }
-  /// Whether there is something of this run in a window's folder: what a job that was started again
-  /// finds of another one is to be overwritten.
-  bool goes_on(const fs::path& folder) const {
-    const auto last = checkpoint::latest_checkpoint(folder);
-    if (!resumes() || !last) return false;
-    if (asked || job_id.empty()) return true;
-    const auto file = *last / checkpoint::kState;
-    const auto saved = parse_json(read_file(file), file.string());
-    return train::is_same_job(saved.value("job_id", ""), job_id);
-  }
-};
-
 /// How a window is started: with what is in its folder, or anew.
 void set_start(Configured& configured, const fs::path& folder, const Beginning& beginning,
                const train::Job& job) {
@@ -150,70 +107,6 @@ fs::path last_checkpoint(const fs::path& folder, const train::Job& job) {
                     folder.string(), folder.filename().string());
   });
   return found.get<std::string>();
-}
-
-/// A window that was done with, or is to go on, must be this run's.
-void check_earlier(const tasks::Window& window, const std::string& before, const fs::path& folder,
-                   const OptionTable& table) {
-  auto place = folder;
-  if (const auto last = checkpoint::latest_checkpoint(folder)) place = *last;
-  if (const auto file = place / kWindow; fs::exists(file)) {
-    const auto began = parse_json(read_file(file), file.string()).at(kBeganWith).get<std::string>();
-    const auto told = [](const std::string& name) {
-      return name.empty() ? std::string("weights of its own") : "those of window " + name;
-    };
-    if (began != before) {
-      fail<UsageError>("cli",
-                       "{} began with {}, here it begins with {}; try another --output_dir, or "
-                       "--overwrite_output_dir without --resume_from_checkpoint",
-                       folder.string(), told(began), told(before));
-    }
-  }
-  std::vector<std::string> other;
-  const auto saved = toml_values(place / "run.toml");
-  const auto was = [&](const std::string& key, const std::string& now) {
-    const auto found = saved.find(key);
-    return found == saved.end() ? now : found->second;
-  };
-  const auto note = [&](const std::string& key, const std::string& now) {
-    other.push_back(fmt::format("{} = {}, here {}", key, was(key, now), now));
-  };
-  for (const auto& [key, now] : toml_values_of(table.to_kept_toml())) {
-    const bool counts = key.starts_with("model.") || key == "train.seed" ||
-                        key == "train.exclude_seen" || key == "train.eval_time";
-    if (counts && was(key, now) != now) note(key, now);
-  }
-  for (const auto& [key, now] : window.options) {
-    std::error_code error;
-    // What is not there was moved.
-    if (fs::exists(was(key, now), error) && !same_file(was(key, now), now)) note(key, now);
-  }
-  if (other.empty()) return;
-  fail<UsageError>("cli",
-                   "{} was trained with {}; try the same, another --output_dir, or "
-                   "--overwrite_output_dir without --resume_from_checkpoint",
-                   folder.string(), join(other, "; "));
-}
-
-/// Before the first is trained: what is in the windows' folders is this run's, or may go. A job
-/// that was started again has looked.
-void check_folders(const fs::path& base, const std::vector<tasks::Window>& windows,
-                   const Beginning& beginning, const Configured& configured) {
-  const bool overwrites = !beginning.resumes() && configured.training.output.overwrite;
-  if (overwrites || (beginning.is_again && !beginning.asked)) return;
-  for (size_t i = 0; i < windows.size(); ++i) {
-    const auto folder = base / windows[i].name;
-    const bool holds_run =
-        formats::has_weights(folder) || checkpoint::latest_checkpoint(folder).has_value();
-    if (!holds_run) continue;
-    if (!beginning.asked) {
-      fail<UsageError>("cli",
-                       "{} already holds a run; try --resume_from_checkpoint latest, "
-                       "--overwrite_output_dir, or another folder",
-                       folder.string());
-    }
-    check_earlier(windows[i], i > 0 ? windows[i - 1].name : "", folder, configured.table);
-  }
 }
 
 }  // namespace
@@ -259,10 +152,17 @@ int train_windows(Configured& configured, const std::vector<tasks::Window>& wind
     return Json(Results());
   });
   auto results = earlier.get<Results>();
+  if (job.is_main()) tell(notes_of_done(base, windows, results.size(), configured.table));
   fs::path before;
   for (size_t i = 0; i < windows.size(); ++i) {
     const auto& window = windows[i];
     const auto folder = base / window.name;
+    if (beginning.resumes() && !before.empty()) {
+      comm::ask_main(job.world(), "look at a window's beginning", [&] {
+        check_weights_sum(folder, before);
+        return Json();
+      });
+    }
     if (i >= results.size()) {
       configured.table.reset(window.defaults);
       for (const auto& [key, value] : window.options) {
@@ -275,8 +175,8 @@ int train_windows(Configured& configured, const std::vector<tasks::Window>& wind
         report::show_progress(fmt::format("window {} of {}: train on {}, evaluate on {}\n", i + 1,
                                           windows.size(), window.name, window.evaluated_on));
       }
-      const Json note{{kBeganWith, before.filename().string()}};
-      Start start{.weights = before, .moments = {}, .texts = {{kWindow, note.dump(2) + "\n"}}};
+      Start start{.weights = before, .moments = {}, .texts = {}};
+      if (job.is_main()) start.texts[kWindow] = window_note(before);
       if (window.keeps_moments && !before.empty()) start.moments = last_checkpoint(before, job);
       const auto trained = train_run(configured, job, start, "");
       if (trained.exit_code != 0) return trained.exit_code;

@@ -20,6 +20,15 @@ int64_t last_id(const Lineage& lineage) {
   return lineage.empty() ? 0 : lineage.back().id;
 }
 
+/// Branch that a step is on. A branch that begins with the step has not left it yet.
+int64_t id_at(const Lineage& lineage, int64_t step) {
+  int64_t id = 0;
+  for (const auto& branch : lineage) {
+    if (branch.from_step < step) id = branch.id;
+  }
+  return id;
+}
+
 /// Takes the lineage from a state, whose keys are sorted, and stops there: what follows may hold a
 /// line for each of a million steps.
 class FindLineage : public nlohmann::json_sax<Json> {
@@ -90,11 +99,7 @@ std::optional<Lineage> lineage_of(const fs::path& checkpoint) {
 }
 
 bool is_on(const Lineage& line, int64_t step, const Lineage& of) {
-  int64_t id = 0;
-  for (const auto& branch : line) {
-    if (branch.from_step < step) id = branch.id;
-  }
-  return id == last_id(of);
+  return id_at(line, step) == id_at(of, step);
 }
 
 Line::Line(const fs::path& run) : checkpoints_(all_named(run)) {

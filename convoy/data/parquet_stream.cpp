@@ -25,6 +25,9 @@ bool FileStream::advance() {
       batches_.reset();
       ++segment_;
     }
+    while (segment_ < segments_.size() && segments_[segment_].end <= segments_[segment_].begin) {
+      ++segment_;  // row groups may be empty
+    }
     if (segment_ >= segments_.size()) return false;
     const Segment& segment = segments_[segment_];
     if (!batches_) {

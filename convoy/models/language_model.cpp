@@ -127,6 +127,12 @@ void LanguageModelConfig::read(const Json& json, const std::string& where) {
   unknown_.clear();
   take_fields(others_, fields(), where);
   refuse_what_changes_numbers(others_, where);
+  if (objective() == Objective::NextToken && others_.contains("is_causal") &&
+      others_["is_causal"] != true && !others_["is_causal"].is_null()) {
+    fail<FileError>("models", "{}: is_causal = {} is not supported; expected true", where,
+                    others_["is_causal"].dump());
+  }
+  check_others(others_, where);
   for (const auto& [key, value] : others_.items()) {
     const bool known = std::find(kPassedOn.begin(), kPassedOn.end(), key) != kPassedOn.end();
     if (!known && !kHarmless.contains(key)) unknown_.push_back(key);

@@ -123,6 +123,8 @@ class LanguageModelConfig {
   /// Width of the key heads on a rank, where each serves one head of queries.
   static int64_t width_on(const schedule::TensorPlace& place, int64_t heads, int64_t head_width);
   virtual void check_together() const = 0;
+  /// Throws FileError for keys of a file that are no fields, yet change Hugging Face's numbers.
+  virtual void check_others(const Json& /*others*/, const std::string& /*where*/) const {}
   /// Writes keys that go by several spellings.
   virtual void finish(Json& /*json*/) const {}
 

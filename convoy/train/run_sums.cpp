@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "convoy/base/random.h"
+#include "convoy/checkpoint/adapter.h"
 #include "convoy/checkpoint/sums.h"
 
 namespace convoy::train {
@@ -69,9 +70,25 @@ uint64_t sum_of_rows(const StepBatch& batch, int64_t step) {
   return out;
 }
 
-std::map<std::string, uint64_t> sums_of_weights(parallel::Strategy& strategy) {
+uint64_t sum_of_first_rows(const Dataset& data, StreamOptions options) {
+  constexpr int64_t kRows = 32;
+  options.layout = {.per_device_batch = 1};
+  const auto stream = data.open(options);
+  stream->start(0, 0);
+  uint64_t out = 0;
+  for (int64_t row = 0; row < kRows; ++row) {
+    const auto batch = stream->next();
+    if (!batch) break;
+    out += sum_of_rows(*batch, row);
+  }
+  return out;
+}
+
+namespace {
+
+std::map<std::string, uint64_t> sums_of(const parallel::State& weights,
+                                        const comm::Group& processes) {
   constexpr int64_t kBytes = int64_t{16} << 20;
-  const auto weights = strategy.weights();
   checkpoint::Sums sums(weights);
   for (size_t tensor = 0; tensor < weights.size(); ++tensor) {
     for (const auto& piece : weights[tensor].pieces) {
@@ -79,11 +96,28 @@ std::map<std::string, uint64_t> sums_of_weights(parallel::Strategy& strategy) {
       for (const auto& part : piece.parts(kBytes)) sums.add(tensor, part, part.on_host());
     }
   }
-  const auto all = sums.together(strategy.processes());
+  const auto all = sums.together(processes);
   std::map<std::string, uint64_t> out;
   for (size_t tensor = 0; tensor < weights.size(); ++tensor)
     out[weights[tensor].name] = all[tensor];
   return out;
+}
+
+}  // namespace
+
+std::map<std::string, uint64_t> sums_of_weights(parallel::Strategy& strategy) {
+  return sums_of(strategy.weights(), strategy.processes());
+}
+
+std::string sum_of_base(parallel::Strategy& strategy) {
+  auto weights = strategy.weights();
+  if (!checkpoint::is_adapted(weights)) return "";
+  std::erase_if(weights, [](const auto& tensor) { return tensor.trained || tensor.is_buffer; });
+  uint64_t sum = 0;
+  for (const auto& [name, one] : sums_of(weights, strategy.processes())) {
+    sum += hash_combine(hash_text(name), one);
+  }
+  return fmt::format("{}:{}", c10::toString(strategy.replica().compute_dtype()), sum_text(sum));
 }
 
 std::string sum_text(uint64_t sum) {

@@ -15,6 +15,14 @@ namespace convoy::train {
 /// their values, without padding. Those of all ranks and steps add up, modulo 2^64.
 uint64_t sum_of_rows(const StepBatch& batch, int64_t step);
 
+/// Sum over the first rows of the first epoch's order, which tells other data of as many rows. It
+/// depends on neither batch size nor ranks. `options`: of the run's stream.
+uint64_t sum_of_first_rows(const Dataset& data, StreamOptions options);
+
+/// Checksum of the weights that adapters are of, with the dtype that it was taken in; "" without
+/// adapters. Collective.
+std::string sum_of_base(parallel::Strategy& strategy);
+
 /// Checksum of each weight, by name. Collective.
 std::map<std::string, uint64_t> sums_of_weights(parallel::Strategy& strategy);
 

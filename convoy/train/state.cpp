@@ -118,6 +118,8 @@ Json TrainerState::to_json() const {
            {"is_world_process_zero", true}};
   visit_fields(*this, [&](const char* key, const auto& value) { out[key] = value; });
   if (rows_sum != 0) out["rows_sum"] = sum_text(rows_sum);
+  if (first_rows_sum != 0) out["first_rows_sum"] = sum_text(first_rows_sum);
+  if (!base_sum.empty()) out["base_sum"] = base_sum;
   if (logged_steps > 0) out["last_grad_norm"] = last_grad_norm;
   if (earlier_updates > 0) out["earlier_updates"] = earlier_updates;
   if (steps_beyond != 0) out["steps_beyond"] = steps_beyond;
@@ -154,6 +156,10 @@ TrainerState TrainerState::from_json(const Json& json, const std::string& where)
     read_if_there("last_step_position", state.last_step_position);
     read_if_there("steps_without_targets", state.steps_without_targets);
     if (json.contains("rows_sum")) state.rows_sum = sum_from(json.at("rows_sum"), where);
+    if (json.contains("first_rows_sum")) {
+      state.first_rows_sum = sum_from(json.at("first_rows_sum"), where);
+    }
+    read_if_there("base_sum", state.base_sum);
     state.encoding = json.value("encoding", "");
     state.optimizer = json.value("optimizer", optim::kDefaultOptimizer);  // older: there was one
     if (state.best_step >= 0) read_value(json.at("best_metric"), state.best_metric);

@@ -37,6 +37,9 @@ struct TrainerState {
   double last_grad_norm = NAN;  ///< of the last step; NaN = none yet, or an older state
   double total_loss_sum = 0;
   uint64_t rows_sum = 0;  ///< see sum_of_rows(); 0 in states from before it
+  /// See sum_of_first_rows() and sum_of_base(); 0 and "" in states from before them.
+  uint64_t first_rows_sum = 0;
+  std::string base_sum;
   // The loss scale of fp16, and the steps that an overflow made it skip.
   optim::LossScale loss_scale;
   int64_t skipped_steps = 0;

@@ -42,6 +42,7 @@ struct Trainer::Impl {
   void check_gradients() const;
   void make_strategy(parallel::ModelFactory factory, Fill fill);
   void prepare();
+  void sum_what_it_reads();
   std::string resume();
   RunInfo describe();
   std::string lack_of_space() const;

@@ -122,7 +122,7 @@ TEST_F(Errors, ImpossibleBatchAndDegrees) {
   refused("--strategy dp --replicas 3 --dp_batch total", "does not divide over 3 devices; try 9");
   refused("--max_length 0", "max_length = 0");
   refused("--dropout 1.5", "dropout = 1.5");
-  refused("--nproc 0", "--nproc = 0; expected at least 1");
+  refused("--nproc 0", "--nproc = 0; expected 1 to 4096");
 }
 
 TEST_F(Errors, OptionsThatWouldHaveNoEffect) {

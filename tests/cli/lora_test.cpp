@@ -66,6 +66,29 @@ TEST_F(LoraCommand, ResumesWithTheBitsOfARunThatWasNotStopped) {
       << output_;
 }
 
+TEST_F(LoraCommand, GoesOnBesideTheWeightsThatItBeganWith) {
+  ASSERT_EQ(run(std::string("train") + kGpt2 + kTiny + "--max_steps 5 --output_dir base"), 0);
+  ASSERT_EQ(run(std::string("train") + kGpt2 + kTiny + "--max_steps 6 --output_dir other"), 0);
+  const std::string rest =
+      std::string(kLora) + "--data.train text.txt --block_size 16 --threads 1 ";
+  const std::string first = "train --model_name_or_path base" + rest + "--output_dir lora ";
+  ASSERT_EQ(run(first + "--max_steps 4"), 0) << output_;
+  const std::string more = "--max_steps 6 --resume_from_checkpoint latest ";
+  EXPECT_EQ(run("train --model_name_or_path other" + rest + "--output_dir lora " + more), 2);
+  expect("the adapter in lora/checkpoint-4 was trained on other weights than this run's base");
+  // A base that was moved is the same one; one that was written over is not.
+  fs::rename(folder_ / "base", folder_ / "moved");
+  ASSERT_EQ(run("train --model_name_or_path moved" + rest + "--output_dir lora " + more), 0)
+      << output_;
+  fs::copy_file(folder_ / "other/model.safetensors", folder_ / "moved/model.safetensors",
+                fs::copy_options::overwrite_existing);
+  EXPECT_EQ(run("train --model_name_or_path moved" + rest +
+                "--output_dir lora --nproc 2 --zero 3 "
+                "--max_steps 8 --resume_from_checkpoint latest"),
+            2);
+  expect("try the base that it began with, or start anew");
+}
+
 TEST_F(LoraCommand, GoesOnFromAnAdapter) {
   ASSERT_EQ(run(std::string("train") + kLlama + kTiny + "--max_steps 5 --output_dir base"), 0);
   ASSERT_EQ(run(kFromBase + std::string(kLora) + "--max_steps 20 --output_dir lora"), 0) << output_;

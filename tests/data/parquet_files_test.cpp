@@ -138,6 +138,24 @@ TEST_F(ParquetFilesTest, StreamsAnyStretchAcrossRowGroupsAndFiles) {
   EXPECT_EQ(seen, expected);
 }
 
+TEST_F(ParquetFilesTest, RowGroupsMayBeEmpty) {
+  const auto schema = arrow::schema({arrow::field("x", arrow::int64())});
+  const auto path = folder_ / "x.parquet";
+  auto out = arrow::io::FileOutputStream::Open(path.string()).ValueOrDie();
+  auto writer =
+      parquet::arrow::FileWriter::Open(*schema, arrow::default_memory_pool(), out).ValueOrDie();
+  for (const std::vector<int64_t>& group :
+       std::vector<std::vector<int64_t>>{{}, {1, 2}, {}, {}, {3}, {}}) {
+    const auto table = arrow::Table::Make(schema, {ints(group)});
+    testing::ok(writer->WriteTable(*table, 100));
+  }
+  testing::ok(writer->Close());
+  testing::ok(out->Close());
+  ParquetFiles dataset(path.string());
+  const auto rows = dataset.read(0, {{"x"}, {}});
+  EXPECT_EQ(rows.columns.at("x").ints, (std::vector<int64_t>{1, 2, 3}));
+}
+
 TEST_F(ParquetFilesTest, DecodedBytesAreThoseTaken) {
   write_parquet(folder_ / "x.parquet",
                 {{"a", int_lists({{1, 2, 3}, {4}})}, {"b", float_lists({{1, 2, 3}, {4}})}});

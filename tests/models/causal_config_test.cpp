@@ -43,6 +43,20 @@ TEST(LanguageModelConfig, DefaultsAreHuggingFaces) {
   EXPECT_EQ(llama["rope_parameters"]["rope_theta"], 10000.0);
 }
 
+TEST(LanguageModelConfig, RefusesKeysOfHuggingFaceThatChangeItsMasks) {
+  const auto with = [](const char* family, const char* key, Json value) {
+    return Json{{"model_type", family}, {key, std::move(value)}}.dump();
+  };
+  for (const auto& family : {"gpt2", "llama", "gemma2", "qwen3", "olmo2"}) {
+    EXPECT_THAT(error_of(with(family, "is_causal", false)),
+                HasSubstr("is_causal = false is not supported; expected true"));
+    EXPECT_EQ(error_of(with(family, "is_causal", true)), "nothing was thrown");
+  }
+  EXPECT_EQ(error_of(with("bert", "is_causal", false)), "nothing was thrown");
+  EXPECT_THAT(error_of(with("mistral", "layer_types", Json::array({"full_attention"}))),
+              HasSubstr("takes a mistral with layer_types for a ministral"));
+}
+
 TEST(LanguageModelConfig, EveryKeyIsWrittenBackAndUnknownOnesAreNamedOnce) {
   const Json json{{"model_type", "gpt2"},
                   {"hidden_size", 16},

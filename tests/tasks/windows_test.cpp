@@ -177,6 +177,42 @@ TEST_F(WindowsCommand, GoOnOnlyWhereTheyBeganAlike) {
   EXPECT_EQ(results("all").at("windows").size(), 2U);
 }
 
+TEST_F(WindowsCommand, RestoreTheLastModelAndSayWhichAreGone) {
+  make_windows();
+  const auto command = kTrain + "--windows days --output_dir all --resume_from_checkpoint ";
+  EXPECT_EQ(run(command + "latest"), 2);
+  expect("there is no window to go on with in all; try without --resume_from_checkpoint");
+  ASSERT_EQ(run(command + "false"), 0) << output_;
+  const auto all = results("all");
+  const auto count = all.at("windows").size();
+  const auto last = folder_ / "all" / all.at("windows").back().at("trained_on").get<std::string>();
+  const auto model = read_file(last / "model.safetensors");
+  fs::remove(last / "model.safetensors");
+  fs::remove_all(folder_ / "all/0001");
+  ASSERT_EQ(run(command + "latest"), 0) << output_;
+  expect("all/0001 holds no model any more; its results stand");
+  EXPECT_EQ(read_file(last / "model.safetensors"), model);
+  EXPECT_EQ(results("all").at("windows").size(), count);
+  ASSERT_EQ(run(command + "latest --max_steps 20"), 0) << output_;
+  expect("train.max_steps = 20 instead of 12 for later ones alone");
+  expect("nothing is left to train: all ");
+}
+
+TEST_F(WindowsCommand, GoOnOnlyFromTheWeightsThatTheyBeganWith) {
+  make_windows();
+  const auto command = kTrain + "--windows days --output_dir all ";
+  ASSERT_EQ(run(command), 0) << output_;
+  // The second window is trained anew, in another way.
+  fs::remove_all(folder_ / "all/0001");
+  fs::remove(folder_ / "all/results_over_time.json");
+  EXPECT_EQ(run(command + "--learning_rate 0.05 --resume_from_checkpoint latest"), 2);
+  expect(
+      "all/0002 began with weights that all/0001 does not hold any more; try to bring them back");
+  // With the same options they are the same weights.
+  fs::remove_all(folder_ / "all/0001");
+  EXPECT_EQ(run(command + "--resume_from_checkpoint latest"), 0) << output_;
+}
+
 TEST_F(WindowsCommand, PassOverDaysWithoutSessions) {
   make_windows();
   ASSERT_EQ(run(kTrain + "--windows days --start 2 --output_dir all"), 0) << output_;

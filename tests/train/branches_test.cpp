@@ -44,6 +44,42 @@ TEST_F(Branches, ARunWithNothingLeftKeepsNoModelOfAnotherStep) {
   EXPECT_FALSE(results.contains("train_runtime")) << "nothing was trained here";
 }
 
+TEST_F(Branches, OtherDataOfAsManyRowsAreTold) {
+  ASSERT_EQ(train(arguments(folder_ / "a", 4), one_device()).error, "");
+  auto options = arguments(folder_ / "a", 6);
+  options.resume_from_checkpoint = "latest";
+  const auto told = [&](int64_t longest) {
+    auto said = std::make_shared<Said>();
+    const auto data = random_sessions(45, 50, longest);
+    EXPECT_EQ(train(options, one_device(), nullptr, said, data).error, "");
+    return said->all;
+  };
+  options.per_device_train_batch_size = 2;  // of the same rows
+  EXPECT_THAT(told(8), testing::Not(HasSubstr("other data")));
+  options.max_steps = 8;
+  EXPECT_THAT(told(7), HasSubstr("was trained on other data of as many rows"));
+}
+
+TEST_F(Branches, AModelAtTheBeginningOfABranchIsOnIt) {
+  ASSERT_EQ(train(arguments(folder_ / "a", 6), one_device()).error, "");
+  ASSERT_EQ(go_on((folder_ / "a/checkpoint-4").string(), 4).error, "");
+  const auto state = json("a/trainer_state.json");
+  const checkpoint::Line line(folder_ / "a");
+  EXPECT_TRUE(checkpoint::is_on(line.lineage(), state.at("global_step"),
+                                checkpoint::lineage_from_json(state.at("lineage"))));
+}
+
+TEST_F(Branches, WhatWasLeftBehindIsGoneOnWithOnlyAloud) {
+  ASSERT_EQ(train(arguments(folder_ / "a", 6), one_device()).error, "");
+  ASSERT_EQ(go_on((folder_ / "a/checkpoint-2").string(), 4).error, "");
+  for (const char* gone : {"a/checkpoint-2", "a/checkpoint-4"}) fs::remove_all(folder_ / gone);
+  auto options = arguments(folder_ / "a", 8);
+  options.resume_from_checkpoint = "latest";
+  auto said = std::make_shared<Said>();
+  ASSERT_EQ(train(options, one_device(), nullptr, said).error, "");
+  EXPECT_THAT(said->all, HasSubstr("no checkpoint is left of the branch"));
+}
+
 TEST_F(Branches, AModelThatIsNotWholeIsWrittenAgain) {
   auto options = arguments(folder_ / "a", 4);
   options.output.max_shard_size = "4KB";

@@ -48,11 +48,11 @@ class Folders : public InFolder {
 
   End train(const TrainingArguments& arguments, const Job& job,
             std::shared_ptr<Dataset> eval_data = nullptr,
-            std::shared_ptr<Callback> callback = nullptr) const {
+            std::shared_ptr<Callback> callback = nullptr,
+            std::shared_ptr<Dataset> data = random_sessions(45, 50, 8)) const {
     End end;
     try {
-      Trainer trainer(tiny_model(), arguments, random_sessions(45, 50, 8), std::move(eval_data),
-                      job);
+      Trainer trainer(tiny_model(), arguments, std::move(data), std::move(eval_data), job);
       trainer.set_files(files_);
       auto first = std::make_shared<First>();
       trainer.add_callback(first);

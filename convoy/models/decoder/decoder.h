@@ -80,6 +80,7 @@ class DecoderConfig : public LanguageModelConfig {
 
  protected:
   void check_together() const override;
+  void check_others(const Json& others, const std::string& where) const override;
   void finish(Json& json) const override;
 
  private:

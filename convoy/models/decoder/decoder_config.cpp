@@ -151,6 +151,14 @@ void DecoderConfig::check_together() const {
   }
 }
 
+void DecoderConfig::check_others(const Json& others, const std::string& where) const {
+  if (family_->with_layer_types == nullptr || !others.contains("layer_types")) return;
+  fail<FileError>("models",
+                  "{}: Hugging Face takes a {} with layer_types for a {}, whose windows go by "
+                  "layer, which is not supported; try without layer_types",
+                  where, family(), family_->with_layer_types);
+}
+
 void DecoderConfig::check_rotary(LayerType type) const {
   const auto options = rotary(type);
   if (options.type == "dynamic" && head_width() == 2) {

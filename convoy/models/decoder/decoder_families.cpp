@@ -78,7 +78,8 @@ const DecoderFamily kMistral{.model_type = "mistral",
       "hidden_act": "silu", "intermediate_size": 14336, "num_key_value_heads": 8,
       "max_position_embeddings": 131072, "sliding_window": 4096, "bos_token_id": 1,
       "eos_token_id": 2})",
-                             .windows = Windows::Everywhere};
+                             .windows = Windows::Everywhere,
+                             .with_layer_types = "ministral"};
 
 const DecoderFamily kOlmo2{.model_type = "olmo2",
                            .architecture = "Olmo2ForCausalLM",

@@ -35,6 +35,8 @@ struct DecoderFamily {
   bool caps_scores = true;       ///< attn_logit_softcapping has an effect in Hugging Face's model
   bool scales_queries = false;   ///< by position, with llama_4_scaling_beta
   bool reads_pattern = false;    ///< sliding_window_pattern may be another number
+  /// Model that Hugging Face takes a file for which has layer_types; null = it reads them.
+  const char* with_layer_types = nullptr;
 };
 
 // In the order of language_families().

@@ -88,7 +88,7 @@ nn::RotaryOptions DecoderConfig::rotary(LayerType layer) const {
                      {"rope_theta", &out.theta, "", 1e-9},
                      {"factor", &factor, "", 1e-9},
                      {"original_max_position_embeddings", &original, "", 1, kMostIds},
-                     {"attention_factor", &attention_factor, ""},
+                     {"attention_factor", &attention_factor, "", 1e-9},
                      {"mscale", &mscale, ""},
                      {"mscale_all_dim", &mscale_all_dim, ""},
                      {"beta_fast", &beta_fast, "", 0},

@@ -104,9 +104,13 @@ class Checkpoints {
   void keep_lineage(const TrainerState& state);
   void tell_left_behind(const std::string& newest);
   void tell_other_batch(const TrainerState& saved, const TrainerState& fresh);
+  void tell_other_rows(const TrainerState& saved, const TrainerState& fresh);
+  static void check_same_base(const std::filesystem::path& folder, const TrainerState& saved,
+                              const TrainerState& fresh);
   void pass_over(const std::filesystem::path& folder, const FileError& error);
   Json look_at(const std::filesystem::path& checkpoint, const TrainerState& fresh) const;
   void check_same_model(const std::filesystem::path& checkpoint) const;
+  bool was_left_behind(const std::filesystem::path& checkpoint) const;
   void check_same_adapter(const std::filesystem::path& checkpoint) const;
   std::string seen_from_here(const std::filesystem::path& checkpoint) const;
   std::string best_seen_from_here(const std::filesystem::path& from,

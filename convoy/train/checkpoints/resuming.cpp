@@ -1,5 +1,6 @@
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "convoy/base/error.h"
@@ -73,6 +74,12 @@ std::optional<TrainerState> Checkpoints::resume(const TrainerState& fresh) {
           resumed_from_, checkpoint::Manifest::kName));
     }
     tell_left_behind(found.at("left_behind").get<std::string>());
+    if (found.at("was_abandoned").get<bool>()) {
+      callbacks_.say(fmt::format(
+          "warning: no checkpoint is left of the branch that {} follows: it goes on from {}, which "
+          "it had left behind",
+          dir_.string(), resumed_from_));
+    }
     if (job_.environment.restart_count > 0) {
       callbacks_.say(fmt::format("start {}: going on from {}", job_.environment.restart_count + 1,
                                  resumed_from_));
@@ -83,6 +90,7 @@ std::optional<TrainerState> Checkpoints::resume(const TrainerState& fresh) {
       return Json();
     });
     tell_other_batch(state, fresh);
+    tell_other_rows(state, fresh);
     return state;
   }
 }
@@ -102,6 +110,29 @@ void Checkpoints::tell_other_batch(const TrainerState& saved, const TrainerState
       "warning: {} was trained with {} a step, this run goes on with {}; try "
       "--global_batch_size {} to keep them",
       resumed_from_, plural(saved.step_samples, "row"), fresh.step_samples, saved.step_samples));
+}
+
+/// Data may change on purpose between epochs; nobody replaces it by mistake without a word.
+void Checkpoints::tell_other_rows(const TrainerState& saved, const TrainerState& fresh) {
+  const bool same = saved.first_rows_sum == fresh.first_rows_sum || saved.first_rows_sum == 0;
+  if (same || saved.data_order != fresh.data_order) return;
+  callbacks_.say(fmt::format(
+      "warning: {} was trained on other data of as many rows: the first rows of its order differ "
+      "from this run's; try the same files and [data] options",
+      resumed_from_));
+}
+
+/// An adapter is nothing without the weights that it was trained beside.
+void Checkpoints::check_same_base(const fs::path& folder, const TrainerState& saved,
+                                  const TrainerState& fresh) {
+  const auto dtype_of = [](const std::string& sum) { return sum.substr(0, sum.find(':')); };
+  const bool comparable = !saved.base_sum.empty() && !fresh.base_sum.empty() &&
+                          dtype_of(saved.base_sum) == dtype_of(fresh.base_sum);
+  if (!comparable || saved.base_sum == fresh.base_sum) return;
+  fail<UsageError>("train",
+                   "the adapter in {} was trained on other weights than this run's base, which "
+                   "has checksum {}; expected {}; try the base that it began with, or start anew",
+                   folder.string(), fresh.base_sum, saved.base_sum);
 }
 
 void Checkpoints::pass_over(const fs::path& folder, const FileError& error) {
@@ -194,6 +225,14 @@ void Checkpoints::find_candidates() {
                    old ? fmt::format(", or the run that was put aside: {}", old->string()) : "");
 }
 
+/// Whether a checkpoint of this run is of a branch that it left.
+bool Checkpoints::was_left_behind(const fs::path& folder) const {
+  if (dir_.empty()) return false;
+  const checkpoint::Line line(dir_);
+  return std::ranges::none_of(line.followed(),
+                              [&](const auto& own) { return own.second == folder; });
+}
+
 /// Looks whether a checkpoint fits this run, and returns its state.
 Json Checkpoints::look_at(const fs::path& folder, const TrainerState& fresh) const {
   auto saved = read_checked_state(folder);
@@ -217,6 +256,7 @@ Json Checkpoints::look_at(const fs::path& folder, const TrainerState& fresh) con
                      folder.string(), saved.num_rows, saved.data_seed, fresh.num_rows,
                      fresh.data_seed);
   }
+  check_same_base(folder, saved, fresh);
   const bool mid_epoch =
       saved.epoch_position > 0 &&
       (saved.epoch_position < saved.num_rows || saved.epoch_position <= saved.last_step_position);
@@ -234,7 +274,8 @@ Json Checkpoints::look_at(const fs::path& folder, const TrainerState& fresh) con
           {"state", saved.to_json()},
           {"was_named", candidate_was_named_},
           {"has_manifest", fs::exists(folder / checkpoint::Manifest::kName)},
-          {"left_behind", candidate_was_named_ ? left_behind : ""}};
+          {"left_behind", candidate_was_named_ ? left_behind : ""},
+          {"was_abandoned", !candidate_was_named_ && was_left_behind(folder)}};
 }
 
 /// Goes on where the run's line ends, or begins a branch of it. Returns the newest checkpoint that

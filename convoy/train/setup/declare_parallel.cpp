@@ -166,7 +166,7 @@ void ParallelArguments::declare(OptionTable& t) {
         "ends; default: the device's memory");
   t.add(s, "timeout", timeout,
         "timeout in seconds for connecting the ranks, and for each collective")
-      .at_least(1)
+      .within(1, 100'000'000)
       .alias("ddp_timeout")
       .differs();
   t.add(s, "device", device, "device to compute on").choice({"auto", "cpu", "cuda"}).differs();

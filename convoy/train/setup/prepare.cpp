@@ -11,6 +11,7 @@
 #include "convoy/comm/agree.h"
 #include "convoy/comm/to_host.h"
 #include "convoy/schedule/run/counts.h"
+#include "convoy/train/run_sums.h"
 #include "convoy/train/setup/from_arguments.h"
 #include "convoy/train/setup/memory_check.h"
 #include "convoy/train/setup/memory_use.h"
@@ -156,6 +157,7 @@ void Trainer::Impl::prepare() {
   }
   state_.earlier_updates = earlier_updates_;
   state_.job_id = job_.environment.job_id;
+  sum_what_it_reads();
   const auto other_rate = resume();
   stopped_early_ = best_.out_of_patience(state_) && state_.global_step < state_.max_steps;
   RunInfo info = describe();
@@ -168,6 +170,16 @@ void Trainer::Impl::prepare() {
     first->next();
   }
   callbacks_.notify([&](Callback& callback) { callback.on_train_begin(info); });
+}
+
+/// For whoever resumes: other data or another base than this run's are told then.
+void Trainer::Impl::sum_what_it_reads() {
+  if (arguments_.output.dir.empty()) return;
+  const Json first = comm::ask_main(
+      job_.world(), "read the first rows",
+      [&] { return sum_of_first_rows(*train_data_, stream_options(true)); }, comm::Lasts::Long);
+  state_.first_rows_sum = first.get<uint64_t>();
+  state_.base_sum = sum_of_base(*strategy_);
 }
 
 /// Goes on from a checkpoint where that is asked for. Returns a sentence where more steps than the
@@ -196,6 +208,8 @@ std::string Trainer::Impl::resume() {
   state_.data_order = fresh.data_order;
   state_.last_step_position = fresh.last_step_position;
   state_.encoding = fresh.encoding;
+  state_.first_rows_sum = fresh.first_rows_sum;
+  state_.base_sum = fresh.base_sum;
   state_.job_id = fresh.job_id;
   const double rate = learning_rate(state_.updates());
   if (state_.max_steps <= saved->max_steps || rate <= 1.01 * rate_before) return "";
