@@ -87,9 +87,6 @@ std::vector<std::string> with_model_folder(std::vector<std::string> typed) {
   typed[1] = "--model.config_name=" + place.string();
   if (!says({"random_tokens", "train", "train_file", "valid", "validation_file", "path"})) {
     typed.emplace_back("--data.random_tokens=1000000");
-  } else if (!says({"random_tokens", "tokenizer", "tokenizer_name"}) &&
-             std::filesystem::exists(place / "tokenizer.json", error)) {
-    typed.emplace_back("--data.tokenizer=" + place.string());
   }
   return typed;
 }

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "convoy/base/error.h"
+#include "convoy/base/json_value.h"
 #include "convoy/checkpoint/adapter.h"
 #include "convoy/comm/agree.h"
 #include "convoy/comm/to_host.h"
@@ -178,7 +179,7 @@ void Trainer::Impl::sum_what_it_reads() {
   const Json first = comm::ask_main(
       job_.world(), "read the first rows",
       [&] { return sum_of_first_rows(*train_data_, stream_options(true)); }, comm::Lasts::Long);
-  state_.first_rows_sum = first.get<uint64_t>();
+  state_.first_rows_sum = value_from<uint64_t>(first);
   state_.base_sum = sum_of_base(*strategy_);
 }
 
