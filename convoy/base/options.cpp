@@ -1,6 +1,7 @@
 #include "convoy/base/options.h"
 
 #include <algorithm>
+#include <filesystem>
 
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
@@ -116,6 +117,12 @@ std::vector<std::string> OptionTable::take_overrides(const std::vector<std::stri
     const auto can_be = [&](const std::string& text) {
       return option != nullptr && std::ranges::find(option->choices, text) != option->choices.end();
     };
+    // A word, where no file is meant: refused as a value, not as an argument too many.
+    const auto is_wrong_value = [&](const std::string& text) {
+      std::error_code error;
+      return can_be("true") && !text.empty() && text[0] != '-' &&
+             text.find_first_of("./") == std::string::npos && !std::filesystem::exists(text, error);
+    };
     const bool is_bool =
         other == nullptr ? option->type == "bool" || can_be("true") : other->is_bool();
     std::string value;
@@ -125,7 +132,8 @@ std::vector<std::string> OptionTable::take_overrides(const std::vector<std::stri
       value = arg.substr(equals + 1);
     } else if (is_bool) {
       const bool follows =
-          i + 1 < args.size() && (can_be(args[i + 1]) || parse_bool(args[i + 1], ignored));
+          i + 1 < args.size() &&
+          (can_be(args[i + 1]) || parse_bool(args[i + 1], ignored) || is_wrong_value(args[i + 1]));
       value = follows ? args[++i] : "true";
     } else if (i + 1 < args.size() && args[i + 1].rfind("--", 0) != 0) {
       value = args[++i];

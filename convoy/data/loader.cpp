@@ -9,6 +9,7 @@
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
 #include "convoy/base/timing.h"
+#include "convoy/data/padding.h"
 #include "convoy/data/prefetch.h"
 
 namespace convoy::data {
@@ -58,7 +59,10 @@ std::string repartition_command(const ParquetFiles& dataset, int64_t world) {
 
 std::vector<int64_t> row_lengths(const ParquetFiles& dataset, const LoaderOptions& options) {
   const auto columns = selected(dataset, options.selection);
-  const auto list = std::ranges::find_if(columns, [](const auto& c) { return c.second.is_list; });
+  const bool pads = !options.padded.empty();
+  const auto list =
+      pads ? columns.find(options.padded)
+           : std::ranges::find_if(columns, [](const auto& c) { return c.second.is_list; });
   std::vector<int64_t> out;
   if (list == columns.end()) return out;
   Selection one{.columns = {list->first}};
@@ -68,7 +72,9 @@ std::vector<int64_t> row_lengths(const ParquetFiles& dataset, const LoaderOption
     const auto rows = dataset.read(group, one);
     const auto& column = rows.columns.at(list->first);
     for (int64_t row = 0; row < rows.num_rows; ++row) {
-      out.push_back(std::min(column.end(row) - column.begin(row), options.max_length));
+      const int64_t length =
+          pads ? unpadded_length(column, row) : column.end(row) - column.begin(row);
+      out.push_back(std::min(length, options.max_length));
     }
   }
   return out;

@@ -4,6 +4,8 @@
 #include <optional>
 #include <utility>
 
+#include "convoy/data/padding.h"
+
 namespace convoy::data {
 
 namespace {
@@ -69,11 +71,16 @@ void MicroBatchBuilder::copy_whole(const Column& column, int64_t begin, int64_t 
 void MicroBatchBuilder::add(const RowRef& ref, int64_t sample_offset) {
   int64_t row_length = 1, whole_length = 1;
   std::optional<Kept> kept;  // all lists of a row are as long as each other
+  std::optional<int64_t> unpadded;
+  if (!limits_.padded.empty()) {
+    unpadded = unpadded_length(ref.rows->columns.at(limits_.padded), ref.row);
+  }
   for (const auto& [name, shape] : columns_) {
     const Column& column = ref.rows->columns.at(name);
     Column& values = ragged_[name];
     int64_t begin = column.begin(ref.row), length = column.end(ref.row) - begin;
     if (column.is_list) {
+      length = unpadded.value_or(length);
       if (name == limits_.whole) copy_whole(column, begin, length);
       if (!kept) kept = kept_of(ref, length);
       whole_length = length;

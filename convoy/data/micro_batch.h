@@ -33,7 +33,8 @@ struct PaddedColumn : ColumnShape {
 struct ListLimits {
   int64_t max_length = 20;  ///< longer ones are cut
   Truncation truncation = Truncation::KeepLast;
-  std::string whole = "";       ///< a column of ids that MicroBatch::whole has uncut; "": none
+  std::string padded = "";  ///< a column of ids whose 0 at the end of a row are no values; "": none
+  std::string whole = "";   ///< a column of ids that MicroBatch::whole has uncut; "": none
   bool last_is_target = false;  ///< rows are evaluated on their last value
   KnownIds known = {};
 };

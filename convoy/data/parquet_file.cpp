@@ -33,7 +33,8 @@ void check_magic(const fs::path& path) {
   std::error_code error;
   if (!fs::exists(path, error)) {
     if (error) fail<FileError>("data", "cannot read {}: {}", name, error.message());
-    fail<FileError>("data", "there is no file {}; expected a Parquet file", name);
+    fail<FileError>("data", "there is no file {}; expected a Parquet file, or a folder with one",
+                    name);
   }
   if (!fs::is_regular_file(path, error)) {
     fail<FileError>("data", "{} is not a regular file; expected a Parquet file", name);

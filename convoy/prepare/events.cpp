@@ -67,6 +67,7 @@ class Reader {
     if (time_names_.empty()) time_names_ = {choose(first, "", kTimeNames, "--time")};
     if (time_names_ == std::vector<std::string>{"none"}) time_names_.clear();
     events_.times.resize(time_names_.size());
+    events_.time_names = time_names_;
     for (const FeatureSpec& spec : columns.features) {
       EventFeature feature{spec, {}, {}, {}};
       const int column = first.require(spec.name, "one of its columns in --features");
@@ -84,6 +85,7 @@ class Reader {
     columns_.clear();
     consumers_.clear();
     parts_.push_back({events_.num_events, source.first_row(), source.file().string()});
+    events_.files.push_back({source.file().string(), events_.num_events});
     add(source, user_name_, "--user", arrow::utf8(), text_into(user_));
     add(source, item_name_, "--item", arrow::utf8(), text_into(item_));
     for (size_t t = 0; t < time_names_.size(); ++t) {

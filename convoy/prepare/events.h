@@ -36,12 +36,20 @@ struct EventFeature {
   }
 };
 
+/// A file of interactions, and the first of its events.
+struct EventFile {
+  std::string name;
+  int64_t first_event = 0;
+};
+
 /// Interactions in file order. Rows without a user or an item are still among them (code -1).
 struct Events {
   int64_t num_events = 0;
   Codes user;
   Codes item;
   std::vector<Times> times;
+  std::vector<std::string> time_names;  ///< columns of `times`
+  std::vector<EventFile> files;
   std::vector<EventFeature> features;
   std::vector<std::string> warnings;  ///< sentences for the user
 };

@@ -3,6 +3,7 @@
 // Internal to the component: what each user had, of these events and an earlier preparation's.
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -24,6 +25,10 @@ class People {
   /// Events with an item that their user had before, in these events or the earlier preparation's.
   int64_t count_repeats(const SessionOrder& order, const Codes& column,
                         const Vocabulary& items) const;
+  /// Items that a user of these events had in the earlier preparation.
+  std::span<const int32_t> past_of(int64_t user_id) const {
+    return past_.of(past_ids_[static_cast<size_t>(user_id - 1)]);
+  }
   /// Users of whom the earlier preparation keeps a list.
   int64_t num_past() const { return past_.num_users(); }
   /// For users.parquet.

@@ -7,16 +7,17 @@
 #include <span>
 
 #include "convoy/base/error.h"
+#include "convoy/data/padding.h"
 #include "convoy/data/tools/inspect_rows.h"
 
 namespace convoy::prepare {
 
 namespace {
 
-/// Items of a row, at most the first `most`; 0 = all.
+/// Items of a row without padding, at most the first `most`; 0 = all.
 std::span<const int64_t> items_of(const data::Column& items, int64_t row, int64_t most) {
-  const auto begin = items.begin(row), end = items.end(row);
-  const auto count = most > 0 ? std::min<int64_t>(most, end - begin) : end - begin;
+  const auto begin = items.begin(row), length = data::unpadded_length(items, row);
+  const auto count = most > 0 ? std::min(most, length) : length;
   return std::span(items.ints).subspan(static_cast<size_t>(begin), static_cast<size_t>(count));
 }
 
@@ -93,8 +94,8 @@ PopularityReport popularity_baseline(const std::vector<int64_t>& counts,
       int64_t rank = 0;
       if (!of.exclude_seen) {
         rank = rank_among_others(target, std::span<const int64_t>(), ranks);
-      } else if (of.seen) {
-        const auto at = static_cast<size_t>(row);
+      } else if (const auto at = static_cast<size_t>(row);
+                 of.seen && of.seen->has(rows.columns.at(of.owner_column).ints[at])) {
         const auto had = of.seen->of(rows.columns.at(of.owner_column).ints[at],
                                      rows.columns.at(kNumSeen).ints[at] - 1);
         rank = rank_among_others(target, had, ranks);

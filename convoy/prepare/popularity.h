@@ -14,7 +14,8 @@ namespace convoy::prepare {
 struct RankedRows {
   int64_t max_length = 0;     ///< items of a row that count, from its first on; 0 = all
   bool exclude_seen = false;  ///< items that the owner of a row had are no candidates
-  /// Items that each owner had, with the column of owners and kNumSeen; null: those of the row.
+  /// Items that each owner had, with the column of owners and kNumSeen; null, or of an owner
+  /// without a list: those of the row.
   std::shared_ptr<const SeenLists> seen = nullptr;
   std::string owner_column = "";
   bool new_ids = false;  ///< ids beyond the counts are targets that are missed, not errors

@@ -17,6 +17,7 @@
 #include "convoy/prepare/sessions_order.h"
 #include "convoy/prepare/sessions_rows.h"
 #include "convoy/prepare/sessions_schema.h"
+#include "convoy/prepare/sessions_times.h"
 
 namespace convoy::prepare {
 namespace {
@@ -113,20 +114,6 @@ class TimeDelta {
 /// Whether sessions hang on how many seconds pass.
 bool counts_seconds(const SessionOptions& options, bool has_time_delta) {
   return options.gap_seconds > 0 || options.window_days > 0 || options.keep_time || has_time_delta;
-}
-
-/// Numbers that are no seconds would make a session of each event, and a window of some.
-void check_unit(const Events& events) {
-  constexpr double kFar = 1e11;  // seconds, in the year 5138
-  const auto& times = events.times.front();
-  for (int64_t event = 0; event < events.num_events; ++event) {
-    if (times.missing(event) || times.seconds(event) < kFar) continue;
-    fail<FileError>(
-        "prepare",
-        "event {} is {:.15g} seconds after 1970: its time may be in a smaller unit; try "
-        "--time-unit ms, us or ns",
-        event + 1, times.seconds(event));
-  }
 }
 
 void check_times(const Events& events) {
@@ -293,6 +280,7 @@ SessionReport make_sessions(const SessionOptions& given, const ProgressFn& progr
     fail<UsageError>("prepare", "--windows needs times; got --time none");
   }
   if (counts_seconds(options, time_delta.is_wanted()) && !events.times.empty()) check_unit(events);
+  check_units_of_files(events);
   if (options.keep_time) check_times(events);
   SessionOrder order =
       order_sessions(events, options.gap_seconds, Windows(events, options.window_days));
@@ -304,6 +292,7 @@ SessionReport make_sessions(const SessionOptions& given, const ProgressFn& progr
   report.num_events = static_cast<int64_t>(order.events.size());
   time_delta.add(events, order);
 
+  report.times = span_of(events, order);
   report.num_users = order.num_users;
   report.num_sessions = static_cast<int64_t>(order.sessions.size());
   Vocabulary items =
@@ -327,6 +316,8 @@ SessionReport make_sessions(const SessionOptions& given, const ProgressFn& progr
                     {"train.", "valid.", "items.", "users.", "seen.", "sessions.", "schema."});
   const People people(events, order, options.ids_from);
   report.num_repeats = people.count_repeats(order, events.item, items);
+  const auto again = warn_of_known_events(events, order, items, people, options.ids_from);
+  if (!again.empty()) report.warnings.push_back(again);
   report.exclude_seen = decide_to_exclude(options, report);
   const Material material{events, order, items, categories, people, options.keep_time};
   const auto columns = list_columns_of(events, options.keep_time);
@@ -353,9 +344,12 @@ SessionReport make_sessions(const SessionOptions& given, const ProgressFn& progr
   write_items(users_file, files.last(), people.users());
   SessionWriter seen = files.sessions(kSeenFile, {{formats::kItemColumn, false}}, kSeenRows);
   people.write(order, events.item, items, seen);
-  const Json decisions{{"exclude_seen", report.exclude_seen},
-                       {"events", report.num_events},
-                       {"repeats", report.num_repeats}};
+  Json decisions{{"exclude_seen", report.exclude_seen},
+                 {"events", report.num_events},
+                 {"repeats", report.num_repeats}};
+  auto last = last_time_in(options.ids_from);
+  if (report.times) last = std::max(last.value_or(report.times->last), report.times->last);
+  if (last) decisions["last_time"] = *last;
   write_file(files.add(kDecisionsFile), decisions.dump() + "\n");
   for (size_t f = 0; f < categories.size(); ++f) {
     if (events.features[f].spec.kind != FeatureKind::Categorical) continue;

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -44,13 +45,21 @@ struct SessionOptions {
   std::string names_value;      ///< its column of titles
 };
 
+/// First and last time of events, in seconds since 1970.
+struct TimeSpan {
+  double first = 0, last = 0;
+};
+
 /// Counts of make_sessions(), and the files it wrote.
 struct SessionReport {
   int64_t num_events = 0;
   int64_t num_dropped_events = 0;  ///< without a user or an item
   int64_t num_duplicates = 0;      ///< events with user, item and time of an earlier one
   int64_t num_untimed = 0;         ///< events without a time, which come last
-  int64_t num_ties = 0;            ///< events at the time of the one before of their user
+  /// Events without a value of a further time column, by its name: last of those alike before it.
+  std::vector<std::pair<std::string, int64_t>> untimed_later;
+  std::optional<TimeSpan> times;  ///< of the events that have a time
+  int64_t num_ties = 0;           ///< events at the time of the one before of their user
   /// Events without a value of a feature, by its name; those that lack none are left out.
   std::vector<std::pair<std::string, int64_t>> missing;
   int64_t num_users = 0;

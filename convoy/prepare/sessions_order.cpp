@@ -124,6 +124,7 @@ int64_t find_duplicates(const Events& events, SessionOrder& order, bool take_out
 TimeCounts count_times(const Events& events, const SessionOrder& order) {
   TimeCounts out;
   if (events.times.empty()) return out;
+  out.missing_later.assign(events.times.size() - 1, 0);
   int64_t before = -1, user = 0;
   for (const Session& session : order.sessions) {
     if (session.user_id != user) before = -1;
@@ -132,6 +133,9 @@ TimeCounts count_times(const Events& events, const SessionOrder& order) {
       const int64_t event = order.events[static_cast<size_t>(i)];
       const bool missing = events.times.front().missing(event);
       out.missing += missing;
+      for (size_t t = 1; t < events.times.size() && !missing; ++t) {
+        out.missing_later[t - 1] += events.times[t].missing(event);
+      }
       out.ties += !missing && before >= 0 && !earlier(events, before, event);
       before = event;
     }

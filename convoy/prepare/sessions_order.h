@@ -55,6 +55,8 @@ int64_t find_duplicates(const Events& events, SessionOrder& order, bool take_out
 struct TimeCounts {
   int64_t missing = 0;  ///< without a time: they come last
   int64_t ties = 0;     ///< at the time of the one before: they keep the order of the files
+  /// Without a time in each further column: they come last among those alike in the columns before.
+  std::vector<int64_t> missing_later = {};
 };
 TimeCounts count_times(const Events& events, const SessionOrder& order);
 

@@ -149,6 +149,10 @@ void count_gaps(const Material& material, SessionReport& report) {
   const auto times = count_times(material.events, material.order);
   report.num_untimed = times.missing;
   report.num_ties = times.ties;
+  for (size_t t = 0; t < times.missing_later.size(); ++t) {
+    if (times.missing_later[t] == 0) continue;
+    report.untimed_later.emplace_back(material.events.time_names[t + 1], times.missing_later[t]);
+  }
   for (const EventFeature& feature : material.events.features) {
     const auto missing = std::ranges::count_if(material.order.events, [&](int64_t event) {
       return feature.is_missing(static_cast<size_t>(event));

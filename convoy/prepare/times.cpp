@@ -1,6 +1,9 @@
 #include "convoy/prepare/times.h"
 
+#include <fmt/format.h>
+
 #include <cmath>
+#include <ctime>
 #include <limits>
 
 namespace convoy::prepare {
@@ -10,6 +13,18 @@ constexpr int64_t kMissingTick = std::numeric_limits<int64_t>::max();
 constexpr double kMissingSeconds = std::numeric_limits<double>::infinity();
 
 }  // namespace
+
+std::string utc_text(double seconds) {
+  constexpr double kYear0 = -62167219200, kYear10000 = 253402300800;
+  if (!(seconds >= kYear0 && seconds < kYear10000)) {
+    return fmt::format("{:.15g} seconds after 1970", seconds);
+  }
+  const auto whole = static_cast<std::time_t>(std::floor(seconds));
+  std::tm parts{};
+  ::gmtime_r(&whole, &parts);
+  return fmt::format("{:04}-{:02}-{:02} {:02}:{:02}:{:02}", parts.tm_year + 1900, parts.tm_mon + 1,
+                     parts.tm_mday, parts.tm_hour, parts.tm_min, parts.tm_sec);
+}
 
 void Times::append_missing() {
   if (floating()) {

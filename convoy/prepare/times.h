@@ -1,9 +1,14 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 namespace convoy::prepare {
+
+/// An instant in UTC, seconds after 1970: "2024-01-31 12:00:00", or the number where a calendar of
+/// four digits does not reach.
+std::string utc_text(double seconds);
 
 /// Instants; whole numbers stay exact. Missing ones sort last.
 class Times {

@@ -22,8 +22,8 @@ const std::string* one_of(const std::vector<std::string>& names, const std::stri
   return names.size() == 1 ? &names.front() : nullptr;
 }
 
-std::vector<std::string> read_raw_ids(const std::filesystem::path& file,
-                                      const std::string& column) {
+std::vector<std::string> read_all_raw_ids(const std::filesystem::path& file,
+                                          const std::string& column) {
   const data::TableSource source(file, {});
   std::vector<std::string> out;
   const ColumnPlace place{column, file.string(), "a column of raw ids"};
@@ -59,7 +59,7 @@ Vectors read_vectors(const std::filesystem::path& file) {
                     file.string(), join(all), kRawId);
   }
   Vectors out;
-  out.raw_ids = read_raw_ids(file, *id);
+  out.raw_ids = read_all_raw_ids(file, *id);
   data::each_rows(table, {{*list}, {}}, [&](const data::Rows& rows) {
     const auto& column = rows.columns.at(*list);
     for (int64_t row = 0; row < rows.num_rows; ++row) {

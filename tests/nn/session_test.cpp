@@ -132,8 +132,22 @@ TEST(Session, AttendedPaddingDoesNotDependOnTheBatch) {
   config.attend_padding = true;
   const Model model(config);
   const auto alone = model.run(columns({{3, 9, 4}}), nn::Mode::Predict).at("scores")[0];
-  const auto beside = model.run(columns({{3, 9, 4}, {7, 2, 11, 12, 5, 1}}), nn::Mode::Predict);
+  ASSERT_EQ(config.prediction_length(), 5);
+  const auto beside = model.run(columns({{3, 9, 4}, {7, 2, 11, 12, 5}}), nn::Mode::Predict);
   nn::expect_close(beside.at("scores")[0], alone);
+}
+
+// Where padding is attended to, too: as many positions are there, and none is one more.
+TEST(Session, AttendedPaddingIsAsMuchInEvaluationAndPrediction) {
+  for (const char* body : {"bert", "albert", "electra"}) {
+    auto config = config_of(body);
+    config.attend_padding = true;
+    const Model model(config);
+    const auto whole = model.run(columns({{3, 9, 4}}), nn::Mode::Evaluate);
+    const auto scores = model.run(columns({{3, 9}}), nn::Mode::Predict).at("scores")[0];
+    const auto loss = at::logsumexp(scores, 0) - scores[4 - 1];
+    nn::expect_close(whole.at("loss").reshape({}), loss);
+  }
 }
 
 TEST_P(SessionBody, OddSessionsGiveNumbers) {

@@ -71,6 +71,36 @@ TEST(Popularity, RanksByCountThenId) {
             std::string::npos);
 }
 
+TEST(Popularity, LooksPastPadding) {
+  Folder folder;
+  const auto measure = [&](const char* name, const std::vector<std::vector<int64_t>>& rows) {
+    const auto file = folder / name;
+    testing::write_parquet(file, {{"item_id-list", testing::int_lists(rows)}});
+    return popularity_baseline({0, 5, 9, 9, 0}, data::ParquetFiles(file.string()), "item_id-list",
+                               {1, 3}, {.exclude_seen = true});
+  };
+  const auto padded = measure("padded.parquet", {{1, 2, 0}, {2, 3, 1}, {2, 0, 0}, {0, 0, 0}});
+  EXPECT_EQ(padded.num_rows, 2) << "one item and padding are no target";
+  EXPECT_DOUBLE_EQ(padded.recall[0], 1);
+}
+
+// As the model's ranking does: such a person had at least what the row holds.
+TEST(Popularity, LeavesOutARowsItemsWhereItsOwnerHasNoList) {
+  Folder folder;
+  const auto lists = folder / "seen.parquet", file = folder / "valid.parquet";
+  testing::write_parquet(
+      lists, {{"user_id", testing::ints({1})}, {"item_id-list", testing::int_lists({{2, 3, 1}})}});
+  testing::write_parquet(file, {{"item_id-list", testing::int_lists({{2, 3, 1}, {2, 3, 1}})},
+                                {"user_id", testing::ints({1, 9})},
+                                {"num_seen", testing::ints({3, 3})}});
+  const auto told =
+      popularity_baseline({0, 5, 9, 9, 0}, data::ParquetFiles(file.string()), "item_id-list", {1},
+                          {.exclude_seen = true,
+                           .seen = std::make_shared<SeenLists>(lists),
+                           .owner_column = "user_id"});
+  EXPECT_DOUBLE_EQ(told.recall[0], 1);
+}
+
 TEST(Popularity, RanksAmongWhatARowMayBeRecommended) {
   Folder folder;
   const auto file = folder / "valid.parquet";

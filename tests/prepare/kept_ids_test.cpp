@@ -1,3 +1,5 @@
+#include <gtest/gtest.h>
+
 #include "convoy/prepare/items.h"
 #include "convoy/prepare/sessions.h"
 #include "tests/prepare/sessions_testing.h"
@@ -49,6 +51,21 @@ TEST(KeptIds, NewOnesComeBehind) {
             (std::vector<std::vector<int64_t>>{{4, 3, 3, 2, 2}}));
   EXPECT_EQ(int_rows(folder / "second/train.parquet", "kind-list"),
             (std::vector<std::vector<int64_t>>{{3, 3, 3, 3, 2}}));
+}
+
+TEST(KeptIds, OfALogThatHoldsTheEarlierEventsAgainWarn) {
+  const Folder folder;
+  const std::string head = "user_id,item_id,timestamp,kind\n";
+  const std::string day0 = "u,a,1,x\nu,b,2,x\nv,b,2,x\nv,c,3,x\n", day1 = "u,c,4,x\nv,a,5,x\n";
+  prepare_into(folder, head + day0, "d0");
+  const auto told = prepare_into(folder, head + day0 + day1, "all", "d0").warnings;
+  ASSERT_EQ(told.size(), 1U);
+  EXPECT_HAS(told[0], "4 of 6 events are not later than 1970-01-01 00:00:03, the last time in");
+  EXPECT_HAS(told[0], "try later events alone");
+  const std::string more = "u,d,4,x\nu,a,5,x\n";
+  EXPECT_TRUE(prepare_into(folder, head + more, "d1", "d0").warnings.empty());
+  // The last time goes on from folder to folder.
+  EXPECT_EQ(prepare_into(folder, head + day0 + "u,d,9,x\n", "d2", "d1").warnings.size(), 1U);
 }
 
 TEST(KeptIds, AreThoseOfAPreparation) {

@@ -167,6 +167,46 @@ TEST(Sessions, TimesMayBeInOtherUnits) {
   EXPECT_EQ(int_rows(folder / "out/train.parquet", "item_id-list").size(), 1U);
 }
 
+TEST(Sessions, FilesWithTimesInOtherUnitsAreNotMerged) {
+  Folder folder;
+  const auto events = [&](const char* name, const char* item, const std::vector<std::string>& at) {
+    std::string text = "who,what,when\n";
+    for (const auto& time : at) text += fmt::format("a,{},{}\n", item, time);
+    return folder.write(name, text);
+  };
+  const auto seconds = events("s.csv", "new", {"1700100000", "1700100001"});
+  const auto instants = events("iso.csv", "new", {"2023-11-16T02:00:00", "2023-11-16T02:00:01"});
+  const auto thousandths = events("ms.csv", "old", {"1700000000000", "1700000001000"});
+  const auto micros = events("us.csv", "old", {"1700000000000000", "1700000001000000"});
+  const auto before = events("old.csv", "old", {"1700000000", "1700000001"});
+  const auto merged = [&](const std::filesystem::path& a, const std::filesystem::path& b,
+                          int64_t units = 1) {
+    auto options = options_for(a, folder);
+    options.inputs = {a, b};
+    options.columns.time_units = units;
+    return make_sessions(options);
+  };
+  for (const auto& [a, b] :
+       {std::pair(seconds, thousandths), {thousandths, instants}, {thousandths, micros}}) {
+    const auto message = error_of([&] { merged(a, b); });
+    EXPECT_HAS(message, "expected one unit, or instants, in all files");
+    EXPECT_HAS(message, "ms.csv");
+  }
+  EXPECT_HAS(error_of([&] { merged(seconds, thousandths, 1000); }),
+             "s.csv end 1700100.001 seconds");
+  EXPECT_FALSE(std::filesystem::exists(folder / "out"));
+  for (const auto& late : {seconds, instants}) {
+    const auto report = merged(late, before);
+    ASSERT_TRUE(report.times);
+    EXPECT_EQ(report.times->first, 1700000000);
+    EXPECT_EQ(utc_text(report.times->first), "2023-11-14 22:13:20");
+    const auto names = ItemNames::load(folder / "out/items.parquet");
+    const IntRows valid = int_rows(folder / "out/valid.parquet", "item_id-list");
+    EXPECT_EQ(names.raw_id(valid.at(0).front()), "old");
+    EXPECT_EQ(names.raw_id(valid.at(0).back()), "new");
+  }
+}
+
 TEST(Sessions, WithoutValidationEverythingTrains) {
   Folder folder;
   SessionOptions options = options_for(folder.write("e.csv", kEvents), folder);
@@ -218,7 +258,10 @@ TEST(Sessions, ReadsTimestampsAndSeveralTimeColumns) {
   options.output = folder / "out";
   options.columns.time = {"time", "minute"};
   options.columns.features = parse_features("time_delta");
-  make_sessions(options);
+  const auto report = make_sessions(options);
+  EXPECT_EQ(report.num_untimed, 0);
+  ASSERT_EQ(report.untimed_later.size(), 1U);
+  EXPECT_EQ(report.untimed_later[0], (std::pair<std::string, int64_t>("minute", 1)));
   // c, then d, b by the minute, a last as its minute is missing.
   const ItemNames items = ItemNames::load(folder / "out/items.parquet");
   std::string order;

@@ -157,7 +157,7 @@ inline void count_in(const std::vector<LogRow>& rows, std::map<std::string, int6
 /// Counts of what a model makes of rows, by plain loops.
 struct RowsTruth {
   int64_t unknown_targets = 0, seen_targets = 0, empty_rows = 0, unknown_items = 0;
-  int64_t partial_rows = 0, cut_rows = 0, recommended = 0;
+  int64_t partial_rows = 0, cut_rows = 0, cut_items = 0, num_items = 0, recommended = 0;
 
   /// `known`: items of the model; `length`: of what it reads. `evaluates`: the last item is the
   /// target.
@@ -172,7 +172,10 @@ struct RowsTruth {
       partial_rows += unknown > 0;
       empty_rows += unknown == inputs;
       unknown_targets += evaluates && !known.contains(target);
-      cut_rows += inputs - unknown + (evaluates ? 1 : 0) > length;
+      const auto read = inputs - unknown + (evaluates ? 1 : 0);
+      cut_rows += read > length;
+      cut_items += static_cast<int64_t>(std::max(read, length) - length);
+      num_items += std::ssize(row.items);
       const auto before = std::count(row.had.begin(), row.had.end() - 1, target);
       seen_targets += evaluates && excludes && before > 0;
       recommended += unknown == inputs ? 0 : candidates(known, row.had, excludes);

@@ -41,6 +41,10 @@ TEST_F(MaxLength, FollowsTheDataAndWhatIsCutIsTold) {
       "10 of 20 rows are longer than max_length = 20 and are cut to that: 300 of 590 items "
       "(50.8 %) are not read");
   expect_length("cut", "20");
+  ASSERT_EQ(run("eval cut"), 0) << output_;
+  expect(
+      "10 of 10 rows are longer than max_length = 20: their last 20 are read, 300 of 500 items "
+      "(60.0 %) are not");
   ASSERT_EQ(run(kSmall + "--data.path d --parity transformers4rec --output_dir other"), 0)
       << output_;
   expect_length("other", "20");

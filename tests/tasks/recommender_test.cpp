@@ -20,8 +20,8 @@ namespace {
 
 TEST_F(RecommenderTest, SaysWhatPredictSays) {
   // The model reads the last four items of a session, and leaves all of them out.
-  for (const char* body :
-       {"gpt2 --weight_tying false", "xlnet --masking plm", "gpt2 --max_length 4"}) {
+  for (const char* body : {"gpt2 --weight_tying false", "xlnet --masking plm",
+                           "gpt2 --max_length 4", "bert --max_length 4"}) {
     train(fmt::format("--overwrite_output_dir --model.body {}", body));
     for (const bool exclude : {false, true}) {
       ASSERT_EQ(run(fmt::format("predict out --top_k 4 --output told.jsonl {}",
@@ -172,6 +172,7 @@ TEST_F(RecommenderTest, LinesOfAPipeAreAnsweredOneByOne) {
   EXPECT_TRUE(answers[1].contains("error"));
   EXPECT_TRUE(answers[2].contains("error"));
   EXPECT_TRUE(answers[3]["items"].empty());
+  EXPECT_EQ(answers[3]["note"], "the request has no items: nothing is recommended");
   EXPECT_NE(answers[4]["error"].get<std::string>().find("has the key \"tops\""), std::string::npos);
   EXPECT_NE(answers[5]["error"].get<std::string>().find("expected a whole number"),
             std::string::npos);
@@ -233,23 +234,46 @@ TEST_F(RecommenderTest, ItemsThatNoPositionIsLeftForAreSeenToo) {
   }
 }
 
-// The rank of the last item after the others of its session, whatever the model learns by.
+// The rank of the last item after the others of its session, whatever the model learns by: of
+// sessions that are shorter than the model's length, and of some that fill it and more.
 TEST_F(RecommenderTest, RanksWhatAnEvaluationRanks) {
   constexpr int64_t kItems = 30;
+  constexpr size_t kShort = 6;
   make_sessions(100);
-  for (const char* model :
-       {"gpt2", "bert", "albert", "electra", "electra --masking rtd", "xlnet --masking clm",
-        "xlnet --masking mlm", "xlnet --masking plm", "sasrec", "ligr"}) {
-    train(fmt::format("--overwrite_output_dir --top_ks 1,2,3,5,8,13,21,30 --model.body {}", model));
+  std::vector<std::pair<std::string, size_t>> models;
+  for (const char* model : {"gpt2", "bert", "albert", "electra", "electra --masking rtd",
+                            "xlnet --masking clm", "xlnet --masking mlm", "xlnet --masking plm",
+                            "sasrec", "ligr", "bert --attend_padding true"}) {
+    for (const size_t length : {size_t{30}, kShort}) models.emplace_back(model, length);
+  }
+  for (const auto& [model, length] : models) {
+    train(
+        fmt::format("--overwrite_output_dir --top_ks 1,2,3,5,8,13,21,30 --max_length {} "
+                    "--model.body {}",
+                    length, model));
     ASSERT_EQ(run("eval out"), 0) << output_;
     const auto evaluated = json("out/eval_results.json");
     auto asked = requests(kItems);
     std::vector<std::string> targets;
+    const bool reads_all =
+        !model.starts_with("bert") && !model.starts_with("albert") && !model.starts_with("electra");
+    size_t longest = 0;
     for (auto& request : asked) {
       targets.push_back(request.items.back());
       request.items.pop_back();
+      longest = std::max(longest, request.items.size());
+      // An evaluation has one item less before the target than these read.
+      if (reads_all && request.items.size() >= length) {
+        request.items.erase(request.items.begin(), request.items.end() - (kShort - 1));
+      }
     }
+    ASSERT_GE(longest, kShort + 3) << "sessions fill the model";
     const auto answers = Recommender(folder_ / "out").recommend(asked);
+    for (size_t row = 0; row < answers.size(); ++row) {
+      const auto given = std::ssize(asked[row].items);
+      EXPECT_EQ(answers[row].num_cut,
+                std::max<int64_t>(0, given - static_cast<int64_t>(length) + (reads_all ? 0 : 1)));
+    }
     std::vector<size_t> ranks;
     for (size_t row = 0; row < answers.size(); ++row) {
       const auto& items = answers[row].items;
@@ -322,7 +346,10 @@ TEST_F(RecommenderTest, HstuIsAskedWithTimes) {
   write_file(folder_ / "events.csv", events);
   ASSERT_EQ(run("data sessions events.csv --output syn --keep-time"), 0) << output_;
   train("--model.body hstu --top_ks 1,3,8");
+  ASSERT_EQ(run("eval out --eval_time target"), 0) << output_;
+  expect("at the target's time");
   ASSERT_EQ(run("eval out"), 0) << output_;
+  expect("at the last event's time");
   const auto evaluated = json("out/eval_results.json");
   auto asked = requests(kItems);
   const auto times = data::testing::read_int_lists(folder_ / "syn/valid.parquet", "time-list");

@@ -29,7 +29,7 @@ TEST(SwapValues, AreAUniformSampleOfTheColumn) {
         {{"items", data::testing::int_lists(ids)}, {"price", data::testing::float_lists(prices)}},
         /*row_group_size=*/7000);
     return draw_swap_values(data::ParquetFiles(file.string()), {{"items", "price"}, {}}, features,
-                            seed);
+                            seed, "items");
   };
   const auto values = drawn("rows.parquet");
   // Ten parts of the column have a number each.
@@ -47,6 +47,11 @@ TEST(SwapValues, AreAUniformSampleOfTheColumn) {
   ids.resize(3);
   prices.resize(3);
   EXPECT_EQ(drawn("few.parquet").at("price").numel(), 3 * kLength) << "all where there are fewer";
+  ids[1].insert(ids[1].end(), {0, 0});
+  prices[1].insert(prices[1].end(), {0, 0});
+  const auto padded = drawn("padded.parquet");
+  EXPECT_EQ(padded.at("items").numel(), 3 * kLength) << "padding is no value";
+  EXPECT_EQ(padded.at("price").numel(), 3 * kLength);
   std::filesystem::remove_all(folder);
 }
 

@@ -18,6 +18,10 @@ struct Way {
   size_t rows_of = 20;  ///< data sessions --max-length
   size_t reads = 20;    ///< train --max_length
   bool timed = true;    ///< every event has a time
+  const char* body = "gpt2";
+
+  /// Items that a prediction reads: the mask of what is asked for takes a place.
+  size_t predicts() const { return reads - (body == std::string("bert") ? 1 : 0); }
 };
 
 /// Users walk round `items` items, and each has `events` of them.
@@ -110,6 +114,7 @@ const Way kWays[] = {
     {"Plain", plain},
     {"Repeated", repeated},
     {"Long", long_histories, 20, 8},
+    {"Masked", long_histories, 20, 8, true, "bert"},
     {"Single", with_single_events},
     {"HeldOut", with_held_out_items},
     {"Gaps", with_gaps, 20, 20, false},
@@ -168,7 +173,7 @@ class WholeWay : public CommandTest, public ::testing::WithParamInterface<Way> {
   }
 
   void expect_rows(const RowsTruth& truth, size_t rows, bool evaluates) const {
-    const auto reads = GetParam().reads;
+    const auto all = GetParam().reads, reads = evaluates ? all : GetParam().predicts();
     expect_told(truth.unknown_targets,
                 rows_text(truth.unknown_targets) + " with a target that the model does not know",
                 "with a target that the model does not know");
@@ -184,9 +189,12 @@ class WholeWay : public CommandTest, public ::testing::WithParamInterface<Way> {
                             truth.unknown_items == 1 ? "is" : "are"),
                 "passed over");
     expect_told(truth.cut_rows,
-                fmt::format("{} of {} {} longer than max_length = {}: their last {} are read",
+                fmt::format("{} of {} {} longer than max_length = {}{}: their last {} are read, "
+                            "{} of {} items",
                             truth.cut_rows, rows_text(static_cast<int64_t>(rows)),
-                            truth.cut_rows == 1 ? "is" : "are", reads, reads),
+                            truth.cut_rows == 1 ? "is" : "are", all,
+                            reads < all ? " less the one that is asked for" : "", reads,
+                            truth.cut_items, truth.num_items),
                 "their last");
   }
 
@@ -235,7 +243,7 @@ class WholeWay : public CommandTest, public ::testing::WithParamInterface<Way> {
     ASSERT_EQ(
         run(fmt::format("predict {} --data {} --top-k 1000 --output p.csv", run_folder, data)), 0)
         << output_;
-    const RowsTruth rows(truth.valid, known, reads, false, excludes);
+    const RowsTruth rows(truth.valid, known, GetParam().predicts(), false, excludes);
     expect_rows(rows, truth.valid.size(), false);
     expect(fmt::format("wrote p.csv ({}, ", rows_text(std::ssize(truth.valid))));
     expect(fmt::format("each); exclude_seen = {}", excludes));
@@ -306,7 +314,9 @@ class WholeWay : public CommandTest, public ::testing::WithParamInterface<Way> {
   std::string train(const std::string& more) const {
     return fmt::format(
         "train --d_model 8 --n_layer 1 --n_head 2 --per_device_train_batch_size 4 --max_steps 6 "
-        "--save_steps 3 --learning_rate 0.02 --threads 1 --data.features item_id-list {} {}",
+        "--save_steps 3 --learning_rate 0.02 --threads 1 --data.features item_id-list "
+        "--model.body {} {} {}",
+        GetParam().body,
         GetParam().reads < GetParam().rows_of ? fmt::format("--max_length {}", GetParam().reads)
                                               : "",
         more);

@@ -184,6 +184,11 @@ bool SessionConfig::counts_from_end() const {
   return session_body(body).positions == BodyPositions::FromEnd;
 }
 
+int64_t SessionConfig::prediction_length() const {
+  const bool learned = session_body(body).positions != BodyPositions::InLayers;
+  return max_length - (masks_items() && learned ? 1 : 0);
+}
+
 bool SessionConfig::reads_times() const {
   return session_body(body).reads_times;
 }

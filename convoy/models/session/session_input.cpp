@@ -59,8 +59,10 @@ nn::Bundle SessionInput::forward(const nn::Bundle& columns, const nn::Context& c
   // Padding that is attended to must not depend on what else is in the batch.
   const int64_t longest = columns.at(config_.item_feature).size(1);
   const bool fixed = config_.attend_padding && config_.has_masked_item();
-  const int64_t length =
-      (fixed ? config_.max_length : longest) + (appends ? 1 : 0) + (config_.has_cls() ? 1 : 0);
+  const int64_t at_least =
+      context.mode == Mode::Predict ? config_.prediction_length() : config_.max_length;
+  const int64_t length = (fixed ? std::max(longest, at_least) : longest) + (appends ? 1 : 0) +
+                         (config_.has_cls() ? 1 : 0);
   const auto in = length > longest ? padded_to(columns, length, config_) : columns;
   const auto& ids = in.at(config_.item_feature);
   nn::Bundle out{{"item_ids", ids}, {"lengths", in.at("lengths")}};

@@ -8,6 +8,7 @@
 #include "convoy/base/text.h"
 #include "convoy/prepare/sessions.h"
 #include "convoy/prepare/synthetic.h"
+#include "convoy/prepare/times.h"
 #include "convoy/report/progress_line.h"
 #include "convoy/tasks/session/task.h"
 
@@ -65,11 +66,27 @@ std::string order_text(const prepare::SessionReport& report) {
     parts.push_back(fmt::format("{} without a time, last of their user's",
                                 plural(report.num_untimed, "event")));
   }
+  for (const auto& [column, missing] : report.untimed_later) {
+    parts.push_back(fmt::format("{} without {}, last among those of the same time before it",
+                                plural(missing, "event"), column));
+  }
   if (report.num_ties > 0) {
     parts.push_back(fmt::format("{} at the time of the one before, in the order of the file",
                                 plural(report.num_ties, "event")));
   }
   return join(parts, "; ");
+}
+
+/// Days of the first and the last event, or their seconds where that is one day.
+std::string times_text(const prepare::TimeSpan& span) {
+  constexpr size_t kDay = 10;  // letters of 2024-01-31
+  auto first = prepare::utc_text(span.first), last = prepare::utc_text(span.last);
+  const bool dated = first.size() == last.size() && first.find(':') != std::string::npos;
+  if (dated && first.substr(0, kDay) != last.substr(0, kDay)) {
+    first.resize(kDay);
+    last.resize(kDay);
+  }
+  return fmt::format("{} to {} (UTC)", first, last);
 }
 
 /// The rows that are evaluated on, and what is not in them.
@@ -128,6 +145,7 @@ int run_sessions(SessionFlags flags) {
          human_count(report.num_duplicates),
          options.drop_duplicates ? ", dropped" : ", kept; --drop-duplicates leaves them out");
   }
+  if (report.times) line("times", "{}", times_text(*report.times));
   if (const auto told = order_text(report); !told.empty()) line("order", "{}", told);
   for (const auto& [feature, missing] : report.missing) {
     line("missing", "{} of {} events have no {}: 0, or no category, stands in its place",
@@ -225,7 +243,8 @@ void add_sessions(CLI::App& app, Work& run) {
       ->capture_default_str();
   sub->add_option(
       "--ids-from,--ids_from", options.ids_from,
-      "an earlier output folder: its items and categories keep their ids, new ones are appended");
+      "an earlier output folder: its items and categories keep their ids, new ones are appended, "
+      "and histories go on; the input has the events after its own");
   sub->add_option("--names", options.names, "table with titles of items");
   sub->add_option("--names-key", options.names_key, "its column of item ids [as --item]");
   sub->add_option("--names-value", options.names_value, "its column of titles [name, title, ...]");

@@ -9,6 +9,7 @@
 #include <tuple>
 
 #include "convoy/base/error.h"
+#include "convoy/base/files.h"
 #include "convoy/base/text.h"
 #include "convoy/checkpoint/dtypes.h"
 #include "convoy/comm/to_host.h"
@@ -29,11 +30,80 @@ std::set<std::string> tables_of(const models::SessionConfig& config) {
   return out;
 }
 
+/// Names what to try where a weight has another shape. `positions`: rows that the table of
+/// positions has in this model.
+std::string advice(const std::string& name, const std::vector<int64_t>& there, int64_t positions,
+                   const models::SessionConfig& config, bool shrinks) {
+  const bool of_positions = name.ends_with("wpe.weight") || name.ends_with("pos_emb.weight") ||
+                            name.ends_with("position_embeddings.weight");
+  if (of_positions && !there.empty() && there[0] != positions) {
+    return fmt::format("--max_length {}", there[0] - positions + config.max_length);
+  }
+  return shrinks ? "convoy data sessions --ids-from with the data of that run"
+                 : "its run.toml as the configuration file, and no options of the model beside it";
+}
+
+/// Whether a model may be trained further without this weight: it is of what is predicted beside
+/// the next item, or of a second body that only trains the first.
+bool may_be_left(const std::string& name) {
+  for (const char* part :
+       {"prediction_tasks.", "discriminator.", "discriminator_predictions.", "cls_token"}) {
+    if (name.starts_with(part)) return true;
+  }
+  return false;
+}
+
+/// The columns that the model in `folder` reads and this one does not, or the other way round.
+void check_columns(const fs::path& folder, const models::SessionConfig& config) {
+  const auto file = folder / "config.json";
+  std::error_code error;
+  if (!fs::exists(file, error)) return;
+  models::SessionConfig before;
+  before.read_json(parse_json(read_file(file), file.string()), file.string());
+  const auto less = [](const models::SessionConfig& a, const models::SessionConfig& b) {
+    std::vector<std::string> out;
+    for (const auto& feature : a.features) {
+      const bool has = std::ranges::find(b.features, feature.name, &models::SessionFeature::name) !=
+                       b.features.end();
+      if (!has) out.push_back(feature.name);
+    }
+    return out;
+  };
+  if (const auto gone = less(before, config); !gone.empty()) {
+    fail<FileError>("tasks",
+                    "the model in {} reads {}, which this data, or data.features, leaves out; "
+                    "expected all columns of that model; try convoy data sessions with the "
+                    "--features of that run's data",
+                    folder.string(), join(gone));
+  }
+  for (const auto& feature : before.features) {
+    const auto now =
+        std::ranges::find(config.features, feature.name, &models::SessionFeature::name);
+    if (now->categorical == feature.categorical) continue;
+    const auto kind = [](bool is) { return is ? "categorical" : "continuous"; };
+    fail<FileError>("tasks",
+                    "the model in {} reads {} as {}, and this data has it as {}; expected one "
+                    "kind; try convoy data sessions with the --features of that run's data",
+                    folder.string(), feature.name, kind(feature.categorical),
+                    kind(now->categorical));
+  }
+  if (const auto more = less(config, before); !more.empty()) {
+    std::vector<std::string> names;
+    for (const auto& feature : before.features) names.push_back(feature.name);
+    fail<FileError>("tasks",
+                    "the model in {} does not read {}, as this one does; expected the columns of "
+                    "that model; try --data.features {}",
+                    folder.string(), join(more), fmt::format("{}", fmt::join(names, ",")));
+  }
+}
+
 void check_weights(const formats::SafetensorsFolder& file, const fs::path& folder,
                    const models::SessionConfig& config) {
   const auto tables = tables_of(config);
+  std::set<std::string> own;
   for (const auto& param : nn::params_of(models::make_session_model(config))) {
     const auto& [name, shape] = std::tie(param->spec().name, param->spec().shape);
+    own.insert(name);
     if (!file.tensors().contains(name)) {
       fail<FileError>("tasks",
                       "{} has no weight {}, as this model does; try its run.toml as the "
@@ -44,13 +114,25 @@ void check_weights(const formats::SafetensorsFolder& file, const fs::path& folde
     auto grown = entry.shape;
     if (tables.contains(name) && !grown.empty()) grown[0] = std::max(grown[0], shape[0]);
     if (checkpoint::is_real(entry.dtype) && grown == shape) continue;
-    const bool shrinks = grown.size() == shape.size() && grown[0] > shape[0];
+    const bool shrinks =
+        tables.contains(name) && grown.size() == shape.size() && grown[0] > shape[0];
     fail<FileError>("tasks", "{} has {} of {} by {}; expected {}; try {}", folder.string(), name,
                     entry.dtype, fmt::format("{}", fmt::join(entry.shape, " x ")),
                     fmt::format("{}", fmt::join(shape, " x ")),
-                    shrinks ? "convoy data sessions --ids-from with the data of that run"
-                            : "its run.toml as the configuration file");
+                    advice(name, entry.shape, shape.empty() ? 0 : shape[0], config, shrinks));
   }
+  std::vector<std::string> left;
+  for (const auto& [name, in] : file.tensors()) {
+    if (own.contains(name) || may_be_left(name)) continue;
+    if (checkpoint::is_real(file.entry(name).dtype)) left.push_back(name);
+  }
+  if (left.empty()) return;
+  fail<FileError>("tasks",
+                  "{} has the weight {}{}, which this model does not have; expected a model that "
+                  "takes all of them; try its run.toml as the configuration file, and no options "
+                  "of the model beside it",
+                  folder.string(), left.front(),
+                  left.size() > 1 ? fmt::format(" and {} more", left.size() - 1) : "");
 }
 
 }  // namespace
@@ -101,6 +183,7 @@ models::SessionConfig ids_in(const fs::path& folder, models::SessionConfig confi
 train::Trainer::Fill fill_from(const fs::path& folder, const models::SessionConfig& config,
                                const BesideData& data, const PretrainedVectors& vectors) {
   const auto file = std::make_shared<formats::SafetensorsFolder>(folder);
+  check_columns(folder, config);
   check_weights(*file, folder, config);
   check_same_ids(folder, config, data);
   return [file, vectors, frozen = config.frozen_embeddings](parallel::Replica& model) {

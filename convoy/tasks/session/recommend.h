@@ -20,7 +20,7 @@ struct Recommendation {
   int64_t row = 0;               ///< of the data
   std::optional<int64_t> owner;  ///< whose session it is, where the data says
   std::vector<int64_t> session;  ///< the end of the session that it follows, oldest first
-  int64_t session_length = 0;    ///< of what the model reads: no more than its max_length
+  int64_t session_length = 0;    ///< of what the model reads
   std::vector<int64_t> ids;
   std::vector<float> scores;
   std::vector<float> targets;  ///< predictions for the session, as RecommendOptions has them

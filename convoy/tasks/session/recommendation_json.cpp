@@ -84,7 +84,8 @@ std::string RecommendationRequest::help() {
          "  candidates    ids to choose among\n"
          "An answer has items, exclude_seen, unknown: ids that training never saw, num_cut: "
          "oldest\n"
-         "items that the model has no positions for, and predictions of other targets.\n"
+         "items that the model does not read, note: why there are no items, and predictions of\n"
+         "other targets.\n"
          "The line {\"load\": \"runs/next\"} takes another model for what follows.\n";
 }
 
@@ -158,6 +159,7 @@ Json RecommendationAnswer::to_json() const {
   out["exclude_seen"] = exclude_seen;
   if (num_cut > 0) out["num_cut"] = num_cut;
   if (!unknown.empty()) out["unknown"] = unknown;
+  if (!note.empty()) out["note"] = note;
   if (!predictions.empty()) out["predictions"] = predictions;
   return out;
 }

@@ -37,8 +37,8 @@ constexpr float kNever = -std::numeric_limits<float>::infinity();
 struct Session {
   std::vector<int64_t> ids;
   std::vector<size_t> places;
-  std::set<int64_t> seen;  ///< all ids, also those that the model has no positions for
-  int64_t num_cut = 0;     ///< oldest ids that it has none for
+  std::set<int64_t> seen;  ///< all ids, also those that the model does not read
+  int64_t num_cut = 0;     ///< oldest ids that it does not read
   std::map<std::string, std::vector<double>> features;  ///< categories as ids
 };
 
@@ -81,7 +81,13 @@ class Recommender::Model {
       auto session = session_of(requests[i], out[i].unknown);
       out[i].exclude_seen = excludes_seen(requests[i]);
       out[i].num_cut = session.num_cut;
-      if (session.ids.empty()) continue;
+      if (session.ids.empty()) {
+        const bool none = !requests[i].user && requests[i].items.empty();
+        out[i].note = fmt::format(
+            "{}: nothing is recommended",
+            none ? "the request has no items" : "the session has no item that the model knows");
+        continue;
+      }
       longest = std::max(longest, static_cast<int64_t>(session.ids.size()));
       sessions.push_back(std::move(session));
       asked.push_back(i);
@@ -116,7 +122,7 @@ class Recommender::Model {
     return std::max<int64_t>(1, feature.width);
   }
 
-  /// The last items that the model has positions for.
+  /// The last items that the model reads.
   Session session_of(const RecommendationRequest& request,
                      std::vector<std::string>& unknown) const {
     if (request.top_k < 1) {
@@ -135,7 +141,7 @@ class Recommender::Model {
         unknown.push_back(asked[i]);
       }
     }
-    const auto over = std::ssize(out.ids) - config_.max_length;
+    const auto over = std::ssize(out.ids) - config_.prediction_length();
     if (over > 0) {
       out.num_cut = over;
       out.ids.erase(out.ids.begin(), out.ids.begin() + over);

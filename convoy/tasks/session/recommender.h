@@ -61,7 +61,8 @@ struct RecommendationAnswer {
   /// Further predictions for the session, by column: a probability, or a number.
   std::map<std::string, double> predictions;
   bool exclude_seen = false;  ///< whether items of the session were left out, and the user's
-  int64_t num_cut = 0;        ///< oldest items of the session that the model has no positions for
+  int64_t num_cut = 0;        ///< oldest items of the session that the model does not read
+  std::string note;           ///< why there are no items, where no item of the session is known
 
   Json to_json() const;
 };

@@ -241,7 +241,8 @@ void refuse_events(const std::string& where, const fs::path& ids_from) {
 data::ListLimits list_limits(const SessionArguments& arguments) {
   const bool keeps_last = arguments.data.truncation == "keep_last";
   return {.max_length = arguments.model.max_length,
-          .truncation = keeps_last ? data::Truncation::KeepLast : data::Truncation::KeepFirst};
+          .truncation = keeps_last ? data::Truncation::KeepLast : data::Truncation::KeepFirst,
+          .padded = arguments.model.item_feature};
 }
 
 std::shared_ptr<train::Dataset> open_sessions(const std::string& where,
@@ -257,6 +258,7 @@ std::shared_ptr<train::Dataset> open_sessions(const std::string& where,
   options.selection = data::select(schema, columns);
   select_vectors(model, options.selection);
   static_cast<data::ListLimits&>(options) = list_limits(arguments);
+  if (more.most_items > 0) options.max_length = std::min(options.max_length, more.most_items);
   options.last_is_target = more.evaluates;
   if (more.known) {
     const auto& known = more.known;  // whose ids live as long as all of it
@@ -312,7 +314,8 @@ std::shared_ptr<train::Dataset> open_sessions(const std::string& where,
   check_vectors(dataset, model);
   if (!model.time_feature.empty()) check_times(dataset, model.time_feature);
   if (more.notes != nullptr) {
-    const auto unknown = survey_unknown(dataset, model.item_feature, options, seen).notes(options);
+    const auto unknown = survey_unknown(dataset, model.item_feature, options, seen)
+                             .notes(options, arguments.model.max_length);
     more.notes->insert(more.notes->end(), unknown.begin(), unknown.end());
     if (!no_lists.empty()) {
       more.notes->push_back(
@@ -336,7 +339,8 @@ void take_swap_values(SessionArguments& arguments, const formats::Schema& schema
     columns.push_back(feature.name);
     features.push_back(feature);
   }
-  model.swap_values = draw_swap_values(data, data::select(schema, columns), features, seed);
+  model.swap_values =
+      draw_swap_values(data, data::select(schema, columns), features, seed, model.item_feature);
 }
 
 formats::Schema take_features(SessionArguments& arguments) {

@@ -52,6 +52,7 @@ struct MoreColumns {
   std::shared_ptr<const KnownIdsOfModel> known = nullptr;  ///< null: all ids are
   /// The data are not those that the model was trained with: ids that it has not are unknown, too.
   bool of_others = false;
+  int64_t most_items = 0;  ///< of a row that are read, if fewer than max_length; 0: max_length
   /// Where open_sessions() tells what the model does not know or read of the rows; null: nowhere.
   std::vector<std::string>* notes = nullptr;
 };

@@ -8,6 +8,7 @@
 #include "convoy/prepare/scales.h"
 #include "convoy/tasks/session/recommend.h"
 #include "convoy/tasks/session/run.h"
+#include "convoy/tasks/session/vector_columns.h"
 
 namespace convoy::tasks {
 
@@ -30,6 +31,30 @@ void check_names(const fs::path& before, const fs::path& now, const std::string&
   }
 }
 
+/// A column of ids is not read as numbers, nor one of numbers as ids.
+void check_kinds(const models::SessionConfig& config, const BesideData& data) {
+  auto file = data("schema.json");
+  if (file.empty()) file = data("schema.pbtxt");
+  if (file.empty()) return;
+  const auto schema = formats::Schema::load(file);
+  for (const auto& feature : config.features) {
+    const auto* there = schema.find(feature.name);
+    if (there == nullptr || feature.width > 0 || feature.name == config.item_feature) continue;
+    if (there->type == formats::Feature::Unknown || holds_vectors(*there)) continue;
+    const bool categorical = there->type == formats::Feature::Int && there->has_tag("categorical");
+    if (categorical == feature.categorical) continue;
+    const auto kind = [](bool is) { return is ? "categorical" : "continuous"; };
+    const auto name = feature.name.ends_with("-list")
+                          ? feature.name.substr(0, feature.name.size() - 5)
+                          : feature.name;
+    fail<FileError>("tasks",
+                    "column '{}' is {} in {}; expected {}, as the model was trained on it; try "
+                    "convoy data sessions --features {}:{}",
+                    feature.name, kind(categorical), file.string(), kind(feature.categorical), name,
+                    kind(feature.categorical));
+  }
+}
+
 }  // namespace
 
 BesideData beside(const fs::path& data) {
@@ -42,6 +67,7 @@ BesideData beside(const fs::path& data) {
 void check_same_ids(const fs::path& folder, const models::SessionConfig& config,
                     const BesideData& data) {
   check_names(kept_file(folder, kItems), data(kItems), "item");
+  check_kinds(config, data);
   const auto scales = data(prepare::kScalesFile);
   const bool knows_scales = !scales.empty() || !data(kItems).empty();
   const auto now = prepare::Scales::load(scales),

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "convoy/base/random.h"
+#include "convoy/data/padding.h"
 #include "convoy/data/tools/inspect_rows.h"
 
 namespace convoy::tasks {
@@ -50,22 +51,45 @@ class Reservoir {
   std::vector<T> kept_;
 };
 
+/// Values of the rows without those behind the first `lengths` of each list.
+template <class T>
+std::vector<T> first_values(const std::vector<T>& values, const data::Column& column,
+                            const std::vector<int64_t>& lengths) {
+  std::vector<T> out;
+  for (size_t row = 0; row < lengths.size(); ++row) {
+    const auto begin = values.begin() + column.begin(static_cast<int64_t>(row));
+    out.insert(out.end(), begin, begin + lengths[row]);
+  }
+  return out;
+}
+
 }  // namespace
 
 std::map<std::string, at::Tensor> draw_swap_values(
     const data::ParquetFiles& data, const data::Selection& selection,
-    const std::vector<models::SessionFeature>& features, int64_t seed) {
+    const std::vector<models::SessionFeature>& features, int64_t seed,
+    const std::string& item_column) {
   std::map<std::string, Reservoir<int64_t>> ids;
   std::map<std::string, Reservoir<float>> numbers;
   data::each_rows(data, selection, [&](const data::Rows& rows) {
+    const auto& items = rows.columns.at(item_column);
+    std::vector<int64_t> lengths;
+    bool padded = false;
+    for (int64_t row = 0; row < rows.num_rows; ++row) {
+      lengths.push_back(data::unpadded_length(items, row));
+      padded = padded || lengths.back() < items.end(row) - items.begin(row);
+    }
     for (const auto& feature : features) {
       const auto& column = rows.columns.at(feature.name);
+      const bool cut = padded && column.is_list;
       const uint64_t key =
           hash_combine(mix64(static_cast<uint64_t>(seed)), hash_text(feature.name));
       if (column.kind == data::Column::Int64) {
-        ids.try_emplace(feature.name, key).first->second.add(column.ints);
+        ids.try_emplace(feature.name, key)
+            .first->second.add(cut ? first_values(column.ints, column, lengths) : column.ints);
       } else {
-        numbers.try_emplace(feature.name, key).first->second.add(column.floats);
+        numbers.try_emplace(feature.name, key)
+            .first->second.add(cut ? first_values(column.floats, column, lengths) : column.floats);
       }
     }
   });

@@ -56,6 +56,12 @@ void replace_places(OptionTable& table) {
   if (!windows) drop(kWindowOptions);
 }
 
+/// Whether the items beside `file` are in another list of items than `items`.
+bool has_other_items(const fs::path& items, const std::string& file) {
+  const auto own = beside(file)("items.parquet");
+  return !own.empty() && !same_file(items, own);
+}
+
 /// Whether a model's evaluation may ask at the target's time or at that of the last event.
 bool has_eval_time(const models::SessionConfig& model) {
   return model.reads_times() && model.hstu_time == "next";
@@ -215,6 +221,16 @@ void SessionTask::survey(const PretrainedVectors& vectors, std::vector<std::stri
         "begins with the weights of {}; {} of {} items are new, training sees {} for "
         "the first time",
         folder.string(), human_count(num_new), human_count(num_ids - 1), human_count(first)));
+    for (const auto& feature : model.features) {
+      if (!feature.categorical || feature.name == model.item_feature) continue;
+      const auto earlier =
+          std::ranges::find(had.features, feature.name, [](const auto& one) { return one.name; });
+      const auto added = feature.cardinality - earlier->cardinality;
+      if (added <= 0) continue;
+      notes.push_back(fmt::format("{} of {} {} new", human_count(added),
+                                  plural(feature.cardinality - 1, "value") + " of " + feature.name,
+                                  added == 1 ? "is" : "are"));
+    }
     if (!all && kept_file(folder, kUnseenFile).empty()) {
       notes.push_back(
           fmt::format("{} does not tell which items its training saw ({}): all of "
@@ -271,13 +287,17 @@ NamedData SessionTask::open_data(const std::string& where, const SessionArgument
                      "try a smaller one",
                      arguments.model.max_length, trained_length_);
   }
-  if (!folder_.empty()) check_same_ids(folder_, arguments.model, beside(file));
+  // Items of a file apart from the training data, whose schema may know fewer.
+  const bool apart = folder_.empty() && !items.empty() && has_other_items(items, file);
+  if (!folder_.empty() || apart) {
+    check_same_ids(apart ? items.parent_path() : folder_, arguments.model, beside(file));
+  }
   NamedData out{file, nullptr};
   more.owner = more.evaluates
                    ? owner_column(schema_)
                    : find_owners(data::ParquetFiles(file), schema_, /*reads=*/false).column;
   more.excluded = excludes_seen(file);
-  more.of_others = !folder_.empty();
+  more.of_others = !folder_.empty() || apart;
   if (more.of_others || !known_->all()) more.known = known_;
   more.notes = &out.notes;
   out.data = open_sessions(file, arguments, schema_, {}, more);
@@ -331,7 +351,9 @@ NamedData SessionTask::evaluation_data(const std::string& where) {
 NamedData SessionTask::prediction_data(const std::string& where) const {
   auto arguments = arguments_;
   arguments.data.truncation = "keep_last";  // what follows a session follows its end
-  return open_data(where, arguments, {.answers = false});
+  auto trained = arguments.model;
+  if (trained_length_ > 0) trained.max_length = trained_length_;
+  return open_data(where, arguments, {.answers = false, .most_items = trained.prediction_length()});
 }
 
 std::string SessionTask::baseline() {

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "convoy/base/text.h"
+#include "convoy/data/padding.h"
 #include "convoy/data/tools/inspect_rows.h"
 
 namespace convoy::tasks {
@@ -33,7 +34,7 @@ TrainingRows survey_training(const data::ParquetFiles& data, const models::Sessi
     const auto& items = rows.columns.at(item_column);
     for (const int64_t id : items.ints) ++out.counts[static_cast<size_t>(id)];
     for (int64_t row = 0; row < rows.num_rows; ++row) {
-      const int64_t length = items.end(row) - items.begin(row);
+      const int64_t length = data::unpadded_length(items, row);
       const int64_t over = std::max<int64_t>(0, length - limits.max_length);
       ++out.num_rows;
       out.num_items += length;

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "convoy/base/text.h"
+#include "convoy/data/padding.h"
 #include "convoy/data/tools/inspect_rows.h"
 
 namespace convoy::tasks {
@@ -42,7 +43,7 @@ UnknownRows survey_unknown(const data::ParquetFiles& dataset, const std::string&
     }
     const auto& items = rows.columns.at(item_column);
     for (int64_t row = 0; row < rows.num_rows; ++row) {
-      const int64_t begin = items.begin(row), length = items.end(row) - begin;
+      const int64_t begin = items.begin(row), length = data::unpadded_length(items, row);
       if (length < (options.last_is_target ? 2 : 1)) {
         ++out.short_rows;
         continue;
@@ -67,13 +68,17 @@ UnknownRows survey_unknown(const data::ParquetFiles& dataset, const std::string&
         out.unknown_targets += options.last_is_target && !known.knows(id(looked_at - 1));
         read = std::ssize(places);
       }
-      out.cut_rows += read > options.max_length || looked_at < length;
+      const int64_t cut = length - looked_at + std::max<int64_t>(0, read - options.max_length);
+      out.num_items += length;
+      out.cut_items += cut;
+      out.cut_rows += cut > 0;
     }
   });
   return out;
 }
 
-std::vector<std::string> UnknownRows::notes(const data::ListLimits& limits) const {
+std::vector<std::string> UnknownRows::notes(const data::ListLimits& limits,
+                                            int64_t max_length) const {
   std::vector<std::string> out;
   const auto rows = [](int64_t count) {
     return fmt::format("{} {}", human_count(count), count == 1 ? "row" : "rows");
@@ -117,10 +122,16 @@ std::vector<std::string> UnknownRows::notes(const data::ListLimits& limits) cons
                               count == 1 ? "counts" : "count"));
   }
   if (cut_rows > 0) {
+    const auto limit =
+        limits.max_length == max_length
+            ? fmt::format("max_length = {}", max_length)
+            : fmt::format("max_length = {} less the one that is asked for", max_length);
     out.push_back(fmt::format(
-        "{} of {} {} longer than max_length = {}: their {} {} are read", human_count(cut_rows),
-        rows(num_rows), cut_rows == 1 ? "is" : "are", limits.max_length,
-        limits.truncation == data::Truncation::KeepLast ? "last" : "first", limits.max_length));
+        "{} of {} {} longer than {}: their {} {} are read, {} of {} items ({:.1f} %) are not",
+        human_count(cut_rows), rows(num_rows), cut_rows == 1 ? "is" : "are", limit,
+        limits.truncation == data::Truncation::KeepLast ? "last" : "first", limits.max_length,
+        human_count(cut_items), human_count(num_items),
+        100.0 * static_cast<double>(cut_items) / static_cast<double>(num_items)));
   }
   return out;
 }

@@ -22,11 +22,14 @@ struct UnknownRows {
   int64_t unknown_items = 0;      ///< items that are passed over, in
   int64_t partial_rows = 0;       ///< so many rows
   int64_t cut_rows = 0;           ///< rows of which the model reads some items alone
+  int64_t num_items = 0;          ///< of all these rows, without padding
+  int64_t cut_items = 0;          ///< of these, those that are beyond what the model reads
   int64_t seen_targets = 0;       ///< rows whose target is left out, as the person had it before
   std::map<std::string, int64_t> unknown_values;  ///< of other categorical columns
 
-  /// Sentences for the user on what is not 0.
-  std::vector<std::string> notes(const data::ListLimits& limits) const;
+  /// Sentences for the user on what is not 0. `max_length`: of the model, which may read fewer
+  /// items of a row.
+  std::vector<std::string> notes(const data::ListLimits& limits, int64_t max_length) const;
 };
 
 /// Reads the columns of ids once. Nothing is unknown where `options` has no KnownIds, nor left out

@@ -1,0 +1,119 @@
+#include "convoy/prepare/sessions_times.h"
+
+#include <algorithm>
+#include <unordered_set>
+#include <vector>
+
+#include "convoy/base/error.h"
+#include "convoy/base/files.h"
+#include "convoy/base/json.h"
+#include "convoy/base/json_number.h"
+#include "convoy/base/text.h"
+#include "convoy/prepare/seen.h"
+
+namespace convoy::prepare {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+void include_time(std::optional<TimeSpan>& span, double seconds) {
+  if (!span) span = TimeSpan{seconds, seconds};
+  span->first = std::min(span->first, seconds);
+  span->last = std::max(span->last, seconds);
+}
+
+}  // namespace
+
+void check_unit(const Events& events) {
+  constexpr double kFar = 1e11;  // seconds, in the year 5138
+  const auto& times = events.times.front();
+  for (int64_t event = 0; event < events.num_events; ++event) {
+    if (times.missing(event) || times.seconds(event) < kFar) continue;
+    fail<FileError>(
+        "prepare",
+        "event {} is {:.15g} seconds after 1970: its time may be in a smaller unit; try "
+        "--time-unit ms, us or ns",
+        event + 1, times.seconds(event));
+  }
+}
+
+void check_units_of_files(const Events& events) {
+  constexpr double kRecent = 1e9;  // seconds, in 2001
+  constexpr double kTimes = 100;   // units differ by 1000, and not all files are of one year
+  if (events.times.empty()) return;
+  const auto& times = events.times.front();
+  struct Span {
+    const EventFile* file = nullptr;
+    TimeSpan span;
+  };
+  std::optional<Span> earliest, latest;
+  for (size_t i = 0; i < events.files.size(); ++i) {
+    const auto& file = events.files[i];
+    const bool is_last = i + 1 == events.files.size();
+    const int64_t end = is_last ? events.num_events : events.files[i + 1].first_event;
+    std::optional<TimeSpan> span;
+    for (int64_t event = file.first_event; event < end; ++event) {
+      if (!times.missing(event)) include_time(span, times.seconds(event));
+    }
+    if (!span) continue;
+    if (!earliest || span->last < earliest->span.last) earliest = Span{&file, *span};
+    if (!latest || span->first > latest->span.first) latest = Span{&file, *span};
+  }
+  if (!earliest || earliest->span.last <= 0 || latest->span.first < kRecent) return;
+  if (latest->span.first <= kTimes * earliest->span.last) return;
+  fail<FileError>("prepare",
+                  "the times of {} end {:.15g} seconds after 1970, those of {} begin {:.15g} "
+                  "seconds after it; expected one unit, or instants, in all files; try to write "
+                  "the times of both alike, and --time-unit for numbers that are no seconds",
+                  earliest->file->name, earliest->span.last, latest->file->name,
+                  latest->span.first);
+}
+
+std::optional<TimeSpan> span_of(const Events& events, const SessionOrder& order) {
+  std::optional<TimeSpan> out;
+  if (events.times.empty()) return out;
+  const auto& times = events.times.front();
+  for (const int64_t event : order.events) {
+    if (!times.missing(event)) include_time(out, times.seconds(event));
+  }
+  return out;
+}
+
+std::optional<double> last_time_in(const fs::path& folder) {
+  const auto file = folder / kDecisionsFile;
+  if (folder.empty() || !fs::exists(file)) return std::nullopt;
+  const auto json = parse_json(read_file(file), file.string());
+  return json.is_object() && json.contains("last_time") ? finite_number(json.at("last_time"))
+                                                        : std::nullopt;
+}
+
+std::string warn_of_known_events(const Events& events, const SessionOrder& order,
+                                 const Vocabulary& items, const People& people,
+                                 const fs::path& earlier) {
+  const auto last = last_time_in(earlier);
+  if (!last || events.times.empty()) return "";
+  const auto& times = events.times.front();
+  int64_t again = 0, user = 0;
+  std::unordered_set<int64_t> had;
+  for (const Session& session : order.sessions) {
+    if (session.user_id != user) {
+      const auto past = people.past_of(session.user_id);
+      had = {past.begin(), past.end()};
+      user = session.user_id;
+    }
+    for (int64_t i = session.begin; i < session.end; ++i) {
+      const int64_t event = order.events[static_cast<size_t>(i)];
+      if (times.missing(event) || times.seconds(event) > *last) continue;
+      again += had.contains(items.id(events.item.codes[static_cast<size_t>(event)]));
+    }
+  }
+  if (again == 0) return "";
+  return fmt::format(
+      "{} of {} events are not later than {}, the last time in {}, whose histories have their "
+      "items: where these are the same events, histories hold them twice, and targets count as had "
+      "before; try later events alone",
+      human_count(again), human_count(std::ssize(order.events)), utc_text(*last), earlier.string());
+}
+
+}  // namespace convoy::prepare

@@ -1,0 +1,36 @@
+#pragma once
+
+// Internal to the component: what the times of events tell of their units.
+
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "convoy/prepare/events.h"
+#include "convoy/prepare/people.h"
+#include "convoy/prepare/sessions.h"
+#include "convoy/prepare/sessions_order.h"
+
+namespace convoy::prepare {
+
+/// Throws FileError where numbers can be no seconds: they would make a session of each event, and a
+/// window of some.
+void check_unit(const Events& events);
+
+/// Throws FileError where the times of one file begin a hundred times as late as those of another
+/// end: they count in other units, and would sort in a wrong order.
+void check_units_of_files(const Events& events);
+
+/// Span of the times of the ordered events; nothing without times.
+std::optional<TimeSpan> span_of(const Events& events, const SessionOrder& order);
+
+/// A warning where events come again: they are not later than the last of the earlier preparation
+/// (kDecisionsFile in `earlier` keeps it), whose lists have their items. "" = none.
+std::string warn_of_known_events(const Events& events, const SessionOrder& order,
+                                 const Vocabulary& items, const People& people,
+                                 const std::filesystem::path& earlier);
+
+/// Last time that the earlier preparation in `folder` keeps; nothing where it keeps none.
+std::optional<double> last_time_in(const std::filesystem::path& folder);
+
+}  // namespace convoy::prepare
