@@ -29,9 +29,6 @@ namespace {
 
 constexpr const char* kResults = "results_over_time.json";
 constexpr const char* kPicture = "results_over_time.svg";
-/// In a window's folder and its checkpoints: the window whose weights it began with; "" = its own.
-constexpr const char* kWindow = "window.json";
-constexpr const char* kBeganWith = "began_with";
 
 /// One object for each window that was done with: trained_on, evaluated_on, metrics.
 using Results = std::vector<Json>;

@@ -7,6 +7,10 @@
 
 namespace convoy::cli {
 
+/// In a window's folder and its checkpoints: the window whose weights it began with; "" = its own.
+inline constexpr const char* kWindow = "window.json";
+inline constexpr const char* kBeganWith = "began_with";
+
 /// Throws UsageError where options do not go with windows.
 void check_windows(const Configured& configured, const std::vector<tasks::Window>& windows);
 
