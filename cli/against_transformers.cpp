@@ -123,6 +123,14 @@ void check_against_transformers(const Configured& configured, const tasks::Run& 
     fail<UsageError>("cli", "--against transformers: transformers has no {}; try without --against",
                      configured.task->name());
   }
+  int64_t rank = 0;  // of adapters
+  const auto* adapters = configured.table.find("model.lora_r");
+  if (adapters != nullptr && parse_number(adapters->plain(), rank) && rank > 0) {
+    fail<UsageError>("cli",
+                     "--against transformers trains all weights of Hugging Face's model; got "
+                     "lora_r = {}; try --lora_r 0, or without --against",
+                     rank);
+  }
   if (training.optim != kAdamW) {
     fail<UsageError>("cli",
                      "--against transformers trains Hugging Face's model with AdamW; got optim = "
@@ -138,13 +146,22 @@ void check_against_transformers(const Configured& configured, const tasks::Run& 
       run_python({python, "-c",
                   "import importlib.util as u, sys\n"
                   "lack = [n for n in ('torch', 'transformers', 'safetensors') if not "
-                  "u.find_spec(n)]\nprint(*lack)\nsys.exit(bool(lack))"});
+                  "u.find_spec(n)]\nprint('lacks', *lack)\nsys.exit(bool(lack))"});
+  constexpr std::string_view kWord = "lacks";  // which shows that it is Python
+  auto lack = std::string(trim(known.out));
+  if (!lack.starts_with(kWord)) {
+    fail<UsageError>("cli",
+                     "--against transformers needs a Python with torch, transformers and "
+                     "safetensors; {} has no such modules; try --python PATH, or the variable "
+                     "CONVOY_PYTHON",
+                     python);
+  }
   if (!known.ok()) {
-    const auto lack = std::string(trim(known.out));
+    lack = trim(lack.substr(kWord.size()));
     fail<UsageError>("cli",
                      "--against transformers needs a Python with torch, transformers and "
                      "safetensors; {} has no {}; try --python PATH, or the variable CONVOY_PYTHON",
-                     python, lack.empty() ? "such modules" : join(split(lack, ' ')));
+                     python, join(split(lack, ' ')));
   }
 }
 

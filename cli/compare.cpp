@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "cli/commands.h"
+#include "cli/kept_run.h"
 #include "convoy/base/json.h"
 #include "convoy/base/text.h"
 #include "convoy/conformance/comparison.h"
@@ -66,12 +67,23 @@ int64_t first_other_number(const conformance::Comparison& comparison) {
   return out;
 }
 
-std::string verdict(const conformance::Comparison& comparison) {
+/// First step at which losses or gradient norms differ by more than rounding; 0: none.
+int64_t first_beyond_rounding(const conformance::Comparison& comparison) {
+  const auto a = comparison.loss.beyond_from, b = comparison.grad_norm.beyond_from;
+  return a == 0 || b == 0 ? std::max(a, b) : std::min(a, b);
+}
+
+/// Comparison of what both logged, in a sentence.
+std::string numbers_text(const conformance::Comparison& comparison) {
   const auto& rows = comparison.rows;
   if (rows.differs_from > 0) {
     const auto equal =
         rows.equal_until > 0 ? fmt::format("equal ones up to step {}, ", rows.equal_until) : "";
     return fmt::format("The runs read other rows: {}others at step {}.", equal, rows.differs_from);
+  }
+  if (!comparison.anything) {
+    return "There is no step at which both runs logged a number of the training, so nothing was "
+           "compared; try --logging_steps 1 in both.";
   }
   const std::string rows_text =
       rows.steps > 0 ? "read the same rows" : "do not both say which rows they read";
@@ -94,21 +106,41 @@ std::string verdict(const conformance::Comparison& comparison) {
         rows_text);
   }
   const auto from = first_other_number(comparison);
-  return fmt::format("The runs {}, but compute other numbers{}.", rows_text,
-                     from > 0 ? fmt::format(" from step {} on", from) : "");
+  const auto beyond = first_beyond_rounding(comparison);
+  if (beyond == 0 || beyond <= from) {
+    return fmt::format("The runs {}, but compute other numbers{}.", rows_text,
+                       from > 0 ? fmt::format(" from step {} on", from) : "");
+  }
+  return fmt::format(
+      "The runs {}. From step {} on they differ to rounding, but from step {} on they compute "
+      "other "
+      "numbers.",
+      rows_text, from, beyond);
+}
+
+std::string verdict(const conformance::Comparison& comparison) {
+  auto out = numbers_text(comparison);
+  if (!comparison.shorter.empty()) out += " " + comparison.shorter;
+  if (comparison.other_means > 0 && comparison.anything) {
+    out += fmt::format(
+        " {} not compared: the runs logged means over other steps; try the same --logging_steps.",
+        comparison.other_means == 1 ? "One loss was"
+                                    : fmt::format("{} losses were", comparison.other_means));
+  }
+  return out;
 }
 
 Json to_json(const conformance::Comparison& comparison) {
-  Json out{{"same_bits", comparison.same_bits},
-           {"to_rounding", comparison.to_rounding},
-           {"verdict", verdict(comparison)},
-           {"other_options", comparison.other_options}};
+  Json out{{"same_bits", comparison.same_bits},     {"to_rounding", comparison.to_rounding},
+           {"ended_early", comparison.ended_early}, {"other_means", comparison.other_means},
+           {"verdict", verdict(comparison)},        {"other_options", comparison.other_options}};
   for (const auto* line : lines_of(comparison)) {
     out["numbers"].push_back(
         {{"name", line->name},
          {"steps", line->steps},
          {"equal_until", line->equal_until},
          {"differs_from", line->differs_from},
+         {"beyond_rounding_from", line->beyond_from},
          {"largest", std::isfinite(line->largest.size) ? Json(line->largest.size) : Json()},
          {"detail", line->detail}});
   }
@@ -116,8 +148,10 @@ Json to_json(const conformance::Comparison& comparison) {
 }
 
 int run_compare(const CompareOptions& options) {
-  const auto first = conformance::read_run_log(options.first);
-  const auto second = conformance::read_run_log(options.second);
+  const auto read = [](const std::string& folder) {
+    return conformance::read_run_log(folder, newest_options(folder));
+  };
+  const auto first = read(options.first), second = read(options.second);
   const auto comparison = conformance::compare(first, second);
   if (options.json) {
     fmt::print("{}\n", to_json(comparison).dump(2));
@@ -128,9 +162,15 @@ int run_compare(const CompareOptions& options) {
       fmt::print("\nOptions that differ:\n");
       for (const auto& text : comparison.other_options) fmt::print("  {}\n", text);
     }
+    for (const auto* log : {&first, &second}) {
+      if (!log->options.empty()) continue;
+      fmt::print(
+          "\n{}",
+          wrap(fmt::format("{} saved nothing, so its options are not known.", log->folder), 0));
+    }
     fmt::print("\n");
   }
-  return comparison.same_bits || comparison.to_rounding ? 0 : 1;
+  return comparison.agrees() ? 0 : 1;
 }
 
 }  // namespace
@@ -146,7 +186,8 @@ void add_compare(CLI::App& app, Run& run) {
       "Compares the logs of two runs: the rows that they read, checksums of their weights, losses, "
       "gradient norms and metrics, at the steps at which both logged them. The exit code is 1 "
       "where "
-      "they differ by more than rounding. Finer steps: train with --logging_steps 1 --sum_steps "
+      "they differ by more than rounding, have no step in common, or one ended early. Finer steps: "
+      "train with --logging_steps 1 --sum_steps "
       "1.\n"
       "Examples:\n"
       "  convoy compare runs/before runs/after\n"

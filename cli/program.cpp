@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <iterator>
+#include <limits>
 #include <map>
 
 #include "cli/commands.h"
@@ -44,8 +45,15 @@ CLI::Validator at_least(int64_t low) {
   return {[low](const std::string& text) {
             int64_t number = 0;
             const bool fits = parse_number(text, number) && number >= low;
-            return fits ? std::string()
-                        : fmt::format("got {}; expected a whole number of at least {}", text, low);
+            if (fits) return std::string();
+            const bool is_too_large = !text.empty() &&
+                                      text.find_first_not_of("0123456789") == std::string::npos &&
+                                      !parse_number(text, number);
+            if (is_too_large) {
+              return fmt::format("got {}; expected at most {}", text,
+                                 std::numeric_limits<int64_t>::max());
+            }
+            return fmt::format("got {}; expected a whole number of at least {}", text, low);
           },
           ""};
 }

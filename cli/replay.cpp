@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "cli/commands.h"
+#include "cli/kept_run.h"
 #include "cli/plan_settings.h"
 #include "cli/program.h"
 #include "convoy/base/error.h"
@@ -11,7 +12,6 @@
 #include "convoy/base/json_value.h"
 #include "convoy/base/text.h"
 #include "convoy/checkpoint/folder.h"
-#include "convoy/checkpoint/lineage.h"
 #include "convoy/conformance/run_log.h"
 #include "convoy/launch/environment.h"
 #include "convoy/report/table.h"
@@ -49,27 +49,10 @@ class StopAfter : public train::Callback {
   int64_t step_;
 };
 
-/// The newest checkpoint before a step, on the line that the run follows; empty: there is none.
-fs::path checkpoint_before(const fs::path& run, int64_t step) {
-  fs::path out;
-  const checkpoint::Line line(run);
-  for (const auto& [saved, path] : line.followed()) {
-    if (saved < step && fs::exists(path / checkpoint::kState)) out = path;
-  }
-  return out;
-}
-
-/// Rows of a step of the run: those that its nearest state tells; else of one rank, as its options
-/// come to.
-int64_t rows_of_step(const fs::path& run, const fs::path& before,
-                     const train::TrainingArguments& training) {
-  auto places = before.empty() ? std::vector<fs::path>() : std::vector<fs::path>{before};
-  const checkpoint::Line line(run);
-  for (const auto& [saved, path] : line.followed()) places.push_back(path);
-  places.push_back(run);
-  for (const auto& place : places) {
-    const auto file = place / checkpoint::kState;
-    if (!fs::exists(file)) continue;
+/// Rows of a step of the run: those that its state tells; without one those of one rank, as its
+/// options come to.
+int64_t rows_of_step(const KeptRun& kept, const train::TrainingArguments& training) {
+  if (const auto file = kept.folder / checkpoint::kState; fs::exists(file)) {
     return value_from<int64_t>(parse_json(read_file(file), file.string()).at("step_samples"));
   }
   return training.global_batch_size.value_or(training.per_device_train_batch_size *
@@ -77,10 +60,10 @@ int64_t rows_of_step(const fs::path& run, const fs::path& before,
 }
 
 /// Settings that train the same rows on one device and write nothing.
-Settings settings_of_replay(const Configured& configured, const fs::path& run,
+Settings settings_of_replay(const Configured& configured, const KeptRun& kept,
                             const fs::path& checkpoint) {
   const auto& training = configured.training;
-  const int64_t all = rows_of_step(run, checkpoint, training);
+  const int64_t all = rows_of_step(kept, training);
   int64_t rows = std::min(all, training.per_device_train_batch_size);
   while (all % rows != 0) --rows;  // micro-batches of equal size
   auto out = settings_of_run({.rows = rows, .micro_batches = all / rows}, configured.table);
@@ -112,11 +95,15 @@ struct Replay {
   double loss = 0;
 };
 
-void replay(Configured& configured, int64_t step, Replay& out) {
+void replay(Configured& configured, const BeganWith& began, int64_t step, Replay& out) {
+  configured.task->begin_with(began.weights);
   auto run = configured.task->prepare(configured.training.parallel);
   const auto job = train::join_job(configured.training.parallel);
   for (const auto& block : run.factory()) out.names.push_back(block->name());
   train::Trainer trainer(run.factory, configured.training, run.train_data, nullptr, job, run.fill);
+  const bool resumes = !configured.training.resume_from_checkpoint.empty();
+  if (!resumes && !began.weights.empty()) trainer.load_weights(began.weights);
+  if (!resumes && !began.moments.empty()) trainer.load_moments(began.moments);
   trainer.set_files(run.files);
   trainer.observe(out.numbers, step);
   const auto stop = std::make_shared<StopAfter>(step);
@@ -135,6 +122,55 @@ void replay(Configured& configured, int64_t step, Replay& out) {
                    trainer.state().global_step);
 }
 
+/// Loss of the run's log that a step is in.
+struct Logged {
+  double loss = NAN;
+  int64_t first = 0, last = 0;  ///< steps whose mean it is; 0: the log has none
+
+  bool is_one() const { return first == last && last > 0; }
+  std::string to_text() const {
+    return is_one() ? fmt::format(" (the run logged {:.6g})", loss)
+                    : fmt::format(" (the run logged {:.6g}, the mean of steps {} to {})", loss,
+                                  first, last);
+  }
+};
+
+Logged logged_loss(const fs::path& run, int64_t step) try {
+  const auto log = conformance::read_run_log(run, "");
+  const auto found = log.losses.lower_bound(step);
+  if (found == log.losses.end() || log.first_of(found->first) > step) return {};
+  return {found->second, log.first_of(found->first), found->first};
+} catch (const FileError&) {  // it logged no step
+  return {};
+}
+
+/// A sentence where the step is not as the run logged it; "": it is, or nobody knows.
+std::string deviation_text(const Logged& logged, double loss, bool half_precision) {
+  if (!logged.is_one()) return "";
+  const double most = half_precision ? 2e-2 : 1e-3;
+  const bool both = std::isfinite(loss) && std::isfinite(logged.loss);
+  const bool neither = !std::isfinite(loss) && !std::isfinite(logged.loss);
+  if (neither || (both && std::abs(loss - logged.loss) <= most * std::abs(logged.loss))) return "";
+  return fmt::format(
+      "warning: the run logged a loss of {:.6g}, this step has {:.6g}: it is not the run's step; "
+      "look whether its data or this program changed, or its options and rows where it was "
+      "resumed",
+      logged.loss, loss);
+}
+
+/// The options with which the run trained a step, with its state.
+KeptRun kept_for(const fs::path& folder, int64_t step) {
+  auto kept = kept_of_step(folder, step);
+  if (!kept.folder.empty()) return kept;
+  if (fs::exists(folder / "log.jsonl")) {
+    fail<UsageError>("cli",
+                     "{} ended before it saved anything, so its options are not known; try to "
+                     "train it again with --save_steps below {}",
+                     folder.string(), step);
+  }
+  fail<UsageError>("cli", "{} is no output folder of a run: it has no run.toml", folder.string());
+}
+
 std::string number_text(double value) {
   return fmt::format("{:.4g}", value);
 }
@@ -151,7 +187,7 @@ void print_table(const Replay& replay) {
   fmt::print("{}", table.to_text());
 }
 
-Json to_json(const Replay& replay) {
+Json to_json(const Replay& replay, const Logged& logged) {
   Json blocks = Json::array();
   for (const auto& one : replay.numbers.numbers()) {
     blocks.push_back({{"block", replay.names.at(static_cast<size_t>(one.block))},
@@ -162,7 +198,10 @@ Json to_json(const Replay& replay) {
                       {"micro_batch", one.micro_batch},
                       {"sample", one.sample}});
   }
-  return {{"loss", std::isfinite(replay.loss) ? Json(replay.loss) : Json()}, {"blocks", blocks}};
+  const auto number = [](double value) { return std::isfinite(value) ? Json(value) : Json(); };
+  return {{"loss", number(replay.loss)},
+          {"logged_loss", logged.is_one() ? number(logged.loss) : Json()},
+          {"blocks", blocks}};
 }
 
 int run_replay(const ReplayOptions& options) {
@@ -170,26 +209,26 @@ int run_replay(const ReplayOptions& options) {
     fail<UsageError>("cli", "convoy replay trains on one device; try it without a launcher");
   }
   const fs::path folder = options.folder;
-  const auto file = folder / "run.toml";
-  std::error_code error;
-  if (!fs::is_regular_file(file, error)) {
-    fail<UsageError>("cli", "{} is no output folder of a run: it has no run.toml", options.folder);
-  }
-  const auto log = conformance::read_run_log(folder);
+  const auto kept = kept_for(folder, options.step);
   const auto checkpoint = checkpoint_before(folder, options.step);
-  auto configured = read_config(file.string());
-  set(configured->table, settings_of_replay(*configured, folder, checkpoint));
+  const auto began = began_with(folder, kept, checkpoint.empty());
+  auto configured = read_config(kept.options().string());
+  set(configured->table, settings_of_replay(*configured, kept, checkpoint));
   Replay result;
-  replay(*configured, options.step, result);
+  replay(*configured, began, options.step, result);
+  const auto logged = logged_loss(folder, options.step);
+  const auto& training = configured->training;
+  if (auto text = deviation_text(logged, result.loss, training.bf16 || training.fp16);
+      !text.empty()) {
+    tell({std::move(text)});
+  }
   if (options.json) {
-    fmt::print("{}\n", to_json(result).dump(2));
+    fmt::print("{}\n", to_json(result, logged).dump(2));
     return result.numbers.first_not_finite() == nullptr ? 0 : 1;
   }
   fmt::print("Step {}, from {}: loss {:.6g}", options.step,
              checkpoint.empty() ? "the start" : checkpoint.filename().string(), result.loss);
-  if (const auto logged = log.losses.find(options.step); logged != log.losses.end()) {
-    fmt::print(" (the run logged {:.6g} up to it)", logged->second);
-  }
+  if (logged.last > 0) fmt::print("{}", logged.to_text());
   fmt::print("\n\n");
   print_table(result);
   const auto* bad = result.numbers.first_not_finite();
@@ -216,7 +255,8 @@ void add_replay(CLI::App& app, Run& run) {
       "Trains from the newest checkpoint before the step, or from the start, on one device and "
       "without writing anything; then prints norm, largest magnitude and the number of elements "
       "that are not finite of every block's output and gradient. The exit code is 1 where an "
-      "element is not finite: the block, the micro-batch and the sample are named.\n"
+      "element is not finite: the block, the micro-batch and the sample are named. A run that did "
+      "not finish can be replayed where it saved a checkpoint.\n"
       "Examples:\n"
       "  convoy replay runs/first --step 120\n"
       "  convoy replay runs/first --step 120 --json\n");

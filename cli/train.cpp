@@ -21,6 +21,7 @@ namespace {
 struct TrainOptions {
   std::string config;
   bool print_config = false;
+  bool no_final_evaluation = false;
   std::optional<int64_t> nproc;
   std::optional<double> interrupt_grace;  // seconds
 };
@@ -66,7 +67,9 @@ int run_train(const TrainOptions& options) {
                                    });
   check_planned(configured->training.parallel.planned, job);
   if (!windows.empty()) return train_windows(*configured, windows, job);
-  return train_run(*configured, job, {}, plan).exit_code;
+  Start start;
+  start.evaluates = !options.no_final_evaluation;
+  return train_run(*configured, job, start, plan).exit_code;
 }
 
 }  // namespace
@@ -77,6 +80,10 @@ void add_train(CLI::App& app, Run& run) {
   command->add_option("config", options->config, "TOML file of the run");
   command->add_flag("--print-config", options->print_config,
                     "print the whole configuration as TOML, with help, and exit");
+  command
+      ->add_flag("--no-final-evaluation", options->no_final_evaluation,
+                 "end without evaluating the trained model")
+      ->group("");  // of trials
   command->add_option("--nproc", options->nproc, "start this many ranks on this host");
   command->add_option("--interrupt-grace,--interrupt_grace", options->interrupt_grace,
                       "with --nproc: seconds that ranks have to save after a signal (30)");

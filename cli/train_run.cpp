@@ -45,7 +45,7 @@ Trained train_run(Configured& configured, const train::Job& job, const Start& st
   trainer.stop_on(launch::note_stop_signals);
   trainer.train();
   if (trainer.stopped_by() != 0) return stopped(trainer);
-  if (!run.valid_data) return {};
+  if (!run.valid_data || !start.evaluates) return {};
   const bool is_new = !trainer.evaluated_last_step();
   Trained out{.evaluated = trainer.evaluate_end()};
   if (trainer.stopped_by() != 0) {

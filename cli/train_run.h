@@ -21,6 +21,7 @@ struct Start {
   std::filesystem::path weights;  ///< the folder of a model; "" = its own
   std::filesystem::path moments;  ///< a checkpoint, for those of the optimizer; "" = none
   std::map<std::string, std::string> texts;  ///< of more files in its folder, by their names
+  bool evaluates = true;                     ///< whether its end is evaluated
 };
 
 /// Trains as `configured` says, with a job that was joined, and evaluates at the end. `plan`: text

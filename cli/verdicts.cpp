@@ -38,26 +38,38 @@ Json to_json(const conformance::Tolerances& most) {
           {"gradients", most.gradients},        {"weights", most.weights}};
 }
 
-/// A layout that agrees to rounding: by the usual tolerances where there is one; null: none does.
-const Verdict* rounded(const std::vector<Verdict>& verdicts) {
+/// A layout that agrees to rounding, with or without the products of one device: by the usual
+/// tolerances where there is one; null: none does.
+const Verdict* rounded(const std::vector<Verdict>& verdicts, bool same_products) {
   const Verdict* out = nullptr;
   for (const auto& verdict : verdicts) {
     if (verdict.contract.bits || !verdict.refused.empty()) continue;
+    if (verdict.contract.same_products != same_products) continue;
     if (out == nullptr || (out->rounding && !verdict.rounding)) out = &verdict;
   }
   return out;
 }
 
-/// A sentence on what rounding may come to; "": all layouts promise bits.
-std::string tolerance_text(const std::vector<Verdict>& verdicts) {
-  const auto* verdict = rounded(verdicts);
-  if (verdict == nullptr) return "";
-  const auto& most = verdict->contract.at_most;
+std::string tolerance_text(const conformance::Tolerances& most, const char* where) {
   return fmt::format(
-      "To rounding: at most {:.0e} of the first loss and {:.0e} of later ones, {:.0e} of the "
+      "To rounding{}: at most {:.0e} of the first loss and {:.0e} of later ones, {:.0e} of the "
       "first gradient norm and {:.0e} of later ones, {:.0e} of the gradients, {:.0e} of the "
       "weights.",
-      most.first_loss, most.losses, most.first_norm, most.norms, most.gradients, most.weights);
+      where, most.first_loss, most.losses, most.first_norm, most.norms, most.gradients,
+      most.weights);
+}
+
+/// Sentences on what rounding may come to; none: all layouts promise bits.
+std::vector<std::string> tolerance_texts(const std::vector<Verdict>& verdicts) {
+  const auto* same = rounded(verdicts, true);
+  const auto* other = rounded(verdicts, false);
+  const auto text = [](const Verdict* verdict, const char* where) {
+    return tolerance_text(verdict->contract.at_most, where);
+  };
+  if (same == nullptr && other == nullptr) return {};
+  if (same == nullptr) return {text(other, "")};
+  if (other == nullptr || text(same, "") == text(other, "")) return {text(same, "")};
+  return {text(other, ""), text(same, " where each product is that of one device")};
 }
 
 /// A sentence on what bf16 alone changes; "": no promise was judged beside that.
@@ -73,6 +85,15 @@ std::string rounding_text(const std::vector<Verdict>& verdicts) {
         size_text(off.weights));
   }
   return "";
+}
+
+/// Cells on what differs; dashes where nothing was compared.
+std::vector<std::string> sizes_of(const Verdict& verdict) {
+  if (!verdict.compared) return {"-", "-", "-", "-"};
+  const auto& off = verdict.difference;
+  return {size_text(larger(off.first_loss, off.losses)),
+          size_text(larger(off.first_norm, off.norms)), size_text(off.gradients),
+          size_text(off.weights)};
 }
 
 /// Prints each reason why layouts are refused, with all that are.
@@ -118,16 +139,12 @@ void print_verdicts(const std::vector<Verdict>& verdicts) {
   table.column("promised", report::Align::kLeft);
   for (const auto& verdict : verdicts) {
     if (!verdict.refused.empty()) continue;
-    const auto& off = verdict.difference;
-    table.row({verdict.layout, size_text(larger(off.first_loss, off.losses)),
-               size_text(larger(off.first_norm, off.norms)), size_text(off.gradients),
-               size_text(off.weights), verdict.holds() ? "holds" : "BROKEN",
-               verdict.contract.to_text()});
+    const char* end = verdict.holds() ? "holds" : verdict.failed.empty() ? "BROKEN" : "failed";
+    const auto off = sizes_of(verdict);
+    table.row({verdict.layout, off[0], off[1], off[2], off[3], end, verdict.contract.to_text()});
   }
   fmt::print("\n{}", table.to_text());
-  if (const auto text = tolerance_text(verdicts); !text.empty()) {
-    fmt::print("\n{}", wrap(text, 0));
-  }
+  for (const auto& text : tolerance_texts(verdicts)) fmt::print("\n{}", wrap(text, 0));
   if (const auto text = rounding_text(verdicts); !text.empty()) {
     fmt::print("\n{}", wrap(text, 0));
   }
@@ -135,6 +152,10 @@ void print_verdicts(const std::vector<Verdict>& verdicts) {
     for (const auto& sentence : verdict.broken) {
       fmt::print("\n{}", wrap(fmt::format("{}: {}", verdict.layout, sentence), 2));
     }
+    if (verdict.failed.empty()) continue;
+    fmt::print("\n{}", wrap(fmt::format("{}: failed, so nothing was compared: {}", verdict.layout,
+                                        verdict.failed),
+                            2));
   }
   print_refusals(verdicts);
   fmt::print("\n");
@@ -146,6 +167,9 @@ Json to_json(const std::vector<Verdict>& verdicts) {
     const auto& off = verdict.difference;
     const auto& rounding = verdict.rounding;
     auto row = to_json(off);
+    if (!verdict.compared || !verdict.refused.empty()) {
+      for (auto& [name, gap] : row.items()) gap = Json();
+    }
     row.update({{"layout", verdict.layout},
                 {"promised", verdict.contract.to_text()},
                 {"at_most", to_json(verdict.contract.at_most)},
@@ -153,6 +177,7 @@ Json to_json(const std::vector<Verdict>& verdicts) {
                 {"same_bits", verdict.refused.empty() && off.same_bits},
                 {"bf16_rounding", rounding ? to_json(*rounding) : Json()},
                 {"broken", verdict.broken},
+                {"failed", verdict.failed},
                 {"refused", verdict.refused}});
     out.push_back(std::move(row));
   }

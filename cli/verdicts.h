@@ -15,11 +15,13 @@ struct Verdict {
   conformance::Contract contract;
   conformance::Difference difference;
   std::vector<std::string> broken;  ///< sentences
-  std::string refused;              ///< why a training does not take the layout; "": it does
+  std::string failed;    ///< how the machine kept the training from its end; "": it did not
+  bool compared = true;  ///< the training ended, so that there are numbers
+  std::string refused;   ///< why a training does not take the layout; "": it does
   /// Difference of one device in bf16 from one in fp32, where the promise was judged beside it.
   std::optional<conformance::Difference> rounding = {};
 
-  bool holds() const { return refused.empty() && broken.empty(); }
+  bool holds() const { return refused.empty() && broken.empty() && failed.empty(); }
 };
 
 /// Returns whether a training in bf16 may differ by no more than bf16 rounds: it is beyond a
@@ -31,7 +33,8 @@ bool may_be_rounding(const Verdict& verdict);
 void judge_beside(Verdict& verdict, const conformance::Difference& ours,
                   const conformance::Difference& theirs);
 
-/// Prints a table, then a line for each promise that is broken and each layout that is refused.
+/// Prints a table, then a line for each promise that is broken, each training that failed and each
+/// layout that is refused.
 void print_verdicts(const std::vector<Verdict>& verdicts);
 
 Json to_json(const std::vector<Verdict>& verdicts);

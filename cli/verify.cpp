@@ -45,6 +45,10 @@ void check(const VerifyOptions& options, const Configured& configured) {
                      "convoy verify compares a layout that is given; try convoy plan --output "
                      "planned.toml first, or --all-layouts with --strategy auto");
   }
+  if (options.num_ranks > 1 && parallel.strategy == "single") {
+    fail<UsageError>("cli", "--nproc {} has no effect with strategy = single; try --strategy auto",
+                     options.num_ranks);
+  }
   if (options.num_ranks > 0 && parallel.strategy == "dp") {
     fail<UsageError>("cli", "--nproc has no effect with --strategy dp; try --replicas");
   }
@@ -57,7 +61,12 @@ Verdict judge(std::string layout, const VerifyTrainings::Outcome& outcome,
     out.refused = outcome.failure;
   } else if (!outcome.failure.empty()) {
     out.difference.same_bits = false;
-    out.broken.push_back(outcome.failure);
+    out.compared = false;
+    if (outcome.by_machine) {
+      out.failed = outcome.failure;
+    } else {
+      out.broken.push_back(outcome.failure);
+    }
   } else {
     out.difference = conformance::difference(outcome.record, reference);
     out.broken = broken(out.contract, out.difference);
@@ -237,8 +246,9 @@ int run_verify(VerifyOptions options) {
   } else {
     print_verdicts(verdicts);
   }
-  const bool any_broken = std::any_of(verdicts.begin(), verdicts.end(),
-                                      [](const auto& it) { return !it.broken.empty(); });
+  const bool any_broken = std::any_of(verdicts.begin(), verdicts.end(), [](const auto& it) {
+    return !it.broken.empty() || !it.failed.empty();
+  });
   const bool any_holds =
       std::any_of(verdicts.begin(), verdicts.end(), [](const auto& it) { return it.holds(); });
   return any_broken || !any_holds ? 1 : 0;

@@ -5,6 +5,7 @@
 #include <csignal>
 
 #include "convoy/base/text.h"
+#include "convoy/launch/error_file.h"
 #include "convoy/launch/process.h"
 #include "convoy/launch/supervise/agent.h"
 
@@ -12,7 +13,10 @@ namespace convoy::cli {
 
 namespace {
 
-constexpr int kUsageError = 2;  // exit code
+constexpr int kUsageError = 2;          // exit codes
+constexpr int kKilled = 128 + SIGKILL;  // for want of memory, most often
+/// Flag of convoy train: nobody asks for the metrics of these trainings.
+constexpr const char* kNoEvaluation = "--no-final-evaluation";
 
 /// Settings with which a training logs each step, saves its state after the last, and does nothing
 /// else.
@@ -43,16 +47,31 @@ void add_settings_of_record(Settings& out, const VerifyTrainings::Options& optio
   out.insert(out.end(), options.cut.begin(), options.cut.end());
 }
 
-/// End of a program: its exit code, and the reason where that is not 0.
+/// End of a program: its exit code, and where that is not 0 the reason and its kind.
 struct End {
   int code = 0;
   std::string reason;
+  std::string kind = "";  ///< "FileError", "NumericError", ...; "": it told none
 };
 
-End run_alone(const std::vector<std::string>& argv, const launch::ProcessOptions& process) {
+End run_alone(const std::vector<std::string>& argv, launch::ProcessOptions process,
+              const std::filesystem::path& folder) {
+  const auto errors = folder / "error.json";
+  std::error_code ignored;
+  std::filesystem::remove(errors, ignored);
+  process.env["CONVOY_ERROR_FILE"] = errors.string();
   const auto result = launch::run_process(argv, process);
   if (result.ok()) return {};
-  return {result.exit_code == 0 ? 1 : result.exit_code, first_line(trim(result.err))};
+  End out{.code = result.exit_code == 0 ? 1 : result.exit_code};
+  if (const auto error = launch::read_error_file(errors)) {
+    out.reason = first_line(error->error);
+    out.kind = error->kind;
+    return out;
+  }
+  constexpr std::string_view kBefore = "convoy: error: ";
+  out.reason = first_line(trim(result.err));
+  if (out.reason.starts_with(kBefore)) out.reason.erase(0, kBefore.size());
+  return out;
 }
 
 /// Starts the ranks without a launcher between: a process less, and the failing rank's own words.
@@ -66,6 +85,7 @@ End run_ranks(const std::vector<std::string>& argv, int num_ranks,
   options.on_failure = [&](const launch::FailureReport& report) {
     const auto& culprit = report.culprit();
     out.reason = first_line(trim(culprit.error ? culprit.error->error : culprit.reason()));
+    if (culprit.error) out.kind = culprit.error->kind;
   };
   out.code = launch::run_ranks(options);
   if (out.code > 128 && out.reason.empty()) std::raise(out.code - 128);  // it stopped us all
@@ -84,13 +104,14 @@ VerifyTrainings::Outcome VerifyTrainings::train(Settings settings, int num_ranks
   settings.emplace_back("output.dir", run.string());
   add_settings_of_record(settings, options_, num_ranks);
   auto argv = launch::this_program();
-  argv.insert(argv.end(), {"train", folder_.write(configured_, settings)});
+  argv.insert(argv.end(), {"train", folder_.write(configured_, settings), kNoEvaluation});
   const auto end = num_ranks > 1 ? run_ranks(argv, num_ranks, folder_.path() / "logs")
-                                 : run_alone(argv, process);
+                                 : run_alone(argv, process, folder_.path());
   Outcome out;
   if (end.code != 0) {
     out.failure = end.reason.empty() ? "it failed without a message" : end.reason;
     out.refused = end.code == kUsageError;
+    out.by_machine = end.kind == "FileError" || end.code == kKilled;
     return out;
   }
   out.record = conformance::read_record(run, options_.steps);
@@ -134,8 +155,8 @@ std::string VerifyTrainings::write_start(const plan::Split& split,
                       {"train.save_strategy", "no"}};
   settings.insert(settings.end(), more.begin(), more.end());
   auto argv = launch::this_program();
-  argv.insert(argv.end(), {"train", folder_.write(configured_, settings)});
-  return run_alone(argv, {.env = {{"CONVOY_FAULT", ""}}}).reason;
+  argv.insert(argv.end(), {"train", folder_.write(configured_, settings), kNoEvaluation});
+  return run_alone(argv, {.env = {{"CONVOY_FAULT", ""}}}, folder_.path()).reason;
 }
 
 VerifyTrainings::Outcome VerifyTrainings::as_configured(int num_ranks) const {

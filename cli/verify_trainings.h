@@ -29,8 +29,9 @@ class VerifyTrainings {
   /// Outcome of one training.
   struct Outcome {
     conformance::TrainingRecord record;
-    std::string failure;   ///< first line of its error; "": it ended well
-    bool refused = false;  ///< the failure is a UsageError: this layout does not suit the run
+    std::string failure;      ///< first line of its error; "": it ended well
+    bool refused = false;     ///< the failure is a UsageError: this layout does not suit the run
+    bool by_machine = false;  ///< it says nothing of the layout: a full disk, or a kill
   };
 
   /// Trains on one device.

@@ -96,7 +96,7 @@ def largest(row):
 def cell(row):
     if row["refused"]:
         return "-"
-    if row["broken"]:
+    if row["broken"] or row.get("failed"):
         return "**broken**"
     if row["same_bits"]:
         return "bits"
@@ -157,7 +157,8 @@ def main():
             tried = [row for row in rows if not row["refused"]]
             print(f"{family}, {precision}: {len(tried)} layouts, {sum(row['same_bits'] for row in tried)} with the same bits",
                   flush=True)
-            broken += [f"{family}, {precision}, {row['layout']}: {text}" for row in rows for text in row["broken"]]
+            broken += [f"{family}, {precision}, {row['layout']}: {text}" for row in rows
+                       for text in [*row["broken"], *filter(None, [row.get("failed")])]]
             if not tried:
                 broken.append(f"{family}, {precision}: no layout was tried")
     if options.write and not options.draw:

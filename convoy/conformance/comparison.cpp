@@ -33,14 +33,38 @@ Compared walk(std::string name, const std::map<int64_t, Value>& a,
 }
 
 Compared compare_numbers(std::string name, const std::map<int64_t, double>& a,
-                         const std::map<int64_t, double>& b) {
-  return walk(std::move(name), a, b, [](int64_t step, double x, double y, Compared& out) {
+                         const std::map<int64_t, double>& b, double most = INFINITY) {
+  return walk(std::move(name), a, b, [most](int64_t step, double x, double y, Compared& out) {
     if (same(x, y)) return false;
-    const double size = std::abs(x - y) / std::abs(y);
-    out.largest.raise(std::isfinite(size) ? size : INFINITY, fmt::format("step {}", step));
+    const double relative = std::abs(x - y) / std::abs(y);
+    const double size = std::isfinite(relative) ? relative : INFINITY;
+    out.largest.raise(size, fmt::format("step {}", step));
+    if (size > most && out.beyond_from == 0) out.beyond_from = step;
     if (out.differs_from == 0) out.detail = fmt::format("{} and {}", x, y);
     return true;
   });
+}
+
+/// Losses of `log` that are means over the same steps as in `other`.
+std::map<int64_t, double> losses_like(const RunLog& log, const RunLog& other) {
+  std::map<int64_t, double> out;
+  for (const auto& [step, loss] : log.losses) {
+    if (other.losses.contains(step) && log.first_of(step) == other.first_of(step)) out[step] = loss;
+  }
+  return out;
+}
+
+/// A sentence on the one that logged fewer steps, and whether it was to train more.
+void compare_ends(const RunLog& a, const RunLog& b, Comparison& out) {
+  if (a.last_step() == b.last_step()) return;
+  const bool first = a.last_step() < b.last_step();
+  const auto& shorter = first ? a : b;
+  out.ended_early = !shorter.has_ended();
+  out.shorter = fmt::format("{} logged {}, {} up to step {}.", shorter.folder,
+                            out.ended_early ? fmt::format("no step after {} of {}",
+                                                          shorter.last_step(), shorter.max_steps)
+                                            : fmt::format("up to step {}", shorter.last_step()),
+                            (first ? b : a).folder, (first ? b : a).last_step());
 }
 
 Compared compare_rows(const RunLog& a, const RunLog& b) {
@@ -102,6 +126,7 @@ bool is_no_cause(const std::string& key) {
 }
 
 std::vector<std::string> other_options(const RunLog& a, const RunLog& b) {
+  if (a.options.empty() || b.options.empty()) return {};  // nobody knows
   std::set<std::string> keys;
   for (const auto* log : {&a, &b}) {
     for (const auto& [key, value] : log->options) keys.insert(key);
@@ -122,17 +147,24 @@ std::vector<std::string> other_options(const RunLog& a, const RunLog& b) {
 }  // namespace
 
 Comparison compare(const RunLog& a, const RunLog& b) {
-  Comparison out{.rows = compare_rows(a, b),
-                 .weights = compare_weights(a, b),
-                 .loss = compare_numbers("loss", a.losses, b.losses),
-                 .grad_norm = compare_numbers("grad_norm", a.grad_norms, b.grad_norms),
-                 .metrics = compare_metrics(a, b),
-                 .other_options = other_options(a, b)};
+  const auto most = rounding_tolerances(a.half_precision() || b.half_precision());
+  const auto losses = losses_like(a, b);
+  Comparison out;
+  out.rows = compare_rows(a, b);
+  out.weights = compare_weights(a, b);
+  out.loss = compare_numbers("loss", losses, losses_like(b, a), most.losses);
+  out.grad_norm = compare_numbers("grad_norm", a.grad_norms, b.grad_norms, most.norms);
+  out.metrics = compare_metrics(a, b);
+  out.other_options = other_options(a, b);
+  out.other_means = std::min(std::ssize(a.losses), std::ssize(b.losses)) - std::ssize(losses);
+  out.anything = out.weights.steps + out.loss.steps + out.grad_norm.steps > 0;
+  compare_ends(a, b, out);
   for (const auto* one : {&out.rows, &out.weights, &out.loss, &out.grad_norm}) {
     if (one->differs_from > 0) out.same_bits = false;
   }
-  const auto most = rounding_tolerances(a.half_precision() || b.half_precision());
-  out.to_rounding = out.rows.differs_from == 0 && out.loss.largest.size <= most.losses &&
+  out.same_bits = out.same_bits && out.anything;
+  out.to_rounding = out.anything && out.rows.differs_from == 0 &&
+                    out.loss.largest.size <= most.losses &&
                     out.grad_norm.largest.size <= most.norms;
   return out;
 }

@@ -14,6 +14,7 @@ struct Compared {
   int64_t steps = 0;         ///< at which both have it
   int64_t equal_until = 0;   ///< last step before the first difference; 0: there is none
   int64_t differs_from = 0;  ///< first step with another value; 0: all are equal
+  int64_t beyond_from = 0;   ///< first step with more than rounding; 0: none, or no tolerance
   Gap largest;               ///< of numbers
   std::string detail;        ///< both values there, or the parameters
 };
@@ -23,8 +24,15 @@ struct Comparison {
   Compared rows, weights, loss, grad_norm;
   std::vector<Compared> metrics;
   std::vector<std::string> other_options;  ///< sentences, without those on where files lie
-  bool same_bits = true;                   ///< of all that both logged, but metrics
+  int64_t other_means = 0;   ///< losses that were not compared: means over other steps
+  bool anything = true;      ///< both logged a number of the training at one step at least
+  std::string shorter;       ///< a sentence on the run that logged fewer steps; "": none did
+  bool ended_early = false;  ///< that run was to train more
+  bool same_bits = true;     ///< of all that both logged, but metrics
   bool to_rounding = true;  ///< equal rows, and losses and norms within docs/verify.md's tolerances
+
+  /// Equal, or to rounding, in all that both were to train.
+  bool agrees() const { return anything && !ended_early && (same_bits || to_rounding); }
 };
 
 Comparison compare(const RunLog& a, const RunLog& b);

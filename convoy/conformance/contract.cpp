@@ -24,6 +24,14 @@ constexpr Tolerances kHalfPrecision{.first_loss = 2e-3,
                                     .gradients = 5e-2,
                                     .weights = 1e-3};
 
+/// Tolerances in bf16 and fp16 where each product is one device's.
+constexpr Tolerances kSameProducts{.first_loss = 1e-5,
+                                   .losses = 1e-3,
+                                   .first_norm = 1e-4,
+                                   .norms = 2e-3,
+                                   .gradients = 1e-3,
+                                   .weights = 1e-3};
+
 /// Why a layout adds in another order than one device; "": it does not.
 std::string reason_of(const LayoutFacts& facts) {
   const auto& split = facts.split;
@@ -61,6 +69,12 @@ Tolerances rounding_tolerances(bool half_precision, double learning_rate) {
   return out;
 }
 
+Tolerances same_product_tolerances(double learning_rate) {
+  auto out = kSameProducts;
+  out.weights = std::max(out.weights, learning_rate);
+  return out;
+}
+
 Tolerances widened(const Tolerances& most, const Difference& one, const Difference& other) {
   constexpr double kLimit = 0.5;
   const auto wider = [&](double tolerance, Gap Difference::* gap) {
@@ -79,8 +93,12 @@ Tolerances widened(const Tolerances& most, const Difference& one, const Differen
 Contract contract_of(const LayoutFacts& facts) {
   auto reason = reason_of(facts);
   if (reason.empty()) return {};
+  const bool same_products = facts.split.tensor == 1 && facts.split.context == 1 && !facts.on_gpu;
   return {.bits = false,
-          .at_most = rounding_tolerances(facts.half_precision, facts.learning_rate),
+          .at_most = facts.half_precision && same_products
+                         ? same_product_tolerances(facts.learning_rate)
+                         : rounding_tolerances(facts.half_precision, facts.learning_rate),
+          .same_products = same_products,
           .reason = std::move(reason)};
 }
 

@@ -30,7 +30,8 @@ struct Tolerances {
 struct Contract {
   bool bits = true;  ///< every loss, norm, weight and optimizer state is equal
   Tolerances at_most;
-  std::string reason;  ///< why not the bits, in a few words
+  bool same_products = false;  ///< each product is one device's: only sums over them differ
+  std::string reason;          ///< why not the bits, in a few words
 
   /// "bits", or "to rounding: ...".
   std::string to_text() const;
@@ -40,6 +41,11 @@ struct Contract {
 /// rate, however small its gradient: where half precision rounds that gradient, weights differ by
 /// as much.
 Tolerances rounding_tolerances(bool half_precision, double learning_rate = 0);
+
+/// Tolerances of trainings in half precision whose products are those of one device, bit for bit.
+/// Sums over micro-batches and ranks are of fp32, so they differ by about 1e-7. Later a weight near
+/// the middle between two numbers of bf16 may become either.
+Tolerances same_product_tolerances(double learning_rate = 0);
 
 /// Tolerances for two trainings in bf16 whose own rounding is large: `one` and `other` tell how far
 /// each way of computing is from its fp32 on one device. Two such trainings differ by the sum of

@@ -87,7 +87,9 @@ class Counted {
   /// One flag for each of these elements of a weight; empty: all count.
   std::vector<bool> of(const std::string& weight, int64_t begin, int64_t end) {
     if (!least_) look();
-    const auto name = prefix_ + weight;
+    constexpr std::string_view kPeft = "base_model.model.";  // before an adapter's weights alone
+    const auto own = weight.starts_with(kPeft) ? weight.substr(kPeft.size()) : weight;
+    const auto name = prefix_ + own;
     if (!moments_.has(name)) return {};
     std::vector<bool> out;
     for (const double moment : moments_.read(name, begin, end)) {

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <iterator>
+#include <limits>
 #include <optional>
 
 #include "convoy/base/error.h"
@@ -29,7 +31,27 @@ void enter(std::map<int64_t, Value>& series, int64_t step, Value value) {
   series.emplace(step, std::move(value));
 }
 
+/// Forgets what a run that was resumed after `step` left behind.
+void cut(RunLog& log, int64_t step) {
+  const auto shorten = [&](auto& series) { series.erase(series.upper_bound(step), series.end()); };
+  shorten(log.losses);
+  shorten(log.grad_norms);
+  shorten(log.evaluations);
+  shorten(log.rows_sums);
+  shorten(log.weight_sums);
+  if (log.losses.empty()) log.first_step = step;
+}
+
 void enter(RunLog& log, const Json& line) {
+  if (const auto start = line.find("start"); start != line.end() && start->is_object()) {
+    const auto number = [&](const char* key) {
+      const auto value = start->find(key);
+      return value != start->end() && value->is_number_integer() ? value->get<int64_t>() : 0;
+    };
+    log.max_steps = number("max_steps");
+    cut(log, number("first_step"));
+    return;
+  }
   const auto found = line.find("step");
   if (found == line.end() || !found->is_number_integer()) return;
   const int64_t step = *found;
@@ -68,7 +90,12 @@ bool RunLog::half_precision() const {
   return false;
 }
 
-RunLog read_run_log(const fs::path& folder) {
+int64_t RunLog::first_of(int64_t step) const {
+  const auto found = losses.find(step);
+  return 1 + (found == losses.begin() ? first_step : std::prev(found)->first);
+}
+
+RunLog read_run_log(const fs::path& folder, const fs::path& run_toml) {
   RunLog out;
   out.folder = folder.string();
   const auto file = folder / "log.jsonl";
@@ -87,7 +114,7 @@ RunLog read_run_log(const fs::path& folder) {
                     "--logging_steps",
                     file.string());
   }
-  out.options = toml_values(folder / "run.toml");
+  if (!run_toml.empty()) out.options = toml_values(run_toml);
   return out;
 }
 

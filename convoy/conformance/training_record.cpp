@@ -3,11 +3,14 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <limits>
 
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
 #include "convoy/base/json.h"
+#include "convoy/base/json_value.h"
 #include "convoy/base/text.h"
+#include "convoy/formats/safetensors_folder.h"
 
 namespace convoy::conformance {
 
@@ -30,6 +33,20 @@ void doubles_of_bf16(const std::vector<std::byte>& bytes, std::vector<double>& o
     std::memcpy(&half, bytes.data() + i * sizeof(half), sizeof(half));
     out[i] = static_cast<double>(std::bit_cast<float>(uint32_t{half} << 16));
   }
+}
+
+/// Number of steps up to a checkpoint that a training logs without a loss: skipped ones of fp16,
+/// and those without a target.
+int64_t steps_without_loss(const fs::path& checkpoint) {
+  const auto file = checkpoint / "trainer_state.json";
+  if (!fs::exists(file)) return 0;  // of another program
+  const auto state = parse_json(read_file(file), file.string());
+  int64_t out = 0;
+  for (const char* key : {"skipped_steps", "steps_without_targets"}) {
+    if (const auto found = state.find(key); found != state.end())
+      out += value_from<int64_t>(*found);
+  }
+  return out;
 }
 
 }  // namespace
@@ -92,7 +109,11 @@ bool TensorFiles::same_bytes(const TensorFiles& other, const std::string& name) 
 }
 
 TrainingRecord read_record(const fs::path& run, int64_t steps) {
+  constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
   TrainingRecord out;
+  out.losses.resize(static_cast<size_t>(steps), kNone);
+  out.grad_norms = out.losses;
+  int64_t logged = 0;
   const auto log = run / "log.jsonl";
   for (const auto& line : split(read_file(log), '\n')) {
     if (line.empty()) continue;
@@ -100,18 +121,21 @@ TrainingRecord read_record(const fs::path& run, int64_t steps) {
     if (!entry.contains("loss") || !entry.contains("grad_norm")) continue;
     // JSON has no NaN: such a number was written as null.
     const auto number = [&](const char* key) {
-      return entry[key].is_number() ? entry[key].get<double>()
-                                    : std::numeric_limits<double>::quiet_NaN();
+      return entry[key].is_number() ? entry[key].get<double>() : kNone;
     };
-    out.losses.push_back(number("loss"));
-    out.grad_norms.push_back(number("grad_norm"));
-  }
-  if (std::ssize(out.losses) != steps) {
-    fail<FileError>("conformance", "{} has {}; expected {}", log.string(),
-                    plural(std::ssize(out.losses), "step"), steps);
+    const auto step = value_from<int64_t>(entry.at("step"));
+    if (step < 1 || step > steps) continue;
+    out.losses[static_cast<size_t>(step - 1)] = number("loss");
+    out.grad_norms[static_cast<size_t>(step - 1)] = number("grad_norm");
+    ++logged;
   }
   const auto checkpoint = run / fmt::format("checkpoint-{}", steps);
-  out.weights = TensorFiles(checkpoint, "model");
+  if (logged != steps && logged + steps_without_loss(checkpoint) != steps) {
+    fail<FileError>("conformance", "{} has {}; expected {}", log.string(), plural(logged, "step"),
+                    steps);
+  }
+  const bool is_adapter = fs::exists(checkpoint / formats::kAdapterFile);
+  out.weights = TensorFiles(checkpoint, is_adapter ? "adapter_model" : "model");
   out.moments = TensorFiles(checkpoint, "optimizer");
   return out;
 }

@@ -33,14 +33,15 @@ class TensorFiles {
 
 /// Losses, gradient norms and state by which two trainings of the same rows are compared.
 struct TrainingRecord {
-  std::vector<double> losses;      ///< of each step: mean over its targets
+  std::vector<double> losses;      ///< of each step: mean over its targets; NaN: it was skipped
   std::vector<double> grad_norms;  ///< of each step: global norm before clipping
   TensorFiles weights;             ///< after the last step
   TensorFiles moments;             ///< after the last step: optimizer states, as STATE.NAME
 };
 
 /// Reads `run`, a folder that a training with one log line a step left, with a checkpoint after the
-/// last. Throws FileError where a step is not logged.
+/// last. Throws FileError where a step is not logged, but those that fp16's loss scale skipped or
+/// that had no target.
 TrainingRecord read_record(const std::filesystem::path& run, int64_t steps);
 
 }  // namespace convoy::conformance

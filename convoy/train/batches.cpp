@@ -22,10 +22,15 @@ int64_t num_tokens(const nn::Bundle& inputs) {
   return most;
 }
 
+using RowLengths = std::shared_ptr<const std::vector<int64_t>>;
+
 class MapStream : public BatchStream {
  public:
-  MapStream(int64_t num_rows, MakeBatch batch, StreamOptions options)
-      : num_rows_(num_rows), batch_(std::move(batch)), options_(options) {
+  MapStream(int64_t num_rows, MakeBatch batch, RowLengths row_lengths, StreamOptions options)
+      : num_rows_(num_rows),
+        batch_(std::move(batch)),
+        row_lengths_(std::move(row_lengths)),
+        options_(options) {
     data::check_layout(options_.layout);
     if (num_rows_ < 1) fail<UsageError>("data", "the data set is empty; expected at least one row");
     if (options_.every_rank_needs_rows && num_rows_ < options_.layout.world) {
@@ -69,7 +74,7 @@ class MapStream : public BatchStream {
         rows.push_back(order_->row_of(sample));
         offsets.push_back(sample - step.s0);
       }
-      step.micro_batches.push_back({made(rows), at::tensor(offsets, at::kLong)});
+      step.micro_batches.push_back({made(rows), at::tensor(offsets, at::kLong), lengths_of(rows)});
       step.num_tokens += num_tokens(step.micro_batches.back().inputs);
     }
     position_ = step.end;
@@ -77,6 +82,13 @@ class MapStream : public BatchStream {
   }
 
  private:
+  /// Undefined where all are alike.
+  at::Tensor lengths_of(const std::vector<int64_t>& rows) const {
+    if (row_lengths_->empty()) return {};
+    std::vector<int64_t> out;
+    for (const int64_t row : rows) out.push_back((*row_lengths_)[static_cast<size_t>(row)]);
+    return at::tensor(out, at::kLong);
+  }
   nn::Bundle made(const std::vector<int64_t>& rows) const {
     auto out = batch_(rows);
     for (const auto& [name, tensor] : out) {
@@ -89,6 +101,7 @@ class MapStream : public BatchStream {
 
   int64_t num_rows_;
   MakeBatch batch_;
+  RowLengths row_lengths_;
   StreamOptions options_;
   std::unique_ptr<data::EpochOrder> order_;
   int64_t position_ = 0;
@@ -97,17 +110,19 @@ class MapStream : public BatchStream {
 class MapDataset : public Dataset {
  public:
   MapDataset(int64_t num_rows, MakeBatch batch, std::vector<int64_t> row_lengths)
-      : num_rows_(num_rows), batch_(std::move(batch)), row_lengths_(std::move(row_lengths)) {
-    if (!row_lengths_.empty() && std::ssize(row_lengths_) != num_rows_) {
+      : num_rows_(num_rows),
+        batch_(std::move(batch)),
+        row_lengths_(std::make_shared<const std::vector<int64_t>>(std::move(row_lengths))) {
+    if (!row_lengths_->empty() && std::ssize(*row_lengths_) != num_rows_) {
       fail<UsageError>("data", "row_lengths has {} numbers for {} rows; expected one for each",
-                       row_lengths_.size(), num_rows_);
+                       row_lengths_->size(), num_rows_);
     }
   }
 
   std::unique_ptr<BatchStream> open(const StreamOptions& options) const override {
-    return std::make_unique<MapStream>(num_rows_, batch_, options);
+    return std::make_unique<MapStream>(num_rows_, batch_, row_lengths_, options);
   }
-  std::vector<int64_t> row_lengths() const override { return row_lengths_; }
+  std::vector<int64_t> row_lengths() const override { return *row_lengths_; }
   parallel::MicroBatch of_rows(const std::vector<int64_t>& rows) const override {
     return {batch_(rows), at::arange(std::ssize(rows), at::kLong)};
   }
@@ -115,7 +130,7 @@ class MapDataset : public Dataset {
  private:
   int64_t num_rows_;
   MakeBatch batch_;
-  std::vector<int64_t> row_lengths_;
+  RowLengths row_lengths_;
 };
 
 }  // namespace

@@ -3,9 +3,11 @@
 #include <ATen/ATen.h>
 #include <fmt/format.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 #include <utility>
@@ -21,7 +23,35 @@ constexpr double kSlow = 1.5;    // times the median
 constexpr double kLeast = 0.01;  // seconds a step beyond the median: less is noise
 
 /// Columns of what a rank tells where one is slow.
-enum Column { kDataWait, kCpu, kClock, kStolen, kFaults, kSwitches, kNumColumns };
+enum Column {
+  kDataWait,
+  kCpu,
+  kClock,
+  kStolen,
+  kIdleForDisk,
+  kDisk,
+  kFaults,
+  kSwitches,
+  kNumColumns
+};
+
+/// Time that the threads of this process waited for disks.
+double disk_seconds() {
+  constexpr int kDelays = 42;  // field of proc(5), from 1: delayacct_blkio_ticks
+  double ticks = 0;
+  std::error_code error;
+  for (const auto& thread : std::filesystem::directory_iterator("/proc/self/task", error)) {
+    std::ifstream in(thread.path() / "stat");
+    std::string line;
+    if (!std::getline(in, line) || line.rfind(')') == std::string::npos) continue;
+    std::istringstream fields(line.substr(line.rfind(')') + 1));  // after the name: from 3
+    std::string field;
+    for (int n = 3; n <= kDelays && fields >> field; ++n) {
+      if (n == kDelays) ticks += std::strtod(field.c_str(), nullptr);
+    }
+  }
+  return ticks / static_cast<double>(::sysconf(_SC_CLK_TCK));
+}
 
 HostCounters read_counters() {
   HostCounters out;
@@ -42,8 +72,10 @@ HostCounters read_counters() {
   double ticks = 0;
   for (int column = 0; column < 8 && stat >> ticks; ++column) {
     out.ticks += ticks;
+    if (column == 4) out.idle_for_disk = ticks;
     if (column == 7) out.stolen = ticks;
   }
+  out.disk_seconds = disk_seconds();
   return out;
 }
 
@@ -123,8 +155,10 @@ std::vector<std::string> SlowRanks::compare(int64_t step) {
   mine[kDataWait] = data_wait_ / steps;
   mine[kCpu] = (before_.cpu_seconds - before.cpu_seconds) / wall;
   mine[kClock] = clock_of_cores();
-  mine[kStolen] =
-      100 * (before_.stolen - before.stolen) / std::max(1.0, before_.ticks - before.ticks);
+  const double ticks = std::max(1.0, before_.ticks - before.ticks);
+  mine[kStolen] = 100 * (before_.stolen - before.stolen) / ticks;
+  mine[kIdleForDisk] = 100 * (before_.idle_for_disk - before.idle_for_disk) / ticks;
+  mine[kDisk] = (before_.disk_seconds - before.disk_seconds) / steps;
   mine[kFaults] = before_.faults - before.faults;
   mine[kSwitches] = before_.switches - before.switches;
   groups_.world.all_reduce(all, comm::ReduceOp::Sum, "tell why a rank is slow");
@@ -140,13 +174,14 @@ std::vector<std::string> SlowRanks::compare(int64_t step) {
     const auto place = static_cast<size_t>(rank);
     out.push_back(fmt::format(
         "rank {}{} takes {} a step without waits for other ranks, {:.1f} times the median of {} "
-        "({} steps up to step {}). In them it waited {} a step for data, used {:.1f} cores, was "
-        "put off "
-        "its cores {:.0f} times and read pages from a disk {:.0f} times; its host lost {:.0f} "
-        "percent of its cores' time to others (steal) and runs at {:.0f} MHz (median {:.0f})",
+        "({} steps up to step {}). In them it waited {} a step for data and {} for disks, used "
+        "{:.1f} cores, was put off its cores {:.0f} times and read pages from a disk {:.0f} times; "
+        "its host lost {:.0f} percent of its cores' time to others (steal) and {:.0f} percent to "
+        "disks (iowait), and runs at {:.0f} MHz (median {:.0f})",
         rank, place < hosts_.size() ? " on " + hosts_[place] : "", ms(work), work / usual,
-        ms(usual), steps_, step, ms(of(rank, kDataWait)), of(rank, kCpu), of(rank, kSwitches),
-        of(rank, kFaults), of(rank, kStolen), of(rank, kClock), lower_median(clocks)));
+        ms(usual), steps_, step, ms(of(rank, kDataWait)), ms(of(rank, kDisk)), of(rank, kCpu),
+        of(rank, kSwitches), of(rank, kFaults), of(rank, kStolen), of(rank, kIdleForDisk),
+        of(rank, kClock), lower_median(clocks)));
   }
   return out;
 }

@@ -13,11 +13,14 @@ namespace convoy::train {
 /// Counters of this process and its host that tell why a rank computes slowly.
 struct HostCounters {
   double wall_seconds = 0;
-  double cpu_seconds = 0;  ///< that this process computed
-  double stolen = 0;       ///< ticks that the host's cores were taken away by other machines
-  double ticks = 0;        ///< of all of the host's cores
-  double faults = 0;       ///< page faults that read a disk
-  double switches = 0;     ///< times that another process took a core of this one
+  double cpu_seconds = 0;    ///< that this process computed
+  double stolen = 0;         ///< ticks that the host's cores were taken away by other machines
+  double ticks = 0;          ///< of all of the host's cores
+  double idle_for_disk = 0;  ///< of these, with nothing to do while a disk worked (iowait)
+  double disk_seconds = 0;   ///< that this process's threads waited for disks, where the kernel
+                             ///< counts it (sysctl kernel.task_delayacct); else 0
+  double faults = 0;         ///< page faults that read a disk
+  double switches = 0;       ///< times that another process took a core of this one
 };
 
 /// Finds ranks that compute longer than the others: every 20 steps it compares their time without

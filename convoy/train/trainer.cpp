@@ -9,6 +9,7 @@
 #include "convoy/base/error.h"
 #include "convoy/base/fault.h"
 #include "convoy/base/text.h"
+#include "convoy/checkpoint/folder.h"
 #include "convoy/comm/agree.h"
 #include "convoy/comm/device.h"
 #include "convoy/comm/to_host.h"
@@ -21,6 +22,7 @@
 #include "convoy/train/setup/memory_check.h"
 #include "convoy/train/setup/memory_use.h"
 #include "convoy/train/setup/numerics.h"
+#include "convoy/train/setup/torch_seed.h"
 #include "convoy/train/trainer_impl.h"
 
 namespace convoy::train {
@@ -92,6 +94,7 @@ Metrics Trainer::train() try { return impl_->train(); } catch (const std::except
   const auto* error = dynamic_cast<const Error*>(&any);
   const bool alone = impl_->strategy_->processes().size() == 1;
   if (alone || (error != nullptr && error->on_all_ranks())) impl_->checkpoints_->keep();
+  impl_->name_replay(any);
   if (impl_->ran_out(any)) fail<UsageError>("memory", "{}", impl_->beyond_device_memory());
   throw;
 }
@@ -128,7 +131,7 @@ Trainer::Impl::Impl(parallel::ModelFactory factory, TrainingArguments arguments,
                     std::shared_ptr<Dataset> train_data, std::shared_ptr<Dataset> eval_data,
                     Job job, Fill fill)
     : arguments_(std::move(arguments)),
-      factory_(factory),
+      factory_(seeded(std::move(factory), static_cast<uint64_t>(arguments_.seed))),
       train_data_(std::move(train_data)),
       eval_data_(std::move(eval_data)),
       job_(std::move(job)),
@@ -158,12 +161,12 @@ Trainer::Impl::Impl(parallel::ModelFactory factory, TrainingArguments arguments,
   // Ranks that were started one by one may have been given others.
   comm::check_agreement(job_.world(), arguments_.shared_options(), "options");
   holds_batch_ = arguments_.global_batch_size.has_value();
-  if (train_data_ && arguments_.auto_find_batch_size) find_batch(factory);
+  if (train_data_ && arguments_.auto_find_batch_size) find_batch(factory_);
   if (train_data_) {
     hold_batch(arguments_, job_.num_ranks(), per_device(arguments_.per_device_train_batch_size));
   }
   if (train_data_) set_memory_advice(memory_advice());
-  make_strategy(std::move(factory), std::move(fill));
+  make_strategy(factory_, std::move(fill));
   checkpoints_.emplace(arguments_, job_, *strategy_, callbacks_);
 }
 
@@ -175,6 +178,22 @@ int64_t Trainer::Impl::every(double value) const {
 bool Trainer::Impl::is_due(const std::string& when, double steps, bool epoch_end) const {
   if (when == "steps") return state_.global_step % every(steps) == 0;
   return when == "epoch" && (epoch_end || state_.global_step >= state_.max_steps);
+}
+
+/// Throws the error of a step that is not finite with the command that shows where, where there is
+/// a checkpoint for it.
+void Trainer::Impl::name_replay(const std::exception& any) const {
+  const auto* error = dynamic_cast<const NumericError*>(&any);
+  const auto& folder = arguments_.output.dir;
+  const int64_t step = state_.global_step + 1;
+  if (error == nullptr || folder.empty()) return;
+  const std::string text = error->what();
+  if (text.find(fmt::format(" of step {} is not finite", step)) == std::string::npos) return;
+  if (!checkpoint::latest_checkpoint(folder)) return;
+  NumericError more(
+      fmt::format("{}; convoy replay {} --step {} shows in which block", text, folder, step));
+  if (error->on_all_ranks()) more.set_on_all_ranks();
+  throw more;
 }
 
 void Trainer::Impl::tell_failed_kernels() {

@@ -66,6 +66,7 @@ struct Trainer::Impl {
   double loss_scale(int64_t samples, int64_t tokens);
   void update_loss_scale(int64_t samples);
   void check_skipped() const;
+  void name_replay(const std::exception& any) const;
   void tell_failed_kernels();
   double learning_rate(int64_t step) const;
 

@@ -53,6 +53,35 @@ TEST_F(ChatCommand, GivesTheSameLossesInEveryLayout) {
   }
 }
 
+TEST_F(ChatCommand, ReadsTheSameRowsHoweverTheyArePadded) {
+  const auto train = [&](const char* out, const std::string& more) {
+    ASSERT_EQ(run(std::string(kLlama) + "--max_steps 3 --save_strategy no --output_dir " + out +
+                  " " + more),
+              0)
+        << output_;
+  };
+  train("one", "");
+  train("halves", "--per_device_train_batch_size 2 --gradient_accumulation_steps 2");
+  train("ranks", "--per_device_train_batch_size 1 --gradient_accumulation_steps 2 --nproc 2");
+  for (const char* other : {"halves", "ranks"}) {
+    EXPECT_EQ(run(std::string("compare one ") + other), 0) << output_;
+    expect("The runs read the same rows");
+  }
+  train("others", "--data_seed 5");
+  EXPECT_EQ(run("compare one others"), 1) << output_;
+  expect("The runs read other rows");
+}
+
+TEST_F(ChatCommand, IsVerified) {
+  write_file(folder_ / "run.toml", "");
+  const auto verify = "verify run.toml " + std::string(kLlama).substr(std::string("train").size()) +
+                      "--steps 2 --nproc 2 ";
+  ASSERT_EQ(run(verify), 0) << output_;
+  expect("holds");
+  EXPECT_EQ(shell("CONVOY_FAULT=double@1:backward:1 $convoy " + verify), 1) << output_;
+  expect("BROKEN");
+}
+
 TEST_F(ChatCommand, ResumesAsIfNothingHadHappened) {
   const std::string train = std::string(kLlama) + "--save_steps 3 --max_steps 6 ";
   ASSERT_EQ(run(train + "--output_dir whole"), 0) << output_;

@@ -88,6 +88,32 @@ TEST_F(CompareCommand, FollowsARunThatWasResumedAndWentBack) {
   EXPECT_EQ(compared("one", "two", 1)["rows"]["differs_from"], 0);
 }
 
+TEST_F(CompareCommand, NamesTheFirstStepThatIsBeyondRounding) {
+  const std::string more = "--max_steps 12 --learning_rate 1e-3 --per_device_train_batch_size 8 ";
+  train("one", more);
+  train("tensor", more + "--nproc 2 --tensor_parallel_size 2");
+  train("faulty", more + "--nproc 2 --tensor_parallel_size 2", "CONVOY_FAULT=double@1:layer:9 ");
+  EXPECT_EQ(run("compare one tensor"), 0) << output_;
+  EXPECT_EQ(run("compare one faulty"), 1) << output_;
+  expect("From step 1 on they differ to rounding, but from step 9 on they compute other numbers.");
+  EXPECT_EQ(run("compare tensor faulty"), 1) << output_;
+  expect("but compute other numbers from step 9 on.");
+}
+
+TEST_F(CompareCommand, TakesOptionsOfARunThatDiedFromItsCheckpoint) {
+  train("whole", "");
+  ASSERT_NE(shell(std::string("CONVOY_FAULT=nan@0:backward:5 $convoy train") + kModel +
+                  "--output_dir died --logging_steps 1 --save_steps 3 --quiet"),
+            0);
+  EXPECT_EQ(run("compare whole died"), 1) << output_;
+  expect("died logged no step after 4 of 6, whole up to step 6.");
+  EXPECT_FALSE(says("not given")) << output_;
+  fs::remove_all(folder_ / "died/checkpoint-3");
+  EXPECT_EQ(run("compare whole died"), 1) << output_;
+  expect("died saved nothing, so its options are not known.");
+  EXPECT_FALSE(says("not given")) << output_;
+}
+
 TEST_F(CompareCommand, SaysWhatIsNoRun) {
   write_file(folder_ / "x/note", "");
   EXPECT_EQ(run("compare x x"), 1);

@@ -36,6 +36,24 @@ TEST_F(LoraCommand, LearnsAndIsEvaluatedGeneratedFromAndMerged) {
   }
 }
 
+TEST_F(LoraCommand, IsVerified) {
+  ASSERT_EQ(run(std::string("train") + kGpt2 + kTiny + "--max_steps 2 --output_dir base"), 0)
+      << output_;
+  write_file(folder_ / "run.toml", "");
+  const std::string verify =
+      "verify run.toml --model_name_or_path base --data.train text.txt --block_size 16 --threads 1 "
+      "--per_device_train_batch_size 2 --learning_rate 1e-2 --steps 2 " +
+      std::string(kLora);
+  for (const char* layout : {"--nproc 2", "--tensor_parallel_size 2"}) {
+    ASSERT_EQ(run(verify + layout), 0) << output_;
+    expect("holds");
+    EXPECT_EQ(shell("CONVOY_FAULT=double@1:backward:1 $convoy " + verify + layout), 1) << output_;
+    expect("BROKEN");
+  }
+  EXPECT_EQ(run(verify + "--against transformers --python ./nothing"), 2);
+  expect("got lora_r = 4; try --lora_r 0");
+}
+
 TEST_F(LoraCommand, ResumesWithTheBitsOfARunThatWasNotStopped) {
   ASSERT_EQ(run(std::string("train") + kGpt2 + kTiny + "--max_steps 5 --output_dir base"), 0);
   const std::string base = kFromBase + std::string(kLora) + "--save_steps 6 --save_strategy steps ";

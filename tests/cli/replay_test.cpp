@@ -59,6 +59,66 @@ TEST_F(ReplayCommand, StartsFromNoCheckpointThatTheRunLeftBehind) {
   EXPECT_NEAR(parse_json(output_, "what it printed")["loss"].get<double>(), logged_loss(8), 1e-6);
 }
 
+/// `convoy train` of twelve steps, with a state after each fifth.
+const std::string kTrain =
+    "$convoy train --data.path syn --d_model 8 --n_layer 2 --n_head 2 --threads 1 --max_steps 12 "
+    "--logging_steps 1 --output_dir out --quiet --per_device_train_batch_size 4 ";
+
+// run.toml reaches the run's own folder at its end.
+TEST_F(ReplayCommand, TakesARunThatDidNotFinishFromItsCheckpoint) {
+  const std::string fault = "CONVOY_FAULT=nan@0:backward:7 ";
+  ASSERT_NE(shell(fault + kTrain + "--save_steps 5"), 0);
+  expect("the gradient of step 7 is not finite");
+  expect("convoy replay out --step 7 shows in which block");
+  ASSERT_EQ(run("replay out --step 7"), 0) << output_;
+  expect("Step 7, from checkpoint-5: loss ");
+  ASSERT_EQ(shell(fault + "$convoy replay out --step 7"), 1) << output_;
+  expect("The first number that is not finite is in the gradient of ");
+  ASSERT_EQ(run("replay out --step 3"), 0) << output_;
+  expect("Step 3, from the start: loss ");
+  EXPECT_FALSE(says("warning")) << output_;
+}
+
+TEST_F(ReplayCommand, SaysWhereARunSavedNothing) {
+  ASSERT_NE(shell("CONVOY_FAULT=nan@0:backward:7 " + kTrain + "--save_strategy no"), 0);
+  EXPECT_FALSE(says("convoy replay")) << output_;
+  EXPECT_EQ(run("replay out --step 7"), 2);
+  expect("ended before it saved anything");
+  expect("--save_steps below 7");
+}
+
+TEST_F(ReplayCommand, HasTheOptionsAndRowsThatEachStepWasTrainedWith) {
+  const std::string constant = kTrain + "--lr_scheduler_type constant --save_steps 3 ";
+  ASSERT_EQ(shell(constant + "--max_steps 6"), 0) << output_;
+  ASSERT_EQ(shell(constant + "--resume_from_checkpoint latest --learning_rate 0.1 "
+                             "--per_device_train_batch_size 6"),
+            0)
+      << output_;
+  for (const int step : {2, 5, 7, 11}) {
+    ASSERT_EQ(run(fmt::format("replay out --step {} --json 2>&1", step)), 0) << output_;
+    EXPECT_FALSE(says("warning")) << output_;
+    const auto found = parse_json(output_, "what it printed");
+    EXPECT_NEAR(found["loss"].get<double>(), logged_loss(step), 1e-6) << step;
+    EXPECT_EQ(found["logged_loss"], logged_loss(step));
+  }
+}
+
+TEST_F(ReplayCommand, WarnsWhereItIsNotTheStepOfTheRun) {
+  train("");
+  ASSERT_EQ(run("data synthetic --output syn --items 30 --rows 300 --seed 9"), 0) << output_;
+  ASSERT_EQ(run("replay out --step 5"), 0) << output_;
+  expect("warning: the run logged a loss of ");
+  expect("it is not the run's step");
+}
+
+TEST_F(ReplayCommand, SaysOfWhichStepsALossIsTheMean) {
+  train("--logging_steps 4");
+  ASSERT_EQ(run("replay out --step 6"), 0) << output_;
+  expect(", the mean of steps 5 to 8)");
+  ASSERT_EQ(run("replay out --step 6 --json 2>/dev/null"), 0) << output_;
+  EXPECT_TRUE(parse_json(output_, "what it printed")["logged_loss"].is_null());
+}
+
 TEST_F(ReplayCommand, SaysThatTheDataAreGone) {
   train("");
   std::filesystem::rename(folder_ / "syn", folder_ / "moved");

@@ -18,6 +18,8 @@ TEST_F(SlowRank, IsNamedOnceWithWhatItsHostTells) {
   expect("warning: rank 1 on ");
   expect(" times the median of ");
   expect("(20 steps up to step 20)");
+  expect(" for disks, used ");
+  expect(" percent to disks (iowait), and runs at ");
   EXPECT_FALSE(says("up to step 40")) << output_;
   EXPECT_FALSE(says("warning: rank 0 on ")) << output_;
 }

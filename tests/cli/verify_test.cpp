@@ -137,9 +137,56 @@ INSTANTIATE_TEST_SUITE_P(
         // Rows are dropped out by the masks of others.
         Mutation{"double@1:mask:1", ""}));
 
+// The loss scale begins too large for this model: steps are skipped on both sides.
+TEST_F(VerifyCommand, TakesStepsThatFp16SkipsAlike) {
+  write_text_run();
+  const std::string words =
+      "$convoy verify run.toml --whole --fp16 --nproc 2 --steps 12 --data.train text.txt "
+      "--data.tokenizer words --block_size 16 --model_type gemma3_text --hidden_size 16 "
+      "--intermediate_size 32 --num_hidden_layers 2 --num_attention_heads 4 "
+      "--num_key_value_heads 2 --head_dim 4 --query_pre_attn_scalar 4 --sliding_window 5 "
+      "--sliding_window_pattern 2 --max_position_embeddings 32 --gradient_accumulation_steps 1";
+  ASSERT_EQ(shell(words), 0) << output_;
+  expect("holds");
+}
+
+TEST_F(VerifyCommand, TellsAFailureOfTheMachineFromABrokenPromise) {
+  const char* killed = "CONVOY_FAULT=sigkill@1:saving:3 ";
+  EXPECT_EQ(verify("--nproc 2", killed), 1) << output_;
+  expect("failed, so nothing was compared: ");
+  EXPECT_FALSE(says("BROKEN")) << output_;
+  EXPECT_FALSE(says("equal")) << output_;
+  EXPECT_EQ(verify("--nproc 2 --json 2>/dev/null", killed), 1) << output_;
+  const auto found = parse_json(output_, "what it printed");
+  EXPECT_TRUE(found[0]["gradients"].is_null()) << found;
+  EXPECT_FALSE(found[0]["holds"].get<bool>());
+}
+
+// Thousands of rows would take longer than the steps.
+TEST_F(VerifyCommand, EvaluatesNoRow) {
+  ASSERT_EQ(verify("--nproc 2", "CONVOY_FAULT=exception@0:evaluation:3 "), 0) << output_;
+}
+
+TEST_F(VerifyCommand, FindsSmallFaultsInBf16WhereProductsAreThoseOfOneDevice) {
+  write_text_run();
+  const std::string words =
+      "$convoy verify run.toml --bf16 --pipeline_parallel_size 2 --steps 2 --data.train text.txt "
+      "--data.tokenizer words --block_size 16 --model_type gpt2 --n_embd 16 --n_layer 2 --n_head 2 "
+      "--n_positions 16";
+  ASSERT_EQ(shell(words), 0) << output_;
+  expect("to rounding: stages that share a parameter add in turn");
+  expect("1e-03 of the gradients");
+  EXPECT_EQ(shell("CONVOY_FAULT=double@1:backward:1 " + words), 1) << output_;
+  expect("BROKEN");
+}
+
 TEST_F(VerifyCommand, SaysWhatItCannotCompare) {
   EXPECT_EQ(verify("--nproc 1"), 2);
   expect("one rank is the reference itself; try --nproc 2");
+  EXPECT_EQ(verify("--nproc 2 --strategy single"), 2);
+  expect("--nproc 2 has no effect with strategy = single; try --strategy auto");
+  EXPECT_EQ(verify("--nproc 2 --steps 99999999999999999999"), 2);
+  expect("expected at most 9223372036854775807");
   EXPECT_EQ(verify("--nproc 3 --tensor_parallel_size 2"), 2);
   expect("do not divide");
   EXPECT_EQ(verify("--nproc 2 --data.path nothing"), 1);
@@ -177,6 +224,8 @@ TEST_F(VerifyAgainst, SaysWhatTransformersLacks) {
   expect("needs a Python with torch, transformers and safetensors; got ./nothing, which cannot be");
   EXPECT_EQ(against(kGpt2, "CONVOY_PYTHON=/bin/false "), 2);
   expect("/bin/false has no such modules; try --python PATH, or the variable CONVOY_PYTHON");
+  EXPECT_EQ(against(std::string(kGpt2) + "--python /bin/true"), 2);
+  expect("/bin/true has no such modules");
   EXPECT_EQ(against(std::string(kGpt2) + "--optim lion_32bit --python ./nothing"), 2);
   expect("trains Hugging Face's model with AdamW; got optim = lion_32bit");
   EXPECT_EQ(against(std::string(kGpt2) + "--fp16 --python ./nothing"), 2);

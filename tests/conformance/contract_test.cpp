@@ -44,6 +44,20 @@ TEST(Contract, IsBrokenByWhatIsBeyondIt) {
   EXPECT_NE(broken(rounding, off)[0].find("(w)"), std::string::npos);
 }
 
+TEST(Contract, IsSharpInHalfPrecisionWhereProductsAreThoseOfOneDevice) {
+  Difference off;
+  off.same_bits = false;
+  off.gradients.raise(1e-2, "w");
+  for (const auto& layout : {split(1, 2, 1, 4), split(2, 2, 1, 4)}) {
+    const LayoutFacts facts{.split = layout, .half_precision = true};
+    EXPECT_FALSE(broken(contract_of(facts), off).empty());
+  }
+  const LayoutFacts tensor{.split = split(1, 1, 2, 1), .half_precision = true};
+  EXPECT_TRUE(broken(contract_of(tensor), off).empty());
+  const LayoutFacts gpu{.split = split(1, 2, 1, 4), .half_precision = true, .on_gpu = true};
+  EXPECT_TRUE(broken(contract_of(gpu), off).empty());
+}
+
 TEST(Contract, AllowsForBothSidesRoundingInBf16) {
   const auto usual = rounding_tolerances(true);
   Difference ours, theirs;

@@ -97,5 +97,33 @@ TEST_F(DifferenceTest, NeedsEachStepInTheLog) {
   EXPECT_THROW(read_record(folder_ / "training", 3), FileError);
 }
 
+TEST_F(DifferenceTest, TakesStepsThatFp16SkippedOnBothSides) {
+  const auto skipping = [&](const std::string& name, int64_t skipped) {
+    record(name, {});
+    const auto run = folder_ / name;
+    write_file(run / "log.jsonl", "{\"step\": 2, \"loss\": 2.5, \"grad_norm\": 0.5}\n");
+    write_file(run / "checkpoint-2/trainer_state.json",
+               fmt::format("{{\"skipped_steps\": {}}}", skipped));
+    return read_record(run, 2);
+  };
+  const auto one = skipping("one", 1), other = skipping("other", 1);
+  EXPECT_TRUE(difference(one, other).same_bits);
+  EXPECT_TRUE(std::isinf(difference(one, record("whole", {})).first_loss.size));
+  EXPECT_THROW(skipping("lost", 0), FileError);
+}
+
+TEST_F(DifferenceTest, ReadsAnAdapter) {
+  const auto adapter = [&](const std::string& name, std::vector<float> second) {
+    const Written it{.second = std::move(second)};
+    record(name, it);
+    const auto checkpoint = folder_ / name / "checkpoint-2";
+    fs::remove(checkpoint / "model.safetensors");
+    formats::write_safetensors(checkpoint / "adapter_model.safetensors",
+                               std::vector{view("base_model.model.w", it.weight)});
+    return read_record(folder_ / name, 2);
+  };
+  EXPECT_TRUE(difference(adapter("a", {1, 1, 1, 1}), adapter("b", {1, 1, 1, 1})).same_bits);
+}
+
 }  // namespace
 }  // namespace convoy::conformance

@@ -122,12 +122,27 @@ close "a family that was read again" "$(metric eval_loss one/eval_results.json)"
 cmp halves/model.safetensors ranks/model.safetensors || exit 1
 printf 'ok: the same bits on two ranks\n'
 # Verified by the same command as a family of the program, and a wrong gradient is found in it.
+# Without a fault it ends with 0 and names no broken promise; with one it ends with 1 and does.
 : >verify.toml
-verified=$("$family" verify verify.toml --family pairs "${tiny[@]}" --steps 2 --nproc 2 --all-layouts)
-expect "convoy verify of a family of one's own" "2 data, zero 3" "$verified"
-expect "its pipeline" "2 pipeline, zero_bubble" "$verified"
-expect "what it finds in it" "BROKEN" \
-  "$(CONVOY_FAULT=double@1:backward:1 "$family" verify verify.toml --family pairs "${tiny[@]}" --steps 2 --nproc 2 || true)"
+holds() {  # what, what the table has, command...
+  local what=$1 row=$2
+  shift 2
+  "$@" >verified.log 2>&1 || { printf '%s: exit code %s\n' "$what" $?; cat verified.log; exit 1; }
+  ! grep -q BROKEN verified.log || { printf '%s: a promise is broken\n' "$what"; cat verified.log; exit 1; }
+  expect "$what" "$row" "$(cat verified.log)"
+}
+is_found() {  # what, command...
+  local what=$1 code=0
+  shift
+  CONVOY_FAULT=double@1:backward:1 "$@" >verified.log 2>&1 || code=$?
+  [ $code = 1 ] || { printf '%s: exit code %s, expected 1\n' "$what" $code; cat verified.log; exit 1; }
+  expect "$what" "BROKEN" "$(cat verified.log)"
+}
+of_family=("$family" verify verify.toml --family pairs "${tiny[@]}" --steps 2 --nproc 2)
+holds "convoy verify of a family of one's own" "2 data, zero 3" "${of_family[@]}" --all-layouts
+expect "its pipeline" "2 pipeline, zero_bubble" "$(cat verified.log)"
+holds "its own layout" "2 data" "${of_family[@]}"
+is_found "what it finds in it" "${of_family[@]}"
 "$family" train --family pairs --start one "${tiny[@]:0:6}" --max_steps 1 --output_dir on >on.log
 expect "a key that the family does not have" "unknown option --n_embd" "$("$family" train --family pairs --n_embd 4 2>&1 || true)"
 expect "the program's own families" ", pairs" "$("$family" train --family x 2>&1 || true)"
@@ -148,10 +163,11 @@ awk -v a="$(metric eval_accuracy circle/eval_results.json)" 'BEGIN { exit !(a > 
   { printf 'the task did not learn:\n'; cat circle.log; exit 1; }
 "$task" eval circle --json >circle.json
 close "a task that was read again" "$(metric eval_loss circle/eval_results.json)" "$(metric eval_loss circle.json)" 1e-6
-expect "convoy verify of a module of one's own" "2 data, zero 1" \
-  "$("$task" verify verify.toml "${small[@]}" --steps 2 --nproc 2 --all-layouts)"
-expect "what it finds in it" "BROKEN" \
-  "$(CONVOY_FAULT=double@1:backward:1 "$task" verify verify.toml "${small[@]}" --steps 2 --nproc 2 || true)"
+of_task=("$task" verify verify.toml "${small[@]}" --steps 2 --nproc 2)
+holds "convoy verify of a module of one's own" "2 data, zero 1" "${of_task[@]}" --all-layouts
+holds "its own layout" "2 data" "${of_task[@]}"
+holds "the line of docs/verify.md" "2 data, zero 1" "$task" verify verify.toml --family circle --nproc 2 --zero 1
+is_found "what it finds in it" "${of_task[@]}"
 "$task" train "${small[@]}" --max_steps 6 --nproc 2 --output_dir circle_ranks >circle_ranks.log
 expect "the task's own options" "--num_points" "$("$task" train --family circle --help all)"
 expect "an option that the task does not have" "unknown option --n_embd" "$("$task" train --family circle --n_embd 4 2>&1 || true)"

@@ -66,6 +66,28 @@ TEST_F(WindowsCommand, EachIsTrainedAfterTheOneBeforeAndEvaluatedOnTheNext) {
   EXPECT_LT(all.at("windows").at(1).at("metrics").at("eval_loss"), alone.at("eval_loss"));
 }
 
+TEST_F(WindowsCommand, AreReplayedFromTheWeightsThatTheyBeganWith) {
+  make_windows();
+  for (const std::string more : {"", "--keep_moments "}) {
+    ASSERT_EQ(run(kTrain +
+                  "--windows days --end 3 --logging_steps 1 --overwrite_output_dir "
+                  "--output_dir all " +
+                  more),
+              0)
+        << output_;
+    for (const int step : {2, 7}) {
+      ASSERT_EQ(run(fmt::format("replay all/0002 --step {} --json 2>&1", step)), 0) << output_;
+      EXPECT_FALSE(says("warning")) << output_;
+      const auto found = parse_json(output_, "what it printed");
+      EXPECT_NEAR(found["loss"].get<double>(), found["logged_loss"].get<double>(), 1e-6) << step;
+    }
+  }
+  fs::rename(folder_ / "all/0001", folder_ / "elsewhere");
+  EXPECT_EQ(run("replay all/0002 --step 2"), 1) << output_;
+  expect("began with the weights of window 0001, but");
+  EXPECT_EQ(run("replay all/0002 --step 7 > /dev/null"), 0) << output_;
+}
+
 TEST_F(WindowsCommand, BeginLaterInFoldersOfAnyWidthWithATableByRows) {
   make_windows();
   for (const char* name : {"1", "2", "3"}) {

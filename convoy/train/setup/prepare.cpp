@@ -8,6 +8,7 @@
 
 #include "convoy/base/error.h"
 #include "convoy/base/json_value.h"
+#include "convoy/base/random.h"
 #include "convoy/checkpoint/adapter.h"
 #include "convoy/comm/agree.h"
 #include "convoy/comm/to_host.h"
@@ -17,6 +18,7 @@
 #include "convoy/train/setup/memory_check.h"
 #include "convoy/train/setup/memory_use.h"
 #include "convoy/train/setup/offload.h"
+#include "convoy/train/setup/torch_seed.h"
 #include "convoy/train/trainer_impl.h"
 
 namespace convoy::train {
@@ -160,6 +162,10 @@ void Trainer::Impl::prepare() {
   state_.job_id = job_.environment.job_id;
   sum_what_it_reads();
   const auto other_rate = resume();
+  // Dropout of torch::nn: other masks on each rank, and after a resume.
+  const auto own = static_cast<uint64_t>(strategy_->first_rank());
+  seed_torch(hash_combine(hash_combine(static_cast<uint64_t>(arguments_.seed), own),
+                          static_cast<uint64_t>(state_.global_step)));
   stopped_early_ = best_.out_of_patience(state_) && state_.global_step < state_.max_steps;
   RunInfo info = describe();
   if (!other_rate.empty()) info.warnings.push_back(other_rate);
