@@ -35,7 +35,7 @@ struct BenchPlanFlags {
 
 /// A split that was drawn, or that the search chose, and what became of it.
 struct Drawn {
-  plan::Split split;
+  schedule::Parallelism split;
   plan::Prediction prediction;
   bool is_first = false;               ///< the plan that a search returns
   std::vector<double> seconds = {};    ///< of rounds
@@ -65,7 +65,7 @@ std::vector<Drawn> draw(const train::PlanReport& report, int64_t plans, uint64_t
     if (split == best->split) continue;
     try {
       const auto prediction =
-          plan::predict(report.numbers, report.cluster, report.wishes.base, split);
+          plan::predict(report.numbers, report.cluster, report.wishes.facts, split);
       if (prediction.fit != plan::Fit::No) out.push_back({split, prediction});
     } catch (const UsageError&) {  // the model does not go into it
     }
@@ -97,7 +97,7 @@ void measure(std::vector<Drawn>& all, Configured& configured, const BenchPlanFla
       if (!one.failure.empty() || repeats) continue;
       if (round > 0 && !costs) costs = prepare();
       const auto predicted =
-          costs ? plan::predict(costs->numbers, costs->cluster, costs->wishes.base, one.split)
+          costs ? plan::predict(costs->numbers, costs->cluster, costs->wishes.facts, one.split)
                 : one.prediction;
       one.predicted.push_back(predicted.seconds);
       show(std::min(round, flags.rounds) * number + n, flags.rounds * number);

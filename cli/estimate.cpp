@@ -27,12 +27,12 @@ struct EstimateOptions {
   bool json = false;
 };
 
-using train::Way;
+using schedule::Parallelism;
 
 /// Without others to share with no stage of ZeRO shares anything, but for what is offloaded.
-std::vector<Way> ways_of(const train::Estimator& estimator) {
+std::vector<Parallelism> ways_of(const train::Estimator& estimator) {
   const int64_t most = estimator.mesh().degree(schedule::kState) > 1 ? 3 : estimator.asked().zero;
-  std::vector<Way> out;
+  std::vector<Parallelism> out;
   for (const bool recompute : {false, true}) {
     for (int64_t zero = 0; zero <= most; ++zero) {
       auto way = estimator.asked();

@@ -18,6 +18,7 @@
 #include "convoy/report/chart.h"
 #include "convoy/report/progress_line.h"
 #include "convoy/report/table.h"
+#include "convoy/schedule/run/knobs.h"
 #include "convoy/train/planning/planner.h"
 #include "convoy/train/planning/profile_file.h"
 
@@ -53,8 +54,8 @@ std::vector<const plan::Planned*> shown(const std::vector<const plan::Planned*>&
   std::set<std::array<bool, 5>> seen;
   for (const auto* planned : kinds) {
     const auto& split = planned->split;
-    const bool is_new = seen.insert({split.pipeline > 1, split.context > 1, split.tensor > 1,
-                                     split.zero > 0, split.offloads()})
+    const bool is_new = seen.insert({split.ranks.pipeline > 1, split.ranks.context > 1,
+                                     split.ranks.tensor > 1, split.zero > 0, split.offload.any()})
                             .second;
     if (is_new || out.size() < kFastest) out.push_back(planned);
   }
@@ -269,7 +270,7 @@ int run_plan(PlanOptions options) {
                      : "");
     }
   } else if (!options.json) {
-    fmt::print("\nAs options of convoy train:\n  {}\n", wrap(join(best->split.to_flags(), " "), 2));
+    fmt::print("\nAs options of convoy train:\n  {}\n", wrap(join(to_flags(best->split), " "), 2));
   }
   return 0;
 }

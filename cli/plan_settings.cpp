@@ -8,34 +8,27 @@
 
 #include "convoy/base/files.h"
 #include "convoy/base/text.h"
+#include "convoy/schedule/run/knobs.h"
 
 namespace convoy::cli {
 
-Settings settings_of(const plan::Split& split, const OptionTable& table) {
+Settings settings_of(const schedule::Parallelism& split, const OptionTable& table) {
   const Configured usual;
   Settings out;
   const auto reset = [&](const std::string& key) {
     out.emplace_back(key, usual.table.find(key)->plain());
   };
-  for (const char* name : {"replicas", "dp_batch", "recompute_layers", "shard_ranks"}) {
-    reset(fmt::format("parallel.{}", name));
+  for (const char* name : {"parallel.replicas", "parallel.dp_batch"}) reset(name);
+  for (const auto& knob : schedule::knobs()) {
+    if (knob.is_reset(split) && !knob.is_written(split)) reset(knob.key());
   }
   for (const auto& option : table.options()) {
-    const bool of_costs = option.name == "pipeline_costs" && split.pipeline > 1;
-    const bool of_stages = option.name.starts_with("pipeline_") && !of_costs;
-    if (of_stages || option.name.starts_with("planned_")) reset(option.key());
+    if (option.name.starts_with("planned_")) reset(option.key());
   }
-  if (split.zero < 3) {
-    for (const char* name : {"prefetch", "reshard_after_forward", "zero_keep_mb"}) {
-      reset(fmt::format("parallel.{}", name));
-    }
-  }
-  if (split.parameters != schedule::Place::Device) reset("parallel.zero_keep_mb");
-  if (split.zero < 2) reset("parallel.zero_reduce");
   reset("train.gradient_accumulation_steps");
   reset("train.auto_find_batch_size");
   reset("train.deepspeed");  // what the file says of the rest is in the table by now
-  for (const auto& flag : split.to_flags()) {
+  for (const auto& flag : to_flags(split)) {
     const auto equals = flag.find('=');
     out.emplace_back(flag.substr(2, equals - 2), flag.substr(equals + 1));
   }
@@ -62,14 +55,14 @@ void set(OptionTable& table, const Settings& settings) {
   for (const auto& [key, value] : settings) table.set(key, value, "the plan");
 }
 
-Settings settings_of_run(const plan::Split& split, const OptionTable& table) {
+Settings settings_of_run(const schedule::Parallelism& split, const OptionTable& table) {
   auto out = settings_of(split, table);
   // Of one rank not all GPUs of its host.
   out.emplace_back("parallel.strategy", split.num_ranks() == 1 ? "single" : "auto");
   return out;
 }
 
-void set_split(Configured& configured, const plan::Split& split) {
+void set_split(Configured& configured, const schedule::Parallelism& split) {
   set(configured.table, settings_of_run(split, configured.table));
 }
 
@@ -119,7 +112,7 @@ std::string TrialFolder::write(Configured& configured, const Settings& settings)
   return out;
 }
 
-std::string TrialFolder::write(Configured& configured, const plan::Split& split) const {
+std::string TrialFolder::write(Configured& configured, const schedule::Parallelism& split) const {
   return write(configured, settings_of_run(split, configured.table));
 }
 

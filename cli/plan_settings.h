@@ -16,7 +16,7 @@ namespace convoy::cli {
 using Settings = std::vector<std::pair<std::string, std::string>>;
 
 /// Options of a run that follow from a split, with the defaults of others that decide the same.
-Settings settings_of(const plan::Split& split, const OptionTable& table);
+Settings settings_of(const schedule::Parallelism& split, const OptionTable& table);
 
 /// Typed options that a plan decides, as section.name, but for those that it reads: the rows of a
 /// step, and files.
@@ -26,10 +26,10 @@ std::vector<std::string> typed_for_plan(const OptionTable& table);
 void set(OptionTable& table, const Settings& settings);
 
 /// Settings of a split and the strategy that trains it.
-Settings settings_of_run(const plan::Split& split, const OptionTable& table);
+Settings settings_of_run(const schedule::Parallelism& split, const OptionTable& table);
 
 /// Gives a run a split's options.
-void set_split(Configured& configured, const plan::Split& split);
+void set_split(Configured& configured, const schedule::Parallelism& split);
 
 /// Keeps the prediction of a run with it; `device`: another host's, "" for this one.
 void set_prediction(Configured& configured, const plan::Planned& planned,
@@ -50,7 +50,7 @@ class TrialFolder {
   /// was.
   std::string write(Configured& configured, const Settings& settings) const;
   /// Writes the run of a split; returns the file's name. Leaves `configured` as it was.
-  std::string write(Configured& configured, const plan::Split& split) const;
+  std::string write(Configured& configured, const schedule::Parallelism& split) const;
   /// Writes a run as it is now.
   std::string write(const Configured& configured) const;
 

@@ -42,7 +42,7 @@ Json question_of(const train::TrainingArguments& arguments, const train::Job& me
           {"bf16", arguments.bf16},
           {"fp16", arguments.fp16},
           {"device_memory", arguments.parallel.device_memory},
-          {"offload_dir", arguments.parallel.offload.folder.string()}};
+          {"offload_dir", arguments.parallel.parallelism.offload.folder.string()}};
 }
 
 /// Checkpoint that the run may go on from, the first that is whole; none: it begins.

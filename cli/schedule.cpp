@@ -38,7 +38,7 @@ std::vector<std::string> kept_by_stages(const schedule::RunPlan& plan, bool in_b
     }
     return out;
   }
-  auto pipe = schedule::pipe_of(plan.cut, plan.step.num_micro_batches);
+  auto pipe = schedule::pipe_of(plan.cut, plan.step.parallelism.micro_batches);
   const auto& stages = plan.stages[0].layout.options().stages;
   pipe.costs = pipe.all_costs();
   for (size_t v = 0; v < plan.cut.size(); ++v) {
@@ -56,26 +56,24 @@ std::vector<std::string> kept_by_stages(const schedule::RunPlan& plan, bool in_b
 /// One schedule of the model.
 struct Way {
   std::string name;
-  schedule::RunOptions options;
+  schedule::Parallelism parallelism;
   bool asked = false;  ///< it is what a training would do
 };
 
 /// All that have a name, and one that is read from a file.
 std::vector<Way> ways_of(const train::TrainingArguments& arguments,
-                         const train::PipelineInputs& inputs) {
-  const auto& asked = arguments.parallel.pipeline;
-  auto options = train::replica_options(arguments, true).run();
-  take(inputs, options);
+                         const schedule::Parallelism& parallelism) {
+  const auto& asked = arguments.parallel.parallelism.pipeline;
   std::vector<Way> out;
   for (const auto* entry : schedule::pipeline_schedules()) {
-    auto& way = out.emplace_back(Way{entry->name, options});
-    way.options.pipeline.schedule = entry;
-    way.options.pipeline.file = way.options.pipeline.csv = "";
+    auto& way = out.emplace_back(Way{entry->name, parallelism});
+    way.parallelism.pipeline.schedule = entry;
+    way.parallelism.pipeline.file = way.parallelism.pipeline.csv = "";
     way.asked = asked.file.empty() && entry == asked.schedule;
     const bool as_many_stages = entry->interleaved == asked.schedule->interleaved;
-    if (!as_many_stages || !asked.file.empty()) way.options.pipeline.splits.clear();
+    if (!as_many_stages || !asked.file.empty()) way.parallelism.pipeline.splits.clear();
   }
-  if (!asked.file.empty()) out.push_back({asked.file, options, true});
+  if (!asked.file.empty()) out.push_back({asked.file, parallelism, true});
   return out;
 }
 
@@ -131,7 +129,7 @@ void check(const ScheduleOptions& options) {
                      options.plot);
   }
   const auto typed = typed_overrides();
-  if (options.stages.num_stages == 0 || typed.empty()) return;
+  if (options.stages.parallelism.ranks.pipeline == 0 || typed.empty()) return;
   fail<UsageError>("cli",
                    "{} has no effect with --stages, which are numbers without a model; try one of "
                    "them",
@@ -142,7 +140,8 @@ int show_schedules(const ScheduleOptions& options) {
   check(options);
   const auto& save = options.stages.save;
   for (const auto& file : {save, options.plot}) check_named_file(file);
-  if (options.stages.num_stages > 0) return show_stages(options.stages, options.plot);
+  if (options.stages.parallelism.ranks.pipeline > 0)
+    return show_stages(options.stages, options.plot);
   const auto configured = read_config(options.config);
   auto& arguments = configured->training;
   // What a run's file says of its own trace is no wish to see it.
@@ -157,25 +156,28 @@ int show_schedules(const ScheduleOptions& options) {
   if (num_stages < 2) {
     fail<UsageError>("cli", "one stage has no schedule; try --pipeline_parallel_size 4");
   }
-  schedule::check_size(num_stages, arguments.parallel.pipeline.virtual_stages,
+  schedule::check_size(num_stages, arguments.parallel.parallelism.pipeline.virtual_stages,
                        arguments.gradient_accumulation_steps);
   const auto prepared = configured->task->prepare(arguments.parallel);
   const auto inputs =
       train::pipeline_inputs(prepared.factory, arguments, prepared.train_data.get());
   const auto model = nn::declare(prepared.factory());
   const schedule::Mesh mesh({.pipeline = num_stages}, 0, num_stages);
-  const auto& asked = arguments.parallel.pipeline;
+  const auto& asked = arguments.parallel.parallelism.pipeline;
   const bool in_bytes = !inputs.counts.empty();
+  auto replica = train::replica_options(arguments, true);
+  take(inputs, replica.parallelism, replica.counts);
+  const auto facts = replica.facts();
   Comparison comparison(in_bytes);
-  for (const auto& way : ways_of(arguments, inputs)) {
+  for (const auto& way : ways_of(arguments, replica.parallelism)) {
     if (traced && !way.asked) continue;
     try {
-      const auto plan = schedule::plan_run(model, mesh, way.options);
+      const auto plan = schedule::plan_run(model, mesh, way.parallelism, facts);
       if (traced) {
         return show_trace({arguments.output.trace, way.name, !asked.costs.empty()}, plan,
                           options.plot);
       }
-      comparison.add(way, plan, schedule::floor_of(model, plan, way.options));
+      comparison.add(way, plan, schedule::floor_of(model, plan, way.parallelism, facts));
       if (way.asked && !save.empty()) write_file(save, schedule::to_csv(plan.orders));
     } catch (const UsageError& error) {
       // The others need not go, the one that is asked for must.

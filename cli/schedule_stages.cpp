@@ -38,10 +38,12 @@ std::string lay_of(const schedule::Pipe& pipe) {
 void add_stage_options(CLI::App& command, StagesAsked& asked) {
   const char* group = "Without a model";
   auto& numbers = asked.numbers;
-  command.add_option("--stages", asked.num_stages, "number of stages, with the costs given below")
+  command
+      .add_option("--stages", asked.parallelism.ranks.pipeline,
+                  "number of stages, with the costs given below")
       ->check(at_least(1))
       ->group(group);
-  command.add_option("--micro_batches", asked.num_micro_batches, "micro-batches per step")
+  command.add_option("--micro_batches", asked.parallelism.micro_batches, "micro-batches per step")
       ->check(at_least(1))
       ->group(group);
   const auto list = [&](const char* name, std::vector<double>& of, const char* help) {
@@ -54,7 +56,7 @@ void add_stage_options(CLI::App& command, StagesAsked& asked) {
   list("--kept", numbers.kept, "bytes that a micro-batch keeps until backward");
   list("--put_off", numbers.put_off, "of these, bytes kept until the weight gradients");
   command
-      .add_option("--virtual_stages", asked.virtual_stages,
+      .add_option("--virtual_stages", asked.parallelism.pipeline.virtual_stages,
                   "virtual stages per rank, if the schedule has several")
       ->check(at_least(1))
       ->group(group);
@@ -76,13 +78,13 @@ void draw(const std::string& plot, const Pictures& pictures, int num_stages,
 }
 
 int show_stages(const StagesAsked& asked, const std::string& plot) {
-  schedule::check_size(asked.num_stages, asked.virtual_stages, asked.num_micro_batches);
-  const auto costs = asked.numbers.costs(asked.num_stages);
-  schedule::PlanOptions options{.num_stages = asked.num_stages,
-                                .num_micro_batches = asked.num_micro_batches,
-                                .virtual_stages = asked.virtual_stages};
-  options.memory = asked.memory;
-  if (!asked.placement.empty()) options.placement = schedule::placement(asked.placement);
+  schedule::check_size(asked.parallelism.ranks.pipeline, asked.parallelism.pipeline.virtual_stages,
+                       asked.parallelism.micro_batches);
+  const auto costs = asked.numbers.costs(asked.parallelism.ranks.pipeline);
+  schedule::PlanOptions options{.parallelism = asked.parallelism, .memory = asked.memory};
+  if (!asked.placement.empty()) {
+    options.parallelism.pipeline.placement = schedule::placement(asked.placement);
+  }
   const auto saved = schedule::parse_schedule(asked.schedule);
   report::Table table;
   table.column("schedule", report::Align::kLeft).column("bubble").column("above the floor");
@@ -106,7 +108,7 @@ int show_stages(const StagesAsked& asked, const std::string& plot) {
   }
   fmt::print("{}{}", table.to_text(), texts);
   fmt::print("\n{}{}", kAboutTheLetters, kAboutTheFloor);
-  draw(plot, pictures, asked.num_stages, asked.num_micro_batches);
+  draw(plot, pictures, asked.parallelism.ranks.pipeline, asked.parallelism.micro_batches);
   if (asked.save.empty()) return 0;
   write_file(asked.save, csv);
   fmt::print("wrote {} ({})\n", asked.save, asked.schedule);

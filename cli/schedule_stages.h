@@ -12,9 +12,8 @@ namespace convoy::cli {
 
 /// Stages that are given as numbers, without a model: `convoy schedule --stages 4 ...`.
 struct StagesAsked {
-  int num_stages = 0;  ///< 0: there is a model
-  int64_t num_micro_batches = 8;
-  int virtual_stages = 2;
+  /// Stages and micro-batches; without stages there is a model.
+  schedule::Parallelism parallelism = {.ranks = {.pipeline = 0}, .micro_batches = 8};
   std::string placement;  ///< empty: each schedule's own
   double memory = 0;
   schedule::StageNumbers numbers = {};

@@ -111,7 +111,7 @@ int show_trace(const TraceAsked& asked, const schedule::RunPlan& plan, const std
   write_file(plot, report::measured_timeline_svg(
                        above, below,
                        fmt::format("{}: {} stages, {} micro-batches", asked.schedule,
-                                   measured.ranks.size(), plan.step.num_micro_batches)));
+                                   measured.ranks.size(), plan.step.parallelism.micro_batches)));
   fmt::print("wrote {}\n", plot);
   return 0;
 }

@@ -31,7 +31,8 @@ std::vector<const plan::Planned*> to_verify(const plan::Found& found, int64_t nu
   for (const bool shards : {false, true}) {
     const auto is_simple = [&](const plan::Planned* planned) {
       const auto& split = planned->split;
-      return split.data == split.num_ranks() && (split.zero > 0) == shards && !split.offloads();
+      return split.ranks.data() == split.num_ranks() && (split.zero > 0) == shards &&
+             !split.offload.any();
     };
     const auto first = std::find_if(fitting.begin(), fitting.end(), is_simple);
     if (first != fitting.end() && !has(*first)) out.push_back(*first);

@@ -33,8 +33,8 @@ int ranks_of(int typed, int least, const train::ParallelArguments& parallel) {
 /// Ranks of a state replica where there are several; 0: all keep one together.
 int64_t shard_of(const train::ParallelArguments& parallel, int64_t state_ranks) {
   int64_t ranks = 0;
-  const bool is_number = parse_number(parallel.mesh.shard, ranks);
-  return is_number && parallel.zero > 0 && ranks < state_ranks ? ranks : 0;
+  const bool is_number = parse_number(parallel.shard_ranks, ranks);
+  return is_number && parallel.parallelism.zero > 0 && ranks < state_ranks ? ranks : 0;
 }
 
 bool shares_parameters(const nn::BlockList& blocks) {
@@ -61,24 +61,23 @@ VerifySubject subject_of(const Asked& asked, int typed, int least) {
   if (parallel.counts_in_total()) rows /= data;
   const int64_t micro_batches = std::max<int64_t>(1, all_rows / std::max<int64_t>(1, rows));
   out.one_device = {.rows = rows, .micro_batches = micro_batches};
-  out.own = {.pipeline = parallel.num_stages(),
-             .data = data,
-             .tensor = parallel.num_tensor_ranks(),
-             .context = parallel.num_context_ranks(),
+  const auto& asked_for = parallel.parallelism;
+  out.own = {.ranks = asked_for.ranks,
              .rows = rows,
              .micro_batches = std::max<int64_t>(1, micro_batches / data),
-             .zero = parallel.zero,
+             .zero = asked_for.zero,
              .recompute = training.gradient_checkpointing,
-             .sequence = parallel.sequence_parallel,
-             .schedule = parallel.pipeline.schedule,
-             .optimizer = parallel.offload.optimizer,
-             .gradients = parallel.offload.gradients,
-             .parameters = parallel.offload.parameters};
-  out.own.shard = shard_of(parallel, out.own.state_ranks());
+             .sequence_parallel = asked_for.sequence_parallel,
+             .offload = {.optimizer = asked_for.offload.optimizer,
+                         .gradients = asked_for.offload.gradients,
+                         .parameters = asked_for.offload.parameters},
+             .pipeline = {.schedule = asked_for.pipeline.schedule}};
+  out.own.ranks.shard = data;
+  out.own.set_shard_ranks(shard_of(parallel, out.own.state_ranks()));
   const auto blocks = asked.run.factory();
   out.num_blocks = std::ssize(blocks);
   out.facts.shares_blocks = shares_parameters(blocks);
-  out.facts.reduces_each = parallel.reduce_each;
+  out.facts.reduces_each = parallel.parallelism.reduce_each;
   out.facts.half_precision = training.bf16 || training.fp16;
   out.facts.learning_rate = training.learning_rate;
   out.facts.over_network = parallel.backend == "gloo";

@@ -8,9 +8,9 @@ namespace convoy::cli {
 /// Facts on a run that decide which layouts there are, and how equal they are.
 struct VerifySubject {
   int num_ranks = 1;
-  bool in_threads = false;  ///< DataParallel: one process
-  plan::Split own;          ///< the run's layout
-  plan::Split one_device;   ///< with the rows of its step
+  bool in_threads = false;           ///< DataParallel: one process
+  schedule::Parallelism own;         ///< the run's layout
+  schedule::Parallelism one_device;  ///< with the rows of its step
   conformance::LayoutFacts facts;
   int64_t num_blocks = 1;
 };

@@ -85,6 +85,18 @@ STRATEGY_OPTION = re.compile(r't\.add\(\s*s, "([a-z]+(?:_[a-z]+)+)"')
 MAX_OPTION_SOURCES = 3
 # Also the names of what is limited, and of a technique.
 NOT_ONLY_OPTIONS = {"device_memory", "sequence_parallel"}
+# A member of the one value that says how a step is spread is named by its declaration and so many other sources at most:
+# its knob (schedule/run/knobs.cpp), and where it is used or searched for. Older ones are in more, but never in more again.
+PARALLELISM = "convoy/schedule/run/parallelism.h"
+MAX_MEMBER_SOURCES = 3
+MEMBER_SOURCES = {
+    "ranks.pipeline": 24, "ranks.shard": 5, "ranks.context": 10, "ranks.tensor": 12, "zero": 25, "recompute": 17,
+    "sequence_parallel": 15, "gathers.prefetch": 5, "reduce_each": 8, "bucket_bytes": 4, "keep_bytes": 7,
+    "offload.optimizer": 8, "offload.gradients": 8, "offload.parameters": 7, "offload.folder": 6,
+    "pipeline.schedule": 15, "pipeline.virtual_stages": 9, "pipeline.splits": 5, "pipeline.placement": 5,
+    "pipeline.file": 4, "pipeline.csv": 4, "pipeline.costs": 4,
+}
+NOT_ONLY_MEMBERS = {"rows", "micro_batches"}  # also names of other things
 # Where tensors may be a GPU's, the host waits in few places: there it first waits for collectives, in bounded time
 # (comm/pending.h). What a line must not have, and what stands there instead; a line whose tensors are never a GPU's ends
 # with ON_HOST.
@@ -333,6 +345,29 @@ def sources_of_options(table, sources):
             for option in STRATEGY_OPTION.findall(table) if option not in NOT_ONLY_OPTIONS}
 
 
+def members_of(header):
+    """Maps each member of Parallelism, and of the structs of options in it ("gathers.prefetch"), to a pattern of its uses."""
+    def members(struct):
+        body = re.search(rf"struct {struct} {{(.*?)\n}};", header, re.S)
+        body = re.sub(r"^(  [\w:]+ )(\w+) = [^,;]*, (?=\w+ = [^;()]*;)", r"\1\2;\n\1", body[1], flags=re.M) if body else ""
+        return re.findall(r"^  ([\w:]+(?:<[\w:]+>)?) (\w+)(?: = [^;]*)?;", body, re.M)
+    out = {}
+    for kind, name in members("Parallelism"):
+        inner = members(kind)
+        for _, leaf in inner:
+            out[f"{name}.{leaf}"] = re.compile(rf"\b{name}\.{leaf}\b|\b{kind}::{leaf}\b")
+        if not inner and name not in NOT_ONLY_MEMBERS:
+            out[name] = re.compile(rf"(?:\.|->|\bParallelism::){name}\b(?!\()")
+    return out
+
+
+def sources_of_members(header, sources):
+    """Maps each member of Parallelism to the names of sources whose code names it, its declaration aside."""
+    code = {name: without_texts(text) for name, text in sources.items() if name != PARALLELISM}
+    return {member: sorted(name for name, text in code.items() if pattern.search(text))
+            for member, pattern in members_of(header).items()}
+
+
 def reached_from(header):
     """Returns the headers of convoy that `header` includes, and those that they include."""
     found, waiting = set(), [header]
@@ -371,6 +406,11 @@ def main():
     for option, named in sources_of_options(ours[OPTION_TABLE], ours).items():
         if len(named) > MAX_OPTION_SOURCES:
             print(f"{OPTION_TABLE}: option {option} is named in {len(named)} sources; at most {MAX_OPTION_SOURCES}: {' '.join(named)}")
+            errors += 1
+    for member, named in sources_of_members(ours[PARALLELISM], ours).items():
+        most = MEMBER_SOURCES.get(member, MAX_MEMBER_SOURCES)
+        if len(named) > most:
+            print(f"{PARALLELISM}: {member} is named in {len(named)} other sources; at most {most}: {' '.join(named)}")
             errors += 1
     public = reached_from(PUBLIC_HEADER)
     if len(public) > MAX_PUBLIC:

@@ -27,26 +27,30 @@ int64_t positions_of(const parallel::MicroBatch& batch) {
 
 std::vector<AxisTrial> trials_of(int ranks, int64_t rows, int64_t positions) {
   const auto whole = fmt::format("{} x {}", rows, positions);
+  using schedule::Degrees;
   const auto with = [&](auto field) {
-    plan::Split out{.rows = rows};
-    out.*field = ranks;
+    schedule::Parallelism out{.rows = rows};
+    out.ranks.*field = ranks;
     return out;
   };
-  auto sample = with(&plan::Split::data);
+  auto sample = with(&Degrees::shard);
   sample.rows = rows / ranks;
   return {
       {"", whole, {.rows = rows}},
       {"sample", fmt::format("{} x {}", rows / ranks, positions), sample},
-      {"attribute", fmt::format("{} x {}", rows, positions / ranks), with(&plan::Split::context)},
-      {"parameter", whole + ", columns", with(&plan::Split::tensor)},
-      {"operator", whole + ", stages", with(&plan::Split::pipeline)},
+      {"attribute", fmt::format("{} x {}", rows, positions / ranks), with(&Degrees::context)},
+      {"parameter", whole + ", columns", with(&Degrees::tensor)},
+      {"operator", whole + ", stages", with(&Degrees::pipeline)},
   };
 }
 
 /// Why the model does not go into a split, and what its step would take.
 void predict(AxisTrial& trial, const train::PlanReport& known) {
   try {
-    trial.predicted = plan::predict(known.numbers, known.cluster, known.wishes.base, trial.split);
+    auto split = known.wishes.base;
+    split.ranks = trial.split.ranks;
+    split.rows = trial.split.rows;
+    trial.predicted = plan::predict(known.numbers, known.cluster, known.wishes.facts, split);
     if (trial.predicted.fit == plan::Fit::No) trial.refused = "it does not fit";
   } catch (const UsageError& error) {
     trial.refused = error.what();
@@ -71,10 +75,10 @@ double AxesReport::loss_off(const AxisTrial& trial) const {
   return trial.measured.loss / trials.front().measured.loss - 1;
 }
 
-AxesReport compare_axes(const tasks::Run& run, const train::TrainingArguments& arguments,
-                        const AxesOptions& options,
-                        const std::function<MeasuredStep(const plan::Split& split)>& train,
-                        const ProgressFn& progress) {
+AxesReport compare_axes(
+    const tasks::Run& run, const train::TrainingArguments& arguments, const AxesOptions& options,
+    const std::function<MeasuredStep(const schedule::Parallelism& split)>& train,
+    const ProgressFn& progress) {
   const int ranks = options.num_ranks;
   if (options.rows % ranks != 0) {
     fail<UsageError>("bench", "{} do not divide over {} ranks; try --rows {}",

@@ -26,7 +26,7 @@ struct AxesOptions {
 struct AxisTrial {
   std::string axis;   ///< "sample"; "" for one device
   std::string share;  ///< the part of a rank: "5 x 512"
-  plan::Split split;
+  schedule::Parallelism split;
   plan::Prediction predicted = {};
   MeasuredStep measured = {};
   std::string refused = {};  ///< reason why the model does not run so
@@ -57,10 +57,10 @@ struct AxesReport {
 
 /// Predicts a step of `rows` rows on one device and along each axis, and lets `train` time it in
 /// fresh ranks.
-AxesReport compare_axes(const tasks::Run& run, const train::TrainingArguments& arguments,
-                        const AxesOptions& options,
-                        const std::function<MeasuredStep(const plan::Split& split)>& train,
-                        const ProgressFn& progress = {});
+AxesReport compare_axes(
+    const tasks::Run& run, const train::TrainingArguments& arguments, const AxesOptions& options,
+    const std::function<MeasuredStep(const schedule::Parallelism& split)>& train,
+    const ProgressFn& progress = {});
 
 std::string to_text(const AxesReport& report);
 Json to_json(const AxesReport& report);

@@ -55,13 +55,14 @@ class Predictor {
     auto arguments = arguments_;
     arguments.per_device_train_batch_size = rows;
     auto asked = train::asked_run(run_.factory, arguments, *run_.train_data, num_ranks_);
-    BatchTrial out{.rows = rows, .micro_batches = asked.options.num_micro_batches};
+    BatchTrial out{.rows = rows, .micro_batches = asked.parallelism.micro_batches};
     out.step_rows = rows * out.micro_batches * asked.mesh.degree(schedule::kRows);
     if (data_rows_ > 0 && out.step_rows > data_rows_) {
       fail<UsageError>("bench", "a step of {} is more than the training data has ({}); try fewer",
                        plural(out.step_rows, "row"), data_rows_);
     }
-    out.predicted = plan::predict(known_.numbers, known_.cluster, asked.mesh, asked.options);
+    out.predicted =
+        plan::predict(known_.numbers, known_.cluster, asked.mesh, asked.parallelism, asked.facts);
     asked_ = std::move(asked);
     return out;
   }
@@ -69,8 +70,8 @@ class Predictor {
   /// Layout and options of the run that was predicted last.
   std::string spread() const {
     auto out = asked_.mesh.to_text();
-    if (asked_.options.zero > 0) out += fmt::format(", zero {}", asked_.options.zero);
-    if (asked_.options.recompute) out += ", gradient_checkpointing";
+    if (asked_.parallelism.zero > 0) out += fmt::format(", zero {}", asked_.parallelism.zero);
+    if (asked_.parallelism.recompute) out += ", gradient_checkpointing";
     return out;
   }
   int num_stages() const { return asked_.mesh.degree(schedule::Axis::Pipeline); }

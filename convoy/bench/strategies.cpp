@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 std::string schedule_of(const Trial& trial, const train::ParallelArguments& own) {
   if (trial.is_pipeline()) return trial.schedule();
   const auto& from = trial.num_stages() > 1 ? own : train::ParallelArguments();
-  return from.pipeline.schedule->name;
+  return from.parallelism.pipeline.schedule->name;
 }
 
 /// Rows of a micro-batch, and how many of these are a step of a rank.
@@ -80,7 +80,7 @@ std::vector<std::string> command(const Trial& trial, const StrategiesOptions& op
   const auto schedule = schedule_of(trial, own);
   argv.push_back("--parallel.pipeline_schedule=" + schedule);
   const bool as_asked =
-      schedule == own.pipeline.schedule->name && trial.num_stages() == own.num_stages();
+      schedule == own.parallelism.pipeline.schedule->name && trial.num_stages() == own.num_stages();
   if (!as_asked) {
     argv.insert(argv.end(), {"--parallel.pipeline_splits=", "--parallel.pipeline_schedule_file=",
                              "--parallel.recompute_layers="});
@@ -88,7 +88,7 @@ std::vector<std::string> command(const Trial& trial, const StrategiesOptions& op
   if (!trial.has_virtual_stages()) {
     argv.push_back("--parallel.pipeline_placement=auto");
     argv.push_back(fmt::format("--parallel.pipeline_virtual_stages={}",
-                               train::ParallelArguments().pipeline.virtual_stages));
+                               train::ParallelArguments().parallelism.pipeline.virtual_stages));
   }
   if (!trial.is_pipeline()) {
     argv.insert(argv.end(), {"--parallel.pipeline_memory=", "--parallel.pipeline_costs="});

@@ -35,16 +35,18 @@ constexpr Tolerances kSameProducts{.first_loss = 1e-5,
 /// Why a layout adds in another order than one device; "": it does not.
 std::string reason_of(const LayoutFacts& facts) {
   const auto& split = facts.split;
-  if (split.tensor > 1) return "tensor ranks add parts of products";
-  if (split.context > 1) return "context ranks add parts of rows";
-  if (split.pipeline > 1 && facts.shares_blocks) return "stages that share a parameter add in turn";
-  if (split.data > 1 && split.shard > 0) return "state replicas add in turn";
-  const bool reduces_each = split.zero >= 2 && facts.reduces_each && split.pipeline == 1;
-  if (split.data > 1 && split.micro_batches > 1 && !reduces_each) {
+  if (split.ranks.tensor > 1) return "tensor ranks add parts of products";
+  if (split.ranks.context > 1) return "context ranks add parts of rows";
+  if (split.ranks.pipeline > 1 && facts.shares_blocks)
+    return "stages that share a parameter add in turn";
+  if (split.ranks.data() > 1 && split.shard_ranks() > 0) return "state replicas add in turn";
+  const bool reduces_each = split.zero >= 2 && facts.reduces_each && split.ranks.pipeline == 1;
+  if (split.ranks.data() > 1 && split.micro_batches > 1 && !reduces_each) {
     return "each rank adds its micro-batches first";
   }
-  if (split.data > 2 && facts.over_network) return "the network's engine adds in its own order";
-  if (split.data > 1 && reduces_each && facts.over_network) {
+  if (split.ranks.data() > 2 && facts.over_network)
+    return "the network's engine adds in its own order";
+  if (split.ranks.data() > 1 && reduces_each && facts.over_network) {
     return "the network's engine adds over ranks first";
   }
   return facts.on_gpu ? "a GPU's products are not repeatable" : "";

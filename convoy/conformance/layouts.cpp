@@ -9,27 +9,28 @@ namespace convoy::conformance {
 
 namespace {
 
-using plan::Split;
+using schedule::Parallelism;
 using schedule::Place;
 
 /// A split whose state of this ZeRO stage is on disk, as far as the stage allows.
-Split on_disk(Split split) {
-  split.optimizer = Place::Disk;
-  if (split.zero >= 2) split.gradients = Place::Disk;
-  if (split.zero >= 3) split.parameters = Place::Disk;
+Parallelism on_disk(Parallelism split) {
+  split.offload.optimizer = Place::Disk;
+  if (split.zero >= 2) split.offload.gradients = Place::Disk;
+  if (split.zero >= 3) split.offload.parameters = Place::Disk;
   return split;
 }
 
 /// Adds a mesh with each stage of ZeRO; those of data ranks alone also hybrid and offloaded.
-void add_stages_of_zero(std::vector<Layout>& out, const LayoutRequest& request, Split split) {
-  const bool only_data = split.pipeline == 1 && split.tensor == 1 && split.context == 1;
+void add_stages_of_zero(std::vector<Layout>& out, const LayoutRequest& request, Parallelism split) {
+  const bool only_data =
+      split.ranks.pipeline == 1 && split.ranks.tensor == 1 && split.ranks.context == 1;
   const int64_t most = split.state_ranks() > 1 ? 3 : 0;
   for (split.zero = 0; split.zero <= most; ++split.zero) {
     out.push_back({split});
     if (!only_data || split.zero == 0) continue;
-    if (split.data % 2 == 0 && split.data > 2) {
+    if (split.ranks.data() % 2 == 0 && split.ranks.data() > 2) {
       auto hybrid = split;
-      hybrid.shard = split.data / 2;
+      hybrid.set_shard_ranks(split.ranks.data() / 2);
       out.push_back({hybrid});
     }
     if (request.to_disk) out.push_back({on_disk(split)});
@@ -39,17 +40,17 @@ void add_stages_of_zero(std::vector<Layout>& out, const LayoutRequest& request, 
   out.push_back({split});
 }
 
-void add_mesh(std::vector<Layout>& out, const LayoutRequest& request, Split split) {
-  if (split.pipeline == 1) {
+void add_mesh(std::vector<Layout>& out, const LayoutRequest& request, Parallelism split) {
+  if (split.ranks.pipeline == 1) {
     add_stages_of_zero(out, request, split);
-    if (split.tensor > 1) {
-      split.sequence = true;
+    if (split.ranks.tensor > 1) {
+      split.sequence_parallel = true;
       add_stages_of_zero(out, request, split);
     }
     return;
   }
   for (const auto* entry : schedule::pipeline_schedules()) {
-    split.schedule = entry;
+    split.pipeline.schedule = entry;
     if (entry == &schedule::kOneFOneB) {
       add_stages_of_zero(out, request, split);
     } else {
@@ -61,8 +62,8 @@ void add_mesh(std::vector<Layout>& out, const LayoutRequest& request, Split spli
 }  // namespace
 
 std::string Layout::to_text() const {
-  return threads ? fmt::format("{} DataParallel threads, {} x {}", split.data, split.micro_batches,
-                               plural(split.rows, "row"))
+  return threads ? fmt::format("{} DataParallel threads, {} x {}", split.ranks.data(),
+                               split.micro_batches, plural(split.rows, "row"))
                  : split.to_text();
 }
 
@@ -74,12 +75,10 @@ std::vector<Layout> layouts_of(const LayoutRequest& request) {
         const int data = request.num_ranks / (context * tensor * pipeline);
         const bool fills = data * context * tensor * pipeline == request.num_ranks;
         if (!fills || pipeline > request.num_blocks || request.micro_batches % data != 0) continue;
-        const Split split{.pipeline = pipeline,
-                          .data = data,
-                          .tensor = tensor,
-                          .context = context,
-                          .rows = request.rows,
-                          .micro_batches = request.micro_batches / data};
+        const Parallelism split{
+            .ranks = {.pipeline = pipeline, .shard = data, .context = context, .tensor = tensor},
+            .rows = request.rows,
+            .micro_batches = request.micro_batches / data};
         add_mesh(out, request, split);
         if (data == request.num_ranks) out.push_back({split, /*threads=*/true});
       }

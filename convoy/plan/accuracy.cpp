@@ -19,24 +19,26 @@ size_t draw(std::mt19937_64& random, size_t number) {
 }
 
 /// Some of what a search refines, now and then.
-void draw_more(Split& split, const Wishes& wishes, int64_t num_blocks, std::mt19937_64& random) {
+void draw_more(Parallelism& split, const Wishes& wishes, int64_t num_blocks,
+               std::mt19937_64& random) {
   constexpr size_t kSeldom = 4;
-  const int64_t of_stage = num_blocks / split.pipeline - 1;
+  const int64_t of_stage = num_blocks / split.ranks.pipeline - 1;
   const bool some = wishes.takes_recompute && !split.recompute && of_stage > 1;
   if (some && draw(random, kSeldom) == 0) {
-    split.recomputed = 1 + static_cast<int64_t>(draw(random, static_cast<size_t>(of_stage - 1)));
+    split.set_blocks_recomputed(
+        1 + static_cast<int64_t>(draw(random, static_cast<size_t>(of_stage - 1))));
   }
-  if (split.zero == 3 && draw(random, kSeldom) == 0) split.prefetch = 2;
+  if (split.zero == 3 && draw(random, kSeldom) == 0) split.gathers.prefetch = 2;
 }
 
 }  // namespace
 
-std::vector<Split> draw_splits(const Wishes& wishes, int64_t num_blocks, uint64_t seed,
-                               size_t number) {
-  std::map<std::string, std::vector<Split>> families;
+std::vector<Parallelism> draw_splits(const Wishes& wishes, int64_t num_blocks, uint64_t seed,
+                                     size_t number) {
+  std::map<std::string, std::vector<Parallelism>> families;
   for (const auto& split : splits_of(wishes)) families[split.family()].push_back(split);
   std::mt19937_64 random(seed);
-  std::vector<Split> out;
+  std::vector<Parallelism> out;
   while (out.size() < number && !families.empty()) {
     for (auto at = families.begin(); at != families.end() && out.size() < number;) {
       auto& rest = at->second;

@@ -12,16 +12,17 @@ using schedule::Cut;
 namespace {
 
 /// Elements of a parameter on the tensor rank that has most; none of a table that is kept by rows.
-double count_elements(const schedule::ParamDecl& param, const schedule::RunOptions& base,
-                      int tensor) {
-  if (base.keeps_rows() && param.row_reads) return 0;
+double count_elements(const schedule::ParamDecl& param, const Parallelism& split,
+                      const StepFacts& facts) {
+  if (keeps_rows(split, facts) && param.row_reads) return 0;
+  const auto tensor = static_cast<int>(split.ranks.tensor);
   return static_cast<double>(
       schedule::local_elements(param.shape, param.cut, {tensor - 1, tensor}));
 }
 
 /// Elements of each block on the tensor rank that has most; what several read is the first one's.
-std::vector<double> count_elements(const schedule::ModelDecl& model,
-                                   const schedule::RunOptions& base, int tensor) {
+std::vector<double> count_elements(const schedule::ModelDecl& model, const Parallelism& split,
+                                   const StepFacts& facts) {
   std::vector<double> out;
   std::vector<bool> counted(model.params.size());
   for (const auto& block : model.blocks) {
@@ -31,59 +32,60 @@ std::vector<double> count_elements(const schedule::ModelDecl& model,
       const auto& param = model.params[at];
       if (!param.trained || counted[at]) continue;
       counted[at] = true;
-      elements += count_elements(param, base, tensor);
+      elements += count_elements(param, split, facts);
     }
   }
   return out;
 }
 
-double count_read_in_backward(const schedule::ModelDecl& model, const schedule::RunOptions& base,
-                              int tensor) {
+double count_read_in_backward(const schedule::ModelDecl& model, const Parallelism& split,
+                              const StepFacts& facts) {
   double out = 0;
   for (const auto& param : model.params) {
-    if (param.trained && param.read_in_backward) out += count_elements(param, base, tensor);
+    if (param.trained && param.read_in_backward) out += count_elements(param, split, facts);
   }
   return out;
 }
 
-Cut cut_by_cost(const Numbers& numbers, const schedule::RunOptions& base, const Split& split,
+Cut cut_by_cost(const Numbers& numbers, const StepFacts& facts, const Parallelism& split,
                 int virtual_stages, schedule::Placement placement) {
-  const auto by_block = schedule::shared_costs(numbers.model, base);
+  const auto by_block = schedule::shared_costs(numbers.model, facts);
   std::vector<double> costs;
   for (size_t b = 0; b < by_block.forward.size(); ++b) {
     costs.push_back(by_block.backward[b] +
                     (is_recomputed(numbers, split, b) ? 2 : 1) * by_block.forward[b]);
   }
-  if (!numbers.known) return schedule::cut_blocks(costs, split.pipeline, virtual_stages, placement);
-  return numbers.known->choices.pipes().cut(costs, split.pipeline, virtual_stages, placement);
+  if (!numbers.known)
+    return schedule::cut_blocks(costs, split.ranks.pipeline, virtual_stages, placement);
+  return numbers.known->choices.pipes().cut(costs, split.ranks.pipeline, virtual_stages, placement);
 }
 
 }  // namespace
 
-std::vector<double> elements_of(const Numbers& numbers, const schedule::RunOptions& base,
-                                int tensor) {
-  if (!numbers.known) return count_elements(numbers.model, base, tensor);
-  auto [found, fresh] = numbers.known->elements.try_emplace(tensor);
-  if (fresh) found->second = count_elements(numbers.model, base, tensor);
+std::vector<double> elements_of(const Numbers& numbers, const StepFacts& facts,
+                                const Parallelism& split) {
+  if (!numbers.known) return count_elements(numbers.model, split, facts);
+  auto [found, fresh] = numbers.known->elements.try_emplace(split.ranks.tensor);
+  if (fresh) found->second = count_elements(numbers.model, split, facts);
   return found->second;
 }
 
-double elements_read_in_backward(const Numbers& numbers, const schedule::RunOptions& base,
-                                 int tensor) {
-  if (!numbers.known) return count_read_in_backward(numbers.model, base, tensor);
-  auto [found, fresh] = numbers.known->read_in_backward.try_emplace(tensor);
-  if (fresh) found->second = count_read_in_backward(numbers.model, base, tensor);
+double elements_read_in_backward(const Numbers& numbers, const StepFacts& facts,
+                                 const Parallelism& split) {
+  if (!numbers.known) return count_read_in_backward(numbers.model, split, facts);
+  auto [found, fresh] = numbers.known->read_in_backward.try_emplace(split.ranks.tensor);
+  if (fresh) found->second = count_read_in_backward(numbers.model, split, facts);
   return found->second;
 }
 
-bool is_recomputed(const Numbers& numbers, const Split& split, size_t block) {
+bool is_recomputed(const Numbers& numbers, const Parallelism& split, size_t block) {
   const auto& blocks = numbers.model.blocks;
   return split.recompute && block + 1 < blocks.size() && blocks[block].repeatable;
 }
 
-bool may_be_recomputed(const Numbers& numbers, const Split& split, size_t block) {
+bool may_be_recomputed(const Numbers& numbers, const Parallelism& split, size_t block) {
   const auto& blocks = numbers.model.blocks;
-  return split.recomputed > 0 && block + 1 < blocks.size() && blocks[block].repeatable;
+  return split.blocks_recomputed() > 0 && block + 1 < blocks.size() && blocks[block].repeatable;
 }
 
 double least_of(std::vector<double> values, int64_t number) {
@@ -98,26 +100,24 @@ double most_of(std::vector<double> values, int64_t number) {
   return -least_of(std::move(values), number);
 }
 
-std::vector<Cut> cuts_of(const Numbers& numbers, const schedule::RunOptions& base,
-                         const Split& split) {
+std::vector<Cut> cuts_of(const Numbers& numbers, const StepFacts& facts, const Parallelism& split) {
   using schedule::Placement;
-  const auto options = split.options(base);
-  const bool interleaved = split.schedule->interleaved;
-  const int each = interleaved ? static_cast<int>(options.pipeline.virtual_stages) : 1;
-  const bool either = interleaved && split.schedule->either_placement;
+  const bool interleaved = split.pipeline.schedule->interleaved;
+  const int each = interleaved ? static_cast<int>(split.pipeline.virtual_stages) : 1;
+  const bool either = interleaved && split.pipeline.schedule->either_placement;
   std::vector<Cut> out;
-  const auto needed = static_cast<size_t>(split.pipeline) * static_cast<size_t>(each);
-  const bool joins = options.zero >= 2 && options.reduce_each;  // neighbours on a rank
-  if (joins || !split.cut.empty() || numbers.model.blocks.size() < needed) return out;
+  const auto needed = static_cast<size_t>(split.ranks.pipeline) * static_cast<size_t>(each);
+  const bool joins = split.reduces_each_shard();  // neighbours on a rank
+  if (joins || !split.pipeline.splits.empty() || numbers.model.blocks.size() < needed) return out;
   for (const auto placement : {Placement::Loop, Placement::V}) {
     if (placement == Placement::V && !(either && each == 2)) continue;
     if (!numbers.known) {
-      out.push_back(cut_by_cost(numbers, base, split, each, placement));
+      out.push_back(cut_by_cost(numbers, facts, split, each, placement));
       continue;
     }
     auto [found, fresh] =
-        numbers.known->cuts.try_emplace({split.pipeline, each, placement, split.recompute});
-    if (fresh) found->second = cut_by_cost(numbers, base, split, each, placement);
+        numbers.known->cuts.try_emplace({split.ranks.pipeline, each, placement, split.recompute});
+    if (fresh) found->second = cut_by_cost(numbers, facts, split, each, placement);
     out.push_back(found->second);
   }
   return out;

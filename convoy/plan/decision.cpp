@@ -8,6 +8,7 @@
 #include "convoy/plan/bounds.h"
 #include "convoy/plan/uneven.h"
 #include "convoy/schedule/pipeline/pipeline.h"
+#include "convoy/schedule/run/knobs.h"
 
 namespace convoy::plan {
 
@@ -20,15 +21,15 @@ struct BlockState {
 };
 
 /// Weights, masters where there are some, gradients and the optimizer's state of one parameter.
-double bytes_of_parameter(const schedule::RunOptions& base) {
-  return (base.low_precision ? 6.0 : 4.0) + 4.0 + static_cast<double>(base.state_bytes);
+double bytes_of_parameter(const StepFacts& facts) {
+  return (facts.low_precision ? 6.0 : 4.0) + 4.0 + static_cast<double>(facts.state_bytes);
 }
 
-BlockState largest_block(const schedule::ModelDecl& model, const schedule::RunOptions& base) {
-  const double bytes_each = bytes_of_parameter(base);
+BlockState largest_block(const schedule::ModelDecl& model, const StepFacts& facts) {
+  const double bytes_each = bytes_of_parameter(facts);
   BlockState out;
   for (const auto& block : model.blocks) {
-    const double bytes = state_of_block(model, block.params, {}, bytes_each, base.low_precision);
+    const double bytes = state_of_block(model, block.params, {}, bytes_each, facts.low_precision);
     if (bytes > out.bytes) out = {block.name, bytes};
   }
   return out;
@@ -39,8 +40,9 @@ std::string room(const Cluster& cluster) {
 }
 
 std::string of_one_device(const Numbers& numbers, const Cluster& cluster, const Wishes& wishes) {
-  const Split alone{.rows = 1, .micro_batches = wishes.global_batch};
-  const auto one = predict(numbers, cluster, wishes.base, alone);
+  auto alone = wishes.base;
+  alone.micro_batches = wishes.global_batch;
+  const auto one = predict(numbers, cluster, wishes.facts, alone);
   const int64_t state = one.memory.sum() - one.memory.activations;
   return fmt::format(
       "On one device, row by row, training takes {}: {} of state and {} of activations. That {}.",
@@ -53,7 +55,7 @@ std::string of_one_device(const Numbers& numbers, const Cluster& cluster, const 
 }
 
 std::string of_largest_block(const Numbers& numbers, const Cluster& cluster, const Wishes& wishes) {
-  const auto block = largest_block(numbers.model, wishes.base);
+  const auto block = largest_block(numbers.model, wishes.facts);
   const auto bytes = static_cast<int64_t>(block.bytes);
   const bool fits = fit_of(numbers, cluster, bytes) != Fit::No;
   return fmt::format(
@@ -71,13 +73,12 @@ double trained_elements(const schedule::ModelDecl& model) {
 }
 
 std::string of_links(const Numbers& numbers, const Cluster& cluster, const Wishes& wishes) {
-  const Split data{.data = wishes.num_ranks};
-  const GroupTimes group(cluster, data.mesh(), schedule::kRows);
+  auto share = wishes.base;
+  share.ranks.shard = wishes.num_ranks;
+  share.micro_batches = std::max<int64_t>(1, wishes.global_batch / wishes.num_ranks);
+  const GroupTimes group(cluster, share.mesh(), schedule::kRows);
   const double bytes = 4 * trained_elements(numbers.model);
-  const Split share{.data = wishes.num_ranks,
-                    .rows = 1,
-                    .micro_batches = std::max<int64_t>(1, wishes.global_batch / wishes.num_ranks)};
-  const double computing = least_computing(numbers, cluster, wishes.base, share);
+  const double computing = least_computing(numbers, cluster, wishes.facts, share);
   const double sum = group.all_reduce(bytes);
   constexpr double kLittle = 0.2, kMuch = 1;
   return fmt::format(
@@ -93,10 +94,10 @@ std::string of_links(const Numbers& numbers, const Cluster& cluster, const Wishe
 /// Sentences about the devices' own memory, where the best plan takes more.
 std::vector<std::string> of_offload(const Found& found) {
   const auto* best = found.best();
-  if (best == nullptr || !best->split.offloads()) return {};
+  if (best == nullptr || !best->split.offload.any()) return {};
   const Planned *fastest = nullptr, *smallest = nullptr;  // of those with all on the devices
   for (const auto& planned : found.tried) {
-    if (planned.split.offloads()) continue;
+    if (planned.split.offload.any()) continue;
     if (fastest == nullptr && planned.prediction.fit != Fit::No) fastest = &planned;
     if (smallest == nullptr ||
         planned.prediction.memory.sum() < smallest->prediction.memory.sum()) {
@@ -121,18 +122,19 @@ std::vector<std::string> of_sharded_stages(const Numbers& numbers, const Wishes&
   const auto with_stages =
       std::find_if(found.tried.begin(), found.tried.end(), [](const Planned& planned) {
         const auto& split = planned.split;
-        return split.pipeline > 1 && split.state_ranks() > 1 && split.micro_batches > 1;
+        return split.ranks.pipeline > 1 && split.state_ranks() > 1 && split.micro_batches > 1;
       });
   if (with_stages == found.tried.end()) return {};
   const auto& split = with_stages->split;
-  const double of_stage = trained_elements(numbers.model) / split.pipeline / split.tensor;
-  const double gradients = 4 * of_stage, weights = (wishes.base.low_precision ? 2 : 4) * of_stage;
+  const double of_stage =
+      trained_elements(numbers.model) / split.ranks.pipeline / split.ranks.tensor;
+  const double gradients = 4 * of_stage, weights = (wishes.facts.low_precision ? 2 : 4) * of_stage;
   const auto times = static_cast<double>(split.micro_batches);
   return {fmt::format(
       "Stages 2 and 3 of ZeRO are not tried with a pipeline. In a step of {} stages and {} "
       "micro-batches ZeRO 1 reduces {} of gradients and gathers {} of weights of a stage; ZeRO 2 "
       "would reduce {}, and ZeRO 3 also gather {}.",
-      split.pipeline, split.micro_batches, human_bytes(gradients), human_bytes(weights),
+      split.ranks.pipeline, split.micro_batches, human_bytes(gradients), human_bytes(weights),
       human_bytes(times * gradients), human_bytes(2 * times * weights))};
 }
 
@@ -183,7 +185,7 @@ std::string shortage(const Prediction& prediction, int num_stages) {
 
 std::string verdict(const Planned& planned, const Planned* best) {
   const auto& it = planned.prediction;
-  if (it.fit == Fit::No) return shortage(it, planned.split.pipeline);
+  if (it.fit == Fit::No) return shortage(it, planned.split.ranks.pipeline);
   if (best == nullptr || &planned == best) {
     return it.fit == Fit::AtRisk ? "fastest; fits, if only just" : "fastest";
   }
@@ -198,16 +200,17 @@ std::string verdict(const Planned& planned, const Planned* best) {
   const Loss losses[] = {
       {it.bubble - other.bubble, fmt::format("a bubble of {:.0f} %", part(it.bubble, it.seconds))},
       {it.held_up - other.held_up,
-       fmt::format("communication{} {:.0f} %", planned.split.offloads() ? " and offload" : "",
+       fmt::format("communication{} {:.0f} %", planned.split.offload.any() ? " and offload" : "",
                    part(it.held_up, it.seconds))},
       {it.updates - other.updates, fmt::format("updates {:.0f} %", part(it.updates, it.seconds))},
       {it.computing - other.computing,
-       fmt::format("computes {}{}", longer(it.computing / other.computing),
-                   planned.split.recompute && !best->split.recompute ? " (recomputed forwards)"
-                   : planned.split.tensor > best->split.tensor       ? " (collectives in layers)"
-                   : planned.split.context > best->split.context     ? " (messages in layers)"
-                   : planned.split.pipeline > best->split.pipeline   ? " (uneven stages)"
-                                                                     : "")}};
+       fmt::format(
+           "computes {}{}", longer(it.computing / other.computing),
+           planned.split.recompute && !best->split.recompute           ? " (recomputed forwards)"
+           : planned.split.ranks.tensor > best->split.ranks.tensor     ? " (collectives in layers)"
+           : planned.split.ranks.context > best->split.ranks.context   ? " (messages in layers)"
+           : planned.split.ranks.pipeline > best->split.ranks.pipeline ? " (uneven stages)"
+                                                                       : "")}};
   const auto* most =
       std::max_element(std::begin(losses), std::end(losses),
                        [](const auto& a, const auto& b) { return a.seconds < b.seconds; });
@@ -226,35 +229,23 @@ std::string step_text(double seconds) {
 Json to_json(const Planned& planned) {
   const auto& split = planned.split;
   const auto& it = planned.prediction;
-  return {{"split", split.to_text()},
-          {"family", split.family()},
-          {"pipeline_parallel_size", split.pipeline},
-          {"tensor_parallel_size", split.tensor},
-          {"data_parallel_size", split.data},
-          {"context_parallel_size", split.context},
-          {"sequence_parallel", split.sequence},
-          {"per_device_train_batch_size", split.rows},
-          {"gradient_accumulation_steps", split.micro_batches},
-          {"pipeline_schedule", split.pipeline > 1 ? split.schedule->name : ""},
-          {"zero", split.zero},
-          {"offload_optimizer", schedule::name_of(split.optimizer)},
-          {"offload_gradients", schedule::name_of(split.gradients)},
-          {"offload_parameters", schedule::name_of(split.parameters)},
-          {"gradient_checkpointing", split.recompute},
-          {"shard_ranks", split.shard},
-          {"recompute_layers", split.recomputed},
-          {"prefetch", split.prefetch},
-          {"seconds", it.seconds},
-          {"computing_seconds", it.computing},
-          {"bubble_seconds", it.bubble},
-          {"communication_seconds", it.held_up},
-          {"update_seconds", it.updates},
-          {"memory_bytes", it.memory.sum()},
-          {"activations_bytes", it.memory.activations},
-          {"offloaded_bytes", it.memory.offloaded},
-          {"stage", it.stage},
-          {"fits", name_of(it.fit)},
-          {"short_bytes", it.short_bytes}};
+  auto out = schedule::to_json(split);
+  out.update({{"split", split.to_text()},
+              {"family", split.family()},
+              {"data_parallel_size", split.ranks.data()},
+              {"gradient_accumulation_steps", split.micro_batches},
+              {"seconds", it.seconds},
+              {"computing_seconds", it.computing},
+              {"bubble_seconds", it.bubble},
+              {"communication_seconds", it.held_up},
+              {"update_seconds", it.updates},
+              {"memory_bytes", it.memory.sum()},
+              {"activations_bytes", it.memory.activations},
+              {"offloaded_bytes", it.memory.offloaded},
+              {"stage", it.stage},
+              {"fits", name_of(it.fit)},
+              {"short_bytes", it.short_bytes}});
+  return out;
 }
 
 }  // namespace convoy::plan

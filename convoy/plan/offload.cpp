@@ -17,16 +17,16 @@ struct Offloaded {
 };
 
 /// Masters of 16-bit weights go with the optimizer's state; those of fp32 are the weights.
-std::vector<Offloaded> offloaded_of(const schedule::RunOptions& options) {
-  const auto& to = options.offload;
+std::vector<Offloaded> offloaded_of(const Parallelism& split, const StepFacts& facts) {
+  const auto& to = split.offload;
   std::vector<Offloaded> out;
   const auto add = [&](Kind kind, Place place, int64_t width) {
     if (place != Place::Device) out.push_back({kind, place, static_cast<double>(width)});
   };
-  add(Kind::Moments, to.optimizer, options.state_bytes);
-  if (options.low_precision) add(Kind::Masters, to.optimizer, 4);
+  add(Kind::Moments, to.optimizer, facts.state_bytes);
+  if (facts.low_precision) add(Kind::Masters, to.optimizer, 4);
   add(Kind::Gradients, to.gradients, 4);
-  add(Kind::Weights, to.parameters, options.low_precision ? 2 : 4);
+  add(Kind::Weights, to.parameters, facts.low_precision ? 2 : 4);
   return out;
 }
 
@@ -46,10 +46,10 @@ double bytes_per_second(Place place, const Cluster& cluster, int num_ranks) {
 
 std::map<Kind, schedule::TransferTimes> transfer_times(const schedule::Layout& layout,
                                                        const Cluster& cluster,
-                                                       const schedule::RunOptions& options,
-                                                       int num_ranks) {
+                                                       const Parallelism& split,
+                                                       const StepFacts& facts, int num_ranks) {
   std::map<Kind, schedule::TransferTimes> out;
-  for (const auto& [kind, place, width] : offloaded_of(options)) {
+  for (const auto& [kind, place, width] : offloaded_of(split, facts)) {
     const double rate = bytes_per_second(place, cluster, num_ranks);
     auto& times = out[kind];
     times.place = place;
@@ -61,11 +61,12 @@ std::map<Kind, schedule::TransferTimes> transfer_times(const schedule::Layout& l
   return out;
 }
 
-double least_transfer_seconds(double elements, const Cluster& cluster,
-                              const schedule::RunOptions& options, int num_ranks) {
+double least_transfer_seconds(double elements, const Cluster& cluster, const Parallelism& split,
+                              const StepFacts& facts) {
+  const auto num_ranks = static_cast<int>(split.num_ranks());
   constexpr double kBothWays = 2;
   std::map<Place, double> seconds;
-  for (const auto& [kind, place, width] : offloaded_of(options)) {
+  for (const auto& [kind, place, width] : offloaded_of(split, facts)) {
     seconds[place] += kBothWays * width * elements / bytes_per_second(place, cluster, num_ranks);
   }
   double most = 0;
@@ -74,9 +75,9 @@ double least_transfer_seconds(double elements, const Cluster& cluster,
 }
 
 Excess beyond_hosts(const std::vector<const schedule::Layout*>& stages, const Cluster& cluster,
-                    const schedule::RunOptions& options, int num_ranks) {
+                    const Parallelism& split, const StepFacts& facts, int num_ranks) {
   Excess out;
-  const auto offloaded = offloaded_of(options);
+  const auto offloaded = offloaded_of(split, facts);
   for (const auto place : {Place::Cpu, Place::Disk}) {
     const int64_t room = place == Place::Cpu ? cluster.host_memory_bytes : cluster.disk_bytes;
     if (room == 0) continue;

@@ -119,15 +119,16 @@ namespace {
 /// A run as it is spread over ranks.
 struct Spread {
   schedule::Mesh mesh;
-  schedule::RunOptions options;
+  Parallelism split;
+  StepFacts facts;
 
   int64_t num_stages() const { return mesh.degree(Axis::Pipeline); }
   std::vector<BlockCost> blocks(const Numbers& numbers) const {
-    return numbers.blocks(share_of(mesh, options));
+    return numbers.blocks(share_of(mesh, split));
   }
   schedule::RunPlan plan(const Numbers& numbers, const std::vector<BlockCost>& blocks,
                          int rank) const {
-    return schedule::plan_again(numbers.model, mesh.of(rank), options, blocks,
+    return schedule::plan_again(numbers.model, mesh.of(rank), split, facts, blocks,
                                 numbers.known ? &numbers.known->choices : nullptr);
   }
 };
@@ -150,8 +151,8 @@ void hold_memory(Prediction& out, const Numbers& numbers, const Cluster& cluster
     out.stage = static_cast<int>(s);
     out.short_bytes = short_bytes;
   }
-  if (!run.options.offload.any() || out.fit == Fit::No) return;
-  const auto excess = beyond_hosts(layouts, cluster, run.options, run.mesh.num_ranks());
+  if (!run.split.offload.any() || out.fit == Fit::No) return;
+  const auto excess = beyond_hosts(layouts, cluster, run.split, run.facts, run.mesh.num_ranks());
   if (excess.bytes == 0) return;
   out.fit = Fit::No;
   out.short_bytes = excess.bytes;
@@ -180,13 +181,13 @@ constexpr double kAlike = 1e-9;  // of what two ranks compute
 /// messages are played. Empty: all begin at once, or wait for other things in between.
 schedule::EndOfSums end_of_sums(const Cluster& cluster, const Spread& run, const StepGroups& groups,
                                 const Played& played) {
-  const bool reduces = run.options.zero == 0;
+  const bool reduces = run.split.zero == 0;
   const auto& summed = reduces ? groups.rows : groups.state;
-  const auto speeds = speeds_of(cluster, run.mesh, run.options.low_precision);
+  const auto speeds = speeds_of(cluster, run.mesh, run.facts.low_precision);
   const bool one_by_one = run.mesh.degree(Axis::Context | Axis::Tensor) == 1;
   const bool differ =
       std::adjacent_find(speeds.begin(), speeds.end(), std::not_equal_to<>()) != speeds.end();
-  if (!one_by_one || !differ || run.options.offload.any() || !summed.plays_hosts()) return {};
+  if (!one_by_one || !differ || run.split.offload.any() || !summed.plays_hosts()) return {};
   return [&, summed, speeds, reduces](const std::vector<std::vector<schedule::BegunSum>>& begun) {
     const auto data = static_cast<int>(speeds.size());
     std::vector<std::vector<Begun>> by_rank;
@@ -208,17 +209,18 @@ Prediction play(const Numbers& numbers, const Cluster& cluster, const Spread& ru
   const auto blocks = run.blocks(numbers);
   const auto plan = run.plan(numbers, blocks, mesh.rank());  // tells whether the model goes into it
   auto* known = numbers.known_groups();
-  const auto costs = seconds_of(blocks, cluster, mesh, {}, run.options.low_precision, known);
+  const auto costs = seconds_of(blocks, cluster, mesh, {}, run.facts.low_precision, known);
   const StepGroups groups(cluster, mesh, known);
   const auto links = links_between_stages(cluster, mesh);
   Played played;
   const auto add_pipelines = [&](const schedule::RunPlan& of) {
     std::vector<schedule::StepTimes> times;
     for (size_t s = 0; s < of.stages.size(); ++s) {
-      times.push_back(times_of(of.stages[s].layout, numbers, cluster, run.options, groups));
+      times.push_back(
+          times_of(of.stages[s].layout, numbers, cluster, run.split, run.facts, groups));
       times.back().to_stage = links[s];
     }
-    const auto speeds = speeds_of(cluster, run.mesh, run.options.low_precision);
+    const auto speeds = speeds_of(cluster, run.mesh, run.facts.low_precision);
     const std::set<std::vector<double>> different(speeds.begin(), speeds.end());
     if (in_full) {
       for (const auto& each : speeds) played.add(of, times, each);
@@ -259,37 +261,43 @@ constexpr int64_t kPlayed = 4;
 /// Whether a run has so few micro-batches that all are played.
 bool has_few(const Spread& run) {
   constexpr int64_t kFew = 32;
-  return run.options.num_micro_batches <= std::max(kFew, (kPlayed + 1) * run.num_stages());
+  return run.split.micro_batches <= std::max(kFew, (kPlayed + 1) * run.num_stages());
 }
 
 /// The run with its first and last micro-batches only, which need as much memory.
 Spread shortened(Spread run) {
   const int64_t stages = run.num_stages();
-  run.options.num_micro_batches = (kPlayed - 1) * stages + run.options.num_micro_batches % stages;
+  run.split.micro_batches = (kPlayed - 1) * stages + run.split.micro_batches % stages;
   return run;
+}
+
+/// Facts of a training with this split: without stages it counts nothing, and so may recompute
+/// other blocks than by counts.
+StepFacts facts_of(const Parallelism& split, StepFacts facts) {
+  if (split.ranks.pipeline == 1) facts.counts.clear();
+  return facts;
 }
 
 }  // namespace
 
 Prediction predict(const Numbers& numbers, const Cluster& cluster, const schedule::Mesh& mesh,
-                   const schedule::RunOptions& options, bool in_full) {
-  const Spread run{mesh, options};
+                   const Parallelism& split, const StepFacts& facts, bool in_full) {
+  const Spread run{mesh, split, facts};
   const int64_t period = run.num_stages();
   if (in_full || has_few(run)) return play(numbers, cluster, run, in_full);
   auto shorter = shortened(run);
   const auto before = play(numbers, cluster, shorter, false);
   // Transfers are hidden by all micro-batches together.
-  if (run.options.offload.any() && before.fit != Fit::No) return play(numbers, cluster, run, false);
-  shorter.options.num_micro_batches += period;
+  if (run.split.offload.any() && before.fit != Fit::No) return play(numbers, cluster, run, false);
+  shorter.split.micro_batches += period;
   auto out = play(numbers, cluster, shorter, false);
   // Where a step grows by less than its computing, something else has not yet been hidden.
   constexpr double kRounding = 1e-6;
   const double computes = out.computing - before.computing;
   const bool hides_more = out.seconds - before.seconds < computes * (1 - kRounding);
-  if (hides_more && !run.options.offload.any()) return play(numbers, cluster, run, false);
-  const auto more =
-      static_cast<double>(options.num_micro_batches - shorter.options.num_micro_batches) /
-      static_cast<double>(period);
+  if (hides_more && !run.split.offload.any()) return play(numbers, cluster, run, false);
+  const auto more = static_cast<double>(split.micro_batches - shorter.split.micro_batches) /
+                    static_cast<double>(period);
   for (const auto part :
        {&Prediction::seconds, &Prediction::computing, &Prediction::held_up, &Prediction::bubble}) {
     out.*part += more * (out.*part - before.*part);
@@ -297,14 +305,14 @@ Prediction predict(const Numbers& numbers, const Cluster& cluster, const schedul
   return out;
 }
 
-Prediction predict(const Numbers& numbers, const Cluster& cluster, const schedule::RunOptions& base,
-                   const Split& split, bool in_full) {
-  return predict(numbers, cluster, split.mesh(), split.options(base), in_full);
+Prediction predict(const Numbers& numbers, const Cluster& cluster, const StepFacts& facts,
+                   const Parallelism& split, bool in_full) {
+  return predict(numbers, cluster, split.mesh(), split, facts_of(split, facts), in_full);
 }
 
-Fit fit_of(const Numbers& numbers, const Cluster& cluster, const schedule::RunOptions& base,
-           const Split& split) {
-  const Spread run{split.mesh(), split.options(base)};
+Fit fit_of(const Numbers& numbers, const Cluster& cluster, const StepFacts& facts,
+           const Parallelism& split) {
+  const Spread run{split.mesh(), split, facts_of(split, facts)};
   const auto few = has_few(run) ? run : shortened(run);
   Prediction out;
   hold_memory(out, numbers, cluster, few.plan(numbers, few.blocks(numbers), few.mesh.rank()), few);

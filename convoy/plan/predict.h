@@ -8,7 +8,7 @@
 
 #include "convoy/plan/cluster.h"
 #include "convoy/plan/group_times.h"
-#include "convoy/plan/split.h"
+#include "convoy/plan/share.h"
 #include "convoy/schedule/run/plan_again.h"
 
 namespace convoy::plan {
@@ -59,13 +59,13 @@ struct Prediction {
 /// Plans a run with the split and simulates its step on the cluster. Simulates one of all ranks
 /// that are alike and, unless `in_full`, of many micro-batches only the first and the last. Throws
 /// UsageError if the model does not have so many blocks or heads.
-Prediction predict(const Numbers& numbers, const Cluster& cluster, const schedule::RunOptions& base,
-                   const Split& split, bool in_full = false);
+Prediction predict(const Numbers& numbers, const Cluster& cluster, const StepFacts& facts,
+                   const Parallelism& split, bool in_full = false);
 
-/// Predicts a run that `options` spread over a mesh, whatever a split would say of it. The mesh
+/// Predicts a run that `split` spreads over a mesh, whatever mesh it names itself. The mesh
 /// names a rank that none has more parameters than.
 Prediction predict(const Numbers& numbers, const Cluster& cluster, const schedule::Mesh& mesh,
-                   const schedule::RunOptions& options, bool in_full = false);
+                   const Parallelism& split, const StepFacts& facts, bool in_full = false);
 
 /// Costs of blocks in seconds, with the sums of tensor ranks inside of layers and the messages
 /// round the ring of context ranks, which computing waits for: nothing hides them; and messages to
@@ -81,7 +81,7 @@ Fit fit_of(int64_t bytes, int64_t limit, double spread);
 Fit fit_of(const Numbers& numbers, const Cluster& cluster, int64_t bytes);
 
 /// Whether the memory of a split fits; fast.
-Fit fit_of(const Numbers& numbers, const Cluster& cluster, const schedule::RunOptions& base,
-           const Split& split);
+Fit fit_of(const Numbers& numbers, const Cluster& cluster, const StepFacts& facts,
+           const Parallelism& split);
 
 }  // namespace convoy::plan

@@ -62,15 +62,15 @@ class Search {
   Search(const Numbers& numbers, const Cluster& cluster, const Wishes& wishes)
       : numbers_(asked_once(numbers)), cluster_(cluster), wishes_(wishes) {}
 
-  void run(std::vector<Split> splits, const std::function<void(size_t, size_t)>& say) {
+  void run(std::vector<Parallelism> splits, const std::function<void(size_t, size_t)>& say) {
     for (auto& reason : left_out(wishes_)) reasons_.insert(std::move(reason));
     if (!cluster_.each.empty()) add_cuts(splits);
     std::vector<Bounded> all;
     for (size_t n = 0; n < splits.size(); ++n) {
       const auto& split = splits[n];
       try {
-        all.push_back({split, least_seconds(numbers_, cluster_, wishes_.base, split),
-                       least_bytes(numbers_, cluster_, wishes_.base, split), num_seen_++});
+        all.push_back({split, least_seconds(numbers_, cluster_, wishes_.facts, split),
+                       least_bytes(numbers_, cluster_, wishes_.facts, split), num_seen_++});
       } catch (const UsageError& error) {
         reasons_.insert(error.what());
       }
@@ -89,7 +89,7 @@ class Search {
       passed_over[it.split.family()].push_back(&it);
     }
     for (const auto& [family, rest] : passed_over) {
-      if (!(fits_on_devices_ && rest.front()->split.offloads())) show(family, rest);
+      if (!(fits_on_devices_ && rest.front()->split.offload.any())) show(family, rest);
     }
     refine(splits);
   }
@@ -110,23 +110,23 @@ class Search {
 
  private:
   struct Bounded {
-    Split split;
+    Parallelism split;
     double seconds = 0;
     int64_t bytes = 0;
     size_t simplicity = 0;
   };
 
   /// Where devices differ: stages that are cut for them. Those of several virtual stages are not.
-  void add_cuts(std::vector<Split>& splits) const {
+  void add_cuts(std::vector<Parallelism>& splits) const {
     const auto number = splits.size();
     for (size_t n = 0; n < number; ++n) {
       auto split = splits[n];
-      if (split.pipeline == 1 || split.schedule->interleaved) continue;
+      if (split.ranks.pipeline == 1 || split.pipeline.schedule->interleaved) continue;
       try {
-        split.cut = cut_for_speeds(numbers_, cluster_, wishes_.base, split);
+        split.pipeline.splits = cut_for_speeds(numbers_, cluster_, wishes_.facts, split);
       } catch (const UsageError&) {  // the model does not go into it
       }
-      if (!split.cut.empty()) splits.push_back(split);
+      if (!split.pipeline.splits.empty()) splits.push_back(split);
     }
   }
 
@@ -135,8 +135,8 @@ class Search {
   }
 
   /// Whether it fits with less of its state offloaded: it is no faster then.
-  bool offloads_in_vain(const Split& split) {
-    if (!split.offloads()) return false;
+  bool offloads_in_vain(const Parallelism& split) {
+    if (!split.offload.any()) return false;
     const auto less = less_offloaded(split);
     const bool out = std::any_of(less.begin(), less.end(), [&](const auto& other) {
       return splits_that_fit_.contains(other.to_text());
@@ -149,7 +149,7 @@ class Search {
   /// smallest, so that a person sees what it would take.
   void show(const std::string& family, std::vector<const Bounded*> rest) {
     const auto likely = [](const Bounded* it) {  // with the bubble of 1f1b
-      const auto stages = static_cast<double>(it->split.pipeline);
+      const auto stages = static_cast<double>(it->split.ranks.pipeline);
       return it->seconds * (1 + (stages - 1) / static_cast<double>(it->split.micro_batches));
     };
     std::stable_sort(rest.begin(), rest.end(),
@@ -170,24 +170,25 @@ class Search {
   }
 
   /// Tries what may be better still: to recompute fewer blocks, and to gather further ahead.
-  void refine(const std::vector<Split>& splits) {
+  void refine(const std::vector<Parallelism>& splits) {
     std::vector<Bounded> all;
     for (const auto& split : splits) {
       try {
-        const auto add = [&](const Split& other) {
-          all.push_back({other, least_seconds(numbers_, cluster_, wishes_.base, other),
-                         least_bytes(numbers_, cluster_, wishes_.base, other), num_seen_++});
+        const auto add = [&](const Parallelism& other) {
+          all.push_back({other, least_seconds(numbers_, cluster_, wishes_.facts, other),
+                         least_bytes(numbers_, cluster_, wishes_.facts, other), num_seen_++});
         };
         if (split.recompute) {
           auto some = split;
           some.recompute = false;
-          some.recomputed = least_recomputed(numbers_, cluster_, wishes_.base, some);
-          if (some.recomputed >= 0) add(some);
+          const auto blocks = least_recomputed(numbers_, cluster_, wishes_.facts, some);
+          some.set_blocks_recomputed(blocks);
+          if (blocks >= 0) add(some);
         }
         if (split.zero < 3 || cluster_.beside == 0) continue;
         for (const int64_t ahead : {2, 4}) {
           auto further = split;
-          further.prefetch = ahead;
+          further.gathers.prefetch = ahead;
           if (ahead > wishes_.base.gathers.prefetch) add(further);
         }
       } catch (const UsageError&) {  // was told of before
@@ -210,7 +211,7 @@ class Search {
 
   /// `limit`: nothing slower is of use.
   void refine(const Bounded& it, std::optional<double> limit) {
-    if (it.split.prefetch == 0) return recompute_fewer(it, limit);
+    if (it.split.gathers == wishes_.base.gathers) return recompute_fewer(it, limit);
     if (wishes_.all || !offloads_in_vain(it.split)) try_out(it);
   }
 
@@ -220,22 +221,23 @@ class Search {
     auto& split = it.split;
     int64_t too_many = std::numeric_limits<int64_t>::max();  // no stage has so many that can be
     const auto fits = [&](int64_t blocks) {
-      split.recomputed = blocks;
+      split.set_blocks_recomputed(blocks);
       try {
-        return fit_of(numbers_, cluster_, wishes_.base, split) != Fit::No;
+        return fit_of(numbers_, cluster_, wishes_.facts, split) != Fit::No;
       } catch (const UsageError&) {
         too_many = std::min(too_many, blocks);
         return true;
       }
     };
     const auto blocks = static_cast<int64_t>(numbers_.model.blocks.size());
-    int64_t bad = split.recomputed - 1, good = (blocks + split.pipeline - 1) / split.pipeline;
+    int64_t bad = split.blocks_recomputed() - 1,
+            good = (blocks + split.ranks.pipeline - 1) / split.ranks.pipeline;
     if (bad < 0 && fits(++bad)) return;  // was tried without any
     // The bound is near as a rule: from there on in longer and longer steps.
     const auto is_in_vain = [&](int64_t blocks) {
       auto other = it;
-      other.split.recomputed = blocks;
-      other.seconds = least_seconds(numbers_, cluster_, wishes_.base, other.split);
+      other.split.set_blocks_recomputed(blocks);
+      other.seconds = least_seconds(numbers_, cluster_, wishes_.facts, other.split);
       return is_slower(other, limit);
     };
     for (int64_t step = 1; bad + step < good; step *= 2) {
@@ -250,7 +252,7 @@ class Search {
       const int64_t middle = (bad + good) / 2;
       (fits(middle) ? good : bad) = middle;
     }
-    split.recomputed = good;
+    split.set_blocks_recomputed(good);
     if (good < too_many && !is_in_vain(good)) try_out(it);
   }
 
@@ -268,13 +270,14 @@ class Search {
   void try_out(const Bounded& it) {
     const auto& split = it.split;
     try {
-      const Planned planned{split, predict(numbers_, cluster_, wishes_.base, split), it.simplicity};
+      const Planned planned{split, predict(numbers_, cluster_, wishes_.facts, split),
+                            it.simplicity};
       if (planned.prediction.fit != Fit::No) {
         best_ = std::min(best_.value_or(planned.prediction.seconds), planned.prediction.seconds);
         const auto [own, fresh] = best_of_.try_emplace(split.family(), planned.prediction.seconds);
         own->second = std::min(own->second, planned.prediction.seconds);
         splits_that_fit_.insert(split.to_text());
-        fits_on_devices_ = fits_on_devices_ || !split.offloads();
+        fits_on_devices_ = fits_on_devices_ || !split.offload.any();
       }
       families_.insert(split.family());
       found_.tried.push_back(planned);

@@ -12,7 +12,7 @@ namespace convoy::plan {
 
 /// A split with its prediction.
 struct Planned {
-  Split split;
+  Parallelism split;
   Prediction prediction;
   size_t simplicity = 0;  ///< its place among all splits, the simplest first
 };

@@ -5,6 +5,7 @@
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
 #include "convoy/schedule/pipeline/pipeline.h"
+#include "convoy/schedule/run/refuse.h"
 
 namespace convoy::plan {
 
@@ -33,26 +34,20 @@ std::vector<int64_t> rows_of(int64_t of_rank, int64_t most) {
 }
 
 /// Over how many ranks ZeRO may share out a state: all, or those of a host.
-std::vector<int64_t> shards_of(const Wishes& wishes, const Split& split) {
-  const int64_t here = wishes.ranks_per_host / split.tensor, all = split.state_ranks();
-  const bool divides = here > 1 && here < all && all % here == 0 && here % split.context == 0;
+std::vector<int64_t> shards_of(const Wishes& wishes, const Parallelism& split) {
+  const int64_t here = wishes.ranks_per_host / split.ranks.tensor, all = split.state_ranks();
+  const bool divides = here > 1 && here < all && all % here == 0 && here % split.ranks.context == 0;
   if (split.zero == 0 || !divides) return {0};
   return {0, here};
 }
 
-/// The least stage of ZeRO that has shards of what a split offloads; none of what is read whole.
-int64_t least_zero(const Split& split) {
-  using schedule::Place;
-  return split.parameters != Place::Device ? 3 : split.gradients != Place::Device ? 2 : 0;
-}
-
 /// One rank keeps shards of what is offloaded, and else none.
-void set_zero_of_one_rank(Split& split) {
-  if (split.state_ranks() == 1) split.zero = least_zero(split);
+void set_zero_of_one_rank(Parallelism& split) {
+  if (split.state_ranks() == 1) split.zero = schedule::least_zero(split.offload);
 }
 
 /// Adds what `splits` are with some of their state in `places`, the less of it the earlier.
-void add_offloaded(std::vector<Split>& splits, const std::vector<schedule::Place>& places) {
+void add_offloaded(std::vector<Parallelism>& splits, const std::vector<schedule::Place>& places) {
   using schedule::Place;
   std::vector<Place> all{Place::Device};
   all.insert(all.end(), places.begin(), places.end());
@@ -66,14 +61,12 @@ void add_offloaded(std::vector<Split>& splits, const std::vector<schedule::Place
                                (parameters == Place::Device ? 1 : 0);
           if (3 - here != parts) continue;
           for (auto split : on_devices) {
-            split.optimizer = optimizer;
-            split.gradients = gradients;
-            split.parameters = parameters;
+            split.offload.optimizer = optimizer;
+            split.offload.gradients = gradients;
+            split.offload.parameters = parameters;
+            if (parameters != Place::Device) split.keep_bytes = 0;
             set_zero_of_one_rank(split);
-            const auto least = least_zero(split);
-            // With a pipeline each micro-batch would bring it back.
-            if (split.zero < least || (split.pipeline > 1 && least > 0)) continue;
-            splits.push_back(split);
+            if (!schedule::refuse(split)) splits.push_back(split);
           }
         }
       }
@@ -87,25 +80,26 @@ namespace {
 
 /// Adds the stages of ZeRO, schedules and recomputation that a mesh with its micro-batches may
 /// have.
-void add_ways(std::vector<Split>& out, const Wishes& wishes, Split split) {
+void add_ways(std::vector<Parallelism>& out, const Wishes& wishes, Parallelism split) {
   // Stages 2 and 3 with a pipeline reduce or gather for each micro-batch: the seeds advise against
   // it, and it never won a trial here.
-  const int64_t most = split.state_ranks() == 1 ? 0 : split.pipeline > 1 ? 1 : 3;
+  const int64_t most = split.state_ranks() == 1 ? 0 : split.ranks.pipeline > 1 ? 1 : 3;
   for (split.zero = 0; split.zero <= most; ++split.zero) {
     for (const int64_t shard : shards_of(wishes, split)) {
-      split.shard = shard;
+      split.set_shard_ranks(shard);
       for (const bool sequence : {false, true}) {
-        if (sequence && !(wishes.takes_sequence && split.tensor > 1)) continue;
-        split.sequence = sequence;
+        split.sequence_parallel = sequence;
+        if (sequence && (!wishes.takes_sequence || schedule::refuse_shared_tokens(split))) continue;
         for (const bool recompute : {false, true}) {
           if (recompute && !wishes.takes_recompute) continue;
           split.recompute = recompute;
           for (const auto schedule :
-               schedule::planned_schedules(split.pipeline, split.micro_batches)) {
+               schedule::planned_schedules(split.ranks.pipeline, split.micro_batches)) {
             const bool several = schedule->interleaved;
             const int64_t each = several ? wishes.base.pipeline.virtual_stages : 1;
-            if (split.pipeline > 1 && each * split.pipeline > wishes.most_stages) continue;
-            split.schedule = schedule;
+            if (split.ranks.pipeline > 1 && each * split.ranks.pipeline > wishes.most_stages)
+              continue;
+            split.pipeline.schedule = schedule;
             out.push_back(split);
           }
         }
@@ -115,14 +109,15 @@ void add_ways(std::vector<Split>& out, const Wishes& wishes, Split split) {
 }
 
 /// Adds those of so many stages, context and tensor ranks.
-void add_meshes(std::vector<Split>& out, const Wishes& wishes, Split split) {
-  const bool beyond_host = wishes.ranks_per_host > 0 && split.tensor > wishes.ranks_per_host;
-  if (split.context > 1 && beyond_host) return;  // rings between hosts cost less
-  split.data = wishes.num_ranks / (split.pipeline * split.context * split.tensor);
-  if (wishes.global_batch % split.data != 0) return;
-  const int64_t of_rank = wishes.global_batch / split.data;
+void add_meshes(std::vector<Parallelism>& out, const Wishes& wishes, Parallelism split) {
+  const bool beyond_host = wishes.ranks_per_host > 0 && split.ranks.tensor > wishes.ranks_per_host;
+  if (split.ranks.context > 1 && beyond_host) return;  // rings between hosts cost less
+  split.ranks.shard =
+      wishes.num_ranks / (split.ranks.pipeline * split.ranks.context * split.ranks.tensor);
+  if (wishes.global_batch % split.ranks.data() != 0) return;
+  const int64_t of_rank = wishes.global_batch / split.ranks.data();
   // Context ranks that share out two rows are two data ranks with a row each that send too much.
-  const int64_t most = split.context > 1 ? 1 : wishes.most_rows;
+  const int64_t most = split.ranks.context > 1 ? 1 : wishes.most_rows;
   for (const int64_t rows : rows_of(of_rank, most)) {
     split.rows = rows;
     split.micro_batches = of_rank / rows;
@@ -152,18 +147,17 @@ std::vector<std::string> left_out(const Wishes& wishes) {
   return out;
 }
 
-std::vector<Split> splits_of(const Wishes& wishes) {
-  std::vector<Split> out;
+std::vector<Parallelism> splits_of(const Wishes& wishes) {
+  std::vector<Parallelism> out;
   for (const int64_t context : divisors(wishes.num_ranks)) {
     if (context > wishes.most_context) break;
     for (const int64_t tensor : divisors(wishes.num_ranks / context)) {
       if (tensor > wishes.most_tensor) break;
       for (const int64_t pipeline : divisors(wishes.num_ranks / context / tensor)) {
         if (pipeline > wishes.most_stages) break;
-        add_meshes(out, wishes,
-                   {.pipeline = static_cast<int>(pipeline),
-                    .tensor = static_cast<int>(tensor),
-                    .context = static_cast<int>(context)});
+        auto split = wishes.base;
+        split.ranks = {.pipeline = pipeline, .context = context, .tensor = tensor};
+        add_meshes(out, wishes, std::move(split));
       }
     }
   }
@@ -177,12 +171,14 @@ std::vector<Split> splits_of(const Wishes& wishes) {
   return out;
 }
 
-std::vector<Split> less_offloaded(const Split& split) {
-  std::vector<Split> out;
-  for (const auto part : {&Split::optimizer, &Split::gradients, &Split::parameters}) {
-    if (split.*part == schedule::Place::Device) continue;
+std::vector<Parallelism> less_offloaded(const Parallelism& split) {
+  using schedule::OffloadOptions;
+  std::vector<Parallelism> out;
+  for (const auto part :
+       {&OffloadOptions::optimizer, &OffloadOptions::gradients, &OffloadOptions::parameters}) {
+    if (split.offload.*part == schedule::Place::Device) continue;
     auto& less = out.emplace_back(split);
-    less.*part = schedule::Place::Device;
+    less.offload.*part = schedule::Place::Device;
     set_zero_of_one_rank(less);
   }
   return out;

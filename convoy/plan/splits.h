@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "convoy/plan/split.h"
+#include "convoy/plan/share.h"
 
 namespace convoy::plan {
 
@@ -14,10 +14,11 @@ struct Wishes {
   static constexpr int64_t kAnyNumber = std::numeric_limits<int64_t>::max();
 
   int num_ranks = 1;
-  int64_t global_batch = 1;                   ///< rows of a step
-  int64_t most_rows = 64;                     ///< of a micro-batch
-  int ranks_per_host = 0;                     ///< where there are several hosts; 0: one
-  schedule::RunOptions base = {};             ///< options that no split changes, as precision
+  int64_t global_batch = 1;  ///< rows of a step
+  int64_t most_rows = 64;    ///< of a micro-batch
+  int ranks_per_host = 0;    ///< where there are several hosts; 0: one
+  Parallelism base = {};     ///< members that no split changes, as bucket sizes
+  StepFacts facts = {};
   bool takes_recompute = true;                ///< the model has blocks that can be computed again
   bool takes_sequence = false;                ///< its blocks compute with shares of the tokens
   int64_t most_context = 1;                   ///< ranks that may share out the positions of a row
@@ -31,12 +32,12 @@ struct Wishes {
 /// All splits to try, simpler ones first: less offload, then fewer stages, tensor and context
 /// ranks, then lower stages of ZeRO, with state sharded over all data ranks or over those of a
 /// host.
-std::vector<Split> splits_of(const Wishes& wishes);
+std::vector<Parallelism> splits_of(const Wishes& wishes);
 
 /// Says which numbers of data ranks, tensor ranks and stages no split has, and why.
 std::vector<std::string> left_out(const Wishes& wishes);
 
 /// For each part of the state that `split` offloads, the split without that.
-std::vector<Split> less_offloaded(const Split& split);
+std::vector<Parallelism> less_offloaded(const Parallelism& split);
 
 }  // namespace convoy::plan

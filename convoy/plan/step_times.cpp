@@ -5,8 +5,8 @@
 namespace convoy::plan {
 
 schedule::StepTimes times_of(const schedule::Layout& layout, const Numbers& numbers,
-                             const Cluster& cluster, const schedule::RunOptions& options,
-                             const StepGroups& groups) {
+                             const Cluster& cluster, const Parallelism& split,
+                             const StepFacts& facts, const StepGroups& groups) {
   const double width = layout.options().low_precision ? 2 : 4;
   schedule::StepTimes out;
   const auto add = [](schedule::InRow& to, const CollectiveTime& takes) {
@@ -40,17 +40,17 @@ schedule::StepTimes times_of(const schedule::Layout& layout, const Numbers& numb
     out.reduce_tensor.push_back(
         elements == 0 ? 0 : groups.tensor.all_reduce(4 * static_cast<double>(elements)));
     // Where each micro-batch is reduced, its sum adds it.
-    const bool adds = !options.reduce_each || !layout.is_sharded(schedule::Kind::Gradients);
+    const bool adds = !split.reduce_each || !layout.is_sharded(schedule::Kind::Gradients);
     const auto length = static_cast<double>(layout.units()[unit].all.length());
     out.accumulate.push_back(adds ? length * numbers.accumulate_seconds : 0);
   }
-  out.offload = transfer_times(layout, cluster, options, groups.world.size());
+  out.offload = transfer_times(layout, cluster, split, facts, groups.world.size());
   out.totals = groups.world.all_reduce(64);
-  const schedule::StepOptions step{.num_micro_batches = options.num_micro_batches};
+  const schedule::StepOptions step{.parallelism = split};
   for (const int64_t unit : layout.row_units()) {
     const auto row = static_cast<double>(layout.row_table(unit).shape.back());
     const double elements =
-        row * static_cast<double>(schedule::most_rows_read(layout, unit, step, options.batch_rows));
+        row * static_cast<double>(schedule::most_rows_read(layout, unit, step, split.rows));
     out.fetch_rows += groups.state.time(Collective::AllGather, 4 * elements).alone;
     out.reduce_rows += groups.state.time(Collective::ReduceScatter, 4 * elements).alone;
     out.update_rows += elements / groups.state.size() * numbers.update_seconds;

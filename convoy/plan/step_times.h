@@ -19,7 +19,7 @@ struct StepGroups {
 
 /// Times of a step on a rank with this layout, beside its blocks.
 schedule::StepTimes times_of(const schedule::Layout& layout, const Numbers& numbers,
-                             const Cluster& cluster, const schedule::RunOptions& options,
-                             const StepGroups& groups);
+                             const Cluster& cluster, const Parallelism& split,
+                             const StepFacts& facts, const StepGroups& groups);
 
 }  // namespace convoy::plan

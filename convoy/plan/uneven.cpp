@@ -14,10 +14,11 @@ struct Before {
   std::vector<double> seconds{0}, bytes{0};
 };
 
-Before before_blocks(const Numbers& numbers, const schedule::RunOptions& base, const Split& split) {
-  const auto costs = numbers.blocks(split.share());
-  const double each = schedule::state_bytes_of_parameter(split.mesh(), split.options(base));
-  const schedule::TensorPlace place{split.tensor - 1, split.tensor};
+Before before_blocks(const Numbers& numbers, const StepFacts& facts, const Parallelism& split) {
+  const auto costs = numbers.blocks(share_of(split));
+  const double each = schedule::state_bytes_of_parameter(split.mesh(), split, facts);
+  const auto tensor = static_cast<int>(split.ranks.tensor);
+  const schedule::TensorPlace place{tensor - 1, tensor};
   Before out;
   for (size_t b = 0; b < costs.size(); ++b) {
     const auto& block = numbers.model.blocks[b];
@@ -25,7 +26,7 @@ Before before_blocks(const Numbers& numbers, const schedule::RunOptions& base, c
     out.seconds.push_back(out.seconds.back() + again * costs[b].forward_seconds +
                           costs[b].backward_seconds);
     out.bytes.push_back(out.bytes.back() + state_of_block(numbers.model, block.params, place, each,
-                                                          base.low_precision));
+                                                          facts.low_precision));
   }
   return out;
 }
@@ -76,11 +77,11 @@ int64_t room_of_stage(const Cluster& cluster, const schedule::Mesh& mesh, int st
 }
 
 std::vector<int64_t> cut_for_speeds(const Numbers& numbers, const Cluster& cluster,
-                                    const schedule::RunOptions& base, const Split& split) {
-  const auto stages = static_cast<size_t>(split.pipeline);
+                                    const StepFacts& facts, const Parallelism& split) {
+  const auto stages = static_cast<size_t>(split.ranks.pipeline);
   std::vector<double> slowest(stages, std::numeric_limits<double>::infinity()), room;
   const auto mesh = split.mesh();
-  for (const auto& speeds : speeds_of(cluster, mesh, base.low_precision)) {
+  for (const auto& speeds : speeds_of(cluster, mesh, facts.low_precision)) {
     for (size_t s = 0; s < stages; ++s) slowest[s] = std::min(slowest[s], speeds[s]);
   }
   for (size_t s = 0; s < stages; ++s) {
@@ -88,7 +89,7 @@ std::vector<int64_t> cut_for_speeds(const Numbers& numbers, const Cluster& clust
   }
   const bool alike = slowest == std::vector<double>(stages, slowest.front()) &&
                      room == std::vector<double>(stages, room.front());
-  const auto before = before_blocks(numbers, base, split);
+  const auto before = before_blocks(numbers, facts, split);
   const size_t blocks = before.seconds.size() - 1;
   if (alike || blocks < stages) return {};
   // [stage][block] The least that the slowest of the stages up to this one takes, which ends before

@@ -20,7 +20,7 @@ std::vector<std::vector<double>> speeds_of(const Cluster& cluster, const schedul
 /// device is as fast as can be, and the state of none is more than its devices have room for; empty
 /// where no cut fits, or where stages are as fast as each other.
 std::vector<int64_t> cut_for_speeds(const Numbers& numbers, const Cluster& cluster,
-                                    const schedule::RunOptions& base, const Split& split);
+                                    const StepFacts& facts, const Parallelism& split);
 
 /// The least room of a stage's ranks.
 int64_t room_of_stage(const Cluster& cluster, const schedule::Mesh& mesh, int stage);

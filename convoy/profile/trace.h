@@ -4,7 +4,7 @@
 
 #include "convoy/parallel/run/types.h"
 #include "convoy/profile/profile.h"
-#include "convoy/schedule/run/run_options.h"
+#include "convoy/schedule/run/step_facts.h"
 
 namespace convoy::profile {
 

@@ -101,10 +101,10 @@ TEST_F(Layouts, GiveTheSameFilesAndReadThoseOfAnyOther) {
         SCOPED_TRACE(fmt::format("stage {} on {} ranks in {}", stage, ranks, c10::toString(dtype)));
         const auto out = folder_ / fmt::format("{}-{}-{}", ranks, stage, c10::toString(dtype));
         parallel::ReplicaOptions options;
-        options.zero = stage;
+        options.parallelism.zero = stage;
         options.seed = 99;
         options.compute_dtype = dtype;
-        options.bucket_bytes = 0;
+        options.parallelism.bucket_bytes = 0;
         comm::run_thread_ranks(ranks, [&](const comm::Group& group) {
           const auto strategy = parallel::make_process_strategy(blocks, group, options);
           load(*strategy, folder_ / "one");
@@ -163,7 +163,7 @@ TEST_F(Layouts, OfStagesAndTensorRanksDoSo) {
 // One state through layouts of all kinds, each of which loads, runs, saves and goes on.
 TEST_F(Layouts, ThatRunGiveTheSameFilesEachTimeAndGoOn) {
   struct Way {
-    schedule::MeshDegrees mesh;
+    schedule::Degrees mesh;
     int zero = 0;
     at::ScalarType dtype = at::kFloat;
     bool sequence = false;
@@ -195,8 +195,7 @@ TEST_F(Layouts, ThatRunGiveTheSameFilesEachTimeAndGoOn) {
   std::string from = "one";
   for (size_t w = 0; w < ways.size(); ++w) {
     const auto& [mesh, zero, dtype, sequence] = ways[w];
-    const int ranks =
-        mesh.pipeline * mesh.replicate * std::max(1, mesh.shard) * mesh.context * mesh.tensor;
+    const int ranks = static_cast<int>(mesh.product());
     const auto to = fmt::format("through-{}", w);
     SCOPED_TRACE(fmt::format("{}, zero {}", schedule::Mesh(mesh, 0, ranks).to_text(), zero));
     comm::ThreadConnector connector(std::chrono::seconds(30));
@@ -206,11 +205,11 @@ TEST_F(Layouts, ThatRunGiveTheSameFilesEachTimeAndGoOn) {
                                   return connector.connect(rank, all, name);
                                 });
       parallel::ReplicaOptions options;
-      options.zero = zero;
+      options.parallelism.zero = zero;
       options.compute_dtype = dtype;
-      options.bucket_bytes = 0;
+      options.parallelism.bucket_bytes = 0;
       options.seed = 99;
-      options.sequence_parallel = sequence;
+      options.parallelism.sequence_parallel = sequence;
       const auto strategy = parallel::make_process_strategy(blocks, groups, options);
       load(*strategy, folder_ / from);
       save(*strategy, folder_ / to);
@@ -228,7 +227,7 @@ TEST_F(Layouts, AWeightThatIsNotFiniteIsNamedWithItsOwnerOnAllRanks) {
     std::array<std::string, 2> errors;
     comm::run_thread_ranks(2, [&](const comm::Group& group) {
       parallel::ReplicaOptions options;
-      options.zero = stage;
+      options.parallelism.zero = stage;
       const auto strategy = parallel::make_process_strategy(blocks, group, options);
       const auto weights = strategy->weights();
       check_finite(weights, group, 4);
@@ -314,7 +313,7 @@ TEST_F(Layouts, AFlippedBitIsNamedByItsTensorOnAllRanks) {
   std::atomic<int> refused{0};
   comm::run_thread_ranks(3, [&](const comm::Group& group) {
     parallel::ReplicaOptions options;
-    options.zero = 2;
+    options.parallelism.zero = 2;
     const auto strategy = parallel::make_process_strategy(blocks, group, options);
     try {
       load(*strategy, folder_ / "one");
@@ -350,7 +349,7 @@ TEST_F(Layouts, AFullDiskIsToldByAllAndLeavesNoFile) {
   std::atomic<int> refused{0};
   comm::run_thread_ranks(2, [&](const comm::Group& group) {
     parallel::ReplicaOptions options;
-    options.zero = 3;
+    options.parallelism.zero = 3;
     const auto strategy = parallel::make_process_strategy(blocks, group, options);
     try {
       BackgroundSave("/proc/none", strategy->weights(), 3000, kOptimizer, strategy->moments(),

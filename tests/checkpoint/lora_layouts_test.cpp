@@ -150,8 +150,8 @@ TEST(Lora, FrozenWeightsHaveNoMasters) {
                                   });
         ReplicaOptions options;
         options.compute_dtype = at::kBFloat16;
-        options.zero = zero;
-        options.keep_bytes = 0;
+        options.parallelism.zero = zero;
+        options.parallelism.keep_bytes = 0;
         Replica replica(trial.change(tensor_blocks("llama")), groups, options);
         replica.start();
         const auto& layout = replica.flat().layout();

@@ -100,8 +100,8 @@ TEST(Memory, NoRankHoldsMoreThanItsPiecesACopyAndOneTensor) {
   comm::run_thread_ranks(kRanks, [&](const comm::Group& group) {
     this_rank = static_cast<size_t>(group.rank());
     parallel::ReplicaOptions options;
-    options.zero = 3;
-    options.bucket_bytes = 0;
+    options.parallelism.zero = 3;
+    options.parallelism.bucket_bytes = 0;
     std::unique_ptr<parallel::Strategy> strategy;
     const auto start =
         growth([&] { strategy = parallel::make_process_strategy(blocks, group, options); });

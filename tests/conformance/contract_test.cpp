@@ -9,10 +9,9 @@
 namespace convoy::conformance {
 namespace {
 
-plan::Split split(int pipeline, int data, int tensor, int64_t micro_batches, int64_t zero = 0) {
-  return {.pipeline = pipeline,
-          .data = data,
-          .tensor = tensor,
+schedule::Parallelism split(int pipeline, int data, int tensor, int64_t micro_batches,
+                            int64_t zero = 0) {
+  return {.ranks = {.pipeline = pipeline, .shard = data, .tensor = tensor},
           .micro_batches = micro_batches,
           .zero = zero};
 }
@@ -115,8 +114,8 @@ TEST(Layouts, OfFourRanksCombineThem) {
 TEST(Layouts, HaveNoMoreStagesThanBlocksAndShareOutTheStep) {
   for (const auto& it :
        layouts_of({.num_ranks = 4, .rows = 1, .micro_batches = 2, .num_blocks = 1})) {
-    EXPECT_EQ(it.split.pipeline, 1);
-    EXPECT_LE(it.split.data, 2);
+    EXPECT_EQ(it.split.ranks.pipeline, 1);
+    EXPECT_LE(it.split.ranks.data(), 2);
   }
 }
 

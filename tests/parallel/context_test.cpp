@@ -122,7 +122,7 @@ TEST_P(ContextFamilies, TrainAsOnOneDevice) {
   Trial one{.family = GetParam(), .steps = 10};
   one.evaluates = true;
   const auto alone = train(one);
-  for (const auto& [mesh, sequence] : {std::pair(schedule::MeshDegrees{.context = 2}, false),
+  for (const auto& [mesh, sequence] : {std::pair(schedule::Degrees{.context = 2}, false),
                                        {{.context = 3}, false},
                                        {{.context = 2, .tensor = 2}, false},
                                        {{.context = 2, .tensor = 2}, true}}) {
@@ -187,7 +187,7 @@ TEST(ContextParallel, SkipsTheStepsThatOneDeviceSkips) {
 // All families, meshes and ways to draw and keep; ./dev test --all.
 TEST(ContextParallel, DISABLED_OfTheWholeGridTrainsAsOneDevice) {
   struct Many {
-    schedule::MeshDegrees mesh;
+    schedule::Degrees mesh;
     int zero = 0;
     bool sequence = false;
   };
@@ -215,7 +215,7 @@ TEST(ContextParallel, DISABLED_OfTheWholeGridTrainsAsOneDevice) {
           many.zero = zero;
           many.sequence = sequence;
           many.recomputes = recomputes;
-          many.micro_batches = 4 / (std::max(1, mesh.shard) * mesh.replicate);
+          many.micro_batches = 4 / mesh.data();
           SCOPED_TRACE(fmt::format("{}, {}, zero {}{}, {}, {}", family,
                                    schedule::Mesh(mesh, 0, many.num_ranks()).to_text(), zero,
                                    sequence ? ", sequence" : "", drops ? "dropout" : "no dropout",
@@ -228,12 +228,12 @@ TEST(ContextParallel, DISABLED_OfTheWholeGridTrainsAsOneDevice) {
 }
 
 TEST(ContextParallel, SaysWhichModelsDoNotGo) {
-  const schedule::MeshDegrees mesh{.context = 2};
+  const schedule::Degrees mesh{.context = 2};
   for (const auto& [family, block] : std::map<std::string, std::string>{
            {"t5", "shared"}, {"session", "input"}, {"classifier", "embeddings"}}) {
     try {
       schedule::plan_run(nn::declare(tensor_blocks(family)), schedule::Mesh(mesh, 0, 2),
-                         Trial{}.options().run());
+                         Trial{}.options().parallelism);
       FAIL() << family;
     } catch (const UsageError& error) {
       EXPECT_THAT(error.what(),

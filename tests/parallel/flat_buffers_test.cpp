@@ -214,7 +214,7 @@ TEST(Replica, AnEmptyMicroBatchAddsNothing) {
   Replica one(models::make_session_model(config()), comm::Group(), ReplicaOptions{});
   one.start();
   ReplicaOptions two_micro_batches;
-  two_micro_batches.num_micro_batches = 2;
+  two_micro_batches.parallelism.micro_batches = 2;
   Replica two(models::make_session_model(config()), comm::Group(), two_micro_batches);
   two.start();
   const StepInput input{7, 0, 1e-2};
@@ -241,7 +241,7 @@ TEST(Replica, AStepReadsNoNumberOfItsDevice) {
     auto session = config();
     session.body = body;
     ReplicaOptions options;
-    options.num_micro_batches = 2;
+    options.parallelism.micro_batches = 2;
     Replica replica(models::make_session_model(session), comm::Group(), options);
     replica.start();
     numbers_read = calls = 0;

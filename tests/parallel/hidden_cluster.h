@@ -248,7 +248,7 @@ inline HiddenCluster draw_one(Draw& draw, const Ranges& ranges) {
   out.update_seconds = draw.log(0.01, 0.1) * backward / elements;
   auto& base = out.wishes.base;
   base.bucket_bytes = static_cast<int64_t>(4 * elements / draw.even(2, 8));
-  base.counts = counts_of(out);
+  out.wishes.facts.counts = counts_of(out);
   return out;
 }
 

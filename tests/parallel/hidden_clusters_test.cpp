@@ -51,8 +51,8 @@ struct Effort {
       {"ddp"}, {"zero 1", "zero 2", "zero 3"}, {"pipeline"}, {"tensor"}};
 };
 
-Measured run_once(const HiddenCluster& hidden, const plan::Split& split, int64_t steps) {
-  const auto num_ranks = split.num_ranks();
+Measured run_once(const HiddenCluster& hidden, const schedule::Parallelism& split, int64_t steps) {
+  const auto num_ranks = static_cast<int>(split.num_ranks());
   PacedConnector connector(hidden.cluster, std::chrono::seconds(60));
   std::mutex mutex;
   std::vector<own_time::Time> ends(static_cast<size_t>(steps) + 1);
@@ -63,7 +63,8 @@ Measured run_once(const HiddenCluster& hidden, const plan::Split& split, int64_t
     };
     const comm::Groups groups(split.mesh(rank), connect);
     ReplicaOptions options;
-    static_cast<schedule::RunOptions&>(options) = split.options(hidden.wishes.base);
+    options.parallelism = split;
+    if (split.ranks.pipeline > 1) options.counts = hidden.wishes.facts.counts;
     options.optimizer = std::make_shared<HiddenUpdate>(hidden.update_seconds / hidden.speed(rank));
     Replica replica(hidden.blocks(rank, kept[static_cast<size_t>(rank)]), groups, options);
     replica.start();
@@ -94,7 +95,8 @@ Measured run_once(const HiddenCluster& hidden, const plan::Split& split, int64_t
 }
 
 /// Of some runs the one that the machine disturbed least.
-Measured measure(const HiddenCluster& hidden, const plan::Split& split, const Effort& effort) {
+Measured measure(const HiddenCluster& hidden, const schedule::Parallelism& split,
+                 const Effort& effort) {
   Measured best{.times_late = std::numeric_limits<int>::max()};
   for (int run = 0; run < effort.runs && best.times_late > 0; ++run) {
     const auto measured = run_once(hidden, split, effort.steps);
@@ -224,7 +226,7 @@ HiddenCluster two_hosts(double seconds_of_gradients) {
   out.update_seconds = 1e-9;
   out.wishes = {.num_ranks = 2, .global_batch = 8, .ranks_per_host = 1};
   out.wishes.base.bucket_bytes = 4 * kElements;
-  out.wishes.base.counts = counts_of(out);
+  out.wishes.facts.counts = counts_of(out);
   return out;
 }
 
@@ -235,13 +237,13 @@ TEST(HiddenClusters, WhereALinkBecomesSlowThePlanChangesAndWins) {
     return found.best()->split;
   };
   const auto of_fast = plan_of(fast), of_slow = plan_of(slow);
-  EXPECT_EQ(of_fast.pipeline, 1) << of_fast.to_text();
-  EXPECT_EQ(of_slow.pipeline, 2) << of_slow.to_text();
+  EXPECT_EQ(of_fast.ranks.pipeline, 1) << of_fast.to_text();
+  EXPECT_EQ(of_slow.ranks.pipeline, 2) << of_slow.to_text();
   const Effort effort{.steps = 2, .runs = 3};
-  const auto seconds = [&](const HiddenCluster& hidden, const plan::Split& split) {
+  const auto seconds = [&](const HiddenCluster& hidden, const schedule::Parallelism& split) {
     const auto measured = measure(hidden, split, effort);
     fmt::print("  {}: predicted {:.4f} s, measured {:.4f} s{}\n", split.to_text(),
-               plan::predict(hidden.numbers(), hidden.cluster, hidden.wishes.base, split).seconds,
+               plan::predict(hidden.numbers(), hidden.cluster, hidden.wishes.facts, split).seconds,
                measured.seconds, measured.times_late > 0 ? " (on a busy machine)" : "");
     return measured.seconds;
   };

@@ -43,7 +43,8 @@ TEST(Pass, AMicroBatchIsOnTheDeviceFromItsLoadToItsLastBackward) {
   const nn::BlockList blocks{first, second};
   FlatBuffers flat(blocks, schedule::layout_of(nn::declare(blocks), {}), {.device = device});
   Gradients gradients(flat, comm::Groups(comm::Group()), true);
-  const auto program = schedule::data_parallel_program(flat.layout(), {.num_micro_batches = 2});
+  const auto program =
+      schedule::data_parallel_program(flat.layout(), {.parallelism = {.micro_batches = 2}});
   const std::vector<MicroBatch> batches(2, {{{"x", at::ones({3, 4})}}, at::arange(3)});
   const StepInput step;
   uploads = 0;

@@ -41,8 +41,8 @@ TEST(PipelineStages, BuffersAreThoseOfTheStageThatRunsTheirBlock) {
       blocks.push_back(std::make_shared<Counting>(name, *name == 'd'));
     }
     ReplicaOptions options;
-    options.num_micro_batches = 2;
-    options.pipeline.splits = {2};
+    options.parallelism.micro_batches = 2;
+    options.parallelism.pipeline.splits = {2};
     Replica replica(blocks, groups, options);
     replica.start();
     for (int64_t step = 0; step < 3; ++step) {
@@ -136,7 +136,7 @@ TEST(PipelineStages, AUsersModulesOfOtherStagesTakeNoMemoryAndDoNotTravel) {
       blocks.push_back(std::make_shared<nn::ModuleBlock>(module, forward, name));
     }
     ReplicaOptions options;
-    options.num_micro_batches = kStages;
+    options.parallelism.micro_batches = kStages;
     Replica replica(blocks, groups, options);
     replica.start();
     for (int b = 0; b < kStages; ++b) {

@@ -51,14 +51,14 @@ struct PipelineTrial {
     ReplicaOptions out;
     // Gradients that are zero but for rounding (attention's key biases) must not make full steps.
     out.optimizer = optim::make_optimizer(optim::kDefaultOptimizer, {.epsilon = 1e-4});
-    out.num_micro_batches = micro_batches;
+    out.parallelism.micro_batches = micro_batches;
     out.compute_dtype = dtype;
-    out.zero = zero;
-    out.bucket_bytes = micro_batches % 2 == 0 ? 25 << 20 : 0;
-    out.recompute = recomputes;
-    out.pipeline.schedule = schedule::parse_schedule(schedule);
-    out.pipeline.placement = placement;
-    out.pipeline.virtual_stages = virtual_stages;
+    out.parallelism.zero = zero;
+    out.parallelism.bucket_bytes = micro_batches % 2 == 0 ? 25 << 20 : 0;
+    out.parallelism.recompute = recomputes;
+    out.parallelism.pipeline.schedule = schedule::parse_schedule(schedule);
+    out.parallelism.pipeline.placement = placement;
+    out.parallelism.pipeline.virtual_stages = virtual_stages;
     return out;
   }
 

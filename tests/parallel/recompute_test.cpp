@@ -27,11 +27,11 @@ TEST(Recompute, GivesTheSameBitsWithDropout) {
     for (const bool is_llama : {false, true}) {
       ReplicaOptions options;
       options.compute_dtype = dtype;
-      options.num_micro_batches = 2;
+      options.parallelism.micro_batches = 2;
       auto blocks = [&] { return is_llama ? small_llama() : gpt2(); };
       Replica plain(blocks(), comm::Group(), options);
       plain.start();
-      options.recompute = true;
+      options.parallelism.recompute = true;
       Replica again(blocks(), comm::Group(), options);
       again.start();
       EXPECT_GT(again.program().size(), plain.program().size());
@@ -50,7 +50,7 @@ TEST(Recompute, GivesTheSameBitsWithDropout) {
 TEST(Recompute, NeedsLessMemory) {
   auto peak = [](bool recompute) {
     ReplicaOptions options;
-    options.recompute = recompute;
+    options.parallelism.recompute = recompute;
     Replica replica(gpt2(12), comm::Group(), options);
     replica.start();
     replica.step({rows(4, 64)}, {7, 0, 1e-2}, {});
@@ -68,7 +68,7 @@ TEST(Recompute, IsRefusedWhereNothingCanBe) {
   auto blocks =
       nn::module_model(std::make_shared<Net>(), [](Net&, const nn::Bundle& in) { return in; });
   ReplicaOptions options;
-  options.recompute = true;
+  options.parallelism.recompute = true;
   EXPECT_THROW(Replica(blocks, comm::Group(), options), UsageError);
 }
 

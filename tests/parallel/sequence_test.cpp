@@ -143,10 +143,10 @@ TEST(SequenceParallel, SaysWhichBlocksDoNotTakeShares) {
   blocks.insert(blocks.begin() + 1, std::make_shared<WholeBlock>());
   Trial trial{.mesh = {.tensor = 2}};
   const schedule::Mesh mesh(trial.mesh, 0, 2);
-  schedule::plan_run(nn::declare(blocks), mesh, trial.options().run());
+  schedule::plan_run(nn::declare(blocks), mesh, trial.options().parallelism);
   trial.sequence = true;
   try {
-    schedule::plan_run(nn::declare(blocks), mesh, trial.options().run());
+    schedule::plan_run(nn::declare(blocks), mesh, trial.options().parallelism);
     FAIL() << "accepted";
   } catch (const UsageError& error) {
     EXPECT_THAT(error.what(), HasSubstr("sequence_parallel needs blocks that compute with a rank's "

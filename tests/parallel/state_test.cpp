@@ -26,7 +26,7 @@ TEST(State, TheCopiesShareTheWriting) {
                                 return connector.connect(rank, ranks, name);
                               });
     ReplicaOptions options;
-    options.zero = 2;
+    options.parallelism.zero = 2;
     const auto config = models::small_gpt2({.ids = 5000, .width = 32, .length = 8});
     Replica replica(config.make_blocks(), groups, options);
     replica.start();

@@ -201,7 +201,7 @@ class OwnBlock : public nn::Block {
 
 // All families, meshes and kinds of numbers; ./dev test --all.
 TEST(TensorRanks, DISABLED_OfTheWholeGridTrainAsOneDevice) {
-  const std::vector<std::pair<schedule::MeshDegrees, int>> meshes{
+  const std::vector<std::pair<schedule::Degrees, int>> meshes{
       {{.tensor = 2}, 0},
       {{.tensor = 3}, 0},
       {{.tensor = 4}, 0},
@@ -220,7 +220,7 @@ TEST(TensorRanks, DISABLED_OfTheWholeGridTrainAsOneDevice) {
         auto many = one;
         many.mesh = mesh;
         many.zero = zero;
-        many.micro_batches = 4 / (std::max(1, mesh.shard) * mesh.replicate);
+        many.micro_batches = 4 / mesh.data();
         for (const auto& [sequence, recomputes] :
              {std::pair(false, false), {false, true}, {true, false}, {true, true}}) {
           many.sequence = sequence;
@@ -247,7 +247,7 @@ TEST(TensorRanks, SayWhatDoesNotGo) {
       }
     }
     try {
-      schedule::plan_run(nn::declare(blocks), mesh, Trial{}.options().run());
+      schedule::plan_run(nn::declare(blocks), mesh, Trial{}.options().parallelism);
     } catch (const UsageError& error) {
       return error.what();
     }

@@ -91,7 +91,7 @@ inline nn::BlockList tensor_blocks(const std::string& family, bool drops = true)
 
 struct Trial {
   std::string family = "gpt2";
-  schedule::MeshDegrees mesh = {};
+  schedule::Degrees mesh = {};
   int64_t micro_batches = 2;
   int64_t steps = 3;
   int zero = 0;
@@ -106,18 +106,16 @@ struct Trial {
   std::vector<double> loss_scales = {};                     ///< by step; empty: none
   std::function<nn::BlockList(nn::BlockList)> change = {};  ///< of the model; empty: none
 
-  int num_ranks() const {
-    return mesh.pipeline * mesh.context * mesh.tensor * std::max(1, mesh.shard) * mesh.replicate;
-  }
+  int num_ranks() const { return static_cast<int>(mesh.product()); }
   ReplicaOptions options() const {
     ReplicaOptions out;
-    out.num_micro_batches = micro_batches;
+    out.parallelism.micro_batches = micro_batches;
     out.compute_dtype = dtype;
-    out.zero = zero;
-    out.bucket_bytes = 0;
-    out.recompute = recomputes;
-    out.sequence_parallel = sequence;
-    out.pipeline.schedule = schedule::parse_schedule(schedule);
+    out.parallelism.zero = zero;
+    out.parallelism.bucket_bytes = 0;
+    out.parallelism.recompute = recomputes;
+    out.parallelism.sequence_parallel = sequence;
+    out.parallelism.pipeline.schedule = schedule::parse_schedule(schedule);
     return out;
   }
 };

@@ -131,7 +131,7 @@ TEST(ThreadPipeline, TakesAListOfModulesWhoseFirstCopyGivesTheValues) {
   const auto outcome = [&](int stages, int data) {
     torch::manual_seed(5);
     ReplicaOptions options;
-    options.num_micro_batches = 2;
+    options.parallelism.micro_batches = 2;
     const std::vector<at::Device> devices(static_cast<size_t>(stages * data), at::kCPU);
     const auto strategy =
         make_thread_strategy(own_modules, devices, options, 1, std::chrono::seconds(20), stages);
@@ -188,7 +188,7 @@ TEST(ThreadPipeline, AStageThatDoesNotComeIsNamedAlsoFromAfar) {
     return blocks;
   };
   auto options = trial.options();
-  options.pipeline.splits = {2, 4};
+  options.parallelism.pipeline.splits = {2, 4};
   auto strategy = make_thread_strategy(factory, std::vector<at::Device>(3, at::kCPU), options, 1,
                                        std::chrono::milliseconds(500), 3);
   const auto begin = std::chrono::steady_clock::now();

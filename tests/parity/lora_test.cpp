@@ -96,7 +96,7 @@ TEST_P(LoraParity, Logits) {
 TEST_P(LoraParity, EveryGradientIsAsNearToTheTruthAsPyTorchs) {
   expect_gradients(*model(), file_, kLoraGradients, [&](int64_t i) { return batch(i); });
   parallel::ReplicaOptions options;
-  options.recompute = true;
+  options.parallelism.recompute = true;
   expect_gradients(*model(options), file_, kLoraGradients, [&](int64_t i) { return batch(i); });
 }
 

@@ -51,7 +51,7 @@ TEST_P(T5Parity, LogitsAndLoss) {
 TEST_P(T5Parity, EveryGradientIsAsNearToTheTruthAsPyTorchs) {
   expect_gradients(*model(), file_, kT5Gradients, [&](int64_t i) { return batch(i); });
   parallel::ReplicaOptions options;
-  options.recompute = true;
+  options.parallelism.recompute = true;
   expect_gradients(*model(options), file_, kT5Gradients, [&](int64_t i) { return batch(i); });
 }
 

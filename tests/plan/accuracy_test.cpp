@@ -48,8 +48,8 @@ TEST(Accuracy, DrawsOfEachFamilyAndNoneTwice) {
     families.insert(split.family());
     EXPECT_EQ(split.global_batch(), 16);
     EXPECT_EQ(split.num_ranks(), 4);
-    EXPECT_FALSE(split.recompute && split.recomputed > 0);
-    EXPECT_LT(split.recomputed, kBlocks / split.pipeline);
+    EXPECT_FALSE(split.recompute && split.blocks_recomputed() > 0);
+    EXPECT_LT(split.blocks_recomputed(), kBlocks / split.ranks.pipeline);
   }
   EXPECT_EQ(texts.size(), drawn.size());
   for (const auto& split : splits_of(wishes)) all_families.insert(split.family());
@@ -57,8 +57,8 @@ TEST(Accuracy, DrawsOfEachFamilyAndNoneTwice) {
   const auto more = draw_splits(wishes, kBlocks, 7, 100000);
   EXPECT_EQ(more.size(), splits_of(wishes).size());
   const auto any = [&](const auto& is) { return std::any_of(more.begin(), more.end(), is); };
-  EXPECT_TRUE(any([](const Split& split) { return split.recomputed > 0; }));
-  EXPECT_TRUE(any([](const Split& split) { return split.prefetch > 0; }));
+  EXPECT_TRUE(any([](const Parallelism& split) { return split.blocks_recomputed() > 0; }));
+  EXPECT_TRUE(any([](const Parallelism& split) { return split.gathers.prefetch > 1; }));
 }
 
 // By trying each number up to it this would take a minute.

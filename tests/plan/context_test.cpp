@@ -20,22 +20,23 @@ TEST(ContextSplits, AreOfSingleRowsAndOfModelsThatTakeThem) {
   for (const auto& split : splits_of(wishes_for(8, 8))) {
     EXPECT_EQ(split.num_ranks(), 8);
     EXPECT_EQ(split.global_batch(), 8);
-    EXPECT_LE(split.context, 4);
-    EXPECT_EQ(split.mesh().degree(schedule::Axis::Context), split.context);
-    EXPECT_TRUE(split.context == 1 || split.rows == 1) << split.to_text();
-    EXPECT_TRUE(!split.sequence || split.tensor > 1) << split.to_text();
-    contexts += split.context > 1 ? 1 : 0;
-    sequences += split.sequence ? 1 : 0;
+    EXPECT_LE(split.ranks.context, 4);
+    EXPECT_EQ(split.mesh().degree(schedule::Axis::Context), split.ranks.context);
+    EXPECT_TRUE(split.ranks.context == 1 || split.rows == 1) << split.to_text();
+    EXPECT_TRUE(!split.sequence_parallel || split.ranks.tensor > 1) << split.to_text();
+    contexts += split.ranks.context > 1 ? 1 : 0;
+    sequences += split.sequence_parallel ? 1 : 0;
   }
   EXPECT_GT(contexts, 0);
   EXPECT_GT(sequences, 0);
   for (const auto& split : splits_of({.num_ranks = 8, .global_batch = 8})) {
-    EXPECT_EQ(split.context, 1);
-    EXPECT_FALSE(split.sequence);
+    EXPECT_EQ(split.ranks.context, 1);
+    EXPECT_FALSE(split.sequence_parallel);
   }
-  const Split split{.data = 2, .tensor = 2, .context = 2, .zero = 1, .sequence = true};
+  const Parallelism split{
+      .ranks = {.shard = 2, .context = 2, .tensor = 2}, .zero = 1, .sequence_parallel = true};
   EXPECT_EQ(split.family(), "context x tensor x sequence x zero 1");
-  const auto toml = split.to_toml();
+  const auto toml = to_toml(split);
   EXPECT_NE(toml.find("context_parallel_size = 2\n"), std::string::npos) << toml;
   EXPECT_NE(toml.find("sequence_parallel = true\n"), std::string::npos) << toml;
 }
@@ -46,17 +47,17 @@ TEST(ContextSplits, WinWhereARowIsAllThereIs) {
   model.length = 16384;
   const auto found =
       search(model.numbers(), paper_cluster(1, 4, 1000 * kGiga, 100 * kGiga, 0), wishes_for(4, 1));
-  EXPECT_EQ(found.best()->split.context, 4) << found.best()->split.to_text();
+  EXPECT_EQ(found.best()->split.ranks.context, 4) << found.best()->split.to_text();
   // Over links on which keys and values take longer than products they lose.
   const auto slow =
       search(model.numbers(), paper_cluster(1, 4, 1000 * kGiga, 0.01 * kGiga, 0), wishes_for(4, 1));
-  EXPECT_EQ(slow.best()->split.context, 1) << slow.best()->split.to_text();
+  EXPECT_EQ(slow.best()->split.ranks.context, 1) << slow.best()->split.to_text();
 }
 
 TEST(ContextSplits, PayForEveryMessage) {
   PaperModel model;
   model.length = 4096;
-  const Split split{.context = 4};
+  const Parallelism split{.ranks = {.context = 4}};
   const auto fast = paper_cluster(1, 4, 1000 * kGiga, 1e6 * kGiga, 0);
   auto slow = fast;
   slow.inside.seconds = 0.01;
@@ -74,9 +75,9 @@ TEST(SequenceSplits, KeepLessAndSumWhatIsWhole) {
   constexpr int64_t kNorm = 1000;
   numbers.model.params.push_back({"norm", {kNorm}});
   numbers.model.blocks[1].params.push_back(static_cast<int64_t>(numbers.model.params.size()) - 1);
-  const Split split{.tensor = 4, .rows = 8};
+  const Parallelism split{.ranks = {.tensor = 4}, .rows = 8};
   auto shared = split;
-  shared.sequence = true;
+  shared.sequence_parallel = true;
   const auto cluster = paper_cluster(1, 4, 1000 * kGiga, 10 * kGiga, 0);
   const auto plain = predict(numbers, cluster, {}, split),
              tokens = predict(numbers, cluster, {}, shared);
@@ -114,8 +115,8 @@ TEST(ContextSplits, AreFoundAsByBruteForce) {
     if (all.best() == nullptr) continue;
     const auto& split = all.best()->split;
     EXPECT_EQ(bounded.best()->split, split) << n << ": " << bounded.best()->split.to_text();
-    contexts += split.context > 1 ? 1 : 0;
-    sequences += split.sequence ? 1 : 0;
+    contexts += split.ranks.context > 1 ? 1 : 0;
+    sequences += split.sequence_parallel ? 1 : 0;
   }
   EXPECT_GT(contexts, 5);
   EXPECT_GT(sequences, 0);

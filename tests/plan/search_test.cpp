@@ -86,9 +86,9 @@ TEST(Decision, ReplicasOfTheStateStayInHostsWithSlowLinks) {
   const auto numbers = model.numbers();
   auto cluster = paper_cluster(2, 4, 100 * kGiga, 100 * kGiga, kGiga);
   cluster.beside = 0;  // nothing hides what is sent
-  const Split all{.data = 8, .rows = 8, .micro_batches = 1, .zero = 3};
+  const Parallelism all{.ranks = {.shard = 8}, .rows = 8, .micro_batches = 1, .zero = 3};
   auto hybrid = all;
-  hybrid.shard = 4;
+  hybrid.set_shard_ranks(4);
   EXPECT_NE(hybrid.to_text().find("shard_ranks 4"), std::string::npos);
   const auto in_hosts = predict(numbers, cluster, {}, hybrid);
   const auto over_all = predict(numbers, cluster, {}, all);
@@ -104,7 +104,7 @@ TEST(Decision, RecomputesTheFewestBlocksThatFit) {
   model.layers = 12;
   const auto numbers = model.numbers();
   auto cluster = paper_cluster(1, 1, 100 * kGiga, 100 * kGiga, 0);
-  const Split whole{.rows = 8, .micro_batches = 1};
+  const Parallelism whole{.rows = 8, .micro_batches = 1};
   auto again = whole;
   again.recompute = true;
   const auto most = predict(numbers, cluster, {}, whole).memory.sum();
@@ -116,12 +116,12 @@ TEST(Decision, RecomputesTheFewestBlocksThatFit) {
   const auto found = search(numbers, cluster, wishes);
   ASSERT_NE(found.best(), nullptr);
   for (const auto& planned : found.tried) {
-    if (planned.split.recomputed == 0 || planned.prediction.fit == Fit::No) continue;
+    if (planned.split.blocks_recomputed() == 0 || planned.prediction.fit == Fit::No) continue;
     auto fewer = planned.split;
-    --fewer.recomputed;
+    fewer.set_blocks_recomputed(fewer.blocks_recomputed() - 1);
     EXPECT_EQ(predict(numbers, cluster, {}, fewer).fit, Fit::No) << planned.split.to_text();
     auto all = planned.split;
-    all.recomputed = 0;
+    all.set_blocks_recomputed(0);
     all.recompute = true;
     EXPECT_LT(planned.prediction.seconds, predict(numbers, cluster, {}, all).seconds);
     return;
@@ -133,16 +133,13 @@ TEST(Decision, GathersFurtherAheadWhereThatHidesMore) {
   PaperModel model;
   const auto numbers = model.numbers();
   auto cluster = paper_cluster(1, 4, 100 * kGiga, kGiga, 0);
-  schedule::RunOptions base;
-  base.bucket_bytes = 1 << 20;
-  const Split split{.data = 4, .rows = 4, .micro_batches = 1, .zero = 3};
+  const Parallelism split{.ranks = {.shard = 4}, .rows = 4, .zero = 3, .bucket_bytes = 1 << 20};
   auto further = split;
-  further.prefetch = 4;
-  EXPECT_EQ(further.options(base).gathers.prefetch, 4);
-  EXPECT_LE(predict(numbers, cluster, base, further).seconds,
-            predict(numbers, cluster, base, split).seconds);
-  EXPECT_GT(predict(numbers, cluster, base, further).memory.gathered,
-            predict(numbers, cluster, base, split).memory.gathered);
+  further.gathers.prefetch = 4;
+  EXPECT_LE(predict(numbers, cluster, {}, further).seconds,
+            predict(numbers, cluster, {}, split).seconds);
+  EXPECT_GT(predict(numbers, cluster, {}, further).memory.gathered,
+            predict(numbers, cluster, {}, split).memory.gathered);
 }
 
 TEST(Search, TheFrontGivesUpTimeForMemory) {
@@ -165,7 +162,7 @@ TEST(Search, SaysOverHowManyRanksABatchDoesNotDivide) {
   const PaperModel model;
   const auto found = found_for(model, paper_cluster(1, 3, 100 * kGiga, 10 * kGiga, 0), 7);
   ASSERT_NE(found.best(), nullptr);
-  EXPECT_EQ(found.best()->split.data, 1);
+  EXPECT_EQ(found.best()->split.ranks.data(), 1);
   EXPECT_EQ(found.refused, Reasons{"a step of 7 rows does not divide over 3 data ranks"});
 }
 
@@ -175,12 +172,13 @@ TEST(Search, TriesNoMoreStagesAndTensorRanksThanTheModelHas) {
                       .most_stages = 5,
                       .most_tensor = 2,
                       .beyond_tensor = "three heads"};
-  int stages = 0, of_several = 0, tensor = 0;
+  int64_t stages = 0, of_several = 0, tensor = 0;
   for (const auto& split : splits_of(wishes)) {
-    stages = std::max(stages, split.pipeline);
-    tensor = std::max(tensor, split.tensor);
-    const bool several = split.schedule->interleaved;
-    if (split.pipeline > 1 && several) of_several = std::max(of_several, split.pipeline);
+    stages = std::max(stages, split.ranks.pipeline);
+    tensor = std::max(tensor, split.ranks.tensor);
+    const bool several = split.pipeline.schedule->interleaved;
+    if (split.ranks.pipeline > 1 && several)
+      of_several = std::max(of_several, split.ranks.pipeline);
   }
   EXPECT_EQ(stages, 4);
   EXPECT_EQ(of_several, 2);  // with two virtual stages each

@@ -37,7 +37,7 @@ Found all_of(const PaperModel& model, const Cluster& cluster, Wishes wishes) {
 double seconds_of(const Found& found, const std::string& family, int data = 0) {
   double out = std::numeric_limits<double>::infinity();
   for (const auto& [split, prediction, simplicity] : found.tried) {
-    const bool is_it = split.family() == family && (data == 0 || split.data == data);
+    const bool is_it = split.family() == family && (data == 0 || split.ranks.data() == data);
     if (is_it && prediction.fit != Fit::No) out = std::min(out, prediction.seconds);
   }
   return out;
@@ -54,7 +54,7 @@ TEST(SeedCases, WhatFitsIsTrainedByDdpOrZeroWhicheverIsFaster) {
     const auto cluster = described(1, 4, 10 * kGiga, inside);
     const auto found = all_of(model, cluster, wishes_of(cluster, 64));
     ASSERT_NE(found.best(), nullptr);
-    EXPECT_EQ(found.best()->split.data, 4) << found.best()->split.to_text();
+    EXPECT_EQ(found.best()->split.ranks.data(), 4) << found.best()->split.to_text();
     EXPECT_FALSE(found.best()->split.recompute);
     double fastest = std::numeric_limits<double>::infinity();
     for (const char* family : {"ddp", "zero 1", "zero 2", "zero 3"}) {
@@ -88,7 +88,7 @@ TEST(SeedCases, WhatDoesNotFitIsSharedOut) {
   EXPECT_NEAR(seconds_of(fast, "tensor", 1) / pipeline, 1, 0.2);
   EXPECT_LT(1.3 * seconds_of(slow, "pipeline", 1), zero(slow));
   EXPECT_LT(1.3 * seconds_of(slow, "pipeline", 1), seconds_of(slow, "tensor", 1));
-  EXPECT_GT(slow.best()->split.pipeline, 1) << slow.best()->split.to_text();
+  EXPECT_GT(slow.best()->split.ranks.pipeline, 1) << slow.best()->split.to_text();
 }
 
 // "Case 3: the largest layer doesn't fit": no stage can hold it; tensor ranks, or ZeRO with what
@@ -106,7 +106,7 @@ TEST(SeedCases, ALayerThatDoesNotFitIsCut) {
   wishes.base.gathers.prefetch = 0;  // of stage 3: one layer is gathered at a time
   const auto found = all_of(model, cluster, wishes);
   ASSERT_NE(found.best(), nullptr);
-  EXPECT_TRUE(found.best()->split.tensor > 1 || found.best()->split.zero == 3)
+  EXPECT_TRUE(found.best()->split.ranks.tensor > 1 || found.best()->split.zero == 3)
       << found.best()->split.to_text();
   EXPECT_TRUE(std::isinf(seconds_of(found, "pipeline", 1)));
   const auto told = decision(model.numbers(), cluster, wishes, found).at(1);
@@ -132,7 +132,7 @@ TEST(SeedCases, TensorRanksCrossHostsOnlyWhereThatIsFaster) {
     // One row: nothing to share out but layers and stages.
     const auto found = all_of(model, cluster, wishes_of(cluster, 1));
     ASSERT_NE(found.best(), nullptr);
-    const bool crosses = found.best()->split.tensor > cluster.devices_per_host;
+    const bool crosses = found.best()->split.ranks.tensor > cluster.devices_per_host;
     EXPECT_EQ(crosses, between > 1) << found.best()->split.to_text();
   }
 }
@@ -152,9 +152,9 @@ TEST(SeedCases, OnSlowLinksBetweenHostsAllKindsAreNeeded) {
   const auto slow = with(state_of(model) / 6, 0.1);
   ASSERT_NE(slow.best(), nullptr);
   const auto& split = slow.best()->split;
-  EXPECT_GT(split.pipeline, 1) << split.to_text();
-  EXPECT_GT(split.data, 1) << split.to_text();
-  EXPECT_LE(split.tensor, 4) << split.to_text();
+  EXPECT_GT(split.ranks.pipeline, 1) << split.to_text();
+  EXPECT_GT(split.ranks.data(), 1) << split.to_text();
+  EXPECT_LE(split.ranks.tensor, 4) << split.to_text();
   EXPECT_EQ(split.zero, 1) << split.to_text();
 }
 
@@ -170,8 +170,9 @@ TEST(SeedCases, FourCardsOfSixGigabytesHoldWhatOneOfTwentyFourHolds) {
   EXPECT_GT(state_of(model), 19e9);
   const auto numbers = model.numbers();
   const auto naive = &schedule::kNaive;
-  const Split alone{.rows = 8, .micro_batches = 1};
-  const Split stages{.pipeline = 4, .rows = 8, .micro_batches = 1, .schedule = naive};
+  const Parallelism alone{.rows = 8, .micro_batches = 1};
+  const Parallelism stages{
+      .ranks = {.pipeline = 4}, .rows = 8, .micro_batches = 1, .pipeline = {.schedule = naive}};
   const auto large = described(1, 1, 24 * kGiga, 25), small = described(1, 4, 6 * kGiga, 25);
   const auto one = predict(numbers, large, {}, alone), four = predict(numbers, small, {}, stages);
   EXPECT_NE(one.fit, Fit::No);
@@ -201,8 +202,8 @@ TEST(SeedCases, FortyFiveGigabytesOfWeightsFitFourCardsOffloaded) {
   wishes.offload = {schedule::Place::Cpu};
   const auto found = search(model.numbers(), cluster, wishes);
   ASSERT_NE(found.best(), nullptr);
-  EXPECT_TRUE(found.best()->split.offloads());
-  EXPECT_NE(found.best()->split.to_toml().find(" = \"cpu\""), std::string::npos);
+  EXPECT_TRUE(found.best()->split.offload.any());
+  EXPECT_NE(to_toml(found.best()->split).find(" = \"cpu\""), std::string::npos);
   const auto told = decision(model.numbers(), cluster, wishes, found);
   EXPECT_NE(told.at(3).find("With all of the state on the devices nothing fits"), std::string::npos)
       << told.at(3);
@@ -212,7 +213,7 @@ TEST(SeedCases, FortyFiveGigabytesOfWeightsFitFourCardsOffloaded) {
 TEST(SeedCases, AStepHasAsManyRowsAsMicroBatchesOfAllRanks) {
   const auto splits = splits_of({.num_ranks = 8, .global_batch = 1024});
   const auto seeds = std::find_if(splits.begin(), splits.end(), [](const auto& split) {
-    return split.data == 4 && split.rows == 8 && split.pipeline == 2;
+    return split.ranks.data() == 4 && split.rows == 8 && split.ranks.pipeline == 2;
   });
   ASSERT_NE(seeds, splits.end());
   EXPECT_EQ(seeds->micro_batches, 32);
@@ -221,8 +222,8 @@ TEST(SeedCases, AStepHasAsManyRowsAsMicroBatchesOfAllRanks) {
 }
 
 /// Bytes of gradients that a rank of the first stage hands to sums, and of weights it gathers.
-double bytes_moved(const PaperModel& model, const schedule::RunOptions& base, const Split& split) {
-  const auto plan = schedule::plan_run(model.decl(), split.mesh(), split.options(base), {}, false);
+double bytes_moved(const PaperModel& model, const Parallelism& split) {
+  const auto plan = schedule::plan_run(model.decl(), split.mesh(), split, {}, {}, false);
   const auto& stage = plan.stages.front();
   double out = 0;
   for (const auto& i : stage.step) {
@@ -241,19 +242,21 @@ TEST(SeedCases, StagesTwoAndThreeOfZeroWithAPipelineMoveMore) {
   const auto cluster = described(1, 4, 100 * kGiga, 2);
   constexpr int64_t kMicroBatches = 8;
   const auto with = [](int64_t zero) {
-    return Split{.pipeline = 2, .data = 2, .rows = 1, .micro_batches = kMicroBatches, .zero = zero};
+    return Parallelism{.ranks = {.pipeline = 2, .shard = 2},
+                       .rows = 1,
+                       .micro_batches = kMicroBatches,
+                       .zero = zero,
+                       .bucket_bytes = 1 << 20};  // a layer each
   };
   // Stage 1 sums once and gathers once; stage 2 sums after each micro-batch; stage 3 gathers for
   // each forward and backward, too.
-  schedule::RunOptions base;
-  base.bucket_bytes = 1 << 20;  // a layer each
-  const double once = bytes_moved(model, base, with(1)) / 2;
-  EXPECT_NEAR(bytes_moved(model, base, with(2)) / once, kMicroBatches + 1, 0.5);
-  EXPECT_GT(bytes_moved(model, base, with(3)) / once, 1.5 * kMicroBatches);
-  EXPECT_LT(1.2 * predict(numbers, cluster, base, with(1)).seconds,
-            predict(numbers, cluster, base, with(2)).seconds);
-  EXPECT_LT(1.2 * predict(numbers, cluster, base, with(1)).seconds,
-            predict(numbers, cluster, base, with(3)).seconds);
+  const double once = bytes_moved(model, with(1)) / 2;
+  EXPECT_NEAR(bytes_moved(model, with(2)) / once, kMicroBatches + 1, 0.5);
+  EXPECT_GT(bytes_moved(model, with(3)) / once, 1.5 * kMicroBatches);
+  EXPECT_LT(1.2 * predict(numbers, cluster, {}, with(1)).seconds,
+            predict(numbers, cluster, {}, with(2)).seconds);
+  EXPECT_LT(1.2 * predict(numbers, cluster, {}, with(1)).seconds,
+            predict(numbers, cluster, {}, with(3)).seconds);
 }
 
 }  // namespace

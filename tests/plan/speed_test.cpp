@@ -27,7 +27,7 @@ double seconds_to_plan(int num_ranks, int64_t global_batch = 1024) {
                 .most_stages = model.layers + 2,
                 .most_tensor = model.heads,
                 .offload = {schedule::Place::Cpu}};
-  wishes.base.low_precision = true;
+  wishes.facts.low_precision = true;
   auto numbers = model.numbers();
   numbers.accumulate_seconds = 0;   // GPUs add gradients as they come
   const auto began = std::clock();  // other tests run beside this one
@@ -36,7 +36,7 @@ double seconds_to_plan(int num_ranks, int64_t global_batch = 1024) {
   EXPECT_NE(found.best(), nullptr);
   if (found.best() == nullptr) return seconds;
   const auto& best = *found.best();
-  EXPECT_GE(best.prediction.seconds, least_seconds(numbers, cluster, wishes.base, best.split));
+  EXPECT_GE(best.prediction.seconds, least_seconds(numbers, cluster, wishes.facts, best.split));
   fmt::print("{} ranks: {:.2f} s for {} splits, {} left out; {} takes {:.3f} s\n", num_ranks,
              seconds, found.tried.size(), found.num_bounded, found.best()->split.to_text(),
              found.best()->prediction.seconds);

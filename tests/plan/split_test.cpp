@@ -1,5 +1,3 @@
-#include "convoy/plan/split.h"
-
 #include <gtest/gtest.h>
 
 #include "convoy/schedule/run/run_plan.h"
@@ -10,21 +8,24 @@ namespace {
 
 // A training without stages knows no counts when it chooses the blocks to recompute.
 TEST(Split, WithoutStagesRecomputesTheBlocksThatATrainingDoes) {
-  const auto model = PaperModel().decl();
-  schedule::RunOptions base;
-  base.counts.assign(model.blocks.size(), {.forward = 1, .backward = 2, .weight = 1, .kept = 1});
-  base.counts[5].kept = 1000;
-  const auto recomputed = [&](const Split& split, const schedule::RunOptions& options) {
-    return schedule::plan_run(model, split.mesh(), options).step.recomputed;
+  auto model = PaperModel();
+  const auto decl = model.decl();
+  StepFacts facts;
+  facts.counts.assign(decl.blocks.size(), {.forward = 1, .backward = 2, .weight = 1, .kept = 1});
+  facts.counts[5].kept = 1000;
+  const Parallelism split{.ranks = {.shard = 2}, .recomputed = {{2}}};
+  const auto blocks = [&](const StepFacts& known) {
+    return schedule::plan_run(decl, split.mesh(), split, known).step.recomputed;
   };
-  const Split split{.data = 2, .recomputed = 2};
-  auto trained = split.options(base);
-  trained.counts.clear();
-  EXPECT_EQ(recomputed(split, split.options(base)), recomputed(split, trained));
-  auto counted = trained;
-  counted.counts = base.counts;
-  EXPECT_NE(recomputed(split, counted), recomputed(split, trained));
-  EXPECT_EQ(Split({.pipeline = 2}).options(base).counts.size(), model.blocks.size());
+  EXPECT_NE(blocks(facts), blocks({}));
+  auto numbers = model.numbers();
+  auto costs = model.costs(share_of(split));
+  costs[5].kept_bytes *= 100;  // where it is recomputed, less is kept
+  numbers.blocks = [costs](const auto&) { return costs; };
+  const auto cluster = paper_cluster(1, 2, 100 * kGiga, 100 * kGiga, 0);
+  const auto with = predict(numbers, cluster, facts, split);
+  EXPECT_EQ(with.memory.sum(), predict(numbers, cluster, {}, split).memory.sum());
+  EXPECT_NE(with.memory.sum(), predict(numbers, cluster, split.mesh(), split, facts).memory.sum());
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include "convoy/base/files.h"
 #include "convoy/plan/cluster.h"
 #include "convoy/plan/search.h"
+#include "convoy/schedule/run/knobs.h"
 
 namespace convoy::plan {
 

@@ -23,15 +23,16 @@ TEST(Uneven, ASlowRankIsWaitedFor) {
   const auto numbers = model.numbers();
   const auto alike = paper_cluster(1, 4, 100 * kGiga, 100 * kGiga, 0);
   const auto slow = uneven_cluster({1, 1, 0.5, 1}, 100 * kGiga, 100 * kGiga);
-  for (const Split& split : {Split{.data = 4}, Split{.data = 2, .tensor = 2}}) {
+  for (const Parallelism& split :
+       {Parallelism{.ranks = {.shard = 4}}, Parallelism{.ranks = {.shard = 2, .tensor = 2}}}) {
     const auto even = predict(numbers, alike, {}, split), one = predict(numbers, slow, {}, split);
     // But for the sums of tensor ranks, which take as long.
     const double slower = one.computing / even.computing;
-    EXPECT_GT(slower, split.tensor > 1 ? 1.9 : 1.99) << split.to_text();
-    EXPECT_LT(slower, split.tensor > 1 ? 1.99 : 2.01) << split.to_text();
+    EXPECT_GT(slower, split.ranks.tensor > 1 ? 1.9 : 1.99) << split.to_text();
+    EXPECT_LT(slower, split.ranks.tensor > 1 ? 1.99 : 2.01) << split.to_text();
     EXPECT_GT(one.seconds, 1.3 * even.seconds) << split.to_text();
   }
-  const Split stages{.pipeline = 4, .micro_batches = 16};
+  const Parallelism stages{.ranks = {.pipeline = 4}, .micro_batches = 16};
   EXPECT_GT(predict(numbers, slow, {}, stages).seconds,
             1.2 * predict(numbers, alike, {}, stages).seconds);
 }
@@ -41,7 +42,7 @@ TEST(Uneven, OtherRanksSumsHaveComeBeforeTheSlowOnesOverHosts) {
   constexpr double kSlow = 0.2 * kGiga;
   auto cluster = paper_cluster(2, 3, 100 * kGiga, kSlow, kSlow);
   cluster.each.assign(6, cluster.device);
-  const Split split{.data = 6};
+  const Parallelism split{.ranks = {.shard = 6}};
   const double even = predict(numbers, cluster, {}, split).seconds;
   cluster.each[0].fp32_flops *= 0.5;
   const auto slow = predict(numbers, cluster, {}, split);
@@ -57,14 +58,13 @@ TEST(Uneven, StagesAreCutForTheirDevices) {
   model.vocabulary = 100;
   const auto numbers = model.numbers();
   const auto cluster = uneven_cluster({1, 0.5}, 100 * kGiga, 100 * kGiga);
-  Split split{.pipeline = 2, .rows = 1, .micro_batches = 16};
+  Parallelism split{.ranks = {.pipeline = 2}, .rows = 1, .micro_batches = 16};
   const auto cut = cut_for_speeds(numbers, cluster, {}, split);
   EXPECT_EQ(cut, std::vector<int64_t>{9}) << "a table and eight of twelve layers";
   const double by_cost = predict(numbers, cluster, {}, split).seconds;
-  split.cut = cut;
+  split.pipeline.splits = cut;
   EXPECT_LT(1.3 * predict(numbers, cluster, {}, split).seconds, by_cost);
-  EXPECT_NE(split.to_toml().find("pipeline_splits = 9"), std::string::npos) << split.to_toml();
-  EXPECT_EQ(split.options({}).pipeline.splits, cut);
+  EXPECT_NE(to_toml(split).find("pipeline_splits = 9"), std::string::npos) << to_toml(split);
   const auto alike = uneven_cluster({1, 1}, 100 * kGiga, 100 * kGiga);
   EXPECT_TRUE(cut_for_speeds(numbers, alike, {}, split).empty());
 }
@@ -77,7 +77,7 @@ TEST(Uneven, NoStageHasMoreThanItsDevicesHold) {
   const double layer = 16 * 12.0 * static_cast<double>(model.width * model.width);
   auto cluster = uneven_cluster({1, 1}, 100 * kGiga, 100 * kGiga);
   cluster.each[1].memory_bytes = static_cast<int64_t>(3.5 * layer);
-  const Split split{.pipeline = 2, .micro_batches = 4};
+  const Parallelism split{.ranks = {.pipeline = 2}, .micro_batches = 4};
   EXPECT_EQ(cut_for_speeds(numbers, cluster, {}, split), std::vector<int64_t>{10});
   cluster.each[0].memory_bytes = static_cast<int64_t>(3.5 * layer);
   EXPECT_TRUE(cut_for_speeds(numbers, cluster, {}, split).empty());
@@ -109,7 +109,7 @@ TEST(Uneven, SearchIsBruteForce) {
     if (all.best() == nullptr) continue;
     EXPECT_EQ(bounded.best()->split, all.best()->split)
         << bounded.best()->split.to_text() << " and " << all.best()->split.to_text();
-    cut += all.best()->split.cut.empty() ? 0 : 1;
+    cut += all.best()->split.pipeline.splits.empty() ? 0 : 1;
   }
   EXPECT_GT(cut, 3);
 }
@@ -123,13 +123,15 @@ TEST(Symmetry, OneOfEachStageTakesWhatAllRanksTake) {
   const auto numbers = model.numbers();
   auto cluster = paper_cluster(8, 8, 100 * kGiga, 10 * kGiga, kGiga);
   cluster.host_bytes_per_second = kGiga;
-  std::vector<Split> splits{{.data = 64, .zero = 3}, {.data = 32, .tensor = 2, .zero = 1}};
+  std::vector<Parallelism> splits{{.ranks = {.shard = 64}, .zero = 3},
+                                  {.ranks = {.shard = 32, .tensor = 2}, .zero = 1}};
   for (const auto schedule : {&schedule::kOneFOneB, &schedule::kZeroBubble}) {
-    splits.push_back({.pipeline = 4, .data = 8, .tensor = 2, .micro_batches = 8, .zero = 1});
-    splits.back().schedule = schedule;
+    splits.push_back(
+        {.ranks = {.pipeline = 4, .shard = 8, .tensor = 2}, .micro_batches = 8, .zero = 1});
+    splits.back().pipeline.schedule = schedule;
   }
-  splits.push_back({.data = 64, .micro_batches = 2, .zero = 3, .shard = 8});
-  splits.back().optimizer = schedule::Place::Cpu;
+  splits.push_back({.ranks = {.replicate = 64 / 8, .shard = 8}, .micro_batches = 2, .zero = 3});
+  splits.back().offload.optimizer = schedule::Place::Cpu;
   for (const auto& split : splits) {
     ASSERT_EQ(split.num_ranks(), 64);
     const auto one = predict(numbers, cluster, {}, split);
@@ -149,17 +151,21 @@ TEST(Symmetry, OfManyMicroBatchesSomeStandForAll) {
     for (const double beside : {0.0, 1.0}) {
       cluster.beside = beside;
       for (const int64_t micro_batches : {37, 64}) {
-        std::vector<Split> splits{{}, {.data = 4}, {.tensor = 4}, {.pipeline = 4}, {.pipeline = 4}};
-        for (const int64_t zero : {1, 2, 3}) splits.push_back({.data = 4, .zero = zero});
-        splits.push_back({.pipeline = 2, .data = 2, .zero = 1});
-        splits[4].schedule = &schedule::kZeroBubble;
-        splits.back().schedule = &schedule::kInterleaved;
+        std::vector<Parallelism> splits{{},
+                                        {.ranks = {.shard = 4}},
+                                        {.ranks = {.tensor = 4}},
+                                        {.ranks = {.pipeline = 4}},
+                                        {.ranks = {.pipeline = 4}}};
+        for (const int64_t zero : {1, 2, 3})
+          splits.push_back({.ranks = {.shard = 4}, .zero = zero});
+        splits.push_back({.ranks = {.pipeline = 2, .shard = 2}, .zero = 1});
+        splits[4].pipeline.schedule = &schedule::kZeroBubble;
+        splits.back().pipeline.schedule = &schedule::kInterleaved;
         for (auto& split : splits) {
           split.micro_batches = micro_batches;
-          schedule::RunOptions base;
-          base.bucket_bytes = 4 << 20;
-          const auto some = predict(numbers, cluster, base, split);
-          const auto all = predict(numbers, cluster, base, split, /*in_full=*/true);
+          split.bucket_bytes = 4 << 20;
+          const auto some = predict(numbers, cluster, {}, split);
+          const auto all = predict(numbers, cluster, {}, split, /*in_full=*/true);
           EXPECT_NEAR(some.seconds / all.seconds, 1, 1e-3) << split.to_text();
           EXPECT_EQ(some.memory.sum(), all.memory.sum()) << split.to_text();
         }

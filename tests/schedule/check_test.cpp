@@ -13,7 +13,7 @@ namespace {
 
 using testing::HasSubstr;
 
-const StepOptions kTwo{.num_micro_batches = 2};
+const StepOptions kTwo{.parallelism = {.micro_batches = 2}};
 
 /// Of two ranks that hold two of four blocks each, a unit and a bucket per block.
 struct TwoStages {
@@ -32,7 +32,7 @@ struct TwoStages {
     for (const auto& layout : layouts) {
       std::vector<BlockAction> actions;
       for (const auto kind : {ActionKind::Forward, ActionKind::Backward}) {
-        for (int64_t m = 0; m < options.num_micro_batches; ++m) {
+        for (int64_t m = 0; m < options.parallelism.micro_batches; ++m) {
           for (const auto& [begin, end] : layout.virtual_stages()) {
             actions.push_back({kind, begin, end, m});
           }
@@ -261,7 +261,7 @@ TEST(Check, PartsAreSummedOverTensorRanksBeforeTheirBucketIsReduced) {
 
 TEST(Check, WhatIsRecomputedKeepsItsInputOnly) {
   const TwoStages stages;
-  const StepOptions options{.num_micro_batches = 2, .recomputed = {0, 1, 2}};
+  const StepOptions options{.parallelism = {.micro_batches = 2}, .recomputed = {0, 1, 2}};
   EXPECT_EQ(stages.check(stages.all_forwards_first(options), options),
             (std::vector<Alive>{{.blocks = 1, .inputs = 4}, {.blocks = 2, .inputs = 2}}));
 }

@@ -12,7 +12,8 @@ using testing::HasSubstr;
 
 TEST(Compare, AllSchedulesOfFourStages) {
   const auto costs = StageNumbers{}.costs(4);
-  const auto all = compare_schedules(costs, {.num_stages = 4, .num_micro_batches = 8});
+  const auto all =
+      compare_schedules(costs, {.parallelism = {.ranks = {.pipeline = 4}, .micro_batches = 8}});
   ASSERT_EQ(all.size(), pipeline_schedules().size());
   for (const auto& each : all) ASSERT_TRUE(each.plan) << each.schedule->name;
   EXPECT_NEAR(all[0].plan->played.idle(), 0.75, 1e-9);           // naive
@@ -61,11 +62,12 @@ TEST(Compare, SizesThatTakeMinutesAreRefused) {
 }
 
 TEST(Compare, WhatCannotBeHadIsTold) {
-  const auto all = compare_schedules(StageNumbers{}.costs(2), {.num_stages = 2,
-                                                               .num_micro_batches = 2,
-                                                               .virtual_stages = 3,
-                                                               .placement = Placement::V,
-                                                               .memory = 0.5});
+  const auto all = compare_schedules(
+      StageNumbers{}.costs(2),
+      {.parallelism = {.ranks = {.pipeline = 2},
+                       .micro_batches = 2,
+                       .pipeline = {.virtual_stages = 3, .placement = Placement::V}},
+       .memory = 0.5});
   EXPECT_TRUE(all[2].plan);
   EXPECT_THAT(all[3].refusal, HasSubstr("takes two virtual stages a rank; got 3"));
   EXPECT_THAT(all[5].refusal, HasSubstr("fits no schedule"));

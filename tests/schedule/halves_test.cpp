@@ -16,9 +16,9 @@ using testing::HasSubstr;
 using enum ActionKind;
 
 /// Two ranks with a virtual stage of two blocks each, one micro-batch after the other in halves.
-PipelineStep two_ranks(const StepOptions& options = {.num_micro_batches = 2},
+PipelineStep two_ranks(const StepOptions& options = {.parallelism = {.micro_batches = 2}},
                        const LayoutOptions& layout = {.bucket_bytes = 0}) {
-  const auto pipe = loop_pipe(2, 1, options.num_micro_batches);
+  const auto pipe = loop_pipe(2, 1, options.parallelism.micro_batches);
   return {cut_for(pipe, 2), kZeroBubble.orders(pipe), options, layout};
 }
 
@@ -42,8 +42,8 @@ TEST(Halves, ForWhomNobodyWaitsTheyAreOneBackward) {
 }
 
 TEST(Halves, TheSecondReadsNoWeights) {
-  const auto step =
-      two_ranks({.num_micro_batches = 2}, {.stage = 3, .num_parts = 2, .bucket_bytes = 0});
+  const auto step = two_ranks({.parallelism = {.micro_batches = 2}},
+                              {.stage = 3, .num_parts = 2, .bucket_bytes = 0});
   step.check();
   const auto& layout = step.layouts[1];
   EXPECT_TRUE(reads({.op = Op::BackwardWeight, .block = 3, .micro_batch = 0}, layout).empty());
@@ -52,7 +52,7 @@ TEST(Halves, TheSecondReadsNoWeights) {
 }
 
 TEST(Halves, WhatIsPutOffIsCounted) {
-  const auto alive = two_ranks({.num_micro_batches = 4}).check();
+  const auto alive = two_ranks({.parallelism = {.micro_batches = 4}}).check();
   EXPECT_EQ(alive[0], (Alive{.blocks = 4}));
   EXPECT_EQ(alive[1], (Alive{.blocks = 2, .put_off = 4}));
 }
@@ -94,7 +94,7 @@ TEST(Halves, MessagesAreReceivedInTheOrderSent) {
                        {3, Forward, 1},
                        {3, Backward, 1},
                        {1, Backward, 1}}};
-  const PipelineStep step(cut_for(pipe, 1), orders, {.num_micro_batches = 2});
+  const PipelineStep step(cut_for(pipe, 1), orders, {.parallelism = {.micro_batches = 2}});
   EXPECT_NO_THROW(step.check());
   EXPECT_THAT(to_text(step.programs[1]),
               HasSubstr("load, micro-batch 1\nreceive block 0, micro-batch 1, from rank 0\n"
@@ -203,8 +203,8 @@ class Touched {
 /// Steps of all kinds of instructions.
 std::vector<PipelineStep> steps() {
   std::vector<PipelineStep> out;
-  const StepOptions options{.num_micro_batches = 3};
-  const StepOptions again{.num_micro_batches = 3, .recomputed = {0, 1, 4}};
+  const StepOptions options{.parallelism = {.micro_batches = 3}};
+  const StepOptions again{.parallelism = {.micro_batches = 3}, .recomputed = {0, 1, 4}};
   const auto v = v_pipe(3, 3), loop = loop_pipe(2, 2, 3), once = loop_pipe(3, 1, 3);
   out.emplace_back(cut_for(v, 1), kZeroBubble.orders(v), options);
   out.emplace_back(cut_for(v, 1), kZeroBubble.orders(v), again, LayoutOptions{.bucket_bytes = 0},

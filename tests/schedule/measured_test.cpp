@@ -21,7 +21,7 @@ using testing::HasSubstr;
 RunPlan planned(const char* schedule = "zero_bubble") {
   const auto pipe = loop_pipe(2, 1, 2);
   const auto orders = parse_schedule(schedule)->orders(pipe);
-  const PipelineStep step(cut_for(pipe, 2), orders, {.num_micro_batches = 2});
+  const PipelineStep step(cut_for(pipe, 2), orders, {.parallelism = {.micro_batches = 2}});
   RunPlan out;
   for (size_t stage = 0; stage < 2; ++stage) {
     out.stages.push_back({.layout = step.layouts[stage], .step = step.programs[stage]});

@@ -12,7 +12,7 @@ Layout first_stage() {
 }
 
 int64_t activations(const Program& program, const BlockCost& cost, int64_t micro_batches) {
-  const StepOptions options{.num_micro_batches = micro_batches};
+  const StepOptions options{.parallelism = {.micro_batches = micro_batches}};
   return memory_of(first_stage(), program, options, 0, {cost, cost}, 8).use.activations;
 }
 

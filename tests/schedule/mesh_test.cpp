@@ -7,7 +7,7 @@
 namespace convoy::schedule {
 namespace {
 
-std::string mesh_refusal(const MeshDegrees& degrees, int num_ranks) {
+std::string mesh_refusal(const Degrees& degrees, int num_ranks) {
   try {
     Mesh mesh(degrees, 0, num_ranks);
   } catch (const UsageError& error) {
@@ -28,7 +28,7 @@ TEST(Mesh, NumbersRanksWithTensorFastest) {
 }
 
 TEST(Mesh, EachSetOfAxesHasThisRankAtItsPlace) {
-  const MeshDegrees degrees{.pipeline = 2, .replicate = 2, .context = 2, .tensor = 3};
+  const Degrees degrees{.pipeline = 2, .replicate = 2, .context = 2, .tensor = 3};
   for (int rank = 0; rank < 48; ++rank) {
     const Mesh mesh(degrees, rank, 48);
     EXPECT_EQ(mesh.rank(), rank);

@@ -13,7 +13,7 @@ namespace convoy::schedule {
 struct Pipeline {
   Pipeline(PipelineSchedule schedule, int num_stages, int64_t num_micro_batches,
            int virtual_stages = 1, int blocks_each = 1, LayoutOptions layout = {})
-      : options{.num_micro_batches = num_micro_batches} {
+      : options{.parallelism = {.micro_batches = num_micro_batches}} {
     const int num_blocks = num_stages * virtual_stages * blocks_each;
     ModelTable table;
     std::vector<std::vector<ParamShape>> params;

@@ -30,7 +30,7 @@ TEST(Program, ATiedUnitIsReducedAfterItsLastReader) {
 TEST(Program, GradientsAreReducedOnceWhateverTheAccumulation) {
   for (const int stage : {0, 1}) {
     const auto layout = tied_layout({.stage = stage, .num_parts = 2, .bucket_bytes = 300});
-    const auto program = data_parallel_program(layout, {.num_micro_batches = 3});
+    const auto program = data_parallel_program(layout, {.parallelism = {.micro_batches = 3}});
     EXPECT_EQ(count(program, stage == 0 ? Op::Reduce : Op::ReduceScatter), 2);
     EXPECT_EQ(count(program, Op::Accumulate), 12);
   }
@@ -38,8 +38,10 @@ TEST(Program, GradientsAreReducedOnceWhateverTheAccumulation) {
 
 TEST(Program, GradientsInShardsAreReducedEachTimeUnlessTold) {
   const auto layout = tied_layout({.stage = 2, .num_parts = 2, .bucket_bytes = 300});
-  EXPECT_EQ(count(data_parallel_program(layout, {.num_micro_batches = 3}), Op::ReduceScatter), 6);
-  const StepOptions last{.num_micro_batches = 3, .reduce_each = false};
+  EXPECT_EQ(count(data_parallel_program(layout, {.parallelism = {.micro_batches = 3}}),
+                  Op::ReduceScatter),
+            6);
+  const StepOptions last{.parallelism = {.micro_batches = 3, .reduce_each = false}};
   EXPECT_EQ(count(data_parallel_program(layout, last), Op::ReduceScatter), 2);
 }
 
@@ -54,7 +56,7 @@ TEST(Program, UpdatedWeightsAreGatheredInTheOrderOfForward) {
 
 TEST(Program, WeightsInShardsAreGatheredAheadAndReleased) {
   const auto layout = tied_layout({.stage = 3, .num_parts = 2, .bucket_bytes = 0});
-  EXPECT_EQ(to_text(forward_program(layout, {.gathers = {.prefetch = 1}})),
+  EXPECT_EQ(to_text(forward_program(layout, {.parallelism = {.gathers = {.prefetch = 1}}})),
             "gather bucket 2\nload, micro-batch 0\ngather bucket 3\ngather bucket 1\n"
             "forward block 0, micro-batch 0\nrelease bucket 2\n"
             "gather bucket 0\nforward block 1, micro-batch 0\nrelease bucket 1\n"
@@ -64,7 +66,7 @@ TEST(Program, WeightsInShardsAreGatheredAheadAndReleased) {
 TEST(Program, SmallBucketsStayWholeAndAreGatheredAfterTheirUpdate) {
   const auto layout =
       tied_layout({.stage = 3, .num_parts = 2, .bucket_bytes = 0, .keep_bytes = 300});
-  EXPECT_EQ(to_text(forward_program(layout, {.gathers = {.prefetch = 1}})),
+  EXPECT_EQ(to_text(forward_program(layout, {.parallelism = {.gathers = {.prefetch = 1}}})),
             "gather bucket 3\nload, micro-batch 0\nforward block 0, micro-batch 0\n"
             "forward block 1, micro-batch 0\nforward block 2, micro-batch 0\n"
             "release bucket 3\n");
@@ -80,7 +82,8 @@ TEST(Program, SmallBucketsStayWholeAndAreGatheredAfterTheirUpdate) {
 TEST(Program, WhatIsNotTrainedIsGatheredOnlyWhereItIsInShards) {
   for (const int stage : {1, 3}) {
     const auto layout = frozen_layout({.stage = stage, .num_parts = 2, .bucket_bytes = 0});
-    const auto text = to_text(data_parallel_program(layout, {.gathers = {.prefetch = 0}}));
+    const auto text =
+        to_text(data_parallel_program(layout, {.parallelism = {.gathers = {.prefetch = 0}}}));
     for (const char* never : {"accumulate unit 4", "bucket 4, micro-batch", "update bucket 4"}) {
       EXPECT_EQ(text.find(never), std::string::npos) << never << " in\n" << text;
     }
@@ -90,7 +93,7 @@ TEST(Program, WhatIsNotTrainedIsGatheredOnlyWhereItIsInShards) {
 
 TEST(Program, BackwardGathersNothingThatItDoesNotRead) {
   const auto layout = tied_layout({.stage = 3, .num_parts = 2, .bucket_bytes = 0});
-  const auto program = data_parallel_program(layout, {.gathers = {.prefetch = 0}});
+  const auto program = data_parallel_program(layout, {.parallelism = {.gathers = {.prefetch = 0}}});
   int64_t table = 0;
   bool backward = false;
   for (const auto& i : program) {
@@ -103,10 +106,10 @@ TEST(Program, BackwardGathersNothingThatItDoesNotRead) {
 
 TEST(Program, MoreMemoryBuysFewerGathers) {
   const auto layout = tied_layout({.stage = 3, .num_parts = 2, .bucket_bytes = 0});
-  const auto none = data_parallel_program(layout, {.gathers = {.prefetch = 0}});
-  const auto ahead = data_parallel_program(layout, {.gathers = {.prefetch = 2}});
-  const auto kept =
-      data_parallel_program(layout, {.gathers = {.prefetch = 0, .reshard_after_forward = false}});
+  const auto none = data_parallel_program(layout, {.parallelism = {.gathers = {.prefetch = 0}}});
+  const auto ahead = data_parallel_program(layout, {.parallelism = {.gathers = {.prefetch = 2}}});
+  const auto kept = data_parallel_program(
+      layout, {.parallelism = {.gathers = {.prefetch = 0, .reshard_after_forward = false}}});
   EXPECT_LT(most_gathered(none, layout), most_gathered(ahead, layout));
   EXPECT_LT(count(kept, Op::Gather), count(none, Op::Gather));
   EXPECT_EQ(most_gathered(kept, layout), layout.num_elements());
@@ -156,10 +159,10 @@ TEST(Program, TheCheckerAcceptsWhatIsMadeAndRefusesEveryOmissionAndRepetition) {
   for (const auto& layout : layouts()) {
     for (const int64_t prefetch : {0, 1, 3}) {
       for (const bool each : {true, false}) {
-        const StepOptions options{.num_micro_batches = 2,
-                                  .recomputed = {0},
-                                  .gathers = {.prefetch = prefetch},
-                                  .reduce_each = each};
+        const StepOptions options{.parallelism = {.micro_batches = 2,
+                                                  .gathers = {.prefetch = prefetch},
+                                                  .reduce_each = each},
+                                  .recomputed = {0}};
         const auto program = data_parallel_program(layout, options);
         check(program, layout, options);
         for (size_t i = 0; i < program.size(); ++i) {
@@ -187,7 +190,8 @@ std::string refusal_of_forward(const Program& program, const Layout& layout) {
 TEST(Program, TheCheckerNamesEveryOmissionAndRepetitionInAForwardProgram) {
   for (const auto& layout : layouts()) {
     for (const int64_t prefetch : {0, 1, 3}) {
-      const auto program = forward_program(layout, {.gathers = {.prefetch = prefetch}});
+      const auto program =
+          forward_program(layout, {.parallelism = {.gathers = {.prefetch = prefetch}}});
       EXPECT_EQ(refusal_of_forward(program, layout), "accepted");
       for (size_t i = 0; i < program.size(); ++i) {
         const auto name = "'" + to_text(program[i]) + "'";
@@ -222,8 +226,8 @@ TEST(Program, OffloadedWeightsAreFetchedAGatherAheadAndGradientsStoredWhileTheNe
   LayoutOptions options{.stage = 3, .num_parts = 2, .bucket_bytes = 300};
   options.offload_gradients = options.offload_parameters = true;
   const auto layout = tied_layout(options);
-  const auto program =
-      data_parallel_program(layout, {.num_micro_batches = 2, .gathers = {.prefetch = 0}});
+  const auto program = data_parallel_program(
+      layout, {.parallelism = {.micro_batches = 2, .gathers = {.prefetch = 0}}});
   const auto at = [&](const char* text, int nth) {
     for (size_t i = 0; i < program.size(); ++i) {
       if (to_text(program[i]) == text && nth-- == 0) return i;
@@ -242,7 +246,7 @@ TEST(Program, OffloadedWeightsAreFetchedAGatherAheadAndGradientsStoredWhileTheNe
 
 TEST(Program, BlocksAreRecomputedRightBeforeTheirBackward) {
   const auto layout = tied_layout({.bucket_bytes = 0});
-  const StepOptions options{.num_micro_batches = 2, .recomputed = {0, 1}};
+  const StepOptions options{.parallelism = {.micro_batches = 2}, .recomputed = {0, 1}};
   const auto program = data_parallel_program(layout, options);
   check(program, layout, options);
   for (size_t i = 0; i + 1 < program.size(); ++i) {

@@ -24,8 +24,9 @@ struct Case {
 
   /// [stage] As simulate() counts.
   std::vector<double> peaks(const std::set<int64_t>& recomputed) const {
-    const PipelineStep step(cut, orders,
-                            {.num_micro_batches = num_micro_batches, .recomputed = recomputed});
+    const PipelineStep step(
+        cut, orders,
+        {.parallelism = {.micro_batches = num_micro_batches}, .recomputed = recomputed});
     step.check();
     const auto timeline = simulate(step.ranks(), costs);
     std::vector<double> out;

@@ -27,7 +27,7 @@ TEST(Rows, AreFetchedBeforeAndUpdatedBehindWhatTheFlatBuffersHold) {
   EXPECT_EQ(layout.kept_rows(1, 0), 6);
   EXPECT_EQ(layout.kept_rows(1, 1), 5);
   EXPECT_EQ(
-      to_text(data_parallel_program(layout, {.num_micro_batches = 2})),
+      to_text(data_parallel_program(layout, {.parallelism = {.micro_batches = 2}})),
       "fetch rows of unit 1\nload, micro-batch 0\nforward block 0, micro-batch 0\n"
       "forward block 1, micro-batch 0\nforward block 2, micro-batch 0\nloss, micro-batch 0\n"
       "backward block 2, micro-batch 0\naccumulate unit 3, micro-batch 0\n"
@@ -47,7 +47,7 @@ TEST(Rows, AreFetchedBeforeAndUpdatedBehindWhatTheFlatBuffersHold) {
 }
 
 TEST(Rows, AreProvenUnderEveryStageOfZero) {
-  const StepOptions options{.num_micro_batches = 3};
+  const StepOptions options{.parallelism = {.micro_batches = 3}};
   for (const int stage : {0, 1, 2, 3}) {
     const auto layout = with_table({.stage = stage, .num_parts = 2, .bucket_bytes = 0});
     const auto step = data_parallel_program(layout, options);
@@ -60,7 +60,7 @@ TEST(Rows, AreProvenUnderEveryStageOfZero) {
 
 /// What check() says of a step without one of its instructions.
 std::string without(const Instruction& i) {
-  const StepOptions options{.num_micro_batches = 2};
+  const StepOptions options{.parallelism = {.micro_batches = 2}};
   const auto layout = with_table();
   auto program = data_parallel_program(layout, options);
   EXPECT_EQ(std::erase(program, i), 1) << to_text(i);
@@ -99,7 +99,7 @@ TEST(Rows, MeetOnAllRanks) {
 
 TEST(Rows, TakeTheirShareAndWhatAStepReads) {
   const auto layout = with_table({.num_parts = 2});
-  const StepOptions options{.num_micro_batches = 2};
+  const StepOptions options{.parallelism = {.micro_batches = 2}};
   const auto program = data_parallel_program(layout, options);
   constexpr int64_t kStateBytes = 8, kBatch = 1;
   // 3 of the step, 2 of each of 4 samples.
@@ -114,15 +114,16 @@ TEST(Rows, TakeTheirShareAndWhatAStepReads) {
 }
 
 /// What a plan says to a table by rows.
-std::string refusal(const Mesh& mesh, RunOptions options, bool can = true) {
+std::string refusal(const Mesh& mesh, Parallelism parallelism, bool can = true,
+                    const StepFacts& facts = {}) {
   ModelDecl model;
   model.params = {{.name = "table", .shape = {40, 8}}, {.name = "layer", .shape = {8, 8}}};
   if (can) model.params[0].row_reads = RowReads{4, 4};
   model.blocks = {{.name = "in", .params = {0}, .takes_tensor_ranks = true},
                   {.name = "out", .params = {0, 1}, .takes_tensor_ranks = true}};
-  options.row_tables = true;
+  parallelism.row_tables = true;
   try {
-    plan_run(model, mesh, options);
+    plan_run(model, mesh, parallelism, facts);
   } catch (const UsageError& error) {
     return error.what();
   }
@@ -137,12 +138,10 @@ TEST(Rows, AreRefusedWhereTheyDoNotGo) {
               HasSubstr("does not go with pipeline_parallel_size = 2"));
   EXPECT_THAT(refusal(Mesh({.tensor = 2}, 0, 2), {}),
               HasSubstr("does not go with tensor_parallel_size = 2"));
-  RunOptions offloads;
+  Parallelism offloads;
   offloads.offload.optimizer = Place::Disk;
   EXPECT_THAT(refusal(Mesh(), offloads), HasSubstr("does not go with offload"));
-  RunOptions only_evaluates;
-  only_evaluates.trains = false;
-  EXPECT_EQ(refusal(Mesh(), only_evaluates, /*can=*/false), "");
+  EXPECT_EQ(refusal(Mesh(), {}, /*can=*/false, {.trains = false}), "");
 }
 
 }  // namespace

@@ -35,7 +35,7 @@ void expect_sound(const std::vector<int>& ranks, const std::vector<int64_t>& mic
                                    entry->name, p, m, pipe.num_virtual_stages(),
                                    pipe.is_v() ? " in a v" : ""));
           const auto orders = entry->orders(pipe);
-          const PipelineStep step(cut_for(pipe, 1), orders, {.num_micro_batches = m});
+          const PipelineStep step(cut_for(pipe, 1), orders, {.parallelism = {.micro_batches = m}});
           EXPECT_NO_THROW(step.check());
           const auto played = play(pipe, orders);
           ASSERT_TRUE(played.ends);
@@ -72,7 +72,7 @@ TEST(Schedules, WithShardsTiesRecomputationAndHalvesTheyAreSound) {
             if (zero > 1) cut = joined(cut);  // the layout's buckets know no border in between
             const PipelineStep step(
                 cut, entry->orders(pipe_of(cut, 5)),
-                {.num_micro_batches = 5, .recomputed = {0, 2, 3}},
+                {.parallelism = {.micro_batches = 5}, .recomputed = {0, 2, 3}},
                 {.stage = zero, .num_parts = zero > 0 ? 2 : 1, .bucket_bytes = bucket_bytes}, tied);
             EXPECT_NO_THROW(step.check());
           }
@@ -115,7 +115,8 @@ TEST(Schedules, PlayingActionsIsSimulatingTheirPrograms) {
         pipe = pipe_of(cut, m, costs, recomputed);
         const auto orders = entry->orders(pipe);
         const auto played = play(pipe, orders);
-        const PipelineStep step(cut, orders, {.num_micro_batches = m, .recomputed = recomputed});
+        const PipelineStep step(cut, orders,
+                                {.parallelism = {.micro_batches = m}, .recomputed = recomputed});
         step.check();
         const auto timeline = simulate(step.ranks(), costs);
         EXPECT_NEAR(timeline.length, played.length, 1e-6) << entry->name;
@@ -178,30 +179,32 @@ TEST(Auto, IsNoSlowerThanAnyOtherThatFits) {
   int faster = 0;
   double above = 0;
   for (int trial = 0; trial < 200; ++trial) {
-    PlanOptions options{.num_stages = 2 + static_cast<int>(random() % 5),
-                        .num_micro_batches = 1 + static_cast<int64_t>(random() % 16)};
-    options.virtual_stages = 1 + static_cast<int>(random() % 3);
-    const int num_blocks =
-        options.num_stages * options.virtual_stages + static_cast<int>(random() % 8);
+    PlanOptions options;
+    auto& pipeline = options.parallelism.pipeline;
+    options.parallelism.ranks.pipeline = 2 + static_cast<int>(random() % 5);
+    options.parallelism.micro_batches = 1 + static_cast<int64_t>(random() % 16);
+    pipeline.virtual_stages = 1 + static_cast<int>(random() % 3);
+    const auto num_blocks =
+        static_cast<int>(options.parallelism.ranks.pipeline * pipeline.virtual_stages) +
+        static_cast<int>(random() % 8);
     const auto costs = random_costs(random, num_blocks, trial % 2 == 1);
-    options.schedule = &kOneFOneB;
+    pipeline.schedule = &kOneFOneB;
     const auto usual = plan_pipeline(costs, options);
     options.memory = memory_bound(usual.pipe);
-    options.schedule = &kAutomatic;
+    pipeline.schedule = &kAutomatic;
     const auto found = plan_pipeline(costs, options);
     EXPECT_LE(found.played.highest_peak(), options.memory * (1 + 1e-6));
     faster += found.played.length < usual.played.length * 0.99;
     above += found.above_floor();
     for (const auto* entry : pipeline_schedules()) {
       auto other = options;
-      other.schedule = entry;
+      other.parallelism.pipeline.schedule = entry;
       const auto named = plan_pipeline(costs, other);
       if (named.played.highest_peak() > options.memory) continue;
       EXPECT_LE(found.played.length, named.played.length * (1 + 1e-6)) << entry->name << trial;
     }
     if (trial % 10 > 0) continue;
-    const PipelineStep step(found.cut, found.orders,
-                            {.num_micro_batches = options.num_micro_batches});
+    const PipelineStep step(found.cut, found.orders, {.parallelism = options.parallelism});
     EXPECT_NO_THROW(step.check());
     EXPECT_EQ(plan_pipeline(costs, options).orders, found.orders);
   }
@@ -215,10 +218,9 @@ TEST(Auto, SaysTheSmallestMemoryThatFits) {
   costs.forward = {1, 1, 1, 1};
   costs.backward = {2, 2, 2, 2};
   costs.kept = {100, 100, 200, 100};
-  PlanOptions options{.num_stages = 2,
-                      .num_micro_batches = 4,
-                      .schedule = &kAutomatic,
-                      .virtual_stages = 1,
+  PlanOptions options{.parallelism = {.ranks = {.pipeline = 2},
+                                      .micro_batches = 4,
+                                      .pipeline = {.schedule = &kAutomatic, .virtual_stages = 1}},
                       .memory = 299};
   try {
     plan_pipeline(costs, options);
@@ -233,40 +235,41 @@ TEST(Auto, SaysTheSmallestMemoryThatFits) {
 
 TEST(Plan, AVNeedsTwoVirtualStagesAndAPipelineItsBlocks) {
   const Costs costs{{1, 1, 1, 1}, {2, 2, 2, 2}};
-  const auto refusal = [&](PlanOptions options) -> std::string {
+  const auto refusal = [&](int64_t stages, const PipelineOptions& pipeline) -> std::string {
     try {
-      plan_pipeline(costs, options);
+      plan_pipeline(costs, {.parallelism = {.ranks = {.pipeline = stages}, .pipeline = pipeline}});
     } catch (const UsageError& error) {
       return error.what();
     }
     return "accepted";
   };
-  EXPECT_THAT(refusal({.placement = Placement::V}),
+  EXPECT_THAT(refusal(2, {.placement = Placement::V}),
               HasSubstr("pipeline_placement = v takes two virtual stages a rank; got 1 with "
                         "pipeline_schedule = 1f1b"));
-  EXPECT_THAT(refusal({.num_stages = 5}), HasSubstr("needs as many blocks; got 4"));
-  EXPECT_THAT(refusal({.num_stages = 3, .schedule = &kInterleaved}),
+  EXPECT_THAT(refusal(5, {}), HasSubstr("needs as many blocks; got 4"));
+  EXPECT_THAT(refusal(3, {.schedule = &kInterleaved}),
               HasSubstr("3 stages with 2 virtual stages each needs as many blocks; got 4"));
-  EXPECT_EQ(refusal({.schedule = &kInterleaved, .placement = Placement::V}), "accepted");
+  EXPECT_EQ(refusal(2, {.schedule = &kInterleaved, .placement = Placement::V}), "accepted");
   // Of auto a v is what was asked for, even where one virtual stage or three would be faster.
-  PlanOptions v{.num_micro_batches = 8,
-                .schedule = &kAutomatic,
-                .virtual_stages = 4,
-                .placement = Placement::V};
+  PlanOptions v{
+      .parallelism = {
+          .ranks = {.pipeline = 2},
+          .micro_batches = 8,
+          .pipeline = {.schedule = &kAutomatic, .virtual_stages = 4, .placement = Placement::V}}};
   EXPECT_TRUE(plan_stages({{1, 1}, {2, 2}}, v).pipe.is_v());
-  v.num_stages = 3;
-  EXPECT_THAT(refusal(v), HasSubstr("2 virtual stages each needs as many blocks; got 4"));
+  EXPECT_THAT(refusal(3, v.parallelism.pipeline),
+              HasSubstr("2 virtual stages each needs as many blocks; got 4"));
 }
 
 TEST(Plan, WithoutAModelStagesHaveCosts) {
   const Costs costs{{1, 1, 1, 1}, {2, 2, 2, 2}, {1, 1, 1, 1}};
-  PlanOptions options{.num_stages = 4, .num_micro_batches = 8};
+  PlanOptions options{.parallelism = {.ranks = {.pipeline = 4}, .micro_batches = 8}};
   EXPECT_NEAR(plan_stages(costs, options).played.idle(), 3.0 / 11, 1e-9);
-  options.schedule = &kZeroBubble;
+  options.parallelism.pipeline.schedule = &kZeroBubble;
   const auto zero = plan_stages(costs, options);
   EXPECT_TRUE(zero.pipe.is_v());
   EXPECT_NEAR(zero.above_floor(), 0, 1e-9);
-  options.schedule = &kAutomatic;
+  options.parallelism.pipeline.schedule = &kAutomatic;
   EXPECT_LE(plan_stages(costs, options).played.length, zero.played.length + 1e-9);
 }
 

@@ -23,7 +23,7 @@ struct OneStage {
     offloaded.num_parts = parts;
     offloaded.bucket_bytes = 0;
     layout = Layout(table, params, offloaded);
-    options.num_micro_batches = micro_batches;
+    options.parallelism.micro_batches = micro_batches;
     program = data_parallel_program(layout, options);
   }
   double length(const StepTimes& times, int steps = 2) const {

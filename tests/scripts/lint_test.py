@@ -144,6 +144,45 @@ class Options(unittest.TestCase):
         self.assertEqual(found, {"shard_ranks": ["a.h", "c.cpp"]})
 
 
+class Members(unittest.TestCase):
+    HEADER = """struct GatherOptions {
+  int64_t prefetch = 1;  ///< ahead
+
+  int times() const { return 2; }
+};
+struct Parallelism {
+  int64_t zero = 0;
+  GatherOptions gathers = {};
+
+  int64_t zeros() const { return zero; }
+};
+"""
+
+    def test_counts_sources_that_name_one(self):
+        found = lint.sources_of_members(self.HEADER, {
+            lint.PARALLELISM: self.HEADER, "a.cpp": "use(p.zero);", "b.cpp": "q->zero = 1;", "c.cpp": "option<&Parallelism::zero>",
+            "d.cpp": "x.gathers.prefetch", "e.cpp": "&GatherOptions::prefetch", "f.cpp": 'fail("p.zero");  // of p.zero',
+            "g.cpp": "p.zero(); zero = p.zeros; prefetch = gathers;"})
+        self.assertEqual(found, {"zero": ["a.cpp", "b.cpp", "c.cpp"], "gathers.prefetch": ["d.cpp", "e.cpp"]})
+
+    def test_refuses_a_fourth_source(self):
+        sources = {name: "use(p.zero);" for name in ("a.cpp", "b.cpp", "c.cpp", "d.cpp")}
+        self.assertGreater(len(lint.sources_of_members(self.HEADER, sources)["zero"]), lint.MAX_MEMBER_SOURCES)
+
+    def test_knows_the_members_there_are(self):
+        found = lint.members_of((lint.ROOT / lint.PARALLELISM).read_text())
+        for member in ("ranks.pipeline", "zero", "gathers.prefetch", "offload.optimizer", "offload.parameters", "pipeline.csv"):
+            self.assertIn(member, found)
+        self.assertLessEqual(set(lint.MEMBER_SOURCES), set(found))
+
+    def test_no_ceiling_is_higher_than_it_must_be(self):
+        ours = {str(path): (lint.ROOT / path).read_text() for path in lint.list_files()
+                if path.suffix in lint.CPP and path.parts[0] in ("convoy", "cli")}
+        found = lint.sources_of_members(ours[lint.PARALLELISM], ours)
+        for member, most in lint.MEMBER_SOURCES.items():
+            self.assertEqual(len(found[member]), most, member)
+
+
 class JsonNumbers(unittest.TestCase):
     def test_refuses_json_s_own_conversions(self):
         for line in ("top_k = json.get<int64_t>();", 'json.at("seed").get_to(seed);', "x = v.get<std::vector<double>>();",

@@ -62,7 +62,7 @@ TEST_F(DeepSpeed, TakesWhatTransformersExamplesHold) {
   EXPECT_DOUBLE_EQ(arguments_.adam_beta2, 0.95);
   EXPECT_DOUBLE_EQ(arguments_.weight_decay, 0.1);
   EXPECT_EQ(arguments_.lr_scheduler_type, "linear");
-  EXPECT_EQ(arguments_.parallel.zero, 3);
+  EXPECT_EQ(arguments_.parallel.parallelism.zero, 3);
   EXPECT_EQ(table_.find("parallel.offload_optimizer")->plain(), "disk");
   EXPECT_EQ(table_.find("parallel.offload_parameters")->plain(), "cpu");
   EXPECT_EQ(table_.find("parallel.offload_dir")->plain(), "/scratch");

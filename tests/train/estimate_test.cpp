@@ -46,14 +46,14 @@ TEST(Estimate, TellsWhatItDoesNotCount) {
   options.parallel.strategy = "dp";
   EXPECT_THAT(refusal(options, 1), HasSubstr("try without --strategy and --replicas"));
   options = zero_arguments(0);
-  options.parallel.offload.optimizer = schedule::Place::Disk;
+  options.parallel.parallelism.offload.optimizer = schedule::Place::Disk;
   EXPECT_THAT(refusal(options, 1), HasSubstr("needs a folder on a disk"));
-  options.parallel.offload.folder = "elsewhere";
+  options.parallel.parallelism.offload.folder = "elsewhere";
   const auto offloaded = convoy::estimate(small_gpt2, options, *texts(), 1).stages.at(0).memory;
   EXPECT_GT(offloaded.offloaded, 0);
   EXPECT_EQ(offloaded.optimizer, 0);
   options = zero_arguments(0);
-  options.parallel.mesh.pipeline = 2;
+  options.parallel.parallelism.ranks.pipeline = 2;
   EXPECT_THAT(refusal(options, 3), HasSubstr("--ranks 3 does not divide into 2 stages"));
 }
 

@@ -255,7 +255,7 @@ TEST_F(Folders, CheckpointsWrittenBesideTheTrainingAreTheSameFiles) {
     run_ranks(2, [&](const Job& job) {
       auto options = arguments(folder_ / (beside ? "beside" : "between"), 7);
       options.save_async = beside;
-      options.parallel.zero = 2;
+      options.parallel.parallelism.zero = 2;
       EXPECT_EQ(train(options, job).error, "");
     });
   }

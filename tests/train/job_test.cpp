@@ -92,7 +92,7 @@ TEST(Job, RanksAndReplicasShareGpusAndSaySo) {
 
 TEST(Job, WithoutALauncherStagesAreThreads) {
   ParallelArguments two;
-  two.mesh.pipeline = 2;
+  two.parallelism.ranks.pipeline = 2;
   const auto on_cpu = plan_job(two, {}, kCpu);
   EXPECT_EQ(on_cpu.strategy, "pipeline");
   EXPECT_EQ(on_cpu.reason, "2 stages as threads of one process");
@@ -118,10 +118,10 @@ TEST(Job, WithoutALauncherStagesAreThreads) {
   two.one_process_each = true;
   EXPECT_NE(refusal(two, {}, kCpu).find(told), std::string::npos);
   two.one_process_each = false;
-  two.mesh.tensor = 2;
+  two.parallelism.ranks.tensor = 2;
   EXPECT_NE(refusal(two, {}, kCpu).find("tensor rank of each stage, 4 together"),
             std::string::npos);
-  two.mesh.tensor = 1;
+  two.parallelism.ranks.tensor = 1;
   two.strategy = "single";
   EXPECT_NE(refusal(two, {}, kCpu)
                 .find("strategy = single is one device, but "
@@ -219,7 +219,7 @@ TEST(Arguments, ReadADeepspeedFileAsTheProgramConvoyDoes) {
   auto value = file;
   char* typed[] = {name, option, value.data()};
   EXPECT_FALSE(arguments.read_command_line(3, typed));
-  EXPECT_EQ(arguments.parallel.zero, 2);
+  EXPECT_EQ(arguments.parallel.parallelism.zero, 2);
   EXPECT_EQ(arguments.max_grad_norm, 0.5);
   value = (folder / "none.json").string();
   char* missing[] = {name, option, value.data()};
@@ -272,12 +272,12 @@ TEST(Job, TensorRanksAreNeighboursAndStateReplicasDivideWhatIsLeft) {
   using schedule::Axis;
   ParallelArguments arguments;
   launch::RankEnvironment environment;
-  arguments.mesh.tensor = arguments.mesh.pipeline = 2;
+  arguments.parallelism.ranks.tensor = arguments.parallelism.ranks.pipeline = 2;
   environment.world_size = 16;
   environment.local_world_size = 8;
   environment.rank = 3;
   for (const auto& [shard_ranks, replicas] : {std::pair("all", 1), {"2", 2}, {"host", 1}}) {
-    arguments.mesh.shard = shard_ranks;
+    arguments.shard_ranks = shard_ranks;
     const auto mesh = mesh_of(arguments, environment);
     EXPECT_EQ(mesh.ranks_along(Axis::Tensor), (std::vector<int>{2, 3}));
     EXPECT_EQ(mesh.ranks_along(Axis::Pipeline), (std::vector<int>{3, 11}));
@@ -292,24 +292,24 @@ TEST(Job, ContextRanksReadTheSameRowsAndKeepAStateReplicaTogether) {
   using schedule::Axis;
   ParallelArguments arguments;
   launch::RankEnvironment environment;
-  arguments.mesh.tensor = arguments.mesh.context = 2;
+  arguments.parallelism.ranks.tensor = arguments.parallelism.ranks.context = 2;
   environment.world_size = 24;
   environment.local_world_size = 12;
   environment.rank = 5;
   for (const auto& [shard_ranks, of_replica] :
        {std::pair("all", 12), {"2", 2}, {"4", 4}, {"host", 6}, {"12", 12}}) {
-    arguments.mesh.shard = shard_ranks;
+    arguments.shard_ranks = shard_ranks;
     const auto mesh = mesh_of(arguments, environment);
     EXPECT_EQ(mesh.ranks_along(Axis::Context), (std::vector<int>{5, 7}));
     EXPECT_EQ(mesh.degree(schedule::kRows), 6);
     EXPECT_EQ(mesh.degree(schedule::kState), of_replica) << shard_ranks;
   }
   for (const char* wrong : {"1", "3", "8", "24"}) {
-    arguments.mesh.shard = wrong;
+    arguments.shard_ranks = wrong;
     EXPECT_THROW(mesh_of(arguments, environment), UsageError) << wrong;
   }
   environment.world_size = 6;
-  arguments.mesh.shard = "all";
+  arguments.shard_ranks = "all";
   EXPECT_THROW(mesh_of(arguments, environment), UsageError);
 }
 
@@ -324,14 +324,14 @@ TEST(Job, StateReplicasDivideTheRanks) {
     return mesh.degree(schedule::kState);
   };
   EXPECT_EQ(ranks_of_replica(), 8);
-  arguments.mesh.shard = "2";
+  arguments.shard_ranks = "2";
   EXPECT_EQ(ranks_of_replica(), 2);
-  arguments.mesh.shard = "host";
+  arguments.shard_ranks = "host";
   EXPECT_EQ(ranks_of_replica(), 4);
-  arguments.mesh.shard = "8";
+  arguments.shard_ranks = "8";
   EXPECT_EQ(ranks_of_replica(), 8);
   for (const char* wrong : {"3", "0", "-2", "half", "16"}) {
-    arguments.mesh.shard = wrong;
+    arguments.shard_ranks = wrong;
     EXPECT_THROW(mesh_of(arguments, environment), UsageError) << wrong;
   }
 }

@@ -36,7 +36,7 @@ void save_all_the_time(const fs::path& run) {
     arguments.max_steps = 1 << 30;
     arguments.save_steps = 1;
     arguments.save_total_limit = 2;
-    arguments.parallel.zero = 3;
+    arguments.parallel.parallelism.zero = 3;
     arguments.output.quiet = true;
     arguments.output.dir = run.string();
     if (checkpoint::latest_checkpoint(run)) arguments.resume_from_checkpoint = "latest";

@@ -20,7 +20,7 @@ class StateBytes : public InFolder {
   /// With `kinds` of state on a disk: moments (and masters), gradients, weights.
   TrainingArguments arguments(const std::string& precision, int64_t zero, int64_t kinds) const {
     auto out = in_precision(zero_arguments(zero), precision);
-    auto& offload = out.parallel.offload;
+    auto& offload = out.parallel.parallelism.offload;
     if (kinds > 0) offload.folder = folder_.string();
     if (kinds > 0) offload.optimizer = schedule::Place::Disk;
     if (kinds > 1) offload.gradients = schedule::Place::Disk;
@@ -71,9 +71,9 @@ TEST(MemoryAdvice, IsNothingThatARunDoesAlready) {
   EXPECT_THAT(plain, Not(HasSubstr("fewer ranks")));
   EXPECT_THAT(to_take_less(arguments, 4, 2), HasSubstr("zero = 3, fewer ranks on a host"));
   arguments.per_device_train_batch_size = 1;
-  arguments.bf16 = arguments.parallel.recompute = true;
-  arguments.parallel.offload.optimizer = schedule::Place::Disk;
-  arguments.parallel.zero = 3;
+  arguments.bf16 = arguments.gradient_checkpointing = true;
+  arguments.parallel.parallelism.offload.optimizer = schedule::Place::Disk;
+  arguments.parallel.parallelism.zero = 3;
   EXPECT_EQ(to_take_less(arguments, 2), "shorter rows");
   arguments.bf16 = false;
   arguments.fp16 = true;

@@ -13,10 +13,12 @@ using namespace zero_testing;
 class Offload : public InFolder {
  protected:
   TrainingArguments on_disk(TrainingArguments options) const {
-    options.parallel.offload.folder = folder_.string();
-    options.parallel.offload.optimizer = schedule::Place::Disk;
-    if (options.parallel.zero >= 2) options.parallel.offload.gradients = schedule::Place::Disk;
-    if (options.parallel.zero >= 3) options.parallel.offload.parameters = schedule::Place::Disk;
+    options.parallel.parallelism.offload.folder = folder_.string();
+    options.parallel.parallelism.offload.optimizer = schedule::Place::Disk;
+    if (options.parallel.parallelism.zero >= 2)
+      options.parallel.parallelism.offload.gradients = schedule::Place::Disk;
+    if (options.parallel.parallelism.zero >= 3)
+      options.parallel.parallelism.offload.parameters = schedule::Place::Disk;
     return options;
   }
 
@@ -52,14 +54,14 @@ TEST_F(Offload, EachKindAloneChangesNoBitEither) {
   const auto expected = on_ranks(2, small_llama, options);
   for (const bool each : {true, false}) {
     auto one = options;
-    one.parallel.offload.folder = folder_.string();
-    one.parallel.bucket_bytes = each ? 0 : 25 << 20;
+    one.parallel.parallelism.offload.folder = folder_.string();
+    one.parallel.parallelism.bucket_bytes = each ? 0 : 25 << 20;
     auto gradients = one;
-    gradients.parallel.offload.gradients = schedule::Place::Disk;
+    gradients.parallel.parallelism.offload.gradients = schedule::Place::Disk;
     expect_same_bits(expected, on_ranks(2, small_llama, gradients), kZeroSteps);
     auto parameters = one;
-    parameters.parallel.offload.parameters = schedule::Place::Disk;
-    parameters.parallel.gathers.prefetch = each ? 3 : 0;
+    parameters.parallel.parallelism.offload.parameters = schedule::Place::Disk;
+    parameters.parallel.parallelism.gathers.prefetch = each ? 3 : 0;
     expect_same_bits(expected, on_ranks(2, small_llama, parameters), kZeroSteps);
   }
 }
@@ -97,7 +99,7 @@ TEST_F(Offload, GoesOnFromItsCheckpointAndIntoOthers) {
         auto first = options;
         first.output.dir = (folder_ / "run").string();
         first.output.overwrite = true;
-        first.parallel.zero = stage;
+        first.parallel.parallelism.zero = stage;
         auto second = first;
         second.resume_from_checkpoint = (folder_ / "run/checkpoint-4").string();
         expect_same_bits(straight, on_ranks(2, small_gpt2, disk_first ? on_disk(first) : first),
@@ -112,28 +114,28 @@ TEST_F(Offload, GoesOnFromItsCheckpointAndIntoOthers) {
 TEST_F(Offload, RefusesWhatCannotBe) {
   using testing::HasSubstr;
   auto options = zero_arguments(0);
-  options.parallel.offload.optimizer = schedule::Place::Cpu;
+  options.parallel.parallelism.offload.optimizer = schedule::Place::Cpu;
   EXPECT_THAT(refusal(options), HasSubstr("the device is the CPU, whose memory that is; try "
                                           "offload_optimizer = disk"));
-  options.parallel.offload.optimizer = schedule::Place::Disk;
+  options.parallel.parallelism.offload.optimizer = schedule::Place::Disk;
   EXPECT_THAT(refusal(options), HasSubstr("offload_optimizer = disk needs a folder"));
-  options.parallel.offload.folder = (folder_ / "none").string();
+  options.parallel.parallelism.offload.folder = (folder_ / "none").string();
   EXPECT_THAT(refusal(options), HasSubstr("/none is no folder on "));
   EXPECT_THAT(refusal(options), HasSubstr(", seen from rank 0"));
-  options.parallel.offload.folder = "/proc";
+  options.parallel.parallelism.offload.folder = "/proc";
   EXPECT_THAT(refusal(options), HasSubstr("offload_optimizer = disk, rank 0: cannot "));
   EXPECT_THAT(refusal(options), HasSubstr(" in /proc: "));
-  options.parallel.offload.folder = folder_.string();
+  options.parallel.parallelism.offload.folder = folder_.string();
   EXPECT_EQ(refusal(options), "none");
   EXPECT_THAT(refusal(options, replicas(2)), HasSubstr("with DataParallel"));
-  options.parallel.offload.gradients = schedule::Place::Disk;
+  options.parallel.parallelism.offload.gradients = schedule::Place::Disk;
   EXPECT_THAT(refusal(options), HasSubstr("offload_gradients = disk with zero = 0: backward needs "
                                           "whole gradients there; try --zero 2"));
-  options.parallel.offload.gradients = schedule::Place::Device;
-  options.parallel.offload.parameters = schedule::Place::Disk;
+  options.parallel.parallelism.offload.gradients = schedule::Place::Device;
+  options.parallel.parallelism.offload.parameters = schedule::Place::Disk;
   EXPECT_THAT(refusal(options), HasSubstr("try --zero 3"));
-  options.parallel.zero = 3;
-  options.parallel.keep_bytes = 4 << 20;
+  options.parallel.parallelism.zero = 3;
+  options.parallel.parallelism.keep_bytes = 4 << 20;
   EXPECT_THAT(refusal(options), HasSubstr("offload_parameters = disk with zero_keep_mb = 4: what "
                                           "is kept whole is in memory; try one of the two"));
 }

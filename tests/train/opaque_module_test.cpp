@@ -92,10 +92,10 @@ class OpaqueModule : public InFolder {
 
   TrainingArguments of_stage(int64_t stage) {
     auto out = arguments(8);
-    out.parallel.bucket_bytes = 0;
-    out.parallel.offload.folder = folder_.string();
-    out.parallel.zero = std::min<int64_t>(stage, 3);
-    if (stage == 4) out.parallel.offload.parameters = schedule::Place::Disk;
+    out.parallel.parallelism.bucket_bytes = 0;
+    out.parallel.parallelism.offload.folder = folder_.string();
+    out.parallel.parallelism.zero = std::min<int64_t>(stage, 3);
+    if (stage == 4) out.parallel.parallelism.offload.parameters = schedule::Place::Disk;
     return out;
   }
 
@@ -223,7 +223,7 @@ TEST_F(OpaqueModule, EveryStrategyGivesTheSameBits) {
 TEST_F(OpaqueModule, StageThreeSaysThatItIsGatheredAsAWhole) {
   auto options = arguments(8);
   options.max_steps = 1;
-  options.parallel.zero = 3;
+  options.parallel.parallelism.zero = 3;
   run_ranks(2, [&](const Job& job) {
     Trainer trainer(model(false), options, data_, nullptr, job);
     EXPECT_EQ(trainer.strategy().replica().flat().layout().num_buckets(), 2);
@@ -292,7 +292,7 @@ TEST_F(OpaqueModule, StagesOfZeroKeepItsFp32WeightsInBf16Too) {
   Outcome expected;
   for (const int64_t stage : {0, 1, 2, 3}) {
     SCOPED_TRACE(stage);
-    options.parallel.zero = stage;
+    options.parallel.parallelism.zero = stage;
     const auto outcome = outcome_of_ranks(
         2, [&](const Job& job) { return outcome_of(model(true), data_, options, job); });
     if (stage == 0) expected = outcome;

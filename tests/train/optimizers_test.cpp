@@ -26,9 +26,10 @@ class EachOptimizer : public testing::TestWithParam<std::string> {
     return out;
   }
   TrainingArguments on_disk(TrainingArguments out) const {
-    out.parallel.offload.folder = folder_.string();
-    out.parallel.offload.optimizer = schedule::Place::Disk;
-    if (out.parallel.zero >= 3) out.parallel.offload.parameters = schedule::Place::Disk;
+    out.parallel.parallelism.offload.folder = folder_.string();
+    out.parallel.parallelism.offload.optimizer = schedule::Place::Disk;
+    if (out.parallel.parallelism.zero >= 3)
+      out.parallel.parallelism.offload.parameters = schedule::Place::Disk;
     return out;
   }
 

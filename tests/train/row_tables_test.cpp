@@ -30,7 +30,7 @@ TrainingArguments by_rows(int64_t per_device, int64_t accumulation, bool rows = 
   out.learning_rate = 5e-3;
   out.weight_decay = 0.1;
   out.max_grad_norm = 0.5;
-  out.parallel.row_tables = rows;
+  out.parallel.parallelism.row_tables = rows;
   return out;
 }
 
@@ -62,7 +62,7 @@ TEST(RowTables, OfSeveralRanksAreOneDeviceThatAccumulatesBitForBit) {
   for (const int64_t zero : {0, 1, 2, 3}) {
     SCOPED_TRACE(zero);
     auto arguments = by_rows(8, 1);
-    arguments.parallel.zero = zero;
+    arguments.parallel.parallelism.zero = zero;
     expect_same_bits(alone, on_two(model(), arguments), kSteps);
   }
   auto again = by_rows(8, 2);
@@ -218,7 +218,7 @@ TEST_F(RowTablesInFolders, AreSavedAsTheWholeTable) {
   EXPECT_TRUE(at::equal(all.weights, outcome_of(model(), sessions(), alone, one_device()).weights));
   // Without rows, and back.
   auto dense = later;
-  dense.parallel.row_tables = false;
+  dense.parallel.parallelism.row_tables = false;
   dense.output.dir = (folder_ / "dense").string();
   const auto whole = on_two(model(), dense);
   const auto near = [](const at::Tensor& a, const at::Tensor& b) {

@@ -64,7 +64,7 @@ class SessionBodies : public testing::TestWithParam<Body> {
   static TrainingArguments arguments(int64_t per_device, int64_t accumulation, int64_t zero = 0) {
     auto out = short_run(per_device, accumulation, static_cast<int64_t>(kSteps));
     out.learning_rate = 5e-3;
-    out.parallel.zero = zero;
+    out.parallel.parallelism.zero = zero;
     return out;
   }
 };
@@ -101,7 +101,7 @@ TEST_P(SessionBodies, TrainThroughStages) {
   const auto alone = train(arguments(10, 4), one_device());
   for (const int num_stages : {2, 3}) {
     auto staged = arguments(10, 4);
-    staged.parallel.mesh.pipeline = num_stages;
+    staged.parallel.parallelism.ranks.pipeline = num_stages;
     Job job = one_device();
     job.strategy = "pipeline";
     job.devices.assign(static_cast<size_t>(num_stages), at::kCPU);

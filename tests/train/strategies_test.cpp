@@ -58,7 +58,7 @@ TEST(Strategies, MaskedItemTrainingIsTheSameInEveryLayout) {
 
 TEST(Strategies, SmallBucketsChangeNothing) {
   auto small = arguments(10, 1);
-  small.parallel.bucket_bytes = 0;  // a collective per unit
+  small.parallel.parallelism.bucket_bytes = 0;  // a collective per unit
   expect_same_bits(train(arguments(10, 1), replicas(2), 0.2), train(small, replicas(2), 0.2));
 }
 

@@ -22,7 +22,7 @@ TEST_P(Zero, IsDistributedDataParallelBitForBit) {
     EXPECT_LT(ddp.losses.back(), ddp.losses.front());
     for (const int64_t stage : {1, 2, 3}) {
       SCOPED_TRACE(fmt::format("stage {} on {} ranks in {}", stage, ranks, precision));
-      options.parallel.zero = stage;
+      options.parallel.parallelism.zero = stage;
       expect_same_bits(ddp, on_ranks(ranks, small_gpt2, options), kZeroSteps);
     }
   }
@@ -48,7 +48,7 @@ TEST_P(Zero, ReducingLastIsDistributedDataParallel) {
   for (const int64_t stage : {1, 2, 3}) {
     SCOPED_TRACE(stage);
     auto options = zero_arguments(stage, 3);
-    if (stage > 1) options.parallel.reduce_each = false;
+    if (stage > 1) options.parallel.parallelism.reduce_each = false;
     expect_same_bits(ddp, on_ranks(ranks, small_llama, options), kZeroSteps);
   }
 }
@@ -62,7 +62,7 @@ TEST_P(Zero, FiftyStepsEndInTheSameBitsOverEveryEngine) {
   const auto ddp = on_ranks(ranks, small_gpt2, options);
   for (const int64_t stage : {1, 2, 3}) {
     SCOPED_TRACE(stage);
-    options.parallel.zero = stage;
+    options.parallel.parallelism.zero = stage;
     expect_same_bits(ddp, on_ranks(ranks, small_gpt2, options), kMany);
     if (ranks > 2 && stage < 3) continue;
     std::vector<Outcome> gloo(static_cast<size_t>(ranks));
@@ -107,10 +107,10 @@ TEST(Zero, GathersAndRecomputationChangeNoBit) {
         SCOPED_TRACE(
             fmt::format("prefetch {}, reshard {}, recompute {}", prefetch, reshard, recompute));
         auto options = zero_arguments(3);
-        options.parallel.gathers.prefetch = prefetch;
-        options.parallel.gathers.reshard_after_forward = reshard;
+        options.parallel.parallelism.gathers.prefetch = prefetch;
+        options.parallel.parallelism.gathers.reshard_after_forward = reshard;
         options.gradient_checkpointing = recompute;
-        options.parallel.bucket_bytes = prefetch == 5 ? 25 << 20 : 0;
+        options.parallel.parallelism.bucket_bytes = prefetch == 5 ? 25 << 20 : 0;
         expect_same_bits(ddp, on_ranks(2, small_gpt2, options), kZeroSteps);
       }
     }
@@ -124,7 +124,7 @@ TEST(Zero, EightRanksAreDistributedDataParallelToo) {
   const auto ddp = on_ranks(8, small_gpt2, options);
   for (const int64_t stage : {1, 2, 3}) {
     SCOPED_TRACE(stage);
-    options.parallel.zero = stage;
+    options.parallel.parallelism.zero = stage;
     expect_same_bits(ddp, on_ranks(8, small_gpt2, options), 5);
   }
 }
@@ -143,8 +143,8 @@ TEST(Zero, SmallBucketsThatStayWholeChangeNoBitAndTakeTheirMemory) {
     options.bf16 = bf16;
     const auto ddp = on_ranks(2, wide_gpt2, options);
     auto keeps = options;
-    keeps.parallel.zero = 3;
-    keeps.parallel.keep_bytes = 1 << 20;
+    keeps.parallel.parallelism.zero = 3;
+    keeps.parallel.parallelism.keep_bytes = 1 << 20;
     keeps.save_strategy = "steps";
     keeps.save_steps = 4;
     keeps.output.dir = (folder / "run").string();
@@ -153,7 +153,7 @@ TEST(Zero, SmallBucketsThatStayWholeChangeNoBitAndTakeTheirMemory) {
     auto later = keeps;
     later.resume_from_checkpoint = (folder / "run/checkpoint-4").string();
     EXPECT_TRUE(at::equal(ddp.weights, on_ranks(2, wide_gpt2, later).weights));
-    later.parallel.zero = later.parallel.keep_bytes = 0;
+    later.parallel.parallelism.zero = later.parallel.parallelism.keep_bytes = 0;
     EXPECT_TRUE(at::equal(ddp.weights, on_ranks(2, wide_gpt2, later).weights));
     run_ranks(2, [&](const Job& job) {
       Trainer trainer(wide_gpt2, keeps, texts(), nullptr, job);
@@ -221,7 +221,7 @@ TEST(Zero, StateReplicasOfOneRankAreDistributedDataParallelBitForBit) {
         SCOPED_TRACE(
             fmt::format("stage {} on {} ranks, reduces {}", stage, ranks, each ? "each" : "last"));
         auto options = zero_arguments(stage, 2);
-        options.parallel.reduce_each = each;
+        options.parallel.parallelism.reduce_each = each;
         expect_same_bits(ddp, on_copies(ranks, 1, options), kZeroSteps);
       }
     }
@@ -311,18 +311,18 @@ TEST(Zero, WarnsWhereAStageHasNoEffect) {
                 ElementsAre(HasSubstr("zero = 3 shards nothing with one rank per state replica")));
   });
   auto idle = options;
-  idle.parallel.zero = 0;
-  idle.parallel.offload.folder = "scratch";
+  idle.parallel.parallelism.zero = 0;
+  idle.parallel.parallelism.offload.folder = "scratch";
   EXPECT_THAT(warnings(idle, one_device()),
               ElementsAre(HasSubstr("offload_dir = scratch has no effect: nothing is offloaded to "
                                     "the disk; try --offload_optimizer disk")));
   run_ranks(2, [&](const Job& job) {
     auto own = options;
     const auto pieces = warnings(own, job);
-    own.parallel.keep_bytes = 1 << 20;
+    own.parallel.parallelism.keep_bytes = 1 << 20;
     const auto whole = warnings(own, job);
-    own.parallel.keep_bytes = 0;
-    own.parallel.bucket_bytes = 25 << 20;
+    own.parallel.parallelism.keep_bytes = 0;
+    own.parallel.parallelism.bucket_bytes = 25 << 20;
     const auto one = warnings(own, job);
     if (!job.is_main()) return;
     EXPECT_THAT(pieces, ElementsAre());

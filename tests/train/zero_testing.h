@@ -10,8 +10,8 @@ inline constexpr int64_t kZeroSteps = 10;
 inline TrainingArguments zero_arguments(int64_t zero, int64_t accumulation = 1) {
   auto out = short_run(2, accumulation, kZeroSteps);
   out.max_grad_norm = 0.5;
-  out.parallel.zero = zero;
-  out.parallel.bucket_bytes = 0;  // a bucket per unit
+  out.parallel.parallelism.zero = zero;
+  out.parallel.parallelism.bucket_bytes = 0;  // a bucket per unit
   return out;
 }
 

@@ -66,7 +66,7 @@ class ThreadStrategy : public Strategy {
     for (int r = 0; r < num_ranks; ++r) {
       auto own = options;
       own.device = devices[static_cast<size_t>(r)];
-      own.offload.rank = r;
+      own.parallelism.offload.rank = r;
       auto blocks = factory();
       modules.check(blocks);
       const auto& groups = ranks_->groups[static_cast<size_t>(r)];
@@ -136,7 +136,8 @@ class ThreadStrategy : public Strategy {
 
   /// Whether the data ranks of each stage are on one device, and use one copy of its weights.
   bool shares_weights(const std::vector<at::Device>& devices, const ReplicaOptions& options) const {
-    if (options.zero > 0 || options.offload.any() || num_ranks() == 1) return false;
+    if (options.parallelism.zero > 0 || options.parallelism.offload.any() || num_ranks() == 1)
+      return false;
     for (const auto& groups : ranks_->groups) {
       const auto together = groups.mesh.ranks_along(schedule::kRows);
       const auto first = devices[static_cast<size_t>(together.front())];

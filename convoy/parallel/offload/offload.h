@@ -13,7 +13,7 @@
 #include "convoy/optim/optimizer.h"
 #include "convoy/parallel/run/pool.h"
 #include "convoy/schedule/run/layout.h"
-#include "convoy/schedule/run/run_options.h"
+#include "convoy/schedule/run/parallelism.h"
 
 namespace convoy::parallel {
 

@@ -41,7 +41,7 @@ Executor::Executor(nn::BlockList blocks, FlatBuffers& flat, RowTables& rows, com
       rows_(rows),
       groups_(std::move(groups)),
       compute_dtype_(compute_dtype),
-      gradients_(flat, groups_, options.reduce_each),
+      gradients_(flat, groups_, options.parallelism.reduce_each),
       gathers_(flat, groups_.shard),
       p2p_(groups_, flat.fp32().device()),
       update_(flat, groups_, compute_dtype == at::kHalf),

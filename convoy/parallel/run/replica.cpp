@@ -18,20 +18,20 @@ namespace convoy::parallel {
 
 using schedule::Kind;
 
-schedule::RunOptions ReplicaOptions::run() const {
-  schedule::RunOptions out = *this;
-  out.low_precision = compute_dtype != at::kFloat;
-  out.state_bytes = optimizer->state_bytes();
-  return out;
+schedule::StepFacts ReplicaOptions::facts() const {
+  return {.trains = trains,
+          .low_precision = compute_dtype != at::kFloat,
+          .state_bytes = optimizer->state_bytes(),
+          .counts = counts};
 }
 
 namespace {
 
 schedule::RunPlan plan_of(const nn::BlockList& blocks, const comm::Groups& groups,
                           const ReplicaOptions& options, bool shares_weights) {
-  auto run = options.run();
-  run.shares_weights = shares_weights;
-  return schedule::plan_run(nn::declare(blocks), groups.mesh, run);
+  auto facts = options.facts();
+  facts.shares_weights = shares_weights;
+  return schedule::plan_run(nn::declare(blocks), groups.mesh, options.parallelism, facts);
 }
 
 std::vector<at::Tensor> copies(const std::vector<nn::NamedTensor>& tensors) {
@@ -67,10 +67,11 @@ Replica::Replica(nn::BlockList blocks, comm::Groups groups, const ReplicaOptions
       groups_(std::move(groups)),
       options_(options),
       plan_(plan_of(blocks_, groups_, options_, shares_weights)),
-      flat_(blocks_, stage().layout,
-            {options_.device, options_.compute_dtype, options_.trains,
-             groups_.mesh.place(schedule::kState), options_.offload, options_.optimizer},
-            lender == nullptr ? nullptr : &lender->flat_),
+      flat_(
+          blocks_, stage().layout,
+          {options_.device, options_.compute_dtype, options_.trains,
+           groups_.mesh.place(schedule::kState), options_.parallelism.offload, options_.optimizer},
+          lender == nullptr ? nullptr : &lender->flat_),
       rows_(blocks_, flat_, groups_.shard) {
   for (auto& buffer : buffers()) buffer.tensor.set_data(buffer.tensor.data().to(options.device));
   executor_ =
@@ -130,8 +131,8 @@ StepResult Replica::step(const std::vector<MicroBatch>& micro_batches, const Ste
 
 void Replica::set_micro_batches(int64_t count, int64_t rows) {
   auto options = options_;
-  options.num_micro_batches = count;
-  options.batch_rows = rows;
+  options.parallelism.micro_batches = count;
+  options.parallelism.rows = rows;
   auto plan = plan_of(blocks_, groups_, options, flat_.layout().options().shares_weights);
   const auto& stages = plan.of(groups_.mesh).layout.options().stages;
   if (stages != flat_.layout().options().stages) {
@@ -276,7 +277,7 @@ void Replica::check_same_model() const {
   }
   for (const auto& blocks : flat_.layout().options().stages) {
     entries.push_back(fmt::format("stage of blocks {}, {}", fmt::join(blocks, " "),
-                                  options_.pipeline.schedule->name));
+                                  options_.parallelism.pipeline.schedule->name));
   }
   comm::check_agreement(groups_.world, entries, "model");
 }

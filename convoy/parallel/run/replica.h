@@ -13,17 +13,20 @@
 namespace convoy::parallel {
 
 /// Layout of a run, and the settings of a replica of it.
-struct ReplicaOptions : schedule::RunOptions {
+struct ReplicaOptions {
+  schedule::Parallelism parallelism;
+  bool trains = true;  ///< else no gradients and no moments are held
   at::Device device = at::kCPU;
   at::ScalarType compute_dtype = at::kFloat;  ///< bf16 and fp16 keep fp32 master weights
   uint64_t seed = 42;
+  std::vector<schedule::BlockCounts> counts = {};  ///< see StepFacts
   optim::OptimizerPtr optimizer = optim::make_optimizer();
   /// Gives every parameter's elements that this rank owns their first value: reads what it has and
   /// has the rest drawn. Default: all are drawn.
   std::function<void(Replica&)> fill;
 
-  /// The run's options, completed by dtype and optimizer.
-  schedule::RunOptions run() const;
+  /// Facts that follow from dtype and optimizer.
+  schedule::StepFacts facts() const;
 };
 
 /// A whole model on one device, or this rank's stage or shards of it: blocks, flat buffers,

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "convoy/schedule/run/insertions.h"
-#include "convoy/schedule/run/run_options.h"
+#include "convoy/schedule/run/parallelism.h"
 
 namespace convoy::schedule {
 

@@ -93,15 +93,16 @@ Cut split_at(const std::vector<int64_t>& splits, int64_t num_blocks, int num_sta
 
 class Choosing {
  public:
-  Choosing(const ModelDecl& model, int num_stages, const RunOptions& options, const Costs& costs,
-           const std::set<int64_t>& recomputed, const std::set<int64_t>& repeatable,
-           KnownPipes* known)
+  Choosing(const ModelDecl& model, int num_stages, const Parallelism& parallelism,
+           const StepFacts& facts, const Costs& costs, const std::set<int64_t>& recomputed,
+           const std::set<int64_t>& repeatable, KnownPipes* known)
       : num_blocks_(static_cast<int64_t>(model.blocks.size())),
         num_stages_(num_stages),
-        options_(options),
-        asked_(options.pipeline),
-        again_(options.recompute || !options.trains ? RecomputeOptions{} : options.recomputed),
-        memory_(options.trains ? asked_.memory : 0),
+        parallelism_(parallelism),
+        asked_(parallelism.pipeline),
+        again_(parallelism.recompute || !facts.trains ? RecomputeOptions{}
+                                                      : parallelism.recomputed),
+        memory_(facts.trains ? asked_.memory : 0),
         costs_(costs),
         recomputed_(recomputed),
         repeatable_(repeatable),
@@ -129,7 +130,7 @@ class Choosing {
   bool searches() const { return asked_.schedule == &kAutomatic; }
   double memory() const { return static_cast<double>(memory_); }
   /// As buckets that are reduced after every micro-batch need it.
-  bool joins() const { return options_.zero >= 2 && options_.reduce_each; }
+  bool joins() const { return parallelism_.reduces_each_shard(); }
 
   void check_bytes_are_known() const {
     if (again_.to_fit && memory_ == 0) {
@@ -146,15 +147,9 @@ class Choosing {
   }
 
   PlanOptions plan_options() const {
-    return {.num_stages = num_stages_,
-            .num_micro_batches = options_.num_micro_batches,
-            .schedule = asked_.schedule,
-            .virtual_stages = virtual_stages_of(asked_),
-            .placement = asked_.placement,
-            .memory = memory(),
-            .recomputed = recomputed_,
-            .joins_neighbours = joins(),
-            .known = known_};
+    PlanOptions out{parallelism_, memory(), recomputed_, known_};
+    out.parallelism.ranks.pipeline = num_stages_;
+    return out;
   }
 
   PipelineChoice cut_by_cost() const {
@@ -187,7 +182,7 @@ class Choosing {
   }
 
   PipelineChoice from_file() const {
-    auto read = from_csv(asked_.csv, asked_.file, num_stages_, options_.num_micro_batches);
+    auto read = from_csv(asked_.csv, asked_.file, num_stages_, parallelism_.micro_batches);
     const auto virtual_stages = static_cast<int>(read.pipe.num_virtual_stages() / num_stages_);
     const auto placement = read.pipe.is_loop() ? Placement::Loop : Placement::V;
     if (num_blocks_ < read.pipe.num_virtual_stages()) {
@@ -198,7 +193,7 @@ class Choosing {
       fail<UsageError>("parallel",
                        "{} is a v, whose last stage has two neighbouring virtual stages; zero = {} "
                        "would reduce between them; try zero_reduce = last, or zero = 1",
-                       asked_.file, options_.zero);
+                       asked_.file, parallelism_.zero);
     }
     auto cut = asked_.splits.empty()
                    ? cut_blocks(total_costs(), num_stages_, virtual_stages, placement)
@@ -246,7 +241,7 @@ class Choosing {
   }
 
   Pipe pipe_of_choice(const PipelineChoice& choice) const {
-    auto out = pipe_of(choice.cut, options_.num_micro_batches, costs_, choice.recomputed);
+    auto out = pipe_of(choice.cut, parallelism_.micro_batches, costs_, choice.recomputed);
     out.memory = memory();
     return out;
   }
@@ -284,7 +279,7 @@ class Choosing {
 
   int64_t num_blocks_;
   int num_stages_;
-  const RunOptions& options_;
+  const Parallelism& parallelism_;
   const PipelineOptions& asked_;
   RecomputeOptions again_;
   int64_t memory_;
@@ -295,17 +290,23 @@ class Choosing {
 
 }  // namespace
 
-PipelineChoice choose_pipeline(const ModelDecl& model, int num_stages, const RunOptions& options,
+PipelineChoice choose_pipeline(const ModelDecl& model, int num_stages,
+                               const Parallelism& parallelism, const StepFacts& facts,
                                const Costs& costs, const std::set<int64_t>& recomputed,
                                const std::set<int64_t>& repeatable, KnownPipes* known) {
-  if (options.pipeline.csv.empty()) check_number_of_blocks(model, num_stages, options.pipeline);
-  return Choosing(model, num_stages, options, costs, recomputed, repeatable, known).run();
+  if (parallelism.pipeline.csv.empty()) {
+    check_number_of_blocks(model, num_stages, parallelism.pipeline);
+  }
+  return Choosing(model, num_stages, parallelism, facts, costs, recomputed, repeatable, known)
+      .run();
 }
 
 PipelineChoice recompute_some_of(const PipelineChoice& without, const ModelDecl& model,
-                                 int num_stages, const RunOptions& options, const Costs& costs,
+                                 int num_stages, const Parallelism& parallelism,
+                                 const StepFacts& facts, const Costs& costs,
                                  const std::set<int64_t>& repeatable, KnownPipes* known) {
-  return Choosing(model, num_stages, options, costs, without.recomputed, repeatable, known)
+  return Choosing(model, num_stages, parallelism, facts, costs, without.recomputed, repeatable,
+                  known)
       .run_again(without);
 }
 

@@ -7,6 +7,7 @@
 #include "convoy/schedule/pipeline/cut.h"
 #include "convoy/schedule/pipeline/pipeline.h"
 #include "convoy/schedule/run/model_decl.h"
+#include "convoy/schedule/run/step_facts.h"
 
 namespace convoy::schedule {
 
@@ -20,16 +21,18 @@ struct PipelineChoice {
 
 /// Cuts a model into stages and finds the order of each; `costs`: by block, without bytes the
 /// options may set no limit of memory. All blocks of `recomputed` are recomputed, and of
-/// `repeatable` those that RunOptions::recomputed asks for. Throws UsageError where the options do
+/// `repeatable` those that Parallelism::recomputed asks for. Throws UsageError where the options do
 /// not go together or into the model, and where stages would keep more than they may.
-PipelineChoice choose_pipeline(const ModelDecl& model, int num_stages, const RunOptions& options,
+PipelineChoice choose_pipeline(const ModelDecl& model, int num_stages,
+                               const Parallelism& parallelism, const StepFacts& facts,
                                const Costs& costs, const std::set<int64_t>& recomputed,
                                const std::set<int64_t>& repeatable, KnownPipes* known = nullptr);
 
 /// As choose_pipeline() with some blocks of each stage recomputed (RecomputeOptions::of_stage),
 /// from the choice without.
 PipelineChoice recompute_some_of(const PipelineChoice& without, const ModelDecl& model,
-                                 int num_stages, const RunOptions& options, const Costs& costs,
+                                 int num_stages, const Parallelism& parallelism,
+                                 const StepFacts& facts, const Costs& costs,
                                  const std::set<int64_t>& repeatable, KnownPipes* known);
 
 /// Blocks that a run without stages recomputes. Throws UsageError where it has fewer.

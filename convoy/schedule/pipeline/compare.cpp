@@ -68,12 +68,13 @@ void check_size(int64_t num_stages, int64_t virtual_stages, int64_t num_micro_ba
 }
 
 std::vector<ComparedSchedule> compare_schedules(const Costs& by_stage, const PlanOptions& options) {
-  check_size(options.num_stages, options.virtual_stages, options.num_micro_batches);
+  check_size(options.parallelism.ranks.pipeline, options.parallelism.pipeline.virtual_stages,
+             options.parallelism.micro_batches);
   std::vector<ComparedSchedule> out;
   for (const auto* entry : pipeline_schedules()) {
     auto one = options;
-    one.schedule = entry;
-    if (!entry->interleaved) one.placement.reset();
+    one.parallelism.pipeline.schedule = entry;
+    if (!entry->interleaved) one.parallelism.pipeline.placement.reset();
     auto& compared = out.emplace_back(ComparedSchedule{entry});
     try {
       compared.plan = plan_stages(by_stage, one);

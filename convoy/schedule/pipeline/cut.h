@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "convoy/schedule/run/layout.h"
-#include "convoy/schedule/run/run_options.h"
+#include "convoy/schedule/run/parallelism.h"
 
 namespace convoy::schedule {
 

@@ -22,11 +22,11 @@ class Fit {
       : costs_(costs), options_(options), repeatable_(repeatable) {}
 
   FittedPlan run(const Make& make) {
-    try_out(make, options_.schedule, {});
-    if (options_.schedule == &kAutomatic) {
-      try_out(make, options_.schedule, repeatable_);
+    try_out(make, options_.parallelism.pipeline.schedule, {});
+    if (options_.parallelism.pipeline.schedule == &kAutomatic) {
+      try_out(make, options_.parallelism.pipeline.schedule, repeatable_);
       for (const auto* entry : pipeline_schedules()) {
-        if (entry != options_.schedule) try_out(make, entry, {});
+        if (entry != options_.parallelism.pipeline.schedule) try_out(make, entry, {});
       }
     }
     if (!best_) std::rethrow_exception(error_);
@@ -49,7 +49,7 @@ class Fit {
       }
       one.recomputed =
           blocks_to_recompute(plan.cut, plan.orders, costs_, repeatable_, options_.memory);
-      plan.pipe = pipe_of(plan.cut, options_.num_micro_batches, costs_, one.recomputed);
+      plan.pipe = pipe_of(plan.cut, options_.parallelism.micro_batches, costs_, one.recomputed);
       plan.pipe.memory = options_.memory;
       plan.played = play(plan.pipe, plan.orders);
       const bool better = !best_ || plan.played.length < best_->plan.played.length * (1 - 1e-9);
@@ -75,9 +75,9 @@ FittedPlan plan_to_fit(const Costs& by_block, const PlanOptions& options,
                        const std::set<int64_t>& repeatable) {
   return Fit(by_block, options, repeatable).run([&](PipelineSchedule schedule, const auto& again) {
     auto one = options;
-    one.schedule = schedule;
+    one.parallelism.pipeline.schedule = schedule;
     one.recomputed = again;
-    if (!schedule->interleaved) one.placement.reset();
+    if (!schedule->interleaved) one.parallelism.pipeline.placement.reset();
     return plan_pipeline(by_block, one);
   });
 }
@@ -87,7 +87,7 @@ FittedPlan plan_to_fit(const Cut& cut, const Costs& by_block, const PlanOptions&
   return Fit(by_block, options, repeatable).run([&](PipelineSchedule schedule, const auto& again) {
     PipelinePlan out;
     out.cut = cut;
-    out.pipe = pipe_of(cut, options.num_micro_batches, by_block, again);
+    out.pipe = pipe_of(cut, options.parallelism.micro_batches, by_block, again);
     out.pipe.memory = options.memory;
     const bool once = out.pipe.num_virtual_stages() == out.pipe.num_ranks();
     if (!once && !schedule->interleaved) {

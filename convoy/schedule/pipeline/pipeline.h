@@ -7,7 +7,7 @@
 
 #include "convoy/schedule/pipeline/actions.h"
 #include "convoy/schedule/pipeline/cut.h"
-#include "convoy/schedule/run/run_options.h"
+#include "convoy/schedule/run/parallelism.h"
 
 namespace convoy::schedule {
 

@@ -10,20 +10,11 @@ namespace convoy::schedule {
 
 /// Settings of a pipeline's plan.
 struct PlanOptions {
-  int num_stages = 2;
-  int64_t num_micro_batches = 1;
-  PipelineSchedule schedule = &kOneFOneB;
-  int virtual_stages = 2;  ///< of a rank, where the schedule has several; of auto at most
-  /// Placement of virtual stages. Empty: the faster one of auto and of zero_bubble with two virtual
-  /// stages, else a loop. With a v, auto has two virtual stages.
-  std::optional<Placement> placement = {};
-  double memory =
-      0;  ///< bytes that a rank may keep for backward with auto; 0: as many as with 1f1b
+  Parallelism parallelism = {};  ///< its stages, micro-batches, schedule and virtual stages
+  /// Bytes that a rank may keep for backward with auto; 0: as many as with 1f1b.
+  double memory = 0;
   std::set<int64_t> recomputed = {};  ///< blocks
-  /// Whether neighbouring virtual stages of a rank are computed as one, as buckets of gradients
-  /// need that are reduced after every micro-batch (ZeRO 2 and 3).
-  bool joins_neighbours = false;
-  KnownPipes* known = nullptr;  ///< cache of earlier cuts and orders; null: none
+  KnownPipes* known = nullptr;        ///< cache of earlier cuts and orders; null: none
 };
 
 /// Blocks of each rank, and its actions in their order.

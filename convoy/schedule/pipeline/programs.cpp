@@ -103,7 +103,7 @@ std::vector<Program> pipeline_programs(PipelineSchedule schedule,
                                        const std::vector<Layout>& layouts,
                                        const StepOptions& options, const Costs& by_block) {
   const auto cut = cut_of(layouts.front());
-  const auto pipe = pipe_of(cut, options.num_micro_batches, by_block, options.recomputed);
+  const auto pipe = pipe_of(cut, options.parallelism.micro_batches, by_block, options.recomputed);
   const auto orders = schedule->orders(pipe);
   return pipeline_programs(cut, orders, layouts, options);
 }

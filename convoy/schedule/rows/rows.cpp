@@ -16,7 +16,7 @@ Program with_rows(Program program, const Layout& layout, const StepOptions& opti
       const auto& i = program[at];
       if (i.op != Op::Backward || i.block != reader) continue;
       insertions.take(at + 1, {.op = Op::Accumulate, .unit = unit, .micro_batch = i.micro_batch});
-      const bool last = i.micro_batch + 1 == options.num_micro_batches;
+      const bool last = i.micro_batch + 1 == options.parallelism.micro_batches;
       if (last) insertions.take(at + 1, {.op = Op::ReduceRows, .unit = unit});
     }
     insertions.take(program.size(), {.op = trains ? Op::UpdateRows : Op::ScoreRows, .unit = unit});

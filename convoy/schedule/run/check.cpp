@@ -65,8 +65,8 @@ std::vector<Alive> check(const std::vector<RankProgram>& ranks, const StepOption
     rules::Offloaded offloaded(steps);
     rules::Updates updates(steps);
     rules::Rows rows(steps, options);
-    play(ranks[r].program, options.num_micro_batches, steps, updates, blocks, weights, gradients,
-         offloaded, rows);
+    play(ranks[r].program, options.parallelism.micro_batches, steps, updates, blocks, weights,
+         gradients, offloaded, rows);
     require_complete(r, updates.missing());
     require_complete(r, rows.missing());
     require_complete(r, offloaded.missing());
@@ -90,8 +90,8 @@ void check_forward(const std::vector<RankProgram>& ranks) {
     rules::ShardedWeights weights(steps);
     rules::Offloaded offloaded(steps);
     rules::Rows rows(steps, options);
-    play(ranks[r].program, options.num_micro_batches, steps, forward, blocks, weights, offloaded,
-         rows);
+    play(ranks[r].program, options.parallelism.micro_batches, steps, forward, blocks, weights,
+         offloaded, rows);
     require_complete(r, forward.missing());
   }
   check_matching(ranks);

@@ -5,8 +5,8 @@
 
 #include "convoy/base/json.h"
 #include "convoy/schedule/run/model_decl.h"
-#include "convoy/schedule/run/run_options.h"
 #include "convoy/schedule/run/simulate.h"
+#include "convoy/schedule/run/step_facts.h"
 
 namespace convoy::schedule {
 

@@ -18,8 +18,8 @@ class GradientPool {
   GradientPool(const Layout& layout, const StepOptions& options)
       : layout_(layout),
         sharded_(layout.is_sharded(Kind::Gradients)),
-        each_(sharded_ && options.reduce_each),
-        num_micro_batches_(options.num_micro_batches),
+        each_(sharded_ && options.parallelism.reduce_each),
+        num_micro_batches_(options.parallelism.micro_batches),
         filling_(static_cast<size_t>(layout.num_buckets()), -1),
         begun_(static_cast<size_t>(layout.table().num_units() * num_micro_batches_)),
         in_scratch_(begun_.size()) {}
@@ -240,7 +240,7 @@ class OffloadPool {
 
   void see(const Instruction& i) {
     const Key key{i.kind, i.bucket};
-    const bool adds = options_.reduce_each && i.micro_batch > 0;
+    const bool adds = options_.parallelism.reduce_each && i.micro_batch > 0;
     switch (i.op) {
       case Op::Fetch:
         while (std::find(written_.begin(), written_.end(), key) != written_.end()) let_go();
@@ -309,7 +309,8 @@ int64_t with_uneven_shares(int64_t rows, int owners) {
 int64_t most_rows_read(const Layout& layout, int64_t unit, const StepOptions& options,
                        int64_t batch_rows) {
   const auto& table = layout.row_table(unit);
-  const int64_t samples = options.num_micro_batches * layout.options().num_parts * batch_rows;
+  const int64_t samples =
+      options.parallelism.micro_batches * layout.options().num_parts * batch_rows;
   return std::min(table.shape.front(),
                   table.row_reads->of_step + table.row_reads->of_sample * samples);
 }
@@ -344,7 +345,7 @@ StepMemory memory_of(const Layout& layout, const Program& program, const StepOpt
     // most of it decides how much room there is for each.
     const int64_t read = with_uneven_shares(most_rows_read(layout, unit, options, batch_rows),
                                             layout.options().num_parts);
-    const int64_t gradients = options.num_micro_batches > 1 ? 2 : 1;
+    const int64_t gradients = options.parallelism.micro_batches > 1 ? 2 : 1;
     out.buffers += read * row * (4 + (low ? width : 0) + 4 * gradients);
   }
   for (const auto& i : program) pool.see(i);

@@ -21,9 +21,10 @@ const char* name_of(Axis axis) {
   return kNames.at(index(axis));
 }
 
-Mesh::Mesh(const MeshDegrees& degrees, int rank, int num_ranks)
-    : degrees_{degrees.pipeline, degrees.replicate, degrees.shard, degrees.context,
-               degrees.tensor} {
+Mesh::Mesh(const Degrees& degrees, int rank, int num_ranks)
+    : degrees_{static_cast<int>(degrees.pipeline), static_cast<int>(degrees.replicate),
+               static_cast<int>(degrees.shard), static_cast<int>(degrees.context),
+               static_cast<int>(degrees.tensor)} {
   internal_check(rank >= 0 && rank < num_ranks, "schedule", "rank {} of {}", rank, num_ranks);
   int64_t others = 1;
   for (const Axis axis : kAxes) {

@@ -5,6 +5,8 @@
 #include <utility>
 #include <vector>
 
+#include "convoy/schedule/run/parallelism.h"
+
 namespace convoy::schedule {
 
 /// The ways in which the ranks of a job share its work, slowest to fastest: tensor neighbours share
@@ -46,15 +48,6 @@ inline constexpr AxisSet kGradients = kRows | Axis::Context;
 inline constexpr AxisSet kState = Axis::Shard | Axis::Context;
 inline constexpr AxisSet kWorld = kGradients | Axis::Pipeline | Axis::Tensor;
 
-/// Number of ranks along each axis.
-struct MeshDegrees {
-  int pipeline = 1;
-  int replicate = 1;
-  int shard = 0;  ///< 0: what the others leave
-  int context = 1;
-  int tensor = 1;
-};
-
 /// Layout of a group of ranks among all: pairs of a number of ranks and their distance, from the
 /// ranks next to each other on; each pair repeats the ones before it, further apart.
 using Strides = std::vector<std::pair<int, int>>;
@@ -66,7 +59,7 @@ class Mesh {
   /// Mesh of one rank.
   Mesh() = default;
   /// Throws UsageError saying which degree is wrong when their product is not `num_ranks`.
-  Mesh(const MeshDegrees& degrees, int rank, int num_ranks);
+  Mesh(const Degrees& degrees, int rank, int num_ranks);
 
   int rank() const { return rank_at(coordinates_); }
   int num_ranks() const { return degree(kWorld); }

@@ -4,8 +4,7 @@
 #include <memory>
 #include <optional>
 #include <set>
-#include <string>
-#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "convoy/schedule/pipeline/choose.h"
@@ -17,8 +16,9 @@ namespace convoy::schedule {
 /// Choices for one model and what its blocks cost, each made once.
 class KnownChoices {
  public:
-  const PipelineChoice& of(const ModelDecl& model, int num_stages, const RunOptions& options,
-                           const Costs& costs, const std::set<int64_t>& recomputed,
+  const PipelineChoice& of(const ModelDecl& model, int num_stages, const Parallelism& parallelism,
+                           const StepFacts& facts, const Costs& costs,
+                           const std::set<int64_t>& recomputed,
                            const std::set<int64_t>& repeatable);
 
   KnownPipes& pipes() { return pipes_; }
@@ -26,10 +26,8 @@ class KnownChoices {
   Layout layout(const ModelDecl& model, const LayoutOptions& options);
 
  private:
-  /// Options that choose_pipeline() reads.
-  using Key = std::tuple<int, int64_t, PipelineSchedule, int64_t, std::vector<int64_t>, int,
-                         int64_t, std::string, bool, bool, std::vector<int64_t>, bool, bool>;
-  std::map<Key, PipelineChoice> known_;
+  /// [members that choose_pipeline() reads, whether it trains]
+  std::map<std::pair<Parallelism, bool>, PipelineChoice> known_;
   KnownPipes pipes_;
   std::optional<ModelTable> table_;
   std::shared_ptr<const Layout::Shapes> shapes_;
@@ -37,10 +35,11 @@ class KnownChoices {
 
 /// plan_run() without a proof or programs of evaluations, with stages and orders that were chosen
 /// before for this model and these counts. Null: none were.
-RunPlan plan_again(const ModelDecl& model, const Mesh& mesh, const RunOptions& options,
-                   const std::vector<BlockCost>& costs, KnownChoices* known);
+RunPlan plan_again(const ModelDecl& model, const Mesh& mesh, const Parallelism& parallelism,
+                   const StepFacts& facts, const std::vector<BlockCost>& costs,
+                   KnownChoices* known);
 
-/// Costs by block that stages are cut by, equal on all ranks: RunOptions::counts, else elements.
-Costs shared_costs(const ModelDecl& model, const RunOptions& options);
+/// Costs by block that stages are cut by, equal on all ranks: StepFacts::counts, else elements.
+Costs shared_costs(const ModelDecl& model, const StepFacts& facts);
 
 }  // namespace convoy::schedule

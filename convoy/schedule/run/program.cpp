@@ -13,11 +13,13 @@ class Maker {
       : layout_(layout),
         options_(options),
         incoming_(std::move(incoming)),
-        each_(layout.is_sharded(Kind::Gradients) && options.reduce_each),
+        each_(layout.is_sharded(Kind::Gradients) && options.parallelism.reduce_each),
         finished_(layout.table().units_finished_by_block()),
-        loaded_(static_cast<size_t>(options.num_micro_batches)),
-        received_(2 * static_cast<size_t>(layout.table().num_blocks() * options.num_micro_batches)),
-        waiting_(static_cast<size_t>(layout.num_buckets() * options.num_micro_batches), -1) {}
+        loaded_(static_cast<size_t>(options.parallelism.micro_batches)),
+        received_(2 * static_cast<size_t>(layout.table().num_blocks() *
+                                          options.parallelism.micro_batches)),
+        waiting_(static_cast<size_t>(layout.num_buckets() * options.parallelism.micro_batches),
+                 -1) {}
 
   /// Room for what most steps have.
   void reserve(const std::vector<BlockAction>& actions) {
@@ -117,7 +119,8 @@ class Maker {
   bool is_first(const Instruction& i) {
     const bool back = i.op == Op::ReceiveGrad;
     const int64_t number = back * layout_.table().num_blocks() + i.block;
-    const auto at = static_cast<size_t>(number * options_.num_micro_batches + i.micro_batch);
+    const auto at =
+        static_cast<size_t>(number * options_.parallelism.micro_batches + i.micro_batch);
     if (received_[at]) return false;
     received_[at] = true;
     return true;
@@ -137,13 +140,13 @@ class Maker {
 
   void finish(int64_t unit, int64_t m) {
     add({.op = Op::Accumulate, .unit = unit, .micro_batch = m});
-    const bool last = m + 1 == options_.num_micro_batches;
+    const bool last = m + 1 == options_.parallelism.micro_batches;
     // Here, since buckets are not cut alike on tensor ranks that have unequal shares.
     if ((last || each_) && layout_.sums_over_tensor(unit)) {
       add({.op = Op::ReduceTensor, .unit = unit, .micro_batch = m});
     }
     const int64_t bucket = layout_.bucket_of(unit);
-    auto& waiting = waiting_[static_cast<size_t>(bucket * options_.num_micro_batches + m)];
+    auto& waiting = waiting_[static_cast<size_t>(bucket * options_.parallelism.micro_batches + m)];
     if (waiting < 0) waiting = std::ssize(layout_.buckets()[static_cast<size_t>(bucket)].units);
     if (--waiting > 0 || !(last || each_)) return;
     if (layout_.shares_out_updates()) {
@@ -184,7 +187,7 @@ Program step_program(const Layout& layout, const StepOptions& options,
 
 Program data_parallel_program(const Layout& layout, const StepOptions& options) {
   std::vector<BlockAction> actions;
-  for (int64_t m = 0; m < options.num_micro_batches; ++m) {
+  for (int64_t m = 0; m < options.parallelism.micro_batches; ++m) {
     for (const auto kind : {ActionKind::Forward, ActionKind::Backward}) {
       actions.push_back({kind, 0, layout.table().num_blocks() - 1, m});
     }

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "convoy/schedule/run/layout.h"
-#include "convoy/schedule/run/run_options.h"
+#include "convoy/schedule/run/parallelism.h"
 
 namespace convoy::schedule {
 
@@ -60,13 +60,10 @@ struct Instruction {
 
 using Program = std::vector<Instruction>;
 
+/// Spread of a step, with the blocks that follow from it.
 struct StepOptions {
-  int64_t num_micro_batches = 1;
+  Parallelism parallelism = {};
   std::set<int64_t> recomputed = {};  ///< blocks that keep their inputs only until their backward
-  GatherOptions gathers = {};
-  /// Whether each micro-batch is reduced into sharded gradients. Else whole gradients are kept
-  /// until the last micro-batch.
-  bool reduce_each = true;
 };
 
 /// Part of the work on a micro-batch. A backward is whole, or comes in two halves (zero bubble, Qi

@@ -17,25 +17,26 @@ namespace convoy::schedule {
 
 namespace {
 
-LayoutOptions layout_options(const ModelDecl& model, const Mesh& mesh, const RunOptions& options,
+LayoutOptions layout_options(const ModelDecl& model, const Mesh& mesh,
+                             const Parallelism& parallelism, const StepFacts& facts,
                              const Cut& cut) {
   LayoutOptions out;
-  out.stage = static_cast<int>(options.zero);
+  out.stage = static_cast<int>(parallelism.zero);
   out.num_parts = mesh.degree(kState);
-  out.low_precision = options.low_precision && !model.has_modules();
-  out.shares_weights = options.shares_weights;
+  out.low_precision = facts.low_precision && !model.has_modules();
+  out.shares_weights = facts.shares_weights;
   out.tensor = {mesh.place(Axis::Tensor), mesh.degree(Axis::Tensor)};
-  out.sequence_parallel = options.sequence_parallel;
-  out.by_rows = options.keeps_rows();
-  out.bucket_bytes = options.bucket_bytes;
-  out.keep_bytes = options.keep_bytes;
+  out.sequence_parallel = parallelism.sequence_parallel;
+  out.by_rows = keeps_rows(parallelism, facts);
+  out.bucket_bytes = parallelism.bucket_bytes;
+  out.keep_bytes = parallelism.keep_bytes;
   if (!cut.empty()) {
     out.stages = stages_of(cut);
     out.pipeline_stage = mesh.place(Axis::Pipeline);
   }
-  const auto& offload = options.offload;
-  out.offload_optimizer = options.trains && offload.optimizer != Place::Device;
-  out.offload_gradients = options.trains && offload.gradients != Place::Device;
+  const auto& offload = parallelism.offload;
+  out.offload_optimizer = facts.trains && offload.optimizer != Place::Device;
+  out.offload_gradients = facts.trains && offload.gradients != Place::Device;
   out.offload_parameters = offload.parameters != Place::Device;
   return out;
 }
@@ -49,9 +50,9 @@ std::set<int64_t> repeatable(const ModelDecl& model) {
   return out;
 }
 
-StepOptions step_options(const ModelDecl& model, const RunOptions& options) {
-  StepOptions out{options.num_micro_batches, {}, options.gathers, options.reduce_each};
-  if (!options.recompute) return out;
+StepOptions step_options(const ModelDecl& model, const Parallelism& parallelism) {
+  StepOptions out{.parallelism = parallelism};
+  if (!parallelism.recompute) return out;
   out.recomputed = repeatable(model);
   if (out.recomputed.empty()) {
     fail<UsageError>(
@@ -135,8 +136,9 @@ void check_context_ranks(const ModelDecl& model, int num_ranks) {
 }
 
 /// Throws UsageError for what does not go with tables that are kept by rows.
-void check_row_tables(const ModelDecl& model, const Mesh& mesh, const RunOptions& options) {
-  if (!options.keeps_rows()) return;
+void check_row_tables(const ModelDecl& model, const Mesh& mesh, const Parallelism& parallelism,
+                      const StepFacts& facts) {
+  if (!keeps_rows(parallelism, facts)) return;
   const auto refuse = [](const std::string& what, const std::string& instead) {
     fail<UsageError>("parallel", "row_tables = true does not go with {}; try {}", what, instead);
   };
@@ -158,7 +160,7 @@ void check_row_tables(const ModelDecl& model, const Mesh& mesh, const RunOptions
   if (mesh.degree(Axis::Replicate) > 1) {
     refuse("several state replicas (shard_ranks)", "--shard_ranks all");
   }
-  const auto& offload = options.offload;
+  const auto& offload = parallelism.offload;
   if (offload.any()) refuse("offload", "without one of them");
 }
 
@@ -186,8 +188,9 @@ Costs measured(const std::vector<BlockCost>& costs) {
   return out;
 }
 
-RunPlan planned(const ModelDecl& model, const Mesh& mesh, const RunOptions& options,
-                const std::vector<BlockCost>& costs, bool proves, KnownChoices* known);
+RunPlan planned(const ModelDecl& model, const Mesh& mesh, const Parallelism& parallelism,
+                const StepFacts& facts, const std::vector<BlockCost>& costs, bool proves,
+                KnownChoices* known);
 
 }  // namespace
 
@@ -201,8 +204,8 @@ int64_t most_tensor_ranks(const ModelDecl& model) {
   return out;
 }
 
-Costs shared_costs(const ModelDecl& model, const RunOptions& options) {
-  if (!options.counts.empty()) return costs_of(options.counts);
+Costs shared_costs(const ModelDecl& model, const StepFacts& facts) {
+  if (!facts.counts.empty()) return costs_of(facts.counts);
   Costs out;
   // A backward is two products for each of the forward's.
   out.forward = out.backward = block_costs(model);
@@ -215,41 +218,43 @@ Layout layout_of(const ModelDecl& model, const LayoutOptions& options) {
   return {std::move(units.table), std::move(units.shapes), options};
 }
 
-RunPlan plan_run(const ModelDecl& model, const Mesh& mesh, const RunOptions& options,
-                 const std::vector<BlockCost>& costs, bool proves) {
-  return planned(model, mesh, options, costs, proves, nullptr);
+RunPlan plan_run(const ModelDecl& model, const Mesh& mesh, const Parallelism& parallelism,
+                 const StepFacts& facts, const std::vector<BlockCost>& costs, bool proves) {
+  return planned(model, mesh, parallelism, facts, costs, proves, nullptr);
 }
 
-RunPlan plan_again(const ModelDecl& model, const Mesh& mesh, const RunOptions& options,
-                   const std::vector<BlockCost>& costs, KnownChoices* known) {
-  return planned(model, mesh, options, costs, /*proves=*/false, known);
+RunPlan plan_again(const ModelDecl& model, const Mesh& mesh, const Parallelism& parallelism,
+                   const StepFacts& facts, const std::vector<BlockCost>& costs,
+                   KnownChoices* known) {
+  return planned(model, mesh, parallelism, facts, costs, /*proves=*/false, known);
 }
 
 namespace {
 
-RunPlan planned(const ModelDecl& model, const Mesh& mesh, const RunOptions& options,
-                const std::vector<BlockCost>& costs, bool proves, KnownChoices* known) {
-  check_tensor_ranks(model, mesh.degree(Axis::Tensor), options.sequence_parallel);
+RunPlan planned(const ModelDecl& model, const Mesh& mesh, const Parallelism& parallelism,
+                const StepFacts& facts, const std::vector<BlockCost>& costs, bool proves,
+                KnownChoices* known) {
+  check_tensor_ranks(model, mesh.degree(Axis::Tensor), parallelism.sequence_parallel);
   check_context_ranks(model, mesh.degree(Axis::Context));
-  check_row_tables(model, mesh, options);
+  check_row_tables(model, mesh, parallelism, facts);
   RunPlan out;
-  out.step = step_options(model, options);
+  out.step = step_options(model, parallelism);
   const int num_stages = mesh.degree(Axis::Pipeline);
-  const auto shared = shared_costs(model, options);
-  const auto able = options.recompute ? std::set<int64_t>() : repeatable(model);
+  const auto shared = shared_costs(model, facts);
+  const auto able = parallelism.recompute ? std::set<int64_t>() : repeatable(model);
   if (num_stages > 1) {
     const auto& again = out.step.recomputed;
     auto choice = known == nullptr
-                      ? choose_pipeline(model, num_stages, options, shared, again, able)
-                      : known->of(model, num_stages, options, shared, again, able);
+                      ? choose_pipeline(model, num_stages, parallelism, facts, shared, again, able)
+                      : known->of(model, num_stages, parallelism, facts, shared, again, able);
     out.cut = std::move(choice.cut);
     out.orders = std::move(choice.orders);
     out.found = std::move(choice.found);
     out.step.recomputed = std::move(choice.recomputed);
-  } else if (options.trains && !options.recompute && options.recomputed.any()) {
-    out.step.recomputed = blocks_of_one_stage(options.recomputed, shared, able);
+  } else if (facts.trains && !parallelism.recompute && parallelism.recomputed.any()) {
+    out.step.recomputed = blocks_of_one_stage(parallelism.recomputed, shared, able);
   }
-  const auto asked = layout_options(model, mesh, options, out.cut);
+  const auto asked = layout_options(model, mesh, parallelism, facts, out.cut);
   std::vector<Layout> layouts;
   layouts.reserve(static_cast<size_t>(num_stages));
   layouts.push_back(known == nullptr ? layout_of(model, asked) : known->layout(model, asked));
@@ -258,7 +263,7 @@ RunPlan planned(const ModelDecl& model, const Mesh& mesh, const RunOptions& opti
     for (int s = 0; s < num_stages; ++s) layouts.push_back(any.of_stage(s));
   }
   std::vector<Program> steps;
-  if (options.trains) {
+  if (facts.trains) {
     steps = num_stages == 1 ? std::vector<Program>{data_parallel_program(layouts.front(), out.step)}
                             : pipeline_programs(out.cut, out.orders, layouts, out.step);
   }
@@ -266,10 +271,10 @@ RunPlan planned(const ModelDecl& model, const Mesh& mesh, const RunOptions& opti
     auto& stage = out.stages.emplace_back();
     stage.layout = std::move(layouts[s]);
     if (proves) stage.forward = forward_program(stage.layout, out.step);
-    if (options.trains) stage.step = std::move(steps[s]);
+    if (facts.trains) stage.step = std::move(steps[s]);
   }
   if (proves) check_forward(of_pipeline(out.stages, &StagePlan::forward));
-  if (!options.trains) return out;
+  if (!facts.trains) return out;
   const auto programs = of_pipeline(out.stages, &StagePlan::step);
   if (proves) {
     const auto alive = check(programs, out.step);
@@ -278,7 +283,7 @@ RunPlan planned(const ModelDecl& model, const Mesh& mesh, const RunOptions& opti
   for (auto& stage : out.stages) {
     const auto gathered = proves ? stage.alive.weights : most_gathered(stage.step, stage.layout);
     const auto memory = memory_of(stage.layout, stage.step, out.step, gathered, costs,
-                                  options.state_bytes, options.batch_rows);
+                                  facts.state_bytes, parallelism.rows);
     stage.memory = memory.use;
     stage.peak = memory.peak;
   }
@@ -291,10 +296,10 @@ RunPlan planned(const ModelDecl& model, const Mesh& mesh, const RunOptions& opti
 
 }  // namespace
 
-double floor_of(const ModelDecl& model, const RunPlan& plan, const RunOptions& options,
-                const std::vector<BlockCost>& costs) {
-  const auto by_block = costs.empty() ? shared_costs(model, options) : measured(costs);
-  return floor_of(pipe_of(plan.cut, options.num_micro_batches, by_block, plan.step.recomputed));
+double floor_of(const ModelDecl& model, const RunPlan& plan, const Parallelism& parallelism,
+                const StepFacts& facts, const std::vector<BlockCost>& costs) {
+  const auto by_block = costs.empty() ? shared_costs(model, facts) : measured(costs);
+  return floor_of(pipe_of(plan.cut, parallelism.micro_batches, by_block, plan.step.recomputed));
 }
 
 namespace {
@@ -302,26 +307,28 @@ namespace {
 constexpr double kWhole = 4, kHalf = 2;  // bytes of fp32, and of 16 bits
 
 /// Bytes here of `bytes` that ZeRO shards from `stage` on.
-double share(const Mesh& mesh, const RunOptions& options, int64_t stage, Place place,
+double share(const Mesh& mesh, const Parallelism& parallelism, int64_t stage, Place place,
              double bytes) {
   if (place != Place::Device) return 0;
-  return bytes / (options.zero >= stage ? mesh.degree(kState) : 1);
+  return bytes / (parallelism.zero >= stage ? mesh.degree(kState) : 1);
 }
 
 }  // namespace
 
-double bytes_of_frozen_parameter(const Mesh& mesh, const RunOptions& options) {
-  return share(mesh, options, 3, options.offload.parameters,
-               options.low_precision ? kHalf : kWhole);
+double bytes_of_frozen_parameter(const Mesh& mesh, const Parallelism& parallelism,
+                                 const StepFacts& facts) {
+  return share(mesh, parallelism, 3, parallelism.offload.parameters,
+               facts.low_precision ? kHalf : kWhole);
 }
 
-double state_bytes_of_parameter(const Mesh& mesh, const RunOptions& options) {
-  const auto& offload = options.offload;
+double state_bytes_of_parameter(const Mesh& mesh, const Parallelism& parallelism,
+                                const StepFacts& facts) {
+  const auto& offload = parallelism.offload;
   const double masters =
-      options.low_precision ? share(mesh, options, 1, offload.optimizer, kWhole) : 0;
-  return share(mesh, options, 1, offload.optimizer, static_cast<double>(options.state_bytes)) +
-         share(mesh, options, 2, offload.gradients, kWhole) + masters +
-         bytes_of_frozen_parameter(mesh, options);
+      facts.low_precision ? share(mesh, parallelism, 1, offload.optimizer, kWhole) : 0;
+  return share(mesh, parallelism, 1, offload.optimizer, static_cast<double>(facts.state_bytes)) +
+         share(mesh, parallelism, 2, offload.gradients, kWhole) + masters +
+         bytes_of_frozen_parameter(mesh, parallelism, facts);
 }
 
 }  // namespace convoy::schedule

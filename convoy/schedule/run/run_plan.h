@@ -9,8 +9,8 @@
 #include "convoy/schedule/run/memory.h"
 #include "convoy/schedule/run/mesh.h"
 #include "convoy/schedule/run/model_decl.h"
-#include "convoy/schedule/run/run_options.h"
 #include "convoy/schedule/run/simulate.h"
+#include "convoy/schedule/run/step_facts.h"
 
 namespace convoy::schedule {
 
@@ -34,7 +34,7 @@ struct RunPlan {
   std::string found;              ///< with auto: the name of this schedule; empty: it has none
   std::vector<StagePlan> stages;  ///< of the pipeline; one without
   /// Simulated step, in seconds of the costs; without costs, for several stages, in the unit of
-  /// RunOptions::counts.
+  /// StepFacts::counts.
   Timeline timeline;
 
   const StagePlan& of(const Mesh& mesh) const {
@@ -49,19 +49,22 @@ int64_t most_tensor_ranks(const ModelDecl& model);
 /// count nothing. `proves`: whether check() proves the plan, which a search does only for the plan
 /// that it returns. Throws UsageError where stages do not go into the model or into the memory they
 /// may use, blocks do not take the mesh's tensor ranks, or nothing can be recomputed.
-RunPlan plan_run(const ModelDecl& model, const Mesh& mesh, const RunOptions& options,
-                 const std::vector<BlockCost>& costs = {}, bool proves = true);
+RunPlan plan_run(const ModelDecl& model, const Mesh& mesh, const Parallelism& parallelism,
+                 const StepFacts& facts = {}, const std::vector<BlockCost>& costs = {},
+                 bool proves = true);
 
 /// Lower bound of a step's time over all schedules of the plan's cut, in its timeline's unit.
-double floor_of(const ModelDecl& model, const RunPlan& plan, const RunOptions& options,
-                const std::vector<BlockCost>& costs = {});
+double floor_of(const ModelDecl& model, const RunPlan& plan, const Parallelism& parallelism,
+                const StepFacts& facts = {}, const std::vector<BlockCost>& costs = {});
 
 /// Places of a model's parameters with these options.
 Layout layout_of(const ModelDecl& model, const LayoutOptions& options);
 
 /// Bytes of state that each rank keeps of a parameter on average, before a model is known.
-double state_bytes_of_parameter(const Mesh& mesh, const RunOptions& options);
+double state_bytes_of_parameter(const Mesh& mesh, const Parallelism& parallelism,
+                                const StepFacts& facts);
 /// Bytes that each rank keeps of a parameter that is not trained: no gradient, states or master.
-double bytes_of_frozen_parameter(const Mesh& mesh, const RunOptions& options);
+double bytes_of_frozen_parameter(const Mesh& mesh, const Parallelism& parallelism,
+                                 const StepFacts& facts);
 
 }  // namespace convoy::schedule

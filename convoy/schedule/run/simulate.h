@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "convoy/schedule/run/check.h"
-#include "convoy/schedule/run/run_options.h"
+#include "convoy/schedule/run/parallelism.h"
 
 namespace convoy::schedule {
 

@@ -30,7 +30,7 @@ const std::vector<int64_t>& reads(const Instruction& i, const Layout& layout) {
 
 Program with_gathers(Program program, const Layout& layout, const StepOptions& options) {
   if (!layout.is_sharded(Kind::Weights)) return program;
-  const auto ahead = static_cast<size_t>(options.gathers.prefetch);
+  const auto ahead = static_cast<size_t>(options.parallelism.gathers.prefetch);
   std::vector<Stay> stays;
   std::map<int64_t, size_t> current;  // [bucket] its newest stay
   for (size_t at = 0; at < program.size(); ++at) {
@@ -42,8 +42,9 @@ Program with_gathers(Program program, const Layout& layout, const StepOptions& o
         auto& stay = stays[known->second];
         // What the last block reads, too (a tied table), is there when most is in memory: it
         // would save nothing to drop it until then.
-        const bool kept = stay.micro_batch == program[at].micro_batch &&
-                          ((forward && stay.forward) || !options.gathers.reshard_after_forward);
+        const bool kept =
+            stay.micro_batch == program[at].micro_batch &&
+            ((forward && stay.forward) || !options.parallelism.gathers.reshard_after_forward);
         // Released now, it would be gathered ahead at once.
         if (kept || stays.size() - stay.num_stays <= ahead) {
           stay.last = at;

@@ -146,7 +146,7 @@ class Console : public Callback {
     if (!info.pipeline.empty()) item("pipeline", "{}", info.pipeline);
     if (job.groups.mesh.num_ranks() > 1) {
       item("mesh", "{}{}", job.groups.mesh.to_text(),
-           arguments.parallel.sequence_parallel ? ", sequence parallel" : "");
+           arguments.parallel.parallelism.sequence_parallel ? ", sequence parallel" : "");
     }
     if (job.world().size() > 1) item("collectives", "{}", job.world().engine());
     if (!job.faster.empty()) item("hint", "{}", job.faster);
@@ -155,7 +155,8 @@ class Console : public Callback {
       item("shares", "{}", share_text(info.shares));
     item("parameters", "{} ({} trainable)", human_count(info.num_parameters),
          human_count(info.num_trainable_parameters));
-    item("memory", "{}", memory_text(info.memory, info.most_gathered, arguments.parallel.zero));
+    item("memory", "{}",
+         memory_text(info.memory, info.most_gathered, arguments.parallel.parallelism.zero));
     if (info.stage_bytes.size() > 1) item("by stage", "{}", stages_text(info.stage_bytes));
     item("batch", "{} per device x {} {} x {} accumulation = {} in total{}", info.per_device_batch,
          job.num_ranks(), job.num_ranks() == 1 ? "device" : "devices",

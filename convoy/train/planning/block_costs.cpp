@@ -14,6 +14,7 @@
 #include "convoy/base/timing.h"
 #include "convoy/comm/echo/echo_engine.h"
 #include "convoy/profile/profile.h"
+#include "convoy/schedule/run/knobs.h"
 #include "convoy/train/setup/from_arguments.h"
 
 namespace convoy::train {
@@ -280,12 +281,13 @@ int64_t most_context_ranks(const parallel::MicroBatch& batch) {
   return std::clamp<int64_t>(positions / 2, 1, kMost);
 }
 
-void check_share(const schedule::ModelDecl& model, const schedule::RunOptions& options,
-                 const plan::BlockShare& share) {
+void check_share(const schedule::ModelDecl& model, const schedule::Parallelism& asked,
+                 const schedule::StepFacts& facts, const plan::BlockShare& share) {
   if (share.tensor * share.context == 1) return;
-  const plan::Split split{
-      .tensor = share.tensor, .context = share.context, .sequence = share.sequence};
-  schedule::plan_run(model, split.mesh(), split.options(options), {}, /*proves=*/false);
+  auto split = schedule::undecided(asked);
+  split.ranks = {.context = share.context, .tensor = share.tensor};
+  split.sequence_parallel = share.sequence;
+  schedule::plan_run(model, split.mesh(), split, facts, {}, /*proves=*/false);
 }
 
 }  // namespace convoy::train

@@ -96,7 +96,7 @@ class BlockCosts {
 int64_t most_context_ranks(const parallel::MicroBatch& batch);
 
 /// Throws UsageError where the model does not compute with such a share.
-void check_share(const schedule::ModelDecl& model, const schedule::RunOptions& options,
-                 const plan::BlockShare& share);
+void check_share(const schedule::ModelDecl& model, const schedule::Parallelism& asked,
+                 const schedule::StepFacts& facts, const plan::BlockShare& share);
 
 }  // namespace convoy::train

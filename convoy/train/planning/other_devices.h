@@ -4,7 +4,7 @@
 
 #include "convoy/plan/cluster.h"
 #include "convoy/plan/predict.h"
-#include "convoy/schedule/run/run_options.h"
+#include "convoy/schedule/run/step_facts.h"
 
 namespace convoy::train {
 

@@ -13,6 +13,7 @@
 #include "convoy/machine/cores.h"
 #include "convoy/nn/declare.h"
 #include "convoy/profile/trace.h"
+#include "convoy/schedule/run/knobs.h"
 #include "convoy/train/planning/block_costs.h"
 #include "convoy/train/planning/other_devices.h"
 #include "convoy/train/planning/profile_file.h"
@@ -62,9 +63,9 @@ std::optional<Profile> read_profile(const Where& where) {
 std::vector<schedule::BlockCounts> costs_from_file(const Subject& subject,
                                                    const std::string& file) {
   auto arguments = subject.arguments;
-  arguments.parallel.pipeline.costs = file;
-  arguments.parallel.mesh.pipeline = 2;  // any number of stages reads it
-  arguments.parallel.pipeline.file.clear();
+  arguments.parallel.parallelism.pipeline.costs = file;
+  arguments.parallel.parallelism.ranks.pipeline = 2;  // any number of stages reads it
+  arguments.parallel.parallelism.pipeline.file.clear();
   return pipeline_inputs(subject.factory, arguments, &subject.data).counts;
 }
 
@@ -90,7 +91,7 @@ void limit_tensor_ranks(plan::Wishes& wishes, const schedule::ModelDecl& model) 
   auto beyond = static_cast<int>(wishes.most_tensor) + 1;
   while (wishes.num_ranks % beyond != 0) ++beyond;
   try {
-    check_share(model, wishes.base, {.tensor = beyond});
+    check_share(model, wishes.base, wishes.facts, {.tensor = beyond});
   } catch (const UsageError& error) {
     wishes.beyond_tensor = error.what();
   }
@@ -109,7 +110,8 @@ plan::Wishes wishes_of(const Subject& subject, const PlanRequest& request,
   plan::Wishes out;
   out.num_ranks = num_ranks;
   if (cluster.num_hosts > 1) out.ranks_per_host = cluster.devices_per_host;
-  out.base = plan::Split().options(subject.replica.run());
+  out.base = schedule::undecided(subject.replica.parallelism);
+  out.facts = subject.replica.facts();
   out.global_batch = step_rows(subject.arguments, num_ranks);
   out.most_rows = request.most_rows > 0 ? request.most_rows
                   : here                ? kMostRowsHere
@@ -122,7 +124,7 @@ plan::Wishes wishes_of(const Subject& subject, const PlanRequest& request,
   out.most_stages = std::ssize(blocks);
   limit_tensor_ranks(out, model);
   if (!here) out.offload = {schedule::Place::Cpu};
-  if (!subject.arguments.parallel.offload.folder.empty()) {
+  if (!subject.arguments.parallel.parallelism.offload.folder.empty()) {
     out.offload.push_back(schedule::Place::Disk);
   }
   return out;
@@ -193,8 +195,9 @@ using CostsOfShare = std::function<std::vector<plan::BlockCost>(const plan::Bloc
 /// Throws for shares that the model does not take.
 CostsOfShare checked(CostsOfShare costs, const plan::Wishes& wishes,
                      const schedule::ModelDecl& model) {
-  return [costs = std::move(costs), model, base = wishes.base](const plan::BlockShare& share) {
-    check_share(model, base, share);
+  return [costs = std::move(costs), model, base = wishes.base,
+          facts = wishes.facts](const plan::BlockShare& share) {
+    check_share(model, base, facts, share);
     return costs(share);
   };
 }
@@ -231,9 +234,9 @@ void set_counted(PlanReport& report, const Subject& subject, const PlanRequest& 
     const plan::BlockShare share{
         .rows = std::clamp<int64_t>(report.wishes.global_batch / report.wishes.num_ranks, 1, most)};
     cluster.speeds = speeds_of_devices(report.costs->of(share), of_row, share, cluster,
-                                       report.wishes.base.low_precision);
+                                       report.wishes.facts.low_precision);
   }
-  numbers.blocks = [costs = report.costs, cluster, low = report.wishes.base.low_precision,
+  numbers.blocks = [costs = report.costs, cluster, low = report.wishes.facts.low_precision,
                     counts = std::make_shared<CountsOfRow>(subject, of_row, most)](
                        const plan::BlockShare& share) {
     return on_device(costs->of(share), counts->of(share.rows), share, cluster, low);
@@ -273,7 +276,7 @@ PlanReport prepare_plan(const parallel::ModelFactory& factory, TrainingArguments
                         const Dataset& data, const PlanRequest& request) {
   check_arguments(arguments, std::holds_alternative<LikeThisHost>(request.where));
   // A run without stages would refuse it, and some plans have stages.
-  const auto costs_file = std::exchange(arguments.parallel.pipeline.costs, "");
+  const auto costs_file = std::exchange(arguments.parallel.parallelism.pipeline.costs, "");
   const Subject subject{factory, arguments, data};
   const auto profile = read_profile(request.where);
   const int num_ranks = request.num_ranks > 0 ? request.num_ranks
@@ -299,9 +302,9 @@ PlanReport prepare_plan(const parallel::ModelFactory& factory, TrainingArguments
   const auto counts = trace_of(subject)(batch);
   // A training cuts its stages by the same, but for a user's modules.
   if (!costs_file.empty()) {
-    out.wishes.base.counts = costs_from_file(subject, costs_file);
+    out.wishes.facts.counts = costs_from_file(subject, costs_file);
   } else if (!out.numbers.model.has_modules()) {
-    out.wishes.base.counts = counts;
+    out.wishes.facts.counts = counts;
   }
   const int64_t most = std::min(out.wishes.most_rows, out.wishes.global_batch);
   if (out.is_like_this_host) {

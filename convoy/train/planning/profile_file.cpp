@@ -88,7 +88,7 @@ SumTimes sums_from_json(const Json& json) {
 /// Shares of a micro-batch that the model takes on some of the ranks, as splits have them: by
 /// context ranks of single rows only.
 std::vector<plan::BlockShare> shares_of(const parallel::ModelFactory& factory,
-                                        const schedule::RunOptions& options,
+                                        const parallel::ReplicaOptions& options,
                                         const parallel::MicroBatch& batch, int num_ranks,
                                         int64_t most_rows) {
   const auto model = nn::declare(factory());
@@ -102,7 +102,7 @@ std::vector<plan::BlockShare> shares_of(const parallel::ModelFactory& factory,
         plan::BlockShare share{.tensor = ranks / context, .context = context, .sequence = sequence};
         if (sequence && share.tensor == 1) continue;
         try {
-          check_share(model, options, share);
+          check_share(model, options.parallelism, options.facts(), share);
         } catch (const UsageError&) {
           continue;
         }
@@ -134,7 +134,7 @@ ProfiledFor profiled_for(const parallel::ModelFactory& factory, const TrainingAr
 Profile measure_profile(const parallel::ModelFactory& factory, TrainingArguments arguments,
                         const Dataset& data, int num_ranks, const std::optional<SumsOfHosts>& sums,
                         int threads, const ProgressFn& progress) {
-  arguments.parallel.pipeline.costs.clear();  // which is what this is for
+  arguments.parallel.parallelism.pipeline.costs.clear();  // which is what this is for
   if (threads == 0) threads = static_cast<int>(arguments.parallel.threads);
   const int ranks_here = num_ranks / (sums ? sums->num_hosts : 1);
   at::set_num_threads(threads > 0 ? threads : machine::cores_per_rank(ranks_here));
@@ -142,7 +142,7 @@ Profile measure_profile(const parallel::ModelFactory& factory, TrainingArguments
   for (const auto& block : nn::declare(factory()).blocks) out.names.push_back(block.name);
   constexpr int64_t kMost = 64;
   BlockCosts costs(factory, arguments, data, sizes_to_run(kMost), ranks_here, 0, kMeasuredRows);
-  const auto options = replica_options(arguments, true).run();
+  const auto options = replica_options(arguments, true);
   const auto shares =
       shares_of(factory, options, first_batch(arguments, data, 1), num_ranks, kMost);
   const auto all = static_cast<int64_t>(shares.size() + 3);
@@ -161,7 +161,7 @@ Profile measure_profile(const parallel::ModelFactory& factory, TrainingArguments
   step();
   out.sums = sums ? *sums : time_sums_of_threads(ranks_here);
   step();
-  const auto& folder = arguments.parallel.offload.folder;
+  const auto& folder = arguments.parallel.parallelism.offload.folder;
   if (!folder.empty()) out.disk_rate = disk_bytes_per_second(folder, ranks_here);
   step();
   return out;

@@ -73,7 +73,7 @@ plan::Cluster cluster_of(const Where& where, const std::optional<Profile>& profi
   if (const auto bytes = arguments.parallel.device_memory; bytes > 0) limit_memory(out, bytes);
   check_cluster(out, num_ranks, arguments.bf16);
   if (arguments.tf32) out.use_tf32();  // of measured GPUs its rate is fp32's
-  const auto& offload_dir = arguments.parallel.offload.folder;
+  const auto& offload_dir = arguments.parallel.parallelism.offload.folder;
   if (!offload_dir.empty() && (here != nullptr || devices->reach_this_disk)) {
     set_disk(out, offload_dir, profile, here != nullptr ? here->profile : "");
   }

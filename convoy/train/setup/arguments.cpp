@@ -11,6 +11,7 @@
 #include "convoy/launch/environment.h"
 #include "convoy/optim/lr_schedule.h"
 #include "convoy/optim/optimizer.h"
+#include "convoy/schedule/run/step_facts.h"
 #include "convoy/train/checkpoints/run_files.h"
 #include "convoy/train/setup/deepspeed.h"
 #include "convoy/train/setup/trainer_flags.h"
@@ -93,6 +94,10 @@ std::vector<std::string> ParallelArguments::shared_options() const {
   TrainingArguments arguments;
   arguments.parallel = *this;
   return arguments.shared_options();
+}
+
+schedule::StepFacts ParallelArguments::facts() const {
+  return {.low_precision = low_precision, .state_bytes = state_bytes};
 }
 
 void ParallelArguments::share(const OptionTable& table) {

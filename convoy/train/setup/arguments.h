@@ -4,21 +4,16 @@
 #include <filesystem>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "convoy/base/options.h"
-#include "convoy/schedule/run/run_options.h"
+#include "convoy/schedule/run/parallelism.h"
+
+namespace convoy::schedule {
+struct StepFacts;
+}  // namespace convoy::schedule
 
 namespace convoy::train {
-
-/// Number of ranks of each axis of the mesh; the rest are data ranks.
-struct AskedMesh {
-  int64_t pipeline = 1;       ///< stages
-  int64_t tensor = 1;         ///< ranks that share out the weights of each layer
-  int64_t context = 1;        ///< ranks that share out the positions of each row
-  std::string shard = "all";  ///< ranks of a state replica: all, host, or a number
-};
 
 /// Plan that a run follows, made by convoy plan or before its ranks formed groups.
 struct PlannedStep {
@@ -30,13 +25,16 @@ struct PlannedStep {
   bool kept = false;         ///< by the checkpoint that the run goes on from
 };
 
-/// `[parallel]`: how the work is spread. What a plan follows from is schedule::RunOptions'.
-struct ParallelArguments : schedule::RunOptions {
-  std::string strategy = "auto";  ///< auto, single, dp, ddp or plan
+/// `[parallel]`: how the work is spread, and where it runs.
+struct ParallelArguments {
+  /// Rows, micro-batches and recomputation of all blocks are those of TrainingArguments; ranks with
+  /// other rows are the rest of the job's.
+  schedule::Parallelism parallelism;
+  std::string shard_ranks = "all";  ///< ranks of a state replica: all, host, or a number
+  std::string strategy = "auto";    ///< auto, single, dp, ddp or plan
   int64_t replicas = 0;  ///< of DataParallel, or of stages in one process; 0 = as many as GPUs
   std::string dp_batch = "per_device";
   std::string backend = "auto";
-  AskedMesh mesh;
   int64_t threads = 0;                    ///< intra-op threads per rank; 0 = automatic
   int64_t device_memory = 0;              ///< bytes that tensors of a rank may take; 0: no limit
   std::vector<std::string> task_options;  ///< a task's own that all ranks must have alike, as lines
@@ -46,12 +44,16 @@ struct ParallelArguments : schedule::RunOptions {
   int64_t timeout = 100;
   std::string device = "auto";
   PlannedStep planned;
+  bool low_precision = false;  ///< see share()
+  int64_t state_bytes = 8;     ///< see share()
 
-  int num_stages() const { return static_cast<int>(mesh.pipeline); }
-  int num_tensor_ranks() const { return static_cast<int>(mesh.tensor); }
-  int num_context_ranks() const { return static_cast<int>(mesh.context); }
+  int num_stages() const { return static_cast<int>(parallelism.ranks.pipeline); }
+  int num_tensor_ranks() const { return static_cast<int>(parallelism.ranks.tensor); }
+  int num_context_ranks() const { return static_cast<int>(parallelism.ranks.context); }
   /// Ranks that compute the same rows together.
-  int64_t ranks_of_rows() const { return mesh.pipeline * mesh.context * mesh.tensor; }
+  int64_t ranks_of_rows() const { return parallelism.ranks.of_rows(); }
+  /// Facts of a training, as far as options tell them.
+  schedule::StepFacts facts() const;
   /// Batch sizes are those of all of DataParallel's devices together.
   bool counts_in_total() const { return dp_batch == "total"; }
   /// Declares every option of the section.
@@ -59,12 +61,9 @@ struct ParallelArguments : schedule::RunOptions {
   /// The part of TrainingArguments::shared_options() that is known when the ranks meet.
   std::vector<std::string> shared_options() const;
   /// Takes from `table` what is needed of other sections: task_options, which are what it holds
-  /// beside training's own options, and what the optimizer keeps.
+  /// beside training's own options, whether weights have 16 bits, and what the optimizer keeps.
   void share(const OptionTable& table);
 };
-
-/// Values of offload_*, and their places.
-std::vector<std::pair<std::string, schedule::Place>> offload_places();
 
 /// `[output]`: what is written and printed.
 struct OutputArguments {

@@ -6,12 +6,12 @@
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
 #include "convoy/nn/declare.h"
+#include "convoy/schedule/run/refuse.h"
 #include "convoy/schedule/run/run_plan.h"
 #include "convoy/train/setup/batch.h"
 #include "convoy/train/setup/from_arguments.h"
 #include "convoy/train/setup/job.h"
 #include "convoy/train/setup/memory_check.h"
-#include "convoy/train/setup/offload.h"
 
 namespace convoy::train {
 
@@ -65,11 +65,13 @@ AskedRun asked_run(const parallel::ModelFactory& factory, TrainingArguments argu
                    const Dataset& data, int num_ranks) {
   AskedRun out{.mesh = checked_mesh(arguments, num_ranks)};
   hold_batch(arguments, out.mesh.degree(schedule::kRows));
-  out.options = replica_options(arguments, true).run();
-  check_offloaded_shards(arguments.parallel, out.mesh.degree(schedule::Axis::Pipeline) > 1);
-  out.options.offload = arguments.parallel.offload;
+  const auto replica = replica_options(arguments, true);
+  out.parallelism = replica.parallelism;
+  out.facts = replica.facts();
+  out.parallelism.offload = arguments.parallel.parallelism.offload;
+  schedule::require(refuse_offload(out.parallelism));
   const auto checked = check_memory(factory, arguments, 1);
-  take(pipeline_inputs(checked, arguments, &data), out.options);
+  take(pipeline_inputs(checked, arguments, &data), out.parallelism, out.facts.counts);
   out.model = nn::declare(checked());
   out.mesh = of_largest_share(out.model, out.mesh);
   return out;

@@ -3,7 +3,7 @@
 #include "convoy/parallel/run/types.h"
 #include "convoy/schedule/run/mesh.h"
 #include "convoy/schedule/run/model_decl.h"
-#include "convoy/schedule/run/run_options.h"
+#include "convoy/schedule/run/step_facts.h"
 #include "convoy/train/batches.h"
 #include "convoy/train/setup/arguments.h"
 
@@ -12,7 +12,8 @@ namespace convoy::train {
 /// A training as its arguments spread it over ranks, before anything is measured.
 struct AskedRun {
   schedule::Mesh mesh;  ///< of a rank that none has more parameters or positions than
-  schedule::RunOptions options;
+  schedule::Parallelism parallelism;
+  schedule::StepFacts facts;
   schedule::ModelDecl model;
 };
 

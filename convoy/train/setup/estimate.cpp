@@ -27,7 +27,7 @@ Estimator::Estimator(const parallel::ModelFactory& factory, TrainingArguments ar
   }
   if (run_.mesh.degree(schedule::Axis::Tensor | schedule::Axis::Context) > 1) {
     // Tells what does not go before anything runs.
-    schedule::plan_run(run_.model, run_.mesh, run_.options);
+    schedule::plan_run(run_.model, run_.mesh, run_.parallelism, run_.facts);
   }
   auto how = profile_options(arguments);
   refines_ = !inputs.for_gpu;
@@ -36,7 +36,7 @@ Estimator::Estimator(const parallel::ModelFactory& factory, TrainingArguments ar
   };
   how.tensor = group(schedule::Axis::Tensor);
   how.is_timed = false;
-  how.sequence_parallel = arguments.parallel.sequence_parallel;
+  how.sequence_parallel = arguments.parallel.parallelism.sequence_parallel;
   how.context = group(schedule::Axis::Context);
   if (inputs.progress) {
     how.again = [&](size_t block, size_t, const std::function<void()>&) {
@@ -132,30 +132,26 @@ void Estimator::run_evaluation(const parallel::ModelFactory& factory, TrainingAr
 }
 
 plan::BlockShare Estimator::share_of(int64_t rows) const {
-  auto out = plan::share_of(run_.mesh, run_.options);
+  auto out = plan::share_of(run_.mesh, run_.parallelism);
   out.rows = rows;
   return out;
 }
 
-Way Estimator::asked() const {
+Parallelism Estimator::asked() const {
+  auto out = run_.parallelism;
+  out.rows = rows_;
   // Without others to share with no stage of ZeRO shares anything, but for what is offloaded.
-  const auto& offload = run_.options.offload;
   const bool has_shards = run_.mesh.degree(schedule::kState) > 1 ||
-                          offload.gradients != schedule::Place::Device ||
-                          offload.parameters != schedule::Place::Device;
-  const int64_t zero = has_shards ? run_.options.zero : 0;
-  return {zero, run_.options.recompute, rows_, run_.options.num_micro_batches};
+                          out.offload.gradients != schedule::Place::Device ||
+                          out.offload.parameters != schedule::Place::Device;
+  if (!has_shards) out.zero = 0;
+  return out;
 }
 
-schedule::RunPlan Estimator::plan_step(const Way& way, bool proves) const {
-  auto options = run_.options;
-  options.zero = way.zero;
-  if (way.zero < 2) options.offload.gradients = schedule::Place::Device;
-  if (way.zero < 3) options.offload.parameters = schedule::Place::Device;
-  options.recompute = way.recompute;
-  options.num_micro_batches = way.micro_batches;
-  options.batch_rows = way.rows;
-  return schedule::plan_run(run_.model, run_.mesh, options,
+schedule::RunPlan Estimator::plan_step(Parallelism way, bool proves) const {
+  if (way.zero < 2) way.offload.gradients = schedule::Place::Device;
+  if (way.zero < 3) way.offload.parameters = schedule::Place::Device;
+  return schedule::plan_run(run_.model, run_.mesh, way, run_.facts,
                             way.rows == rows_ ? costs_ : others_->of(share_of(way.rows)), proves);
 }
 
@@ -177,7 +173,7 @@ schedule::RunPlan Estimator::with_evaluation(schedule::RunPlan plan) const {
   return plan;
 }
 
-schedule::RunPlan Estimator::plan(const Way& way) const {
+schedule::RunPlan Estimator::plan(const Parallelism& way) const {
   return with_evaluation(plan_step(way, /*proves=*/true));
 }
 
@@ -191,11 +187,11 @@ const schedule::StagePlan& fullest(const schedule::RunPlan& plan) {
 
 }  // namespace
 
-schedule::MemoryUse Estimator::memory(const Way& way) const {
+schedule::MemoryUse Estimator::memory(const Parallelism& way) const {
   return fullest(with_evaluation(plan_step(way, /*proves=*/false))).memory;
 }
 
-std::string Estimator::peak_text(const Way& way) const {
+std::string Estimator::peak_text(const Parallelism& way) const {
   const auto planned = with_evaluation(plan_step(way, /*proves=*/false));
   const auto& stage = fullest(planned);
   if (stage.peak < 0) {
@@ -206,11 +202,11 @@ std::string Estimator::peak_text(const Way& way) const {
                      run_.model.blocks[static_cast<size_t>(instruction.block)].name);
 }
 
-int64_t Estimator::step_bytes(const Way& way) const {
+int64_t Estimator::step_bytes(const Parallelism& way) const {
   return fullest(plan_step(way, /*proves=*/false)).memory.sum();
 }
 
-int64_t Estimator::most_rows(const Way& way, int64_t bytes, bool holds_batch) const {
+int64_t Estimator::most_rows(const Parallelism& way, int64_t bytes, bool holds_batch) const {
   const int64_t of_rank = way.rows * way.micro_batches;
   const auto with = [&](int64_t rows) {
     auto other = way;
@@ -235,7 +231,7 @@ int64_t Estimator::most_rows(const Way& way, int64_t bytes, bool holds_batch) co
   return ran > 0 ? ran : found;
 }
 
-bool Estimator::refine(const Way& way) const {
+bool Estimator::refine(const Parallelism& way) const {
   constexpr double kSoonDone = 1;  // seconds
   const double times = static_cast<double>(way.rows) / static_cast<double>(rows_);
   double seconds = 0;
@@ -246,7 +242,7 @@ bool Estimator::refine(const Way& way) const {
 }
 
 /// The first rows tell about how many there are.
-int64_t Estimator::largest_that_fits(const Way& way, int64_t bytes) const {
+int64_t Estimator::largest_that_fits(const Parallelism& way, int64_t bytes) const {
   const auto of = [&](int64_t rows) {
     auto other = way;
     other.rows = rows;
@@ -269,7 +265,7 @@ int64_t Estimator::largest_that_fits(const Way& way, int64_t bytes) const {
   return good;
 }
 
-std::optional<Way> Estimator::nearest(int64_t bytes) const {
+std::optional<Parallelism> Estimator::nearest(int64_t bytes) const {
   const int64_t most_zero = run_.mesh.degree(schedule::kState) == 1          ? 0
                             : run_.mesh.degree(schedule::Axis::Pipeline) > 1 ? 1
                                                                              : 3;
@@ -289,7 +285,7 @@ std::optional<Way> Estimator::nearest(int64_t bytes) const {
   return std::nullopt;
 }
 
-std::optional<int64_t> Estimator::eval_rows(const Way& way, int64_t bytes) const {
+std::optional<int64_t> Estimator::eval_rows(const Parallelism& way, int64_t bytes) const {
   if (eval_bytes_.empty()) return std::nullopt;
   int64_t rows = eval_rows_;
   for (const auto& stage : plan_step(way, /*proves=*/false).stages) {
@@ -300,7 +296,7 @@ std::optional<int64_t> Estimator::eval_rows(const Way& way, int64_t bytes) const
   return std::max<int64_t>(1, rows);
 }
 
-std::string flags_of(const Way& way, const Way& asked, bool holds_batch) {
+std::string flags_of(const Parallelism& way, const Parallelism& asked, bool holds_batch) {
   std::vector<std::string> out;
   if (way.rows != asked.rows) {
     out.push_back(fmt::format("--per_device_train_batch_size {}", way.rows));

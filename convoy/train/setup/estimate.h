@@ -15,15 +15,7 @@
 
 namespace convoy::train {
 
-/// State sharding and micro-batches of a run: the settings that an estimate is made for.
-struct Way {
-  int64_t zero = 0;
-  bool recompute = false;
-  int64_t rows = 1;           ///< of a micro-batch
-  int64_t micro_batches = 1;  ///< of a rank's step
-
-  bool operator==(const Way&) const = default;
-};
+using schedule::Parallelism;
 
 /// Inputs of an estimate, beside model and arguments.
 struct EstimateInputs {
@@ -49,30 +41,31 @@ class Estimator {
   Estimator(const parallel::ModelFactory& factory, TrainingArguments arguments,
             const EstimateInputs& inputs);
 
-  /// Settings that the arguments ask for.
-  Way asked() const;
+  /// Spread that the arguments ask for; others differ from it in ZeRO, recomputation of all blocks,
+  /// rows and micro-batches.
+  Parallelism asked() const;
   /// Plan with the memory of each stage, on the tensor rank that has most; the timeline is of
   /// computing alone, in seconds. For micro-batches of other sizes than the one asked for, blocks
   /// run for two sizes, and costs lie on the line through them.
   schedule::RunPlan plan() const { return plan(asked()); }
-  schedule::RunPlan plan(const Way& way) const;
+  schedule::RunPlan plan(const Parallelism& way) const;
   /// Memory of the stage that needs most.
-  schedule::MemoryUse memory(const Way& way) const;
+  schedule::MemoryUse memory(const Parallelism& way) const;
 
   /// Time at which a rank of that stage holds most, in words.
-  std::string peak_text(const Way& way) const;
+  std::string peak_text(const Parallelism& way) const;
 
   /// More rows than any micro-batch has: more take no more.
   static constexpr int64_t kMostRows = 1 << 20;
   /// Largest number of rows of a micro-batch with which `way` fits into `bytes`; with `holds_batch`
   /// of those that make the same step; 0: not even one row fits.
-  int64_t most_rows(const Way& way, int64_t bytes, bool holds_batch) const;
+  int64_t most_rows(const Parallelism& way, int64_t bytes, bool holds_batch) const;
   /// Settings nearest to the ones asked for that make the same step and take at most `bytes`,
   /// evaluations left out; none: there are none on these ranks.
-  std::optional<Way> nearest(int64_t bytes) const;
+  std::optional<Parallelism> nearest(int64_t bytes) const;
   /// Largest per_device_eval_batch_size, up to the one asked for, with which an evaluation of such
   /// a run takes at most `bytes`; none: nothing is evaluated.
-  std::optional<int64_t> eval_rows(const Way& way, int64_t bytes) const;
+  std::optional<int64_t> eval_rows(const Parallelism& way, int64_t bytes) const;
   int64_t asked_eval_rows() const { return eval_rows_; }
 
   /// Mesh coordinates of the reported rank: the one with most parameters.
@@ -81,13 +74,13 @@ class Estimator {
   const std::vector<int64_t>& fewer_rows() const { return sizes_; }
 
  private:
-  schedule::RunPlan plan_step(const Way& way, bool proves) const;
+  schedule::RunPlan plan_step(Parallelism way, bool proves) const;
   /// Adds the memory that evaluations take beyond the step's.
   schedule::RunPlan with_evaluation(schedule::RunPlan plan) const;
-  int64_t step_bytes(const Way& way) const;
-  int64_t largest_that_fits(const Way& way, int64_t bytes) const;
+  int64_t step_bytes(const Parallelism& way) const;
+  int64_t largest_that_fits(const Parallelism& way, int64_t bytes) const;
   /// Runs micro-batches of so many rows, unless that takes long; returns whether it did.
-  bool refine(const Way& way) const;
+  bool refine(const Parallelism& way) const;
   int64_t eval_bytes(const schedule::Layout& layout) const;
   /// Share of the reported rank.
   plan::BlockShare share_of(int64_t rows) const;
@@ -108,7 +101,7 @@ class Estimator {
 
 /// Options of a run with these settings, as they are typed, those that are as `asked` left out;
 /// `holds_batch`: global_batch_size sets the rows of a step.
-std::string flags_of(const Way& way, const Way& asked, bool holds_batch);
+std::string flags_of(const Parallelism& way, const Parallelism& asked, bool holds_batch);
 
 /// Estimates a training of `num_ranks` ranks: memory by kind and stage, each rank's program, and a
 /// simulated step.

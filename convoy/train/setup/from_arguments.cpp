@@ -13,68 +13,12 @@
 #include "convoy/schedule/pipeline/cut.h"
 #include "convoy/schedule/pipeline/pipeline.h"
 #include "convoy/schedule/run/counts.h"
+#include "convoy/schedule/run/refuse.h"
 #include "convoy/train/planning/profile_file.h"
 
 namespace convoy::train {
 
 namespace {
-
-/// Throws UsageError for what has no effect without stages.
-void check_effect_of_pipeline(const ParallelArguments& arguments) {
-  if (arguments.num_stages() > 1) return;
-  const ParallelArguments usual;
-  const auto& asked = arguments.pipeline;
-  std::string text;
-  if (asked.placement) {
-    text = fmt::format("pipeline_placement = {}", schedule::name_of(*asked.placement));
-  }
-  if (asked.schedule != usual.pipeline.schedule) {
-    text = fmt::format("pipeline_schedule = {}", asked.schedule->name);
-  }
-  if (!asked.splits.empty()) {
-    text = fmt::format("pipeline_splits = {}", fmt::join(asked.splits, ","));
-  }
-  if (asked.virtual_stages != usual.pipeline.virtual_stages) {
-    text = fmt::format("pipeline_virtual_stages = {}", asked.virtual_stages);
-  }
-  if (asked.memory > 0) text = fmt::format("pipeline_memory = {}", asked.memory);
-  if (!asked.file.empty()) text = fmt::format("pipeline_schedule_file = {}", asked.file);
-  if (!arguments.pipeline.costs.empty()) {
-    text = fmt::format("pipeline_costs = {}", arguments.pipeline.costs);
-  }
-  if (text.empty()) return;
-  fail<UsageError>("parallel",
-                   "{} has no effect without a pipeline; try --pipeline_parallel_size 2", text);
-}
-
-/// Throws UsageError for options of which each says what the other is to say.
-void check_conflicts(const TrainingArguments& arguments) {
-  const auto& parallel = arguments.parallel;
-  const auto& asked = parallel.pipeline;
-  if (arguments.gradient_checkpointing && parallel.recomputed.any()) {
-    fail<UsageError>("parallel",
-                     "gradient_checkpointing recomputes all blocks, recompute_layers some; try one "
-                     "of them");
-  }
-  const bool several = asked.file.empty() && asked.schedule->interleaved;
-  const ParallelArguments usual;
-  if (parallel.num_stages() > 1 && !several &&
-      asked.virtual_stages != usual.pipeline.virtual_stages) {
-    fail<UsageError>("parallel",
-                     "pipeline_virtual_stages = {} has no effect with {} = {}; try "
-                     "pipeline_schedule = interleaved",
-                     asked.virtual_stages,
-                     asked.file.empty() ? "pipeline_schedule" : "pipeline_schedule_file",
-                     asked.file.empty() ? asked.schedule->name : asked.file);
-  }
-  if (asked.file.empty()) return;
-  const bool scheduled = asked.schedule != usual.pipeline.schedule;
-  if (!scheduled && !asked.placement) return;
-  fail<UsageError>("parallel",
-                   "pipeline_schedule_file = {} and {} = {} are two schedules; try one of them",
-                   asked.file, scheduled ? "pipeline_schedule" : "pipeline_placement",
-                   scheduled ? asked.schedule->name : schedule::name_of(*asked.placement));
-}
 
 /// Throws UsageError where rows of a table cannot miss updates.
 void check_missed_updates(const TrainingArguments& arguments, const optim::Optimizer& optimizer) {
@@ -94,7 +38,7 @@ std::string schedule_text(const schedule::RunPlan& plan, const schedule::Pipelin
   if (!searched && asked.csv.empty()) return name;
   std::vector<std::string> parts;
   if (searched) parts.push_back(plan.found.empty() ? "a custom order" : plan.found);
-  const auto pipe = schedule::pipe_of(plan.cut, plan.step.num_micro_batches);
+  const auto pipe = schedule::pipe_of(plan.cut, plan.step.parallelism.micro_batches);
   const auto each = pipe.virtual_stages_of(0).size();
   if (each > 1) {
     parts.push_back(fmt::format("{} virtual stages per rank, placement {}", each,
@@ -122,11 +66,12 @@ PipelineInputs pipeline_inputs(const parallel::ModelFactory& factory,
   const auto& parallel = arguments.parallel;
   if (data == nullptr || parallel.num_stages() == 1) return {};
   PipelineInputs out;
-  if (!parallel.pipeline.file.empty()) out.csv = read_file(parallel.pipeline.file);
+  if (!parallel.parallelism.pipeline.file.empty())
+    out.csv = read_file(parallel.parallelism.pipeline.file);
   const auto blocks = factory();
   const auto model = nn::declare(blocks);
-  if (!parallel.pipeline.costs.empty()) {
-    const auto& file = parallel.pipeline.costs;
+  if (!parallel.parallelism.pipeline.costs.empty()) {
+    const auto& file = parallel.parallelism.pipeline.costs;
     const auto text = read_file(file);
     const auto json = parse_json(text, file);
     out.counts = is_profile(json) ? counts_of(profile_from_json(json, file),
@@ -146,9 +91,10 @@ PipelineInputs pipeline_inputs(const parallel::ModelFactory& factory,
   return out;
 }
 
-void take(PipelineInputs inputs, schedule::RunOptions& options) {
-  options.counts = std::move(inputs.counts);
-  options.pipeline.csv = std::move(inputs.csv);
+void take(PipelineInputs inputs, schedule::Parallelism& parallelism,
+          std::vector<schedule::BlockCounts>& counts) {
+  counts = std::move(inputs.counts);
+  parallelism.pipeline.csv = std::move(inputs.csv);
 }
 
 std::string stages_text(const schedule::Layout& layout) {
@@ -164,20 +110,20 @@ std::string stages_text(const schedule::Layout& layout) {
   return join(stages, " | ");
 }
 
-std::string pipeline_text(const schedule::RunPlan& plan, const schedule::RunOptions& options) {
+std::string pipeline_text(const schedule::RunPlan& plan, const schedule::Parallelism& parallelism) {
   if (plan.stages.size() == 1) return "";
   const auto num_recomputed = plan.step.recomputed.size();
   return fmt::format(
       "{} stages, {}, blocks {}{}; a bubble of about {:.0f} %", plan.stages.size(),
-      schedule_text(plan, options.pipeline), stages_text(plan.stages[0].layout),
-      options.recompute || num_recomputed == 0
+      schedule_text(plan, parallelism.pipeline), stages_text(plan.stages[0].layout),
+      parallelism.recompute || num_recomputed == 0
           ? ""
           : fmt::format(", of which {} are recomputed", fmt::join(plan.step.recomputed, ", ")),
       100 * plan.timeline.idle());
 }
 
 std::string pipeline_csv(const schedule::RunPlan& plan) {
-  const auto pipe = schedule::pipe_of(plan.cut, plan.step.num_micro_batches);
+  const auto pipe = schedule::pipe_of(plan.cut, plan.step.parallelism.micro_batches);
   const bool trains = !plan.stages.empty() && !plan.stages[0].step.empty();
   // Neighbouring virtual stages that are computed as one are no v any more.
   const bool readable = !plan.cut.empty() && (pipe.is_loop() || pipe.is_v());
@@ -186,27 +132,28 @@ std::string pipeline_csv(const schedule::RunPlan& plan) {
 
 parallel::ReplicaOptions replica_options(const TrainingArguments& arguments, bool trains) {
   const auto& parallel = arguments.parallel;
-  check_effect_of_pipeline(parallel);
-  check_conflicts(arguments);
   parallel::ReplicaOptions options;
   options.compute_dtype = arguments.bf16 ? at::kBFloat16 : arguments.fp16 ? at::kHalf : at::kFloat;
-  static_cast<schedule::RunOptions&>(options) = parallel;
-  options.offload = {};
-  options.num_micro_batches = arguments.gradient_accumulation_steps;
+  options.parallelism = parallel.parallelism;
+  options.parallelism.offload = {};
+  options.parallelism.rows = arguments.per_device_train_batch_size;
+  options.parallelism.micro_batches = arguments.gradient_accumulation_steps;
+  options.parallelism.recompute = arguments.gradient_checkpointing;
+  schedule::require(refuse_schedule(options.parallelism));
+  options.parallelism.recompute = trains && arguments.gradient_checkpointing;
   options.seed = static_cast<uint64_t>(arguments.seed);
   options.trains = trains;
   options.optimizer = optim::make_optimizer(
       arguments.optim, {arguments.adam_beta1, arguments.adam_beta2, arguments.adam_epsilon});
-  options.recompute = trains && arguments.gradient_checkpointing;
-  options.batch_rows = arguments.per_device_train_batch_size;
-  if (options.keeps_rows()) check_missed_updates(arguments, *options.optimizer);
+  if (keeps_rows(options.parallelism, options.facts()))
+    check_missed_updates(arguments, *options.optimizer);
   return options;
 }
 
 profile::ProfileOptions profile_options(const TrainingArguments& arguments) {
   const auto replica = replica_options(arguments, true);
   profile::ProfileOptions out{replica.compute_dtype, replica.seed};
-  out.by_rows = replica.keeps_rows();
+  out.by_rows = keeps_rows(replica.parallelism, replica.facts());
   return out;
 }
 

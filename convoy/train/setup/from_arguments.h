@@ -36,15 +36,16 @@ struct PipelineInputs {
 PipelineInputs pipeline_inputs(const parallel::ModelFactory& factory,
                                const TrainingArguments& arguments, const Dataset* data);
 
-/// Moves the inputs into a run's options.
-void take(PipelineInputs inputs, schedule::RunOptions& options);
+/// Moves the inputs to where a run has them.
+void take(PipelineInputs inputs, schedule::Parallelism& parallelism,
+          std::vector<schedule::BlockCounts>& counts);
 
 /// Blocks of each stage: 0-3 | 4-7.
 std::string stages_text(const schedule::Layout& layout);
 
 /// Sentence with the schedule that was found or read, the blocks of each stage, and the size of the
 /// bubble; "" without stages.
-std::string pipeline_text(const schedule::RunPlan& plan, const schedule::RunOptions& options);
+std::string pipeline_text(const schedule::RunPlan& plan, const schedule::Parallelism& parallelism);
 
 /// The schedule of the stages, as pipeline_schedule_file takes it; "" without stages, and where
 /// nothing is trained.

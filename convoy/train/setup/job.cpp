@@ -8,6 +8,7 @@
 #include "convoy/comm/cuda.h"
 #include "convoy/machine/cores.h"
 #include "convoy/machine/gpus.h"
+#include "convoy/schedule/run/refuse.h"
 
 namespace convoy::train {
 
@@ -198,7 +199,7 @@ Job plan_job(const ParallelArguments& arguments, const launch::RankEnvironment& 
              const std::vector<at::Device>& visible) {
   Job job;
   job.environment = environment;
-  check_shared_tokens(arguments);
+  schedule::require(refuse_shared_tokens(arguments.parallelism));
   internal_check(!visible.empty(), "parallel", "there is no device");
   if (environment.world_size > 1) return job_of_rank(std::move(job), arguments, visible);
   return job_of_process(std::move(job), arguments, visible);

@@ -65,9 +65,6 @@ FolderLock lock_output_folder(const std::filesystem::path& folder, const Job& jo
 /// Address at which the processes of a planned job meet.
 comm::StoreAddress store_address(const Job& job, const ParallelArguments& arguments);
 
-/// Throws UsageError where tokens are to be shared out over tensor ranks and there is one only.
-void check_shared_tokens(const ParallelArguments& arguments);
-
 /// Throws UsageError where ranks share out the positions of rows, since predictions need whole
 /// rows.
 void check_whole_rows(const ParallelArguments& arguments);

@@ -6,6 +6,7 @@
 
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
+#include "convoy/schedule/run/refuse.h"
 #include "convoy/train/setup/job.h"
 
 // Who the ranks of a job are.
@@ -16,7 +17,7 @@ namespace {
 /// How many ranks of a stage keep a state replica together; context ranks always do.
 int64_t ranks_of_replica(const ParallelArguments& arguments, int64_t ranks_of_stage,
                          const launch::RankEnvironment& environment) {
-  const auto& text = arguments.mesh.shard;
+  const auto& text = arguments.shard_ranks;
   if (text == "all" || environment.world_size == 1) return ranks_of_stage;
   const int64_t contexts = arguments.num_context_ranks();
   const int64_t here = environment.local_world_size / arguments.num_tensor_ranks();
@@ -44,19 +45,12 @@ int64_t ranks_of_replica(const ParallelArguments& arguments, int64_t ranks_of_st
 
 }  // namespace
 
-void check_shared_tokens(const ParallelArguments& arguments) {
-  if (!arguments.sequence_parallel || arguments.mesh.tensor > 1) return;
-  fail<UsageError>("parallel",
-                   "sequence_parallel shares out tokens over tensor ranks, but "
-                   "tensor_parallel_size = 1; try --tensor_parallel_size 2, or without it");
-}
-
 void check_whole_rows(const ParallelArguments& arguments) {
-  if (arguments.mesh.context == 1) return;
+  if (arguments.parallelism.ranks.context == 1) return;
   fail<UsageError>("parallel",
                    "context_parallel_size = {} is for training and evaluation, and predictions are "
                    "of whole rows; try --tensor_parallel_size, or without it",
-                   arguments.mesh.context);
+                   arguments.parallelism.ranks.context);
 }
 
 schedule::Mesh mesh_of(const ParallelArguments& arguments,
@@ -64,7 +58,7 @@ schedule::Mesh mesh_of(const ParallelArguments& arguments,
   const int stages = arguments.num_stages(), contexts = arguments.num_context_ranks();
   const int cuts = arguments.num_tensor_ranks();
   const int64_t ranks = environment.world_size, model = arguments.ranks_of_rows();
-  check_shared_tokens(arguments);
+  schedule::require(refuse_shared_tokens(arguments.parallelism));
   if (ranks % model != 0) {
     std::vector<std::string> why, who;
     const auto tell = [&](const char* kind, int degree, const char* rank) {
@@ -85,14 +79,11 @@ schedule::Mesh mesh_of(const ParallelArguments& arguments,
                          : fmt::format("{}, {} together", fmt::join(who, " of each "), model),
                      ranks == 1 ? "one process" : fmt::format("{} ranks", ranks), fit, fit);
   }
-  schedule::MeshDegrees degrees;
-  degrees.pipeline = stages;
-  degrees.context = contexts;
-  degrees.tensor = cuts;
+  auto degrees = arguments.parallelism.ranks;
   const int64_t of_stage = ranks / stages / cuts;
   const int64_t of_replica = ranks_of_replica(arguments, of_stage, environment);
-  degrees.shard = static_cast<int>(of_replica / contexts);
-  degrees.replicate = static_cast<int>(of_stage / of_replica);
+  degrees.shard = of_replica / contexts;
+  degrees.replicate = of_stage / of_replica;
   return {degrees, environment.rank, environment.world_size};
 }
 

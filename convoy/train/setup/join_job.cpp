@@ -76,7 +76,8 @@ void start_threads(int count) {
 
 /// Arguments of ranks that are going to plan, until they have.
 ParallelArguments before_plan(ParallelArguments arguments) {
-  arguments.mesh = {};
+  arguments.parallelism.ranks = {};
+  arguments.shard_ranks = "all";
   return arguments;
 }
 
@@ -194,11 +195,11 @@ Job join_job(const ParallelArguments& given, const Decide& decide) {
     job.warnings.push_back(fmt::format(
         "there is a GPU, but the CPU is used: {}; if intended, set --device cpu", why_no_gpu));
   }
-  if (env.world_size == 1 && arguments.mesh.shard != "all") {
+  if (env.world_size == 1 && arguments.shard_ranks != "all") {
     job.warnings.push_back(
         fmt::format("shard_ranks = {} has no effect in one process; try convoy "
                     "launch -n 4 train ...",
-                    arguments.mesh.shard));
+                    arguments.shard_ranks));
   }
   if (!connector) {
     add_agents(job);
@@ -212,7 +213,7 @@ Job join_job(const ParallelArguments& given, const Decide& decide) {
       });
   // On one host nothing listens once the ranks share memory.
   if (std::string_view(job.world().engine()) != "shm") job.connector = connector;
-  if (arguments.mesh.shard == "host" && mesh.degree(schedule::Axis::Replicate) > 1) {
+  if (arguments.shard_ranks == "host" && mesh.degree(schedule::Axis::Replicate) > 1) {
     std::vector<std::string> hosts;
     for (const auto& place : gather_placements(job)) hosts.push_back(place.host);
     check_state_replicas(mesh, hosts);

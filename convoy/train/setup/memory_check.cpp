@@ -44,7 +44,8 @@ double num_holders(const ParallelArguments& parallel) {
 
 /// Bytes that each rank keeps of a parameter.
 double kept_bytes(const ParallelArguments& parallel, const launch::RankEnvironment& environment) {
-  return schedule::state_bytes_of_parameter(mesh_here(parallel, environment), parallel) /
+  return schedule::state_bytes_of_parameter(mesh_here(parallel, environment), parallel.parallelism,
+                                            parallel.facts()) /
          num_holders(parallel);
 }
 
@@ -56,11 +57,8 @@ double kept_by_rows(const ParallelArguments& parallel, const launch::RankEnviron
 
 /// Whether a rank keeps everything of a parameter.
 bool keeps_all(const ParallelArguments& parallel, const launch::RankEnvironment& environment) {
-  schedule::RunOptions whole;
-  whole.low_precision = parallel.low_precision;
-  whole.state_bytes = parallel.state_bytes;
   return kept_bytes(parallel, environment) ==
-         schedule::state_bytes_of_parameter(schedule::Mesh(), whole);
+         schedule::state_bytes_of_parameter(schedule::Mesh(), {}, parallel.facts());
 }
 
 }  // namespace
@@ -69,11 +67,12 @@ double state_bytes(const std::vector<MemoryPart>& parts, const ParallelArguments
                    const launch::RankEnvironment& environment) {
   const double kept = kept_bytes(parallel, environment);
   const double frozen =
-      schedule::bytes_of_frozen_parameter(mesh_here(parallel, environment), parallel) /
+      schedule::bytes_of_frozen_parameter(mesh_here(parallel, environment), parallel.parallelism,
+                                          parallel.facts()) /
       num_holders(parallel);
   double out = 0;
   for (const auto& part : parts) {
-    const bool by_rows = parallel.keeps_rows() && part.by_rows;
+    const bool by_rows = parallel.parallelism.row_tables && part.by_rows;
     out += part.parameters * (by_rows ? kept_by_rows(parallel, environment) : kept);
     out += part.frozen * frozen;
   }
@@ -84,7 +83,7 @@ void check_memory(const std::vector<MemoryPart>& parts, const ParallelArguments&
   if (parallel.only_asks) return;
   const auto limit = machine::memory_limit();
   const auto environment = launch::detect_environment();
-  const bool all = keeps_all(parallel, environment), rows = parallel.keeps_rows();
+  const bool all = keeps_all(parallel, environment), rows = parallel.parallelism.row_tables;
   const double needed = state_bytes(parts, parallel, environment);
   const auto ranks = stages_are_threads(parallel, environment) ? parallel.num_stages()
                                                                : environment.local_world_size;
@@ -140,12 +139,13 @@ std::string to_take_less(const TrainingArguments& arguments, int num_ranks, int 
   if (arguments.per_device_train_batch_size > 1) {
     out.push_back("a smaller per_device_train_batch_size with more gradient_accumulation_steps");
   }
-  if (!parallel.recompute) out.push_back("gradient_checkpointing");
+  if (!arguments.gradient_checkpointing) out.push_back("gradient_checkpointing");
   if (!arguments.bf16 && !arguments.fp16) out.push_back("bf16");
-  if (parallel.offload.optimizer == schedule::Place::Device) {
+  if (parallel.parallelism.offload.optimizer == schedule::Place::Device) {
     out.push_back("offload_optimizer = disk");
   }
-  if (num_ranks > 1 && parallel.zero < 3 && parallel.num_stages() == 1) out.push_back("zero = 3");
+  if (num_ranks > 1 && parallel.parallelism.zero < 3 && parallel.num_stages() == 1)
+    out.push_back("zero = 3");
   if (ranks_here > 1) out.push_back("fewer ranks on a host");
   out.push_back("shorter rows");
   out.back() = (out.size() > 1 ? "or " : "") + out.back();

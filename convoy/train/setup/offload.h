@@ -19,10 +19,6 @@ parallel::OffloadOptions offload_options(const ParallelArguments& arguments, con
 void check_offload_places(const ParallelArguments& arguments, at::Device device,
                           const std::string& where);
 
-/// Throws UsageError for gradients or weights that the run's stage of ZeRO does not shard, or that
-/// stages of a pipeline would bring back for each micro-batch.
-void check_offloaded_shards(const ParallelArguments& arguments, bool is_pipeline);
-
 /// Sentences for the start of a run.
 std::vector<std::string> offload_warnings(const ParallelArguments& arguments);
 

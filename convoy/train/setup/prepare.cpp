@@ -57,9 +57,9 @@ void Trainer::Impl::make_strategy(parallel::ModelFactory factory, Fill fill) {
   if (!factory) fail<UsageError>("train", "the Trainer got no function that makes the model");
   auto options = replica_options(arguments_, train_data_ != nullptr);
   options.device = job_.devices.at(0);
-  options.offload = offload_options(arguments_.parallel, job_, train_data_ != nullptr);
+  options.parallelism.offload = offload_options(arguments_.parallel, job_, train_data_ != nullptr);
   options.fill = std::move(fill);
-  take(inputs_of_pipeline(factory), options);
+  take(inputs_of_pipeline(factory), options.parallelism, options.counts);
   if (resumes(arguments_)) {
     // The checkpoint holds everything, unless it is an adapter's.
     options.fill = [fill = std::move(options.fill)](parallel::Replica& replica) {
@@ -254,7 +254,8 @@ RunInfo Trainer::Impl::describe() {
     info.stage_bytes.push_back(stage.memory.parameters + stage.memory.gradients +
                                stage.memory.optimizer);
   }
-  info.pipeline = pipeline_text(strategy_->replica().plan(), strategy_->replica().options());
+  info.pipeline =
+      pipeline_text(strategy_->replica().plan(), strategy_->replica().options().parallelism);
   const int tensor_ranks = job_.groups.tensor.size();
   if (!info.pipeline.empty() || tensor_ranks > 1) {  // of the rank that holds most
     info.memory = largest({info.memory}, job_.world()).front();
@@ -282,19 +283,20 @@ RunInfo Trainer::Impl::describe() {
   warn(offload_warnings(arguments_.parallel));
   warn(tensor_warnings(job_.groups.mesh, info.placements));
   const bool shares = flat.layout().options().num_parts > 1 || flat.offload() != nullptr;
-  if ((!info.pipeline.empty() || tensor_ranks > 1) && arguments_.parallel.zero >= 2 && shares) {
-    info.warnings.push_back(
-        fmt::format("zero = {} with {}: {} each micro-batch, and {}; try --zero 1, which sends as "
-                    "much as without ZeRO",
-                    arguments_.parallel.zero, info.pipeline.empty() ? "tensor ranks" : "a pipeline",
-                    arguments_.parallel.zero == 3 ? "weights are gathered and gradients reduced for"
+  if ((!info.pipeline.empty() || tensor_ranks > 1) && arguments_.parallel.parallelism.zero >= 2 &&
+      shares) {
+    info.warnings.push_back(fmt::format(
+        "zero = {} with {}: {} each micro-batch, and {}; try --zero 1, which sends as "
+        "much as without ZeRO",
+        arguments_.parallel.parallelism.zero, info.pipeline.empty() ? "tensor ranks" : "a pipeline",
+        arguments_.parallel.parallelism.zero == 3 ? "weights are gathered and gradients reduced for"
                                                   : "gradients are reduced after",
-                    info.pipeline.empty() ? "tensor ranks already split what that would save"
-                                          : "a pipeline needs many of them"));
+        info.pipeline.empty() ? "tensor ranks already split what that would save"
+                              : "a pipeline needs many of them"));
   }
-  if (arguments_.parallel.zero > 0 && !shares) {
+  if (arguments_.parallel.parallelism.zero > 0 && !shares) {
     info.warnings.push_back(
-        fmt::format("zero = {} shards nothing {}", arguments_.parallel.zero,
+        fmt::format("zero = {} shards nothing {}", arguments_.parallel.parallelism.zero,
                     job_.num_devices() == 1 ? "on one rank; try convoy launch -n 2 train ..."
                     : job_.stages > 1       ? "where each stage has one rank; try --replicas 2"
                     : job_.num_ranks() == 1
@@ -303,13 +305,14 @@ RunInfo Trainer::Impl::describe() {
                                                        : "each stage has one rank",
                                       2 * job_.world().size())
                         : fmt::format("with one rank per state replica: shard_ranks = {}; try all",
-                                      arguments_.parallel.mesh.shard)));
-  } else if (arguments_.parallel.zero == 3 && info.most_gathered == 0) {
+                                      arguments_.parallel.shard_ranks)));
+  } else if (arguments_.parallel.parallelism.zero == 3 && info.most_gathered == 0) {
     info.warnings.push_back(
         fmt::format("zero = 3 shards no weights: all buckets of the model are below zero_keep_mb = "
                     "{}; try a smaller one, or --zero 2",
-                    arguments_.parallel.keep_bytes >> 20));
-  } else if (arguments_.parallel.zero == 3 && info.pipeline.empty() && reads_all(flat.layout())) {
+                    arguments_.parallel.parallelism.keep_bytes >> 20));
+  } else if (arguments_.parallel.parallelism.zero == 3 && info.pipeline.empty() &&
+             reads_all(flat.layout())) {
     info.warnings.push_back(
         "zero = 3 gathers the whole model at once: it is one block, or smaller than bucket_cap_mb; "
         "try a smaller --bucket_cap_mb, or give the model as a list of blocks");

@@ -48,7 +48,8 @@ class Blocks {
         steps_.need(i, sending(Op::Send, b, m, b + 1));
         break;
       case Op::ReduceLoss:
-        for (int64_t each = 0; each < options_.num_micro_batches; ++each) expect_all(i, each);
+        for (int64_t each = 0; each < options_.parallelism.micro_batches; ++each)
+          expect_all(i, each);
         return;
       case Op::Receive:
         steps_.need(i, {.op = Op::Load, .micro_batch = m});

@@ -13,8 +13,8 @@ class Gradients {
  public:
   Gradients(Steps& steps, const StepOptions& options)
       : steps_(steps),
-        num_micro_batches_(options.num_micro_batches),
-        each_(steps.layout().is_sharded(Kind::Gradients) && options.reduce_each) {
+        num_micro_batches_(options.parallelism.micro_batches),
+        each_(steps.layout().is_sharded(Kind::Gradients) && options.parallelism.reduce_each) {
     const auto& table = steps.layout().table();
     std::map<int64_t, int64_t> reader;  // [unit] that was seen last
     later_readers_.resize(table.units_of_block.size());

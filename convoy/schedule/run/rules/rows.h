@@ -12,7 +12,7 @@ namespace convoy::schedule::rules {
 class Rows {
  public:
   Rows(Steps& steps, const StepOptions& options)
-      : steps_(steps), num_micro_batches_(options.num_micro_batches) {}
+      : steps_(steps), num_micro_batches_(options.parallelism.micro_batches) {}
 
   void see(const Instruction& i) {
     const auto& layout = steps_.layout();

@@ -1,4 +1,4 @@
-#include "convoy/train/setup/option_texts.h"
+#include "convoy/schedule/run/knob_texts.h"
 
 #include <fmt/ranges.h>
 
@@ -6,7 +6,7 @@
 #include "convoy/base/text.h"
 #include "convoy/formats/shard_size.h"
 
-namespace convoy::train {
+namespace convoy::schedule {
 
 namespace {
 
@@ -30,7 +30,7 @@ OptionTable::Text block_numbers(std::vector<int64_t>& splits) {
           }};
 }
 
-OptionTable::Text layers_to_recompute(schedule::RecomputeOptions& recomputed) {
+OptionTable::Text layers_to_recompute(RecomputeOptions& recomputed) {
   return {[&recomputed] {
             return recomputed.to_fit ? std::string("auto")
                                      : fmt::format("{}", fmt::join(recomputed.of_stage, ","));
@@ -44,6 +44,14 @@ OptionTable::Text layers_to_recompute(schedule::RecomputeOptions& recomputed) {
           }};
 }
 
+std::vector<std::pair<std::string, Place>> offload_places() {
+  std::vector<std::pair<std::string, Place>> out;
+  for (const auto place : {Place::Device, Place::Cpu, Place::Disk}) {
+    out.emplace_back(name_of(place), place);
+  }
+  return out;
+}
+
 OptionTable::Text memory_size(const char* name, int64_t& bytes) {
   return {[&bytes] { return bytes == 0 ? "" : std::to_string(bytes); },
           [&bytes, name](const std::string& text) {
@@ -54,4 +62,4 @@ OptionTable::Text memory_size(const char* name, int64_t& bytes) {
           }};
 }
 
-}  // namespace convoy::train
+}  // namespace convoy::schedule
