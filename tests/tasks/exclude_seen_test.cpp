@@ -48,6 +48,10 @@ TEST_F(ExcludeSeen, FollowsTheData) {
   expect_decided("ra", false);
   ASSERT_EQ(run(kTwoSteps + "--data.path new --exclude_seen false --output_dir rf"), 0) << output_;
   expect_decided("rf", false);
+  EXPECT_EQ(run("eval rf --exclude_seen maybe"), 2);
+  expect("expected one of auto, true, false");
+  EXPECT_NE(run("eval rf --data nowhere"), 0);
+  expect("there is no file nowhere; expected a Parquet file, or a folder with one");
 }
 
 TEST_F(ExcludeSeen, IsInheritedByRunsThatGoOnByResumesAndByLaterData) {

@@ -91,7 +91,10 @@ TEST_F(OtherColumns, WeightsOfTheEarlierModelAreNotDropped) {
 TEST_F(OtherColumns, RowsToEvaluateOnMayBeOfALaterPreparation) {
   ASSERT_EQ(shell("echo 'u1,new,300,red,1' >> day1.csv; echo 'u2,new,301,red,1' >> day1.csv"), 0);
   prepare("d1", 1, "--ids-from d0 --features colour,price");
-  ASSERT_EQ(train("--data.path d0 --data.valid d1/valid.parquet --output_dir r1"), 0) << output_;
+  ASSERT_EQ(train("--data.path d0 --data.valid d1/valid.parquet --exclude_seen false "
+                  "--output_dir r1"),
+            0)
+      << output_;
   expect("2 rows with a target that the model does not know: misses");
   const auto trained = json("r1/eval_results.json");
   ASSERT_EQ(run("eval r1 --data d1 --json > eval.json"), 0) << output_;
