@@ -93,6 +93,7 @@ struct Replay {
   train::BlockRecorder numbers;
   std::vector<std::string> names;  ///< of blocks
   double loss = 0;
+  std::string error = "";  ///< why the step ended: a number was not finite
 };
 
 void replay(Configured& configured, const BeganWith& began, int64_t step, Replay& out) {
@@ -113,8 +114,9 @@ void replay(Configured& configured, const BeganWith& began, int64_t step, Replay
   } catch (const Replayed&) {
     out.loss = stop->loss;
     return;
-  } catch (const NumericError&) {  // the step itself: its blocks tell where
+  } catch (const NumericError& error) {  // the step itself: its blocks tell where
     if (out.numbers.numbers().empty()) throw;
+    out.error = error.what();
     out.loss = NAN;
     return;
   }
@@ -201,6 +203,7 @@ Json to_json(const Replay& replay, const Logged& logged) {
   const auto number = [](double value) { return std::isfinite(value) ? Json(value) : Json(); };
   return {{"loss", number(replay.loss)},
           {"logged_loss", logged.is_one() ? number(logged.loss) : Json()},
+          {"error", replay.error},
           {"blocks", blocks}};
 }
 
@@ -224,7 +227,7 @@ int run_replay(const ReplayOptions& options) {
   }
   if (options.json) {
     fmt::print("{}\n", to_json(result, logged).dump(2));
-    return result.numbers.first_not_finite() == nullptr ? 0 : 1;
+    return result.numbers.first_not_finite() == nullptr && result.error.empty() ? 0 : 1;
   }
   fmt::print("Step {}, from {}: loss {:.6g}", options.step,
              checkpoint.empty() ? "the start" : checkpoint.filename().string(), result.loss);
@@ -232,7 +235,13 @@ int run_replay(const ReplayOptions& options) {
   fmt::print("\n\n");
   print_table(result);
   const auto* bad = result.numbers.first_not_finite();
-  if (bad == nullptr) return 0;
+  if (bad == nullptr && result.error.empty()) return 0;
+  if (bad == nullptr) {  // in the gradient of a weight, say
+    fmt::print("\n{}", wrap(fmt::format("What the blocks pass on is finite, but the step ended: {}",
+                                        result.error),
+                            0));
+    return 1;
+  }
   fmt::print("\nThe first number that is not finite is in the {} of {}, micro-batch {}{}.\n",
              bad->is_gradient ? "gradient" : "output",
              result.names.at(static_cast<size_t>(bad->block)), bad->micro_batch,

@@ -77,10 +77,11 @@ Tolerances same_product_tolerances(double learning_rate) {
   return out;
 }
 
-Tolerances widened(const Tolerances& most, const Difference& one, const Difference& other) {
+Tolerances widened(const Tolerances& most, const Difference& one, const Difference& other,
+                   double part) {
   constexpr double kLimit = 0.5;
   const auto wider = [&](double tolerance, Gap Difference::* gap) {
-    return std::max(tolerance, std::min((one.*gap).size + (other.*gap).size, kLimit));
+    return std::max(tolerance, std::min(part * ((one.*gap).size + (other.*gap).size), kLimit));
   };
   Tolerances out{.first_loss = wider(most.first_loss, &Difference::first_loss),
                  .losses = wider(most.losses, &Difference::losses),

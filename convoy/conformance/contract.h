@@ -50,8 +50,10 @@ Tolerances same_product_tolerances(double learning_rate = 0);
 /// Tolerances for two trainings in bf16 whose own rounding is large: `one` and `other` tell how far
 /// each way of computing is from its fp32 on one device. Two such trainings differ by the sum of
 /// both at most. A norm differs by no more than its gradients do. Half of a gradient is the limit,
-/// whatever rounding does: beyond it a comparison proves nothing.
-Tolerances widened(const Tolerances& most, const Difference& one, const Difference& other);
+/// whatever rounding does: beyond it a comparison proves nothing. `part`: of these differences that
+/// counts.
+Tolerances widened(const Tolerances& most, const Difference& one, const Difference& other,
+                   double part = 1);
 
 Contract contract_of(const LayoutFacts& facts);
 

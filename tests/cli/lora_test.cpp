@@ -44,10 +44,12 @@ TEST_F(LoraCommand, IsVerified) {
       "verify run.toml --model_name_or_path base --data.train text.txt --block_size 16 --threads 1 "
       "--per_device_train_batch_size 2 --learning_rate 1e-2 --steps 2 " +
       std::string(kLora);
-  for (const char* layout : {"--nproc 2", "--tensor_parallel_size 2"}) {
+  for (const auto& [layout, fault] : {std::pair{"--nproc 2", "double@1:reduce:1"},
+                                      std::pair{"--tensor_parallel_size 2", "double@1:layer:1"}}) {
     ASSERT_EQ(run(verify + layout), 0) << output_;
     expect("holds");
-    EXPECT_EQ(shell("CONVOY_FAULT=double@1:backward:1 $convoy " + verify + layout), 1) << output_;
+    EXPECT_EQ(shell(fmt::format("CONVOY_FAULT={} $convoy {}{}", fault, verify, layout)), 1)
+        << output_;
     expect("BROKEN");
   }
   EXPECT_EQ(run(verify + "--against transformers --python ./nothing"), 2);

@@ -73,7 +73,9 @@ TEST_F(ReplayCommand, TakesARunThatDidNotFinishFromItsCheckpoint) {
   ASSERT_EQ(run("replay out --step 7"), 0) << output_;
   expect("Step 7, from checkpoint-5: loss ");
   ASSERT_EQ(shell(fault + "$convoy replay out --step 7"), 1) << output_;
-  expect("The first number that is not finite is in the gradient of ");
+  expect("What the blocks pass on is finite, but the step ended: ");
+  ASSERT_EQ(shell("CONVOY_FAULT=nan@0:forward:7 $convoy replay out --step 7"), 1) << output_;
+  expect("The first number that is not finite is in the output of ");
   ASSERT_EQ(run("replay out --step 3"), 0) << output_;
   expect("Step 3, from the start: loss ");
   EXPECT_FALSE(says("warning")) << output_;

@@ -65,6 +65,7 @@ TEST(Contract, AllowsForBothSidesRoundingInBf16) {
   theirs.first_norm.raise(1e-3, "step 1");
   const auto wide = widened(usual, ours, theirs);
   EXPECT_DOUBLE_EQ(wide.gradients, 0.3);
+  EXPECT_DOUBLE_EQ(widened(usual, ours, theirs, 0.5).gradients, 0.15);
   EXPECT_DOUBLE_EQ(wide.norms, 0.3);  // gradients that differ by so much have such norms
   EXPECT_DOUBLE_EQ(wide.first_norm, usual.first_norm);
   EXPECT_DOUBLE_EQ(wide.first_loss, usual.first_loss);

@@ -10,15 +10,15 @@
 namespace convoy::train {
 namespace {
 
-struct Net : torch::nn::Module {
+struct Noisy : torch::nn::Module {
   torch::nn::Linear linear{6, 3};
   double rate;  // of dropout
 
-  explicit Net(double dropout) : rate(dropout) { register_module("linear", linear); }
+  explicit Noisy(double dropout) : rate(dropout) { register_module("linear", linear); }
   at::Tensor forward(const at::Tensor& x) { return linear(torch::dropout(x, rate, true)); }
 };
 
-nn::Bundle loss(Net& net, const nn::Bundle& batch) {
+nn::Bundle noisy_loss(Noisy& net, const nn::Bundle& batch) {
   auto sum = torch::nn::functional::cross_entropy(
       net.forward(batch.at("x")), batch.at("y"),
       torch::nn::functional::CrossEntropyFuncOptions().reduction(torch::kSum));
@@ -51,10 +51,10 @@ class TorchSeed : public InFolder {
 
 TEST_F(TorchSeed, DecidesTheFirstWeightsOfAModule) {
   const auto first_weights = [&](int64_t seed) {
-    std::shared_ptr<Net> net;
+    std::shared_ptr<Noisy> net;
     const auto make = [&net] {
-      net = std::make_shared<Net>(0);
-      return nn::module_model(net, loss);
+      net = std::make_shared<Noisy>(0);
+      return nn::module_model(net, noisy_loss);
     };
     const Trainer trainer(make, arguments(seed), points(), nullptr);
     return net->linear->weight.detach().clone();
@@ -66,7 +66,7 @@ TEST_F(TorchSeed, DecidesTheFirstWeightsOfAModule) {
 
 TEST_F(TorchSeed, DecidesADropoutOfAModule) {
   const auto losses = [&] {
-    const auto make = [] { return nn::module_model(std::make_shared<Net>(0.5), loss); };
+    const auto make = [] { return nn::module_model(std::make_shared<Noisy>(0.5), noisy_loss); };
     Trainer trainer(make, arguments(7), points(), nullptr);
     const auto recorder = std::make_shared<Recorder>();
     trainer.add_callback(recorder);
