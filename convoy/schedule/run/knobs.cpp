@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <map>
+#include <string_view>
 
 #include "convoy/base/text.h"
 #include "convoy/schedule/pipeline/pipeline.h"
@@ -357,12 +358,14 @@ std::string to_toml(const Parallelism& parallelism) {
 }
 
 std::vector<std::string> to_flags(const Parallelism& parallelism) {
-  std::vector<std::string> out;
+  std::vector<std::string> train, parallel;
   for (const auto& knob : knobs()) {
     if (!knob.is_written(parallelism)) continue;
-    out.push_back(fmt::format("--{}={}", knob.key(), plain(knob.get(parallelism))));
+    auto& flags = std::string_view(knob.section) == kSection ? parallel : train;
+    flags.push_back(fmt::format("--{}={}", knob.key(), plain(knob.get(parallelism))));
   }
-  return out;
+  train.insert(train.end(), parallel.begin(), parallel.end());
+  return train;
 }
 
 Json to_json(const Parallelism& parallelism) {
