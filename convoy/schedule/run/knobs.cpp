@@ -250,11 +250,13 @@ std::vector<Knob> state_knobs() {
       {.name = "zero_reduce",
        .help = "zero = 2 and 3 reduce gradients over the ranks after each micro-batch, or keep "
                "them unsharded until the last",
+       .decided = Decided::FromAsked,
        .declare = [](OptionTable& t, const char* name, const std::string& help,
                      Parallelism& p) -> Option& {
          return t.add(kSection, name, p.reduce_each, {{"each", true}, {"last", false}}, help);
        },
        .limit = [](Option& o) { o.only_with("zero", {"2", "3"}); },
+       .get = [](const Parallelism& p) -> Json { return p.reduce_each ? "each" : "last"; },
        .has_effect = [](const Parallelism& p) { return p.zero >= 2; }},
       {.name = "gradient_checkpointing",
        .decided = Decided::ByPlan,
