@@ -151,7 +151,7 @@ Computing computing_of(const Numbers& numbers, const Cluster& cluster, const Ste
   out.elements = elements / updating;
   out.updates = out.elements * numbers.update_seconds;
   double adding = 0;  // micro-batches' gradients, on average of the stages
-  if (split.zero < 2 || !split.reduce_each) {
+  if (!split.reduces_each_shard()) {
     adding = elements / split.ranks.pipeline * (micro_batches - 1) * numbers.accumulate_seconds;
   }
   if (!cluster.each.empty()) {

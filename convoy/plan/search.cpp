@@ -114,6 +114,7 @@ class Search {
     double seconds = 0;
     int64_t bytes = 0;
     size_t simplicity = 0;
+    bool recomputes_some = false;  ///< of its blocks, as few as fit
   };
 
   /// Where devices differ: stages that are cut for them. Those of several virtual stages are not.
@@ -169,7 +170,8 @@ class Search {
                                [](const auto* a, const auto* b) { return a->bytes < b->bytes; }));
   }
 
-  /// Tries what may be better still: to recompute fewer blocks, and to gather further ahead.
+  /// Tries what may be better still: to recompute fewer blocks, to reduce gradients once a step,
+  /// and to gather further ahead.
   void refine(const std::vector<Parallelism>& splits) {
     std::vector<Bounded> all;
     for (const auto& split : splits) {
@@ -183,7 +185,15 @@ class Search {
           some.recompute = false;
           const auto blocks = least_recomputed(numbers_, cluster_, wishes_.facts, some);
           some.set_blocks_recomputed(blocks);
-          if (blocks >= 0) add(some);
+          if (blocks >= 0) {
+            add(some);
+            all.back().recomputes_some = true;
+          }
+        }
+        if (split.reduces_each_shard() && split.micro_batches > 1 && !split.offload.any()) {
+          auto once = split;
+          once.reduce_each = false;
+          add(once);
         }
         if (split.zero < 3 || cluster_.beside == 0) continue;
         for (const int64_t ahead : {2, 4}) {
@@ -211,7 +221,7 @@ class Search {
 
   /// `limit`: nothing slower is of use.
   void refine(const Bounded& it, std::optional<double> limit) {
-    if (it.split.gathers == wishes_.base.gathers) return recompute_fewer(it, limit);
+    if (it.recomputes_some) return recompute_fewer(it, limit);
     if (wishes_.all || !offloads_in_vain(it.split)) try_out(it);
   }
 

@@ -129,6 +129,32 @@ TEST(Decision, RecomputesTheFewestBlocksThatFit) {
   FAIL() << "no split recomputes some of the blocks";
 }
 
+TEST(Search, ReducesGradientsOnceAStepWhereThatIsFaster) {
+  PaperModel model;
+  const auto numbers = model.numbers();
+  auto cluster = paper_cluster(1, 4, 100 * kGiga, kGiga, 0);
+  const auto found = search(numbers, cluster, {.num_ranks = 4, .global_batch = 64, .all = true});
+  const auto each_of = [](Parallelism split) {
+    split.reduce_each = true;
+    return split;
+  };
+  int64_t once = 0, faster = 0;
+  for (const auto& [split, prediction, simplicity] : found.tried) {
+    if (split.reduce_each) continue;
+    ++once;
+    EXPECT_GE(split.zero, 2);
+    EXPECT_GT(split.micro_batches, 1);
+    EXPECT_NE(split.to_text().find(", zero_reduce last"), std::string::npos);
+    EXPECT_NE(to_toml(split).find("zero_reduce = \"last\""), std::string::npos);
+    EXPECT_EQ(to_toml(each_of(split)).find("zero_reduce"), std::string::npos);
+    const auto each = predict(numbers, cluster, {}, each_of(split));
+    faster += prediction.seconds < each.seconds ? 1 : 0;
+    EXPECT_GT(prediction.memory.sum(), each.memory.sum()) << split.to_text();
+  }
+  EXPECT_GT(once, 0);
+  EXPECT_GT(faster, 0);
+}
+
 TEST(Decision, GathersFurtherAheadWhereThatHidesMore) {
   PaperModel model;
   const auto numbers = model.numbers();

@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <map>
+#include <string_view>
 
 #include "convoy/base/text.h"
 #include "convoy/schedule/pipeline/pipeline.h"
@@ -249,11 +250,13 @@ std::vector<Knob> state_knobs() {
       {.name = "zero_reduce",
        .help = "zero = 2 and 3 reduce gradients over the ranks after each micro-batch, or keep "
                "them unsharded until the last",
+       .decided = Decided::FromAsked,
        .declare = [](OptionTable& t, const char* name, const std::string& help,
                      Parallelism& p) -> Option& {
          return t.add(kSection, name, p.reduce_each, {{"each", true}, {"last", false}}, help);
        },
        .limit = [](Option& o) { o.only_with("zero", {"2", "3"}); },
+       .get = [](const Parallelism& p) -> Json { return p.reduce_each ? "each" : "last"; },
        .has_effect = [](const Parallelism& p) { return p.zero >= 2; }},
       {.name = "gradient_checkpointing",
        .decided = Decided::ByPlan,
@@ -357,12 +360,14 @@ std::string to_toml(const Parallelism& parallelism) {
 }
 
 std::vector<std::string> to_flags(const Parallelism& parallelism) {
-  std::vector<std::string> out;
+  std::vector<std::string> train, parallel;
   for (const auto& knob : knobs()) {
     if (!knob.is_written(parallelism)) continue;
-    out.push_back(fmt::format("--{}={}", knob.key(), plain(knob.get(parallelism))));
+    auto& flags = std::string_view(knob.section) == kSection ? parallel : train;
+    flags.push_back(fmt::format("--{}={}", knob.key(), plain(knob.get(parallelism))));
   }
-  return out;
+  train.insert(train.end(), parallel.begin(), parallel.end());
+  return train;
 }
 
 Json to_json(const Parallelism& parallelism) {
