@@ -237,9 +237,10 @@ int run_replay(const ReplayOptions& options) {
   const auto* bad = result.numbers.first_not_finite();
   if (bad == nullptr && result.error.empty()) return 0;
   if (bad == nullptr) {  // in the gradient of a weight, say
-    fmt::print("\n{}", wrap(fmt::format("What the blocks pass on is finite, but the step ended: {}",
-                                        result.error),
-                            0));
+    fmt::print(
+        "\n{}\n",
+        wrap(fmt::format("What the blocks pass on is finite, but the step ended: {}", result.error),
+             0));
     return 1;
   }
   fmt::print("\nThe first number that is not finite is in the {} of {}, micro-batch {}{}.\n",
