@@ -96,7 +96,8 @@ Tolerances widened(const Tolerances& most, const Difference& one, const Differen
 Contract contract_of(const LayoutFacts& facts) {
   auto reason = reason_of(facts);
   if (reason.empty()) return {};
-  const bool same_products = facts.split.tensor == 1 && facts.split.context == 1 && !facts.on_gpu;
+  const bool same_products =
+      facts.split.ranks.tensor == 1 && facts.split.ranks.context == 1 && !facts.on_gpu;
   return {.bits = false,
           .at_most = facts.half_precision && same_products
                          ? same_product_tolerances(facts.learning_rate)

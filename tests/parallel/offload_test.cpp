@@ -51,7 +51,7 @@ TEST(Offload, TheFirstValuesMoveABucketOnce) {
   const auto folder = unique_folder("convoy-offload-test");
   const PipelineTrial trial{.dtype = at::kBFloat16, .layers = 6};
   auto options = trial.options();
-  options.offload = {.optimizer = Place::Disk, .folder = folder};
+  options.parallelism.offload = {.optimizer = Place::Disk, .folder = folder};
   run_pipeline_ranks(1, 1, std::chrono::seconds(60), [&](const comm::Groups& groups, int) {
     Replica replica(trial.blocks(), groups, options);
     const auto& layout = replica.flat().layout();
