@@ -114,7 +114,8 @@ void Checkpoints::tell_other_batch(const TrainerState& saved, const TrainerState
 
 /// Data may change on purpose between epochs; nobody replaces it by mistake without a word.
 void Checkpoints::tell_other_rows(const TrainerState& saved, const TrainerState& fresh) {
-  const bool same = saved.first_rows_sum == fresh.first_rows_sum || saved.first_rows_sum == 0;
+  const bool known = saved.first_rows_sum != 0 && fresh.first_rows_sum != 0;
+  const bool same = !known || saved.first_rows_sum == fresh.first_rows_sum;
   if (same || saved.data_order != fresh.data_order) return;
   callbacks_.say(fmt::format(
       "warning: {} was trained on other data of as many rows: the first rows of its order differ "
