@@ -152,7 +152,10 @@ TEST_F(ParquetFilesTest, RowGroupsMayBeEmpty) {
   testing::ok(writer->Close());
   testing::ok(out->Close());
   ParquetFiles dataset(path.string());
-  const auto rows = dataset.read(0, {{"x"}, {}});
+  std::vector<Segment> all;
+  for (const int64_t rows : dataset.group_rows()) all.push_back({std::ssize(all), 0, rows});
+  EXPECT_EQ(all.size(), 6U);
+  const auto rows = dataset.stream(all, {{"x"}, {}})->next(10);
   EXPECT_EQ(rows.columns.at("x").ints, (std::vector<int64_t>{1, 2, 3}));
 }
 
