@@ -60,6 +60,9 @@ TEST_F(HardInputs, WhatCannotTrainSaysSoAtTheStart) {
   expect("'item_id-list' twice");
   EXPECT_EQ(run(train + "--trace ."), 2);
   expect("output.trace = . is a folder");
+  ASSERT_EQ(shell("mkfifo pipe"), 0);
+  EXPECT_EQ(run(train + "--trace pipe"), 2);
+  expect("output.trace = pipe is no regular file");
   EXPECT_EQ(run(train + "--trace /proc/none/t.json"), 1);
   EXPECT_EQ(run(train + "--logging_dir events"), 2);
   expect("has no effect with train.report_to = none; try --report_to tensorboard");
