@@ -75,7 +75,8 @@ Trace::Trace(fs::path path, int rank, int num_ranks, int64_t skip, int64_t num_s
     fail<UsageError>("train", "output.trace = {} is a folder; expected a file", path.string());
   }
   if (fs::exists(path) && !fs::is_regular_file(path)) {  // which the profiler would replace
-    fail<UsageError>("train", "output.trace = {} is no regular file; expected a file", path.string());
+    fail<UsageError>("train", "output.trace = {} is no regular file; expected a file",
+                     path.string());
   }
   write_file(path.string() + ".writable", "");  // finds out now
   fs::remove(path.string() + ".writable");
