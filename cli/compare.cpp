@@ -113,8 +113,7 @@ std::string numbers_text(const conformance::Comparison& comparison) {
   }
   return fmt::format(
       "The runs {}. From step {} on they differ to rounding, but from step {} on they compute "
-      "other "
-      "numbers.",
+      "other numbers.",
       rows_text, from, beyond);
 }
 

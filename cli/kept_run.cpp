@@ -1,7 +1,6 @@
 #include "cli/kept_run.h"
 
 #include <limits>
-#include <optional>
 
 #include "cli/window_folders.h"
 #include "convoy/base/error.h"
@@ -72,6 +71,13 @@ fs::path checkpoint_before(const fs::path& run, int64_t step) {
   return out;
 }
 
+std::optional<fs::path> checkpoint_of_end(const fs::path& run) {
+  const auto last = checkpoint::latest_checkpoint(run);
+  const bool is_of_end =
+      last && number_of_state(*last, "global_step") == number_of_state(run, "global_step");
+  return is_of_end ? last : std::nullopt;
+}
+
 BeganWith began_with(const fs::path& run, const KeptRun& kept, bool is_needed) {
   const auto file = kept.folder / kWindow;
   if (!is_file(file)) return {};
@@ -90,9 +96,8 @@ BeganWith began_with(const fs::path& run, const KeptRun& kept, bool is_needed) {
       number_of_state(kept.folder, "earlier_updates") == 0) {
     return out;
   }
-  const auto last = checkpoint::latest_checkpoint(out.weights);
-  if (!last ||
-      number_of_state(*last, "global_step") != number_of_state(out.weights, "global_step")) {
+  const auto last = checkpoint_of_end(out.weights);
+  if (!last) {
     fail<FileError>("cli",
                     "{} began with the moments of window {}, but {} has no checkpoint of its last "
                     "step; try a step after the first checkpoint of {}",

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 
 // Options and states that a run keeps in its folder and its checkpoints.
@@ -24,6 +25,9 @@ std::filesystem::path newest_options(const std::filesystem::path& run);
 
 /// The last checkpoint before a step, on the line that the run follows; empty: there is none.
 std::filesystem::path checkpoint_before(const std::filesystem::path& run, int64_t step);
+
+/// The checkpoint of the last step of the run in `run`, whose model is there; none: it has no such.
+std::optional<std::filesystem::path> checkpoint_of_end(const std::filesystem::path& run);
 
 /// Weights and moments of another run, with which one began.
 struct BeganWith {

@@ -35,9 +35,8 @@ std::vector<std::string> typed_for_ranks() {
 
 std::optional<int> launch_ranks(std::optional<int64_t> nproc, double interrupt_grace) {
   if (!nproc) return std::nullopt;
-  constexpr int64_t kMostRanks = 4096;  // as of convoy launch
-  if (*nproc < 1 || *nproc > kMostRanks) {
-    fail<UsageError>("cli", "--nproc = {}; expected 1 to {}", *nproc, kMostRanks);
+  if (*nproc < 1 || *nproc > launch::kMostRanks) {
+    fail<UsageError>("cli", "--nproc = {}; expected 1 to {}", *nproc, launch::kMostRanks);
   }
   const auto environment = launch::detect_environment();
   if (environment.launched() && (*nproc > 1 || environment.world_size > 1)) {

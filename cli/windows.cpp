@@ -4,12 +4,12 @@
 #include <filesystem>
 #include <map>
 
+#include "cli/kept_run.h"
 #include "cli/train_run.h"
 #include "cli/window_folders.h"
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
 #include "convoy/base/json.h"
-#include "convoy/base/json_value.h"
 #include "convoy/base/text.h"
 #include "convoy/checkpoint/folder.h"
 #include "convoy/comm/agree.h"
@@ -95,12 +95,7 @@ void set_start(Configured& configured, const fs::path& folder, const Beginning& 
 /// The checkpoint of the last step of the run in `folder`.
 fs::path last_checkpoint(const fs::path& folder, const train::Job& job) {
   const Json found = comm::ask_main(job.world(), "look for the moments of a window", [&]() -> Json {
-    const auto step_of = [](const fs::path& place) {
-      const auto file = place / checkpoint::kState;
-      return value_from<int64_t>(parse_json(read_file(file), file.string()).at("global_step"));
-    };
-    const auto last = checkpoint::latest_checkpoint(folder);
-    if (last && step_of(*last) == step_of(folder)) return last->string();
+    if (const auto last = checkpoint_of_end(folder)) return last->string();
     fail<FileError>("cli",
                     "{} has no checkpoint of its last step, which keep_moments goes on from; try "
                     "--start {} for a run of its own, or without --keep_moments",

@@ -54,23 +54,27 @@ const auto kPassedOn = split(
     "torch_dtype torchscript transformers_version use_cache",
     ' ');
 
+/// Values by key that change no numbers.
+using Harmless = std::map<std::string, std::vector<Json>>;
+
 /// Keys of any model that change numbers in a way that is not known here, and where they do not.
-const std::map<std::string, std::vector<Json>> kHarmless{
-    {"add_cross_attention", {false, nullptr}},
-    {"is_encoder_decoder", {false, nullptr}},
-    {"partial_rotary_factor", {nullptr, 1}},
-    {"position_embedding_type", {nullptr, "absolute"}},
-    {"pruned_heads", {nullptr, Json::object(), Json::array()}},
-    {"quantization_config", {nullptr}},
-    {"tie_encoder_decoder", {false, nullptr}}};
+const Harmless kHarmless{{"add_cross_attention", {false, nullptr}},
+                         {"is_encoder_decoder", {false, nullptr}},
+                         {"partial_rotary_factor", {nullptr, 1}},
+                         {"position_embedding_type", {nullptr, "absolute"}},
+                         {"pruned_heads", {nullptr, Json::object(), Json::array()}},
+                         {"quantization_config", {nullptr}},
+                         {"tie_encoder_decoder", {false, nullptr}}};
+/// Values of further keys that causal models may have.
+const Harmless kHarmlessToCausal{{"is_causal", {true, nullptr}}};
 
 void expect_object(const Json& json, const std::string& where) {
   if (json.is_object()) return;
   fail<FileError>("models", "{} is {}; expected an object", where, json.type_name());
 }
 
-void refuse_what_changes_numbers(const Json& json, const std::string& where) {
-  for (const auto& [key, harmless] : kHarmless) {
+void refuse_all_but(const Harmless& values, const Json& json, const std::string& where) {
+  for (const auto& [key, harmless] : values) {
     auto found = json.find(key);
     if (found == json.end()) continue;
     if (std::find(harmless.begin(), harmless.end(), *found) == harmless.end()) {
@@ -126,12 +130,8 @@ void LanguageModelConfig::read(const Json& json, const std::string& where) {
   others_ = json;
   unknown_.clear();
   take_fields(others_, fields(), where);
-  refuse_what_changes_numbers(others_, where);
-  if (objective() == Objective::NextToken && others_.contains("is_causal") &&
-      others_["is_causal"] != true && !others_["is_causal"].is_null()) {
-    fail<FileError>("models", "{}: is_causal = {} is not supported; expected true", where,
-                    others_["is_causal"].dump());
-  }
+  refuse_all_but(kHarmless, others_, where);
+  if (objective() == Objective::NextToken) refuse_all_but(kHarmlessToCausal, others_, where);
   check_others(others_, where);
   for (const auto& [key, value] : others_.items()) {
     const bool known = std::find(kPassedOn.begin(), kPassedOn.end(), key) != kPassedOn.end();

@@ -13,6 +13,9 @@ namespace convoy::launch {
 
 constexpr double kInterruptGrace = 30;  // seconds
 
+/// Most ranks of a host that convoy starts.
+inline constexpr int kMostRanks = 4096;
+
 /// Ranks to start on this host and how to look after it.
 struct LaunchOptions {
   int num_ranks = 1;

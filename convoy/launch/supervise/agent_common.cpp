@@ -17,7 +17,6 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr int kMostRanks = 4096;
 constexpr double kLongestGrace = 1e7;  // seconds; a clock can add it
 constexpr const char* kFailure = "failure.json";
 
