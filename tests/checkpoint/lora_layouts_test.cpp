@@ -45,8 +45,8 @@ Trial lora_trial(const std::string& family, double dropout = 0) {
   return out;
 }
 
-const std::vector<std::string> kLoraFamilies{"gpt2", "llama", "qwen3",      "gemma2",
-                                             "phi3", "bert",  "classifier", "t5"};
+const std::vector<std::string> kLoraFamilies{"gpt2",  "llama", "qwen3",      "gemma2", "phi3",
+                                             "olmo2", "bert",  "classifier", "t5"};
 
 class LoraFamilies : public testing::TestWithParam<std::string> {};
 

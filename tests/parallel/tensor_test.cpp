@@ -130,7 +130,7 @@ TEST(TensorRanks, GiveTheLogitsOfOneDevice) {
 }
 
 TEST(TensorRanks, GoWithDataParallelism) {
-  for (const std::string family : {"gpt2", "llama", "qwen3"}) {
+  for (const std::string family : {"gpt2", "llama", "qwen3", "olmo2"}) {
     SCOPED_TRACE(family);
     Trial alone{.family = family, .mesh = {.tensor = 2}, .empties = false};
     const auto two = train(alone);
@@ -149,7 +149,7 @@ TEST(TensorRanks, GoWithDataParallelism) {
 }
 
 TEST(TensorRanks, GoWithPipelines) {
-  for (const std::string family : {"gpt2 untied", "llama", "qwen3", "gpt2"}) {
+  for (const std::string family : {"gpt2 untied", "llama", "qwen3", "olmo2", "gpt2"}) {
     SCOPED_TRACE(family);
     Trial alone{.family = family, .mesh = {.tensor = 2}};
     const auto two = train(alone);
@@ -211,7 +211,7 @@ TEST(TensorRanks, DISABLED_OfTheWholeGridTrainAsOneDevice) {
       {{.pipeline = 2, .tensor = 2}, 0},
       {{.pipeline = 2, .shard = 2, .tensor = 2}, 1}};
   for (const std::string family :
-       {"gpt2", "gpt2 untied", "llama", "bert", "classifier", "t5", "session"}) {
+       {"gpt2", "gpt2 untied", "llama", "olmo2", "bert", "classifier", "t5", "session"}) {
     for (const bool drops : {true, false}) {
       Trial one{.family = family, .micro_batches = 4, .steps = 100, .drops = drops};
       one.empties = false;

@@ -61,6 +61,12 @@ inline nn::BlockList tensor_blocks(const std::string& family, bool drops = true)
     if (drops) config.attention_dropout = config.resid_pdrop = 0.2;
     return config.make_blocks();
   }
+  if (family == "olmo2") {  // normalises queries and keys over all heads, of keys two
+    auto config = models::small_decoder(models::kOlmo2, {.ids = kIds, .width = 24, .heads = 6});
+    config.num_key_value_heads = 2;
+    if (drops) config.attention_dropout = 0.2;
+    return config.make_blocks();
+  }
   if (family == "bert" || family == "classifier") {
     auto config = models::small_bert(size);
     config.masking.probability = 0.4;
@@ -282,9 +288,9 @@ inline void expect_same_bits(const TensorOutcome& a, const TensorOutcome& b) {
   }
 }
 
-inline const std::vector<std::string> kFamilies{"gpt2",   "gpt2 untied", "llama",  "qwen3",
-                                                "gemma2", "phi3",        "bert",   "classifier",
-                                                "t5",     "session",     "sasrec", "ligr"};
+inline const std::vector<std::string> kFamilies{
+    "gpt2", "gpt2 untied", "llama", "qwen3",   "gemma2", "phi3", "olmo2",
+    "bert", "classifier",  "t5",    "session", "sasrec", "ligr"};
 
 /// Of a test of each of them.
 inline std::string name_of_family(const testing::TestParamInfo<std::string>& info) {

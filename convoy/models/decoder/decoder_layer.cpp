@@ -14,6 +14,7 @@
 #include "convoy/nn/attention/attention.h"
 #include "convoy/nn/dropout.h"
 #include "convoy/nn/layers.h"
+#include "convoy/nn/tensor_parallel/norms_of_columns.h"
 #include "convoy/nn/tensor_parallel/tensor_ranks.h"
 
 // Shapes: B rows, T positions, D = hidden_size, F = intermediate_size, H heads, K heads of keys,
@@ -65,11 +66,8 @@ class DecoderLayer : public nn::Block {
     return out;
   }
 
-  // Sums of squares over a projection would have to go over the ranks.
-  bool takes_tensor_ranks() const override {
-    return family_.query_norm != QueryNorm::OverProjection;
-  }
-  bool takes_sequence_parallel() const override { return takes_tensor_ranks(); }
+  bool takes_tensor_ranks() const override { return true; }
+  bool takes_sequence_parallel() const override { return true; }
   // Keys go round in whole shares, and their scores are not bounded.
   bool takes_context_ranks() const override { return window_ == 0 && cap_ == 0; }
   std::string likeness() const override {
@@ -96,9 +94,11 @@ class DecoderLayer : public nn::Block {
     if (family_.query_norm == QueryNorm::None) return;
     // A rank turns its own heads back, so what it knows of the gradient is a part.
     const bool by_head = family_.query_norm == QueryNorm::ByHead;
-    const schedule::TensorCut in_parts{.partial_grad = by_head};
-    query_norm_ = norm("self_attn.q_norm.weight", by_head ? width_ : H, in_parts);
-    key_norm_ = norm("self_attn.k_norm.weight", by_head ? width_ : K, in_parts);
+    const schedule::TensorCut in_parts{.partial_grad = true};
+    query_norm_ = by_head ? norm("self_attn.q_norm.weight", width_, in_parts)
+                          : norm("self_attn.q_norm.weight", H, {0, {}, width_});
+    key_norm_ = by_head ? norm("self_attn.k_norm.weight", width_, in_parts)
+                        : norm("self_attn.k_norm.weight", K, by_readers);
   }
 
   void declare_feed_forward() {
@@ -145,10 +145,9 @@ class DecoderLayer : public nn::Block {
         HeadsHere::of(heads_, key_heads_, {context.tensor.rank(), context.tensor.size()});
     auto heads = projections(read, here, ranks);
     const auto by_head = [&](at::Tensor& t) { t = t.view({B, T, t.size(2) / width_, width_}); };
-    const bool whole = family_.query_norm == QueryNorm::OverProjection;
-    if (whole) norm_queries(heads);
+    if (family_.query_norm == QueryNorm::OverProjection) norm_projections(heads, ranks);
     for (auto& t : heads) by_head(t);
-    if (!whole) norm_queries(heads);
+    if (family_.query_norm == QueryNorm::ByHead) norm_heads(heads);
     for (auto& t : heads) t = t.transpose(1, 2);
     const auto& positions = ranks.positions();
     const int64_t length = positions.shares() ? positions.length() : T;  // of a row
@@ -170,9 +169,16 @@ class DecoderLayer : public nn::Block {
                       ranks);
   }
 
-  /// Normalises the first two of `heads`, queries and keys, over their last dimension.
-  void norm_queries(std::vector<at::Tensor>& heads) const {
-    if (!query_norm_) return;
+  /// Normalises queries and keys [B, T, heads here x E] over the heads of all ranks.
+  void norm_projections(std::vector<at::Tensor>& projections, const nn::TensorRanks& ranks) const {
+    const auto dtype = projections[0].scalar_type();
+    const auto normed = nn::rms_norms_of_columns(
+        {projections[0], projections[1]}, {query_norm_, key_norm_}, config_.rms_norm_eps, ranks);
+    for (size_t i = 0; i < normed.size(); ++i) projections[i] = normed[i].to(dtype);
+  }
+
+  /// Normalises queries and keys [B, T, heads here, E] by head.
+  void norm_heads(std::vector<at::Tensor>& heads) const {
     const auto dtype = heads[0].scalar_type();
     heads[0] = normed(heads[0], query_norm_, nn::ReadBy::Products).to(dtype);
     heads[1] = normed(heads[1], key_norm_, nn::ReadBy::Products).to(dtype);
