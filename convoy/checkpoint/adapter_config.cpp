@@ -9,6 +9,7 @@
 #include "convoy/base/files.h"
 #include "convoy/base/json_number.h"
 #include "convoy/base/text.h"
+#include "convoy/checkpoint/base_fingerprint.h"
 #include "convoy/checkpoint/folder.h"
 
 namespace convoy::checkpoint {
@@ -220,7 +221,7 @@ Json to_json(const AdapterConfig& config) {
 
 void check_base(const fs::path& folder, const std::string& adapter) {
   std::error_code error;
-  if (fs::is_regular_file(folder / kConfig, error)) return;
+  if (fs::is_regular_file(folder / kConfig, error)) return check_fingerprint(folder, adapter);
   fail<FileError>("lora",
                   "{} is an adapter of {}, which is no folder with config.json and "
                   "model.safetensors; download that model, or write its folder into {}",

@@ -61,7 +61,8 @@ AdapterConfig read_adapter_config(const std::filesystem::path& folder);
 /// As adapter_config.json has it.
 Json to_json(const AdapterConfig& config);
 
-/// Throws FileError unless `folder` holds the model that an adapter is of.
+/// Throws FileError unless `folder` holds the model that an adapter is of, with the weights that it
+/// was trained beside.
 void check_base(const std::filesystem::path& folder, const std::string& adapter);
 
 /// `folder` where it has a config.json, else that of the model which the adapter in it is of.

@@ -10,6 +10,7 @@
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
 #include "convoy/checkpoint/adapter_config.h"
+#include "convoy/checkpoint/base_fingerprint.h"
 #include "convoy/checkpoint/dtypes.h"
 #include "convoy/checkpoint/folder.h"
 #include "convoy/checkpoint/matching.h"
@@ -157,7 +158,8 @@ std::vector<std::string> take_over(const fs::path& base, const fs::path& adapter
   for (const auto& from : {base, adapter}) {
     for (const auto& entry : fs::directory_iterator(from)) {
       const auto name = entry.path().filename().string();
-      if (!belongs_to_model(entry) || name == kAdapterConfig || name == "README.md") continue;
+      const bool of_adapter = name == kAdapterConfig || name == kBaseFingerprint;
+      if (!belongs_to_model(entry) || of_adapter || name == "README.md") continue;
       copy_into(entry.path(), to / name);
       out.insert(name);
     }

@@ -5,6 +5,7 @@
 #include "convoy/base/json_number.h"
 #include "convoy/base/text.h"
 #include "convoy/checkpoint/adapter.h"
+#include "convoy/checkpoint/base_fingerprint.h"
 
 namespace convoy::tasks {
 namespace fs = std::filesystem;
@@ -136,6 +137,7 @@ void Lora::settle(const std::string& start, const std::string& task_type,
   }
   config_->base = fs::absolute(start).lexically_normal().string();
   config_->task_type = task_type;
+  if (goes_on) checkpoint::check_base(config_->base, adapter_name_);
 }
 
 void Lora::open(const fs::path& folder) {
@@ -156,6 +158,7 @@ void Lora::apply(const models::WeightLayout& layout, Run& run) {
   };
   config_ = config;
   run.files.texts[checkpoint::kAdapterConfig] = checkpoint::to_json(config).dump(2) + "\n";
+  run.files.texts[checkpoint::kBaseFingerprint] = checkpoint::base_fingerprint(config.base);
   // No gradients of the frozen weights: a third of a step's products.
   run.flops_per_sample *= 2.0 / 3;
 }

@@ -109,6 +109,32 @@ TEST_F(LoraCommand, GoesOnBesideTheWeightsThatItBeganWith) {
   expect("try the base that it began with, or start anew");
 }
 
+TEST_F(LoraCommand, IsReadBesideTheWeightsThatItWasTrainedWithOnly) {
+  for (const char* folder : {"base --max_steps 5", "other --max_steps 6"}) {
+    ASSERT_EQ(run(std::string("train") + kGpt2 + kTiny + "--output_dir " + folder), 0) << output_;
+  }
+  ASSERT_EQ(run(kFromBase + std::string(kLora) + "--max_steps 4 --output_dir lora"), 0) << output_;
+  const std::string more =
+      "train --data.train text.txt --block_size 16 --max_steps 1 --output_dir more "
+      "--adapter_name_or_path lora --model_name_or_path ";
+  EXPECT_EQ(run(more + "other"), 1);
+  expect("the adapter in lora was trained beside other weights than those in");
+  // A copy in bf16 elsewhere is the same model.
+  ASSERT_EQ(run("checkpoint export base half --dtype bf16"), 0) << output_;
+  ASSERT_EQ(run(more + "half"), 0) << output_;
+  fs::copy_file(folder_ / "other/model.safetensors", folder_ / "base/model.safetensors",
+                fs::copy_options::overwrite_existing);
+  for (const char* command : {"eval lora", "generate lora --prompt w1 --max-new-tokens 2",
+                              "checkpoint merge lora --output merged"}) {
+    EXPECT_EQ(run(command), 1) << command;
+    expect("try the model that it began with");
+  }
+  EXPECT_FALSE(fs::exists(folder_ / "merged"));
+  // As PEFT's folders, which do not tell.
+  fs::remove(folder_ / "lora/base_fingerprint.json");
+  EXPECT_EQ(run("checkpoint merge lora --output merged"), 0) << output_;
+}
+
 TEST_F(LoraCommand, GoesOnFromAnAdapter) {
   ASSERT_EQ(run(std::string("train") + kLlama + kTiny + "--max_steps 5 --output_dir base"), 0);
   ASSERT_EQ(run(kFromBase + std::string(kLora) + "--max_steps 20 --output_dir lora"), 0) << output_;
