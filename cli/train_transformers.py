@@ -97,7 +97,9 @@ def main(folder):
     model.config.use_cache = False
     rows = load_file(f"{folder}/rows.safetensors")
     optimizer = optimizer_of(model, run)
-    schedule = transformers.get_scheduler(run["lr_scheduler_type"], optimizer, run["warmup_steps"], run["steps"])
+    schedule = transformers.get_scheduler(
+        run["lr_scheduler_type"], optimizer, run["warmup_steps"], run["steps"],
+        scheduler_specific_kwargs=json.loads(run["lr_scheduler_kwargs"] or "{}"))
     os.makedirs(f"{folder}/there")
     with open(f"{folder}/there/log.jsonl", "w", encoding="utf-8") as log:
         for step in range(run["steps"]):

@@ -36,6 +36,7 @@ std::optional<StepBatch> Trainer::Impl::next_batch() {
 double Trainer::Impl::learning_rate(int64_t step) const {
   optim::LrSchedule schedule;
   schedule.type = arguments_.lr_scheduler_type;
+  schedule.shape = optim::LrShape::read(schedule.type, arguments_.lr_scheduler_kwargs);
   schedule.peak = arguments_.learning_rate;
   schedule.total_steps = state_.max_steps;
   schedule.warmup_steps =

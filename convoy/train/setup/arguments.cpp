@@ -134,11 +134,13 @@ void TrainingArguments::check(bool trains, bool evaluates) const {
         "rows; try a smaller per_device_train_batch_size or gradient_accumulation_steps",
         gradient_accumulation_steps, per_device_train_batch_size, kMostRows);
   }
-  if (lr_scheduler_type == "polynomial" && learning_rate <= optim::kPolynomialEnd) {
+  const auto shape = optim::LrShape::read(lr_scheduler_type, lr_scheduler_kwargs);
+  const double end = lr_scheduler_type == "polynomial" ? shape.lr_end : shape.min_lr.value_or(0);
+  if (end > 0 && learning_rate <= end) {
     fail<UsageError>("train",
-                     "lr_scheduler_type = polynomial ends at {:g}, above which learning_rate has "
-                     "to begin; got {:g}; try a larger one, or linear",
-                     optim::kPolynomialEnd, learning_rate);
+                     "lr_scheduler_type = {} ends at {:g}, above which learning_rate has to begin; "
+                     "got {:g}; try a larger one, or linear",
+                     lr_scheduler_type, end, learning_rate);
   }
   if (!evaluates && eval_strategy != "no") {
     fail<UsageError>(

@@ -101,6 +101,7 @@ struct TrainingArguments {
   int64_t check_replicas_steps = 0;
   int64_t sum_steps = 0;  ///< 0: at saves and evaluations
   std::string lr_scheduler_type = "linear";
+  std::string lr_scheduler_kwargs;  ///< JSON, see optim::LrShape; "" = the schedule's defaults
   double warmup_ratio = 0;
   int64_t warmup_steps = 0;
   bool bf16 = false;

@@ -65,6 +65,9 @@ void TrainingArguments::declare(OptionTable& t) {
       .at_least(0);
   t.add(s, "lr_scheduler_type", lr_scheduler_type, "learning rate schedule")
       .choice(optim::lr_schedule_types());
+  t.add(s, "lr_scheduler_kwargs", lr_scheduler_kwargs,
+        "settings of the schedule as JSON, such as {\"num_decay_steps\": 100} of "
+        "warmup_stable_decay or {\"min_lr_rate\": 0.1} of cosine_with_min_lr");
   t.add(s, "warmup_ratio", warmup_ratio, "fraction of the steps used for warm-up").within(0, 1);
   t.add(s, "warmup_steps", warmup_steps, "warm-up steps; overrides warmup_ratio").at_least(0);
   t.add(s, "bf16", bf16, "compute in bfloat16 with fp32 master weights (also on CPU)");
