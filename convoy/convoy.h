@@ -25,6 +25,7 @@ using nn::module_model;
 using train::Callback;
 using train::Dataset;
 using train::make_map_dataset;
+using train::make_mixed_dataset;
 using train::open_devices;
 using train::Trainer;
 using train::TrainingArguments;

@@ -198,8 +198,8 @@ void OptionTable::check_effect(const Option& option) const {
   internal_check(other != nullptr, "config", "there is no option {}", option.other_);
   const auto& wanted = option.other_values_;
   const auto value = other->plain();
-  const bool any = wanted.empty();
-  if (any ? !value.empty() : std::find(wanted.begin(), wanted.end(), value) != wanted.end()) return;
+  const bool any = wanted.empty(), given = !value.empty() && value != "[]";
+  if (any ? given : std::find(wanted.begin(), wanted.end(), value) != wanted.end()) return;
   fail<UsageError>("config", "{} = {} has no effect {} {}; try --{} {}", option.key(),
                    option.plain(), any ? "without" : "with",
                    any ? other->key() : fmt::format("{} = {}", other->key(), value), other->name,

@@ -3,6 +3,7 @@
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
 #include "convoy/data/loader.h"
+#include "convoy/data/mixture.h"
 #include "convoy/data/order.h"
 #include "convoy/train/batches.h"
 
@@ -22,15 +23,25 @@ int64_t num_tokens(const nn::Bundle& inputs) {
   return most;
 }
 
-using RowLengths = std::shared_ptr<const std::vector<int64_t>>;
+/// Samples at random access, and the mixture that they are drawn from, if any.
+struct MapRows {
+  int64_t count = 0;
+  MakeBatch batch;
+  std::vector<int64_t> row_lengths;  // of each row; empty: all are alike
+  std::optional<data::Mixture> mixture;
+
+  /// Rows of an epoch.
+  int64_t num_rows() const { return mixture ? mixture->num_rows() : count; }
+  int64_t row_of(uint64_t seed, int64_t epoch, int64_t place) const {
+    return mixture ? mixture->row_of(seed, epoch, place) : place;
+  }
+};
+using MapRowsPtr = std::shared_ptr<const MapRows>;
 
 class MapStream : public BatchStream {
  public:
-  MapStream(int64_t num_rows, MakeBatch batch, RowLengths row_lengths, StreamOptions options)
-      : num_rows_(num_rows),
-        batch_(std::move(batch)),
-        row_lengths_(std::move(row_lengths)),
-        options_(options) {
+  MapStream(MapRowsPtr rows, StreamOptions options)
+      : rows_(std::move(rows)), num_rows_(rows_->num_rows()), options_(options) {
     data::check_layout(options_.layout);
     if (num_rows_ < 1) fail<UsageError>("data", "the data set is empty; expected at least one row");
     if (options_.every_rank_needs_rows && num_rows_ < options_.layout.world) {
@@ -47,11 +58,15 @@ class MapStream : public BatchStream {
     return data::steps_per_epoch(num_rows_, options_.layout, options_.drop_last);
   }
 
-  std::string order() const override { return order_->text(); }
+  std::string order() const override {
+    const auto& mixture = rows_->mixture;
+    return order_->text() + (mixture ? " of " + mixture->identity() : "");
+  }
 
   void start(int64_t epoch, int64_t s0) final {
     const auto options = data::OrderOptions::of_all_rows(options_.seed, epoch, options_.shuffle);
     order_ = std::make_unique<data::EpochOrder>(std::vector<int64_t>{num_rows_}, options);
+    epoch_ = epoch;
     position_ = s0;
   }
 
@@ -71,7 +86,7 @@ class MapStream : public BatchStream {
       }
       std::vector<int64_t> rows, offsets;
       for (int64_t sample : samples) {
-        rows.push_back(order_->row_of(sample));
+        rows.push_back(rows_->row_of(options_.seed, epoch_, order_->row_of(sample)));
         offsets.push_back(sample - step.s0);
       }
       step.micro_batches.push_back({made(rows), at::tensor(offsets, at::kLong), lengths_of(rows)});
@@ -84,13 +99,13 @@ class MapStream : public BatchStream {
  private:
   /// Undefined where all are alike.
   at::Tensor lengths_of(const std::vector<int64_t>& rows) const {
-    if (row_lengths_->empty()) return {};
+    if (rows_->row_lengths.empty()) return {};
     std::vector<int64_t> out;
-    for (const int64_t row : rows) out.push_back((*row_lengths_)[static_cast<size_t>(row)]);
+    for (const int64_t row : rows) out.push_back(rows_->row_lengths[static_cast<size_t>(row)]);
     return at::tensor(out, at::kLong);
   }
   nn::Bundle made(const std::vector<int64_t>& rows) const {
-    auto out = batch_(rows);
+    auto out = rows_->batch(rows);
     for (const auto& [name, tensor] : out) {
       if (tensor.dim() == 0 || tensor.size(0) == std::ssize(rows)) continue;
       fail<UsageError>("data", "the batch's '{}' has {} for {} that were asked for", name,
@@ -99,46 +114,50 @@ class MapStream : public BatchStream {
     return out;
   }
 
+  MapRowsPtr rows_;
   int64_t num_rows_;
-  MakeBatch batch_;
-  RowLengths row_lengths_;
   StreamOptions options_;
   std::unique_ptr<data::EpochOrder> order_;
-  int64_t position_ = 0;
+  int64_t epoch_ = 0, position_ = 0;
 };
 
 class MapDataset : public Dataset {
  public:
-  MapDataset(int64_t num_rows, MakeBatch batch, std::vector<int64_t> row_lengths)
-      : num_rows_(num_rows),
-        batch_(std::move(batch)),
-        row_lengths_(std::make_shared<const std::vector<int64_t>>(std::move(row_lengths))) {
-    if (!row_lengths_->empty() && std::ssize(*row_lengths_) != num_rows_) {
+  explicit MapDataset(MapRows rows) : rows_(std::make_shared<const MapRows>(std::move(rows))) {
+    if (!rows_->batch) {
+      fail<UsageError>("data", "a data set got no function that makes batches");
+    }
+    if (!rows_->row_lengths.empty() && std::ssize(rows_->row_lengths) != rows_->count) {
       fail<UsageError>("data", "row_lengths has {} numbers for {} rows; expected one for each",
-                       row_lengths_->size(), num_rows_);
+                       rows_->row_lengths.size(), rows_->count);
     }
   }
 
   std::unique_ptr<BatchStream> open(const StreamOptions& options) const override {
-    return std::make_unique<MapStream>(num_rows_, batch_, row_lengths_, options);
+    return std::make_unique<MapStream>(rows_, options);
   }
-  std::vector<int64_t> row_lengths() const override { return *row_lengths_; }
+  std::vector<int64_t> row_lengths() const override { return rows_->row_lengths; }
   parallel::MicroBatch of_rows(const std::vector<int64_t>& rows) const override {
-    return {batch_(rows), at::arange(std::ssize(rows), at::kLong)};
+    return {rows_->batch(rows), at::arange(std::ssize(rows), at::kLong)};
   }
 
  private:
-  int64_t num_rows_;
-  MakeBatch batch_;
-  RowLengths row_lengths_;
+  MapRowsPtr rows_;
 };
 
 }  // namespace
 
 std::shared_ptr<Dataset> make_map_dataset(int64_t num_rows, MakeBatch batch,
                                           std::vector<int64_t> row_lengths) {
-  if (!batch) fail<UsageError>("data", "make_map_dataset got no function that makes batches");
-  return std::make_shared<MapDataset>(num_rows, std::move(batch), std::move(row_lengths));
+  return std::make_shared<MapDataset>(
+      MapRows{num_rows, std::move(batch), std::move(row_lengths), std::nullopt});
+}
+
+std::shared_ptr<Dataset> make_mixed_dataset(data::Mixture mixture, MakeBatch batch,
+                                            std::vector<int64_t> row_lengths) {
+  const int64_t count = mixture.num_source_rows();
+  return std::make_shared<MapDataset>(
+      MapRows{count, std::move(batch), std::move(row_lengths), std::move(mixture)});
 }
 
 }  // namespace convoy::train

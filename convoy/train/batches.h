@@ -9,6 +9,10 @@
 #include "convoy/data/stream.h"
 #include "convoy/parallel/run/types.h"
 
+namespace convoy::data {
+class Mixture;
+}
+
 namespace convoy::train {
 
 using data::StreamOptions;
@@ -52,6 +56,12 @@ class Dataset {
 /// `row_lengths`: see Dataset.
 std::shared_ptr<Dataset> make_map_dataset(
     int64_t num_rows, std::function<nn::Bundle(const std::vector<int64_t>& rows)> batch,
+    std::vector<int64_t> row_lengths = {});
+
+/// As make_map_dataset(), of which an epoch takes the rows that `mixture` draws: `batch` gets the
+/// numbers of rows over all sources, and row_lengths has one entry for each of them.
+std::shared_ptr<Dataset> make_mixed_dataset(
+    data::Mixture mixture, std::function<nn::Bundle(const std::vector<int64_t>& rows)> batch,
     std::vector<int64_t> row_lengths = {});
 
 }  // namespace convoy::train

@@ -2,24 +2,36 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
+
 #include "convoy/base/random.h"
 
 namespace convoy::tasks {
 
-std::shared_ptr<train::Dataset> make_block_dataset(std::shared_ptr<data::TokenStore> ids,
-                                                   std::vector<int64_t> blocks,
-                                                   int64_t block_size) {
-  const auto num_rows = static_cast<int64_t>(blocks.size());
-  const auto all = ids->ids();
-  return train::make_map_dataset(num_rows, [all, held = std::move(ids), blocks = std::move(blocks),
-                                            block_size](const std::vector<int64_t>& rows) {
-    auto batch = at::empty({static_cast<int64_t>(rows.size()), block_size}, at::kLong);
-    auto* out = batch.data_ptr<int64_t>();
+std::shared_ptr<train::Dataset> make_block_dataset(std::vector<TokenBlocks> parts,
+                                                   int64_t block_size,
+                                                   std::optional<data::Mixture> mixture) {
+  std::vector<int64_t> ends{0};  // of each part's rows
+  std::vector<const int32_t*> ids;
+  for (const auto& part : parts) {
+    ends.push_back(ends.back() + std::ssize(part.begins));
+    ids.push_back(part.ids->ids().data());
+  }
+  const int64_t num_rows = ends.back();
+  const auto batch = [ends = std::move(ends), ids = std::move(ids), parts = std::move(parts),
+                      block_size](const std::vector<int64_t>& rows) {
+    auto all = at::empty({static_cast<int64_t>(rows.size()), block_size}, at::kLong);
+    auto* out = all.data_ptr<int64_t>();
     for (const int64_t row : rows) {
-      out = std::copy_n(all.data() + blocks[static_cast<size_t>(row)], block_size, out);
+      const auto next = std::upper_bound(ends.begin(), ends.end(), row);
+      const auto part = static_cast<size_t>(next - ends.begin()) - 1;
+      const auto begin = parts[part].begins[static_cast<size_t>(row - ends[part])];
+      out = std::copy_n(ids[part] + begin, block_size, out);
     }
-    return nn::Bundle{{"input_ids", batch}};
-  });
+    return nn::Bundle{{"input_ids", all}};
+  };
+  return mixture ? train::make_mixed_dataset(std::move(*mixture), batch)
+                 : train::make_map_dataset(num_rows, batch);
 }
 
 data::TokenTexts random_texts(int64_t count, int64_t vocab_size, uint64_t seed) {

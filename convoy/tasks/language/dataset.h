@@ -3,14 +3,23 @@
 #include <memory>
 
 #include "convoy/data/loader.h"
+#include "convoy/data/mixture.h"
 #include "convoy/data/token_file.h"
 #include "convoy/train/batches.h"
 
 namespace convoy::tasks {
 
-/// Blocks of ids as rows: `input_ids` [rows, block_size] int64. `blocks`: where each begins.
-std::shared_ptr<train::Dataset> make_block_dataset(std::shared_ptr<data::TokenStore> ids,
-                                                   std::vector<int64_t> blocks, int64_t block_size);
+/// Blocks of ids.
+struct TokenBlocks {
+  std::shared_ptr<data::TokenStore> ids;
+  std::vector<int64_t> begins;  ///< of each block in `ids`
+};
+
+/// Blocks of all `parts` as rows, one part after the other: `input_ids` [rows, block_size] int64.
+/// With a mixture an epoch has the rows that it draws.
+std::shared_ptr<train::Dataset> make_block_dataset(std::vector<TokenBlocks> parts,
+                                                   int64_t block_size,
+                                                   std::optional<data::Mixture> mixture = {});
 
 /// Texts of `count` random ids below `vocab_size`, the same for the same seed.
 data::TokenTexts random_texts(int64_t count, int64_t vocab_size, uint64_t seed);

@@ -13,6 +13,7 @@ void LanguageData::declare(OptionTable& t, int64_t usual_length) {
   t.add(s, "valid", valid, "evaluation text; none = hold out the first part of the training text")
       .alias("validation_file")
       .path();
+  mixture.declare(t);
   t.add(s, "tokenizer", tokenizer, "folder or file of the tokenizer; none = the model's own folder")
       .alias("tokenizer_name")
       .path();

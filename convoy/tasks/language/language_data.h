@@ -6,12 +6,14 @@
 
 #include "convoy/base/options.h"
 #include "convoy/data/text_source.h"
+#include "convoy/tasks/mixture_options.h"
 
 namespace convoy::tasks {
 
 /// `[data]` of a language model: Hugging Face's run_clm by its names.
 struct LanguageData {
   std::string train, valid;
+  MixtureOptions mixture;  ///< in place of `train`
   std::string tokenizer;
   std::string column = data::kTextColumn;
   std::string grouping = "run_clm";

@@ -137,14 +137,14 @@ void LanguageTask::settle(OptionTable& table) {
         pad->initial != "\"none\"") {
       table.set(pad->key(), special.pad ? std::to_string(*special.pad) : "none", "the tokenizer");
     }
-  } else if (const auto size = data::vocab_size_of_ids(data_.train, data_.column)) {
+  } else if (const auto size = data::vocab_size_of_ids(training_files()[0][0], data_.column)) {
     if (*size > 0) {
       follow("model.vocab_size", *size, "the token file");
     } else if (!has_config && table.find("model.vocab_size")->source.empty()) {
       fail<UsageError>("tasks",
                        "{} holds ids, but does not say how many ids their tokenizer has; try "
                        "--vocab_size N, or --data.tokenizer FOLDER",
-                       data_.train);
+                       training_files()[0][0]);
     }
   }
   if (tokenizer_ && tokenizer_->vocab_size() > config_->num_ids()) {
@@ -314,6 +314,11 @@ Run LanguageTask::prepare(const train::ParallelArguments& parallel) {
   keep_tokenizer(tokenizer_, out.files);
   out.files.looked_for.insert(out.files.looked_for.end(), {kGenerationConfig, chat::kChatTemplate});
   out.files.inputs = {data_.train, data_.valid, start_, config_name_};
+  if (data_.mixture) {
+    for (const auto& files : training_files()) {
+      out.files.inputs.insert(out.files.inputs.end(), files.begin(), files.end());
+    }
+  }
   if (!start_.empty()) {
     start_from(start_, *config_, config_->layout(), out, lora_.adapter());
     if (!note_other_tokenizer(start_, data_.tokenizer, tokenizer_, out)) {

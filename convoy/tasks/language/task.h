@@ -10,6 +10,7 @@
 #include "convoy/masking/span_corruption.h"
 #include "convoy/masking/text_masking.h"
 #include "convoy/models/language_model.h"
+#include "convoy/tasks/language/dataset.h"
 #include "convoy/tasks/language/generation_config.h"
 #include "convoy/tasks/language/language_data.h"
 #include "convoy/tasks/language/sentinel_tokens.h"
@@ -81,13 +82,15 @@ class LanguageTask : public Task {
   /// Token that ends a text in training, by config.json; none where it names none.
   std::optional<int32_t> text_end() const;
   std::optional<tokenizers::Tokenizer> find_tokenizer() const;
+  /// Files of training data by source: data.train, or the sources of the mixture.
+  std::vector<std::vector<std::string>> training_files() const;
   std::shared_ptr<const data::TokenTexts> read(const std::string& file) const;
-  /// Data set of the texts from first_text up to end_text; at most `most` rows.
-  std::shared_ptr<train::Dataset> blocks(std::shared_ptr<const data::TokenTexts> texts,
-                                         int64_t first_text, int64_t end_text,
-                                         const std::string& file,
-                                         std::optional<int64_t> most) const;
-  /// Texts of the training file that are held out for evaluation.
+  /// Blocks of the texts from first_text up to end_text. Throws UsageError where there is none.
+  TokenBlocks blocks(const data::TokenTexts& texts, int64_t first_text, int64_t end_text,
+                     const std::string& file) const;
+  /// Rows of these blocks for evaluation, at most max_eval_samples.
+  std::shared_ptr<train::Dataset> evaluation_rows(std::vector<TokenBlocks> parts) const;
+  /// Texts of a training file that are held out for evaluation.
   int64_t num_held_out(const data::TokenTexts& texts) const;
   int64_t block_size() const;
   int64_t row_length() const;     ///< tokens of text in a row, before spans are hidden

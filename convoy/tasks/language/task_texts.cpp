@@ -1,13 +1,15 @@
 #include <algorithm>
+#include <cstdint>
 
 #include "convoy/base/error.h"
+#include "convoy/base/random.h"
 #include "convoy/base/text.h"
 #include "convoy/tasks/known_text.h"
 #include "convoy/tasks/language/dataset.h"
 #include "convoy/tasks/language/task.h"
 #include "convoy/tasks/random_data.h"
 
-// What a language model's task makes of texts: blocks of tokens, row by row.
+// Rows of texts for a language model: blocks of tokens.
 namespace convoy::tasks {
 
 using models::Objective;
@@ -27,6 +29,11 @@ std::vector<int32_t> ids_of_nothing(const std::optional<tokenizers::Tokenizer>& 
   if (const auto blank = blank_id(*tokenizer)) ids.push_back(*blank);
   ids.push_back(*unknown);
   return ids;
+}
+
+void keep_first(TokenBlocks& blocks, std::optional<int64_t> most) {
+  const auto count = std::min(most.value_or(INT64_MAX), std::ssize(blocks.begins));
+  blocks.begins.resize(static_cast<size_t>(count));
 }
 
 }  // namespace
@@ -108,11 +115,16 @@ std::shared_ptr<const data::TokenTexts> LanguageTask::read(const std::string& fi
   return texts;
 }
 
-std::shared_ptr<train::Dataset> LanguageTask::blocks(std::shared_ptr<const data::TokenTexts> texts,
-                                                     int64_t first_text, int64_t end_text,
-                                                     const std::string& file,
-                                                     std::optional<int64_t> most) const {
-  auto cut = data::cut_blocks(*texts, first_text, end_text,
+std::vector<std::vector<std::string>> LanguageTask::training_files() const {
+  if (!data_.mixture) return {{data_.train}};
+  std::vector<std::vector<std::string>> out;
+  for (auto& source : data_.mixture.read()) out.push_back(std::move(source.files));
+  return out;
+}
+
+TokenBlocks LanguageTask::blocks(const data::TokenTexts& texts, int64_t first_text,
+                                 int64_t end_text, const std::string& file) const {
+  auto cut = data::cut_blocks(texts, first_text, end_text,
                               data_.grouping == "run_clm" ? kTextsAtOnce : 0, row_length());
   if (cut.empty()) {
     fail<UsageError>("data",
@@ -122,8 +134,17 @@ std::shared_ptr<train::Dataset> LanguageTask::blocks(std::shared_ptr<const data:
                      first_text > 0 ? " beside those held out for evaluation" : "", row_length(),
                      end_text - first_text > kTextsAtOnce ? ", or --grouping stream" : "");
   }
-  if (most && *most < std::ssize(cut)) cut.resize(static_cast<size_t>(*most));
-  return make_block_dataset(texts->ids, std::move(cut), row_length());
+  return {texts.ids, std::move(cut)};
+}
+
+std::shared_ptr<train::Dataset> LanguageTask::evaluation_rows(
+    std::vector<TokenBlocks> parts) const {
+  auto left = data_.max_eval_samples;
+  for (auto& part : parts) {
+    keep_first(part, left);
+    if (left) *left -= std::ssize(part.begins);
+  }
+  return make_block_dataset(std::move(parts), row_length());
 }
 
 int64_t LanguageTask::num_held_out(const data::TokenTexts& texts) const {
@@ -142,7 +163,9 @@ void LanguageTask::check_evaluates(const Run& out) const {
 std::shared_ptr<train::Dataset> LanguageTask::random_rows(int64_t count) const {
   auto texts =
       std::make_shared<data::TokenTexts>(random_texts(count, config_->num_ids(), /*seed=*/1));
-  return blocks(texts, 0, 1, "data.random_tokens", data_.max_train_samples);
+  auto part = blocks(*texts, 0, 1, "data.random_tokens");
+  keep_first(part, data_.max_train_samples);
+  return make_block_dataset({std::move(part)}, row_length());
 }
 
 bool LanguageTask::takes_random_rows(const train::ParallelArguments& parallel, Run& out) const {
@@ -161,7 +184,8 @@ void LanguageTask::read_data(const train::ParallelArguments& parallel, Run& out)
     return;
   }
   if (takes_random_rows(parallel, out)) return;
-  if (data_.train.empty()) {
+  data_.mixture.check_alone(data_.train, data_.max_train_samples.has_value());
+  if (data_.train.empty() && !data_.mixture) {
     fail<UsageError>("data", "there is no training text; try --data.train FILE");
   }
   if (!learns(Objective::NextToken) && !tokenizer_) {
@@ -170,17 +194,33 @@ void LanguageTask::read_data(const train::ParallelArguments& parallel, Run& out)
                      "stand for it; try --data.tokenizer FOLDER");
   }
   data_.ids_tokenizer.clear();
-  auto texts = read(data_.train);
-  if (!tokenizer_) {
-    data_.ids_tokenizer = texts->fingerprint;
-    if (!texts->fingerprint.empty()) out.files.encoding = "tokenizer " + texts->fingerprint;
+  std::vector<TokenBlocks> train, held_out;
+  std::vector<data::MixtureSource> sources;
+  for (const auto& files : training_files()) {
+    auto& source = sources.emplace_back();
+    for (const auto& file : files) {
+      const auto texts = read(file);
+      if (!tokenizer_) data_.ids_tokenizer = texts->fingerprint;
+      const int64_t held = num_held_out(*texts);
+      train.push_back(blocks(*texts, held, texts->size(), file));
+      source.rows += std::ssize(train.back().begins);
+      if (data_.mixture) source.sum = hash_combine(source.sum, data::sum_of_ids(texts->ids->ids()));
+      if (held > 0) held_out.push_back(blocks(*texts, 0, held, file));
+    }
   }
-  const int64_t held_out = num_held_out(*texts);
-  out.train_data = blocks(texts, held_out, texts->size(), data_.train, data_.max_train_samples);
+  if (!data_.ids_tokenizer.empty()) out.files.encoding = "tokenizer " + data_.ids_tokenizer;
+  if (data_.mixture) {
+    auto mixture = data_.mixture.mixture(std::move(sources));
+    out.notes->push_back(mixture.text());
+    out.train_data = make_block_dataset(std::move(train), row_length(), std::move(mixture));
+  } else {
+    keep_first(train[0], data_.max_train_samples);
+    out.train_data = make_block_dataset(std::move(train), row_length());
+  }
   if (do_eval_ && !data_.valid.empty()) {
     out.valid_data = evaluation_data(data_.valid).data;
-  } else if (do_eval_ && held_out > 0) {
-    out.valid_data = blocks(texts, 0, held_out, data_.train, data_.max_eval_samples);
+  } else if (do_eval_ && !held_out.empty()) {
+    out.valid_data = evaluation_rows(std::move(held_out));
   }
   check_evaluates(out);
 }
@@ -193,15 +233,24 @@ NamedData LanguageTask::evaluation_data(const std::string& where) {
   };
   const auto& file = where.empty() ? data_.valid : where;
   if (!file.empty()) {
-    auto texts = read(file);
-    return {name_of(file), blocks(texts, 0, texts->size(), file, data_.max_eval_samples)};
+    const auto texts = read(file);
+    return {name_of(file), evaluation_rows({blocks(*texts, 0, texts->size(), file)})};
   }
-  if (data_.train.empty()) return {};
-  auto texts = read(data_.train);
-  const int64_t held_out = num_held_out(*texts);
-  if (held_out == 0) return {};
-  return {name_of(fmt::format("the first {} texts of {}", held_out, data_.train)),
-          blocks(texts, 0, held_out, data_.train, data_.max_eval_samples)};
+  if (data_.train.empty() && !data_.mixture) return {};
+  std::vector<TokenBlocks> held_out;
+  int64_t num_texts = 0;
+  for (const auto& files : training_files()) {
+    for (const auto& name : files) {
+      const auto texts = read(name);
+      const int64_t held = num_held_out(*texts);
+      if (held > 0) held_out.push_back(blocks(*texts, 0, held, name));
+      num_texts += held;
+    }
+  }
+  if (held_out.empty()) return {};
+  const auto what = data_.mixture ? "the mixture's files" : data_.train;
+  return {name_of(fmt::format("the first {} texts of {}", num_texts, what)),
+          evaluation_rows(std::move(held_out))};
 }
 
 }  // namespace convoy::tasks

@@ -1,0 +1,77 @@
+#include "tests/cli/language_testing.h"
+
+// Training data from several sources by weights.
+namespace convoy {
+namespace {
+
+class MixtureCommand : public LanguageCommand {
+ protected:
+  void SetUp() override {
+    LanguageCommand::SetUp();
+    ASSERT_EQ(shell("mkdir -p more && head -n 60 text.txt > a.txt && tail -n 40 text.txt > "
+                    "more/b.txt && head -n 30 text.txt > more/c.txt"),
+              0);
+  }
+
+  static constexpr const char* kTrain =
+      "train --family gpt2 --n_embd 16 --n_layer 2 --n_head 2 --n_positions 32 "
+      "--data.tokenizer words --block_size 16 --learning_rate 1e-2 --logging_steps 1 --threads 1 ";
+  static constexpr const char* kMixed =
+      "--mixture 'a.txt=0.6,more/*.txt=0.4' --per_device_train_batch_size 2 ";
+};
+
+TEST_F(MixtureCommand, TrainsOnEachSourceByItsWeight) {
+  ASSERT_EQ(run(std::string(kTrain) + kMixed + "--max_steps 12 --output_dir one"), 0) << output_;
+  expect("mixture: ");
+  expect("a.txt gives ");
+  expect("more/*.txt gives ");
+  EXPECT_GT(last("one/eval_results.json", "eval_loss"), 0) << "of what each file held out";
+  ASSERT_EQ(run("eval one --json > again.json"), 0) << output_;
+  EXPECT_DOUBLE_EQ(last("again.json", "eval_loss"), last("one/eval_results.json", "eval_loss"));
+  // Two ranks train on the same rows.
+  ASSERT_EQ(run(std::string(kTrain) +
+                "--mixture 'a.txt=0.6,more/*.txt=0.4' --per_device_train_batch_size 1 --nproc 2 "
+                "--max_steps 12 --output_dir two"),
+            0)
+      << output_;
+  EXPECT_NEAR(last("two/eval_results.json", "eval_loss"),
+              last("one/eval_results.json", "eval_loss"), 1e-5);
+}
+
+TEST_F(MixtureCommand, ResumesWithTheSameRows) {
+  const std::string train = std::string(kTrain) + kMixed +
+                            "--save_strategy steps --save_steps 7 --lr_scheduler_type constant "
+                            "--mixture_stop all_exhausted ";
+  ASSERT_EQ(run(train + "--max_steps 60 --output_dir whole"), 0) << output_;
+  ASSERT_EQ(run(train + "--max_steps 35 --output_dir half"), 0) << output_;
+  const std::string more = "--output_dir half --resume_from_checkpoint latest --max_steps 60 ";
+  ASSERT_EQ(run(train + more), 0) << output_;
+  EXPECT_EQ(read_file(folder_ / "half/model.safetensors"),
+            read_file(folder_ / "whole/model.safetensors"));
+  // A source of as many rows with other words.
+  ASSERT_EQ(shell("sed -i 's/w1 /w2 /' more/b.txt"), 0);
+  EXPECT_NE(run(train + "--output_dir half --max_steps 70 --resume_from_checkpoint "
+                        "half/checkpoint-35"),
+            0);
+  expect("its order of samples (one permutation of all rows of a mixture of ");
+}
+
+TEST_F(MixtureCommand, SaysWhatIsWrong) {
+  const auto fails = [&](const std::string& options, const std::string& message, int code = 2) {
+    EXPECT_EQ(run(kTrain + options + " --max_steps 1 --output_dir out"), code) << output_;
+    expect(message);
+  };
+  fails("--mixture a.txt",
+        "mixture = a.txt has no weight; expected FILE=WEIGHT, such as a.txt=0.7");
+  fails("--mixture a.txt=x", "mixture = a.txt=x has the weight 'x'; expected a number above 0");
+  fails("--mixture a.txt=-1", "a.txt has the weight -1 in the mixture");
+  fails("--mixture 'none*.txt=1'", "no file fits none*.txt in the mixture", 1);
+  fails("--mixture a.txt=1,a.txt=2", "the mixture names a.txt twice");
+  fails("--mixture a.txt=1 --data.train a.txt", "try a.txt=WEIGHT as a part of the mixture");
+  fails("--mixture a.txt=1 --max_train_samples 3", "max_train_samples has no effect on a mixture");
+  fails("--data.train a.txt --mixture_stop all_exhausted",
+        "data.mixture_stop = all_exhausted has no effect without data.mixture");
+}
+
+}  // namespace
+}  // namespace convoy
