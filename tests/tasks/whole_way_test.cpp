@@ -20,8 +20,8 @@ struct Way {
   bool timed = true;    ///< every event has a time
   const char* body = "gpt2";
 
-  /// Items that a prediction reads: the mask of what is asked for takes a place.
-  size_t predicts() const { return reads - (body == std::string("bert") ? 1 : 0); }
+  /// Items that a prediction reads: as many as stand before the target of a full row.
+  size_t predicts() const { return reads - (body == std::string("xlnet") ? 0 : 1); }
 };
 
 /// Users walk round `items` items, and each has `events` of them.

@@ -138,9 +138,9 @@ struct SessionConfig {
   int64_t num_positions() const {
     return max_length + (masks_items() ? 1 : 0) + (has_cls() ? 1 : 0);
   }
-  /// Number of items that prediction reads. Where a mask is appended and each position has a
-  /// learned vector, the mask takes the place of the oldest item: as in training and evaluation a
-  /// full session has max_length positions, and the vector of one more has never been trained.
+  /// Number of items that prediction reads: with a learned vector for each position one less than
+  /// max_length, as before the target of a full session in training and evaluation. The vector of
+  /// one more position has never been trained.
   int64_t prediction_length() const;
   /// Width of a categorical feature's embedding, or of a vector's projection.
   int64_t dim_of(const SessionFeature& feature) const;

@@ -186,7 +186,7 @@ bool SessionConfig::counts_from_end() const {
 
 int64_t SessionConfig::prediction_length() const {
   const bool learned = session_body(body).positions != BodyPositions::InLayers;
-  return max_length - (masks_items() && learned ? 1 : 0);
+  return std::max<int64_t>(1, max_length - (learned ? 1 : 0));
 }
 
 bool SessionConfig::reads_times() const {
