@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Writes dynamic_rope.safetensors: what Hugging Face's Llama with rope_type dynamic computes beyond
-max_position_embeddings, of one row at a time, for a row's length changes all of its angles there.
+"""Writes dynamic_rope.safetensors and longrope.safetensors: results of Hugging Face's Llama with rope_type dynamic
+and of its Phi-3 with longrope beyond the length that the angles are of, one row at a time, for a row's length changes
+all of its angles there.
 
-Needs torch, transformers and safetensors (the committed file was made with torch 2.15.0 and
-transformers 5.24.0, one thread, fp32); reads causal_llama.safetensors beside it:
+Needs torch, transformers and safetensors (the committed files were made with torch 2.15.0 and
+transformers 5.24.0, one thread, fp32); reads causal_llama.safetensors and causal_phi3.safetensors beside them:
 
     python3 tests/parity/make_dynamic_rope_fixture.py tests/parity
 """
@@ -13,22 +14,20 @@ import sys
 import torch
 from safetensors import safe_open
 from safetensors.torch import save_file
-from transformers import LlamaConfig, LlamaForCausalLM
+from transformers import AutoConfig, AutoModelForCausalLM
 
 LENGTHS, WIDEST, NEW = (3, 8, 5, 2), 8, 6
 SCALE = 4.0  # of matrices where text goes on, so that no two logits are near
 
 
-def main(folder):
-    torch.set_num_threads(1)
-    with safe_open(f"{folder}/causal_llama.safetensors", "pt") as file:
-        config = json.loads(file.metadata()["configs"])["dynamic"]
+def write(folder, family, kind, projection, to):
+    with safe_open(f"{folder}/causal_{family}.safetensors", "pt") as file:
+        config = json.loads(file.metadata()["configs"])[kind]
         weights = {name[len("weight."):]: file.get_tensor(name)
                    for name in file.keys() if name.startswith("weight.")}
-    limit = config["max_position_embeddings"]
-
     def fresh(scale=1.0):  # a model keeps the longest length that it has seen
-        model = LlamaForCausalLM(LlamaConfig(**config)).float().eval()
+        of_family = AutoConfig.for_model(**config)
+        model = AutoModelForCausalLM.from_config(of_family, attn_implementation="eager").float().eval()
         model.load_state_dict({n: w * scale if w.dim() == 2 else w for n, w in weights.items()})
         return model
 
@@ -42,7 +41,7 @@ def main(folder):
         logits = model(input_ids=alone).logits
         loss = torch.nn.functional.cross_entropy(logits[0, :-1], alone[0, 1:], reduction="sum")
         loss.backward()
-        own = model.model.layers[0].self_attn.q_proj.weight.grad
+        own = getattr(model.model.layers[0].self_attn, projection).weight.grad
         gradient = own if gradient is None else gradient + own
         losses.append(loss.detach().double())
         out[f"logits.{row}"] = logits[0].detach()
@@ -53,11 +52,18 @@ def main(folder):
                                   pad_token_id=0)
             texts[cache].append(text[0, length:].tolist())
     out["loss"] = torch.stack(losses)
-    out["grad.q_proj"] = gradient
-    print(limit, losses, texts)
-    save_file(out, f"{folder}/dynamic_rope.safetensors",
+    out[f"grad.{projection}"] = gradient
+    print(losses, texts)
+    save_file(out, f"{folder}/{to}.safetensors",
               metadata={"format": "pt", "config": json.dumps(config), "scale": str(SCALE),
                         "new": str(NEW), "texts": json.dumps(texts)})
+
+
+def main(folder):
+    torch.set_num_threads(1)
+    write(folder, "llama", "dynamic", "q_proj", "dynamic_rope")
+    write(folder, "phi3", "long", "qkv_proj", "longrope")
+
 
 
 main(sys.argv[1] if len(sys.argv) > 1 else ".")
