@@ -10,21 +10,38 @@
 
 namespace convoy::cli {
 
+namespace {
+
+/// Name that Hugging Face's models have for an input.
+std::string theirs_of(const std::string& name) {
+  if (name == "key_mask") return "attention_mask";
+  return name == "positions" ? "position_ids" : name;
+}
+
+}  // namespace
+
 struct RecordedRows::Record {
   tasks::Run run;
   uint64_t seed = 0;
   int64_t steps = 0;
   std::vector<nn::NamedTensor> rows;
-  int64_t seen = 0;  // steps
+  int64_t seen = 0;                     // steps
+  int64_t num_streams = 0, stream = 0;  // that were opened; the one that `rows` are of
 
-  void add(const train::StepBatch& batch) {
+  /// Rows of the stream that is read last count: training reads after its data were summed up.
+  void add(const train::StepBatch& batch, int64_t of_stream) {
+    if (of_stream != stream) {
+      rows.clear();
+      seen = 0;
+      stream = of_stream;
+    }
     if (seen == steps) return;
     for (size_t m = 0; m < batch.micro_batches.size(); ++m) {
       const auto& micro_batch = batch.micro_batches[m];
       if (micro_batch.empty()) continue;
       const nn::Context context{.seed = seed, .step = seen, .samples = micro_batch.samples};
       for (const auto& [name, tensor] : run.labelled(micro_batch.inputs, context)) {
-        const auto theirs = name == "key_mask" ? "attention_mask" : name;
+        const auto theirs = theirs_of(name);
         rows.push_back({fmt::format("{}.{}.{}", seen, m, theirs),
                         (tensor.is_floating_point() ? tensor : tensor.to(at::kLong)).contiguous()});
       }
@@ -39,6 +56,7 @@ namespace {
 class SeenStream : public train::BatchStream {
  public:
   using See = std::function<void(const train::StepBatch&)>;
+  using OpenSee = std::function<See()>;
   SeenStream(std::unique_ptr<train::BatchStream> stream, See see)
       : stream_(std::move(stream)), see_(std::move(see)) {}
 
@@ -60,11 +78,11 @@ class SeenStream : public train::BatchStream {
 
 class SeenData : public train::Dataset {
  public:
-  SeenData(std::shared_ptr<train::Dataset> data, SeenStream::See see)
+  SeenData(std::shared_ptr<train::Dataset> data, SeenStream::OpenSee see)
       : data_(std::move(data)), see_(std::move(see)) {}
 
   std::unique_ptr<train::BatchStream> open(const train::StreamOptions& options) const override {
-    return std::make_unique<SeenStream>(data_->open(options), see_);
+    return std::make_unique<SeenStream>(data_->open(options), see_());
   }
   std::vector<int64_t> row_lengths() const override { return data_->row_lengths(); }
   parallel::MicroBatch of_rows(const std::vector<int64_t>& rows) const override {
@@ -73,7 +91,7 @@ class SeenData : public train::Dataset {
 
  private:
   std::shared_ptr<train::Dataset> data_;
-  SeenStream::See see_;
+  SeenStream::OpenSee see_;
 };
 
 }  // namespace
@@ -86,9 +104,11 @@ RecordedRows::RecordedRows(tasks::Run run, uint64_t seed, int64_t steps)
 }
 
 std::shared_ptr<train::Dataset> RecordedRows::data() const {
-  return std::make_shared<SeenData>(
-      record_->run.train_data,
-      [record = record_](const train::StepBatch& batch) { record->add(batch); });
+  return std::make_shared<SeenData>(record_->run.train_data, [record = record_] {
+    return [record, stream = ++record->num_streams](const train::StepBatch& batch) {
+      record->add(batch, stream);
+    };
+  });
 }
 
 void RecordedRows::write(const std::filesystem::path& file) const {

@@ -85,6 +85,7 @@ class CausalHead : public nn::Block {
   bool takes_tensor_ranks() const override { return true; }
   bool takes_sequence_parallel() const override { return true; }
   bool takes_context_ranks() const override { return true; }
+  bool takes_documents() const override { return true; }
 
  private:
   int64_t num_ids() const { return table_->spec().shape[0]; }

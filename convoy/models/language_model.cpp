@@ -13,6 +13,7 @@
 #include "convoy/models/decoder/decoder.h"
 #include "convoy/models/gpt2/gpt2.h"
 #include "convoy/models/t5/t5.h"
+#include "convoy/nn/documents.h"
 
 namespace convoy::models {
 
@@ -208,6 +209,11 @@ at::Tensor causal_targets(const nn::Bundle& in, int64_t num_ids) {
   auto targets = at::full_like(labels, kIgnored);
   const int64_t last = labels.size(1) - 1;
   targets.narrow(1, 0, last).copy_(labels.narrow(1, 1, last));
+  if (const auto documents = nn::documents_of(in); documents.defined()) {
+    const auto begins = documents.narrow(1, 1, last).ne(documents.narrow(1, 0, last));
+    targets.narrow(1, 0, last).masked_fill_(begins, kIgnored);
+    if (given == in.end()) targets.masked_fill_(documents < 0, kIgnored);
+  }
   const auto mask = in.find("key_mask");
   if (given != in.end()) {
     check_ids(labels, num_ids, "labels", /*ignores=*/true);
@@ -221,7 +227,9 @@ at::Tensor causal_targets(const nn::Bundle& in, int64_t num_ids) {
 nn::Bundle LanguageModelConfig::labelled(const nn::Bundle& batch,
                                          const nn::Context& /*context*/) const {
   auto out = batch;
-  if (out.contains("labels")) return out;
+  // Hugging Face's models keep documents apart by the positions, which begin anew.
+  const bool has_documents = out.erase("documents") > 0;
+  if (out.contains("labels") && !has_documents) return out;
   const auto targets = causal_targets(batch, num_ids());
   auto labels = at::full_like(targets, kIgnored);
   const int64_t last = labels.size(1) - 1;

@@ -56,9 +56,10 @@ struct SpanTokens {
 ///
 /// The blocks read `input_ids` [B, T] int64 and, where given, `labels` [B, T] int64 (-100 is
 /// ignored; default: input_ids, but what key_mask hides), `key_mask` [B, T] bool (what is real),
-/// `positions` [B, T] int64 (default: from the start of the row) and `logits_to_keep` (int64
-/// scalar). Position t predicts label t + 1. With context.cache they see what comes after what it
-/// holds; key_mask [B, S] is of all.
+/// `positions` [B, T] int64 (default: from the start of the row), `documents` [B, T] int64
+/// (nn/documents.h: no position sees or predicts another document's; default: a row is one) and
+/// `logits_to_keep` (int64 scalar). Position t predicts label t + 1. With context.cache they see
+/// what comes after what it holds; key_mask [B, S] is of all.
 ///
 /// Training and evaluation give `loss` and `count`, evaluation `correct` too: targets that had the
 /// best score. Prediction gives `logits` [B, K, V] fp32 of the last logits_to_keep positions, of

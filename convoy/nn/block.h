@@ -81,6 +81,8 @@ class Block {
   /// Whether it computes with the positions of a row that Context::context leaves to this rank
   /// (ContextRanks).
   virtual bool takes_context_ranks() const { return false; }
+  /// Whether it keeps apart the documents of a row, where the batch names several (nn/documents.h).
+  virtual bool takes_documents() const { return false; }
   /// Key of a block's cost: with its type and the shapes of its parameters and inputs it decides
   /// what the block costs, so of blocks with equal keys only one is run to learn it. By default a
   /// block is like no other.

@@ -148,6 +148,7 @@ class AdaptedBlock : public Block {
   bool takes_tensor_ranks() const override { return block_->takes_tensor_ranks(); }
   bool takes_sequence_parallel() const override { return block_->takes_sequence_parallel(); }
   bool takes_context_ranks() const override { return block_->takes_context_ranks(); }
+  bool takes_documents() const override { return block_->takes_documents(); }
   std::string likeness() const override {
     const auto& block = *block_;
     return fmt::format("{} {} lora_dropout {}", typeid(block).name(), block.likeness(),

@@ -6,10 +6,10 @@
 
 namespace convoy {
 
-using Messages = std::vector<std::pair<std::string, std::string>>;
+using ChatMessages = std::vector<std::pair<std::string, std::string>>;
 
 /// A line of a file of conversations.
-inline std::string conversation(const Messages& messages) {
+inline std::string conversation(const ChatMessages& messages) {
   auto list = Json::array();
   for (const auto& [role, content] : messages) {
     list.push_back({{"role", role}, {"content", content}});

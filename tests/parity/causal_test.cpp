@@ -34,6 +34,22 @@ class CausalParity : public testing::TestWithParam<const char*> {
     return {{{"input_ids", ids}}, at::arange(ids.size(0), at::kLong)};
   }
 
+  /// The rows of batch(), one behind the other in a row that ends with padding.
+  parallel::MicroBatch packed(int64_t index) {
+    constexpr int64_t kPadding = 3;
+    const auto ids = tensor(file_, "ids")[index];
+    const int64_t B = ids.size(0), T = ids.size(1);
+    const auto numbers = at::arange(B, at::kLong).unsqueeze(1).expand({B, T}).reshape({1, -1});
+    const auto positions = at::arange(T, at::kLong).repeat({1, B});
+    const auto pad = [&](const at::Tensor& x, int64_t value) {
+      return at::constant_pad_nd(x, {0, kPadding}, value);
+    };
+    return {{{"input_ids", pad(ids.reshape({1, -1}), 1)},
+             {"documents", pad(numbers, -1)},
+             {"positions", pad(positions, 0)}},
+            at::arange(1, at::kLong)};
+  }
+
   formats::SafetensorsFile file_;
   Json configs_;
 };
@@ -44,6 +60,51 @@ TEST_P(CausalParity, LogitsOfEveryVariant) {
     const auto theirs = tensor(file_, variant.empty() ? "logits" : "logits." + variant);
     EXPECT_LE(error(all_logits(*replica, batch(0)), theirs), 1e-5) << variant;
   }
+}
+
+TEST_P(CausalParity, LogitsOfPackedRowsAreTheRows) {
+  for (const auto& [variant, config] : configs_.items()) {
+    const auto theirs = tensor(file_, variant.empty() ? "logits" : "logits." + variant);
+    const int64_t B = theirs.size(0), T = theirs.size(1);
+    const auto logits = all_logits(*model(variant), packed(0)).narrow(1, 0, B * T);
+    EXPECT_LE(error(logits.view(theirs.sizes()), theirs), 1e-5) << variant;
+  }
+}
+
+TEST_P(CausalParity, LossesOfPackedRowsAreTheRows) {
+  auto replica = model();
+  const auto rows = replica->forward(batch(0), nn::Mode::Evaluate);
+  const auto row = replica->forward(packed(0), nn::Mode::Evaluate);
+  EXPECT_EQ(row.at("count").item<int64_t>(), rows.at("count").item<int64_t>());
+  EXPECT_EQ(row.at("correct").item<int64_t>(), rows.at("correct").item<int64_t>());
+  EXPECT_NEAR(row.at("loss").item<double>() / rows.at("loss").item<double>(), 1, 1e-6);
+}
+
+TEST_P(CausalParity, OtherTokensOfPackedRowsChangeNoBit) {
+  // Only the second row's last target counts.
+  const auto run = [&](int64_t other_id) {
+    auto replica = model();
+    auto batch = packed(0);
+    auto& ids = batch.inputs.at("input_ids");
+    const auto own = batch.inputs.at("documents") == 1;
+    if (other_id >= 0) ids = at::where(own, ids, other_id);
+    auto labels = at::full_like(ids, models::kIgnored);
+    const auto last = own.nonzero().max().item<int64_t>();
+    labels[0][last].fill_(ids[0][last]);
+    batch.inputs["labels"] = labels;
+    const auto logits = all_logits(*replica, batch)[0].narrow(0, last - 1, 2).clone();
+    parallel::OptimizerOptions still;
+    still.max_grad_norm = 0;
+    const auto result = replica->step({batch}, {0, 0, /*learning_rate=*/0.0}, still);
+    EXPECT_EQ(result.count, 1);
+    return std::tuple(logits, result.loss(), replica->flat().grads().clone());
+  };
+  const auto [logits, loss, grads] = run(-1);
+  const auto [other_logits, other_loss, other_grads] = run(3);
+  EXPECT_TRUE(at::equal(logits, other_logits));
+  EXPECT_EQ(loss, other_loss);
+  EXPECT_GT(grads.abs().max().item<float>(), 0);
+  EXPECT_TRUE(at::equal(grads, other_grads));
 }
 
 TEST_P(CausalParity, LogitsInBf16) {
@@ -109,6 +170,10 @@ TEST_P(CausalParity, LossOfGivenLabels) {
 
 TEST_P(CausalParity, EveryGradientIsAsNearToTheTruthAsPyTorchs) {
   expect_gradients(*model(), file_, kCausalGradients, [&](int64_t i) { return batch(i); });
+}
+
+TEST_P(CausalParity, EveryGradientOfPackedRowsIsAsNearToTheTruth) {
+  expect_gradients(*model(), file_, kCausalGradients, [&](int64_t i) { return packed(i); });
 }
 
 TEST_P(CausalParity, AHundredAdamWSteps) {

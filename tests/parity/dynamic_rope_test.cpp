@@ -51,6 +51,28 @@ class RopeOfRows : public testing::TestWithParam<const char*> {
   std::vector<int64_t> lengths_;
 };
 
+TEST_P(RopeOfRows, ADocumentsLogitsAreThoseOfTheDocumentAlone) {
+  auto replica = model();
+  const auto ids = tensor(file_, "ids");
+  std::vector<at::Tensor> tokens, numbers, positions;
+  for (size_t row = 0; row < lengths_.size(); ++row) {
+    const auto index = static_cast<int64_t>(row);
+    tokens.push_back(ids[index].narrow(0, 0, lengths_[row]));
+    numbers.push_back(at::full({lengths_[row]}, index, at::kLong));
+    positions.push_back(at::arange(lengths_[row], at::kLong));
+  }
+  const parallel::MicroBatch packed{{{"input_ids", at::cat(tokens).unsqueeze(0)},
+                                     {"documents", at::cat(numbers).unsqueeze(0)},
+                                     {"positions", at::cat(positions).unsqueeze(0)}},
+                                    at::arange(1, at::kLong)};
+  const auto logits = all_logits(*replica, packed)[0];
+  int64_t begin = 0;
+  for (size_t row = 0; row < lengths_.size(); ++row) {
+    EXPECT_LE(error(logits.narrow(0, begin, lengths_[row]), logits_of(row)), 1e-5) << row;
+    begin += lengths_[row];
+  }
+}
+
 TEST_P(RopeOfRows, ARowsLogitsAreThoseOfTheRowAlone) {
   auto replica = model();
   for (const bool in_front : {false, true}) {

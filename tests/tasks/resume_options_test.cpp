@@ -154,6 +154,7 @@ const std::vector<Entry>& entries_of_tasks() {
         "chat data.max_length",
         "data.train_on",
         "data.too_long",
+        "data.packing",
         "data.chat_template",
         "data.chat_template_kwargs"}},
       // What is in a row of the same number, and how it is read.

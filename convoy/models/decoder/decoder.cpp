@@ -47,6 +47,7 @@ class DecoderInput : public nn::Block {
   bool takes_tensor_ranks() const override { return true; }
   bool takes_sequence_parallel() const override { return true; }
   bool takes_context_ranks() const override { return true; }
+  bool takes_documents() const override { return true; }
 
  private:
   DecoderConfig config_;

@@ -12,6 +12,7 @@
 #include "convoy/models/ranks_of.h"
 #include "convoy/nn/activation.h"
 #include "convoy/nn/attention/attention.h"
+#include "convoy/nn/documents.h"
 #include "convoy/nn/dropout.h"
 #include "convoy/nn/layers.h"
 #include "convoy/nn/tensor_parallel/norms_of_columns.h"
@@ -70,6 +71,7 @@ class DecoderLayer : public nn::Block {
   bool takes_sequence_parallel() const override { return true; }
   // Keys go round in whole shares, and their scores are not bounded.
   bool takes_context_ranks() const override { return window_ == 0 && cap_ == 0; }
+  bool takes_documents() const override { return true; }
   std::string likeness() const override {
     return fmt::format("{} heads {} {} {} window {} cap {} rotates {}", heads_, config_.hidden_act,
                        config_.attention_dropout, config_.resid_pdrop, window_, cap_,
@@ -161,6 +163,7 @@ class DecoderLayer : public nn::Block {
     options.window = window_;
     options.cap = cap_;
     if (auto mask = in.find("key_mask"); mask != in.end()) options.key_mask = mask->second;
+    options.documents = nn::documents_of(context.batch(in));
     options.first_head = here.first_query;
     const auto keys = here.keys_read_on(x.device());
     auto mixed = nn::attention(turned[0], for_readers(turned[1], keys), for_readers(heads[2], keys),

@@ -7,6 +7,7 @@
 #include "convoy/base/error.h"
 #include "convoy/comm/device.h"
 #include "convoy/comm/to_host.h"
+#include "convoy/nn/documents.h"
 
 namespace convoy::models {
 
@@ -47,12 +48,15 @@ const nn::RotaryTables& RotaryAngles::tables(const nn::Bundle& batch, int64_t le
   };
   const auto positions = given("positions");
   const auto mask = by_row_ ? given("key_mask") : at::Tensor();
-  const bool same = positions.is_same(positions_) && mask.is_same(mask_) && tables_.cos.defined() &&
+  const auto documents = by_row_ ? nn::documents_of(batch) : at::Tensor();
+  const bool same = positions.is_same(positions_) && mask.is_same(mask_) &&
+                    documents.is_same(documents_) && tables_.cos.defined() &&
                     tables_.cos.device() == device &&
                     (positions.defined() || tables_.cos.size(-2) == length);
   if (same) return tables_;
   positions_ = positions;
   mask_ = mask;
+  documents_ = documents;
   if (!positions.defined() && !mask.defined()) {
     tables_ = nn::rotary_tables(options_, length, width_, device);
     query_factors_ = factors_at(options_, at::arange(length, at::kLong), device);
@@ -62,8 +66,8 @@ const nn::RotaryTables& RotaryAngles::tables(const nn::Bundle& batch, int64_t le
       positions.defined()
           ? positions
           : at::arange(length, mask.options().dtype(at::kLong)).expand({mask.size(0), length});
-  const auto tables =
-      by_row_ ? of_rows(places, mask) : nn::rotary_tables(options_, places, length, width_);
+  const auto tables = by_row_ ? of_rows(places, mask, documents)
+                              : nn::rotary_tables(options_, places, length, width_);
   tables_ = {comm::upload(tables.cos.unsqueeze(1), device),
              comm::upload(tables.sin.unsqueeze(1), device)};
   query_factors_ = factors_at(options_, places, device);
@@ -71,28 +75,37 @@ const nn::RotaryTables& RotaryAngles::tables(const nn::Bundle& batch, int64_t le
   return tables_;
 }
 
-// Tables of each row [B, T] by its own length, which stretches all of its angles: neither the
-// other rows nor padding may.
-nn::RotaryTables RotaryAngles::of_rows(const at::Tensor& positions, const at::Tensor& mask) const {
+// Tables of each row [B, T], or document of it, by its own length, which stretches all of its
+// angles: neither the others nor padding may.
+nn::RotaryTables RotaryAngles::of_rows(const at::Tensor& positions, const at::Tensor& mask,
+                                       const at::Tensor& documents) const {
   auto real = comm::download(positions);
   if (mask.defined()) {  // of what a cache holds, too
     const int64_t T = positions.size(1);
     const auto here = comm::download(mask).narrow(1, mask.size(1) - T, T);
     real = real.masked_fill(here.logical_not(), 0);
   }
-  refuse_to_cross(real, options_);
-  const auto lengths = (real.amax(1) + 1).contiguous();
-  if (lengths.numel() == 0 || comm::item<int64_t>(lengths.max()) <= options_.max_length) {
+  if (!documents.defined()) refuse_to_cross(real, options_);
+  if (real.numel() == 0 || comm::item<int64_t>(real.max()) < options_.max_length) {
     return nn::rotary_tables(options_, positions, options_.max_length, width_);
   }
+  const auto flat = positions.reshape({-1}), lasts = real.reshape({-1});
   std::vector<at::Tensor> cos, sin;
-  for (int64_t row = 0; row < lengths.size(0); ++row) {
-    const auto length = lengths.const_data_ptr<int64_t>()[row];
-    const auto tables = nn::rotary_tables(options_, positions[row], length, width_);
+  const auto add = [&](int64_t begin, int64_t count) {
+    const auto length = comm::item<int64_t>(lasts.narrow(0, begin, count).max()) + 1;
+    const auto tables = nn::rotary_tables(options_, flat.narrow(0, begin, count), length, width_);
     cos.push_back(tables.cos);
     sin.push_back(tables.sin);
+  };
+  const int64_t B = positions.size(0), T = positions.size(1);
+  if (documents.defined()) {
+    for (const auto& place : nn::places_of_documents(documents)) {
+      add(place.row * T + place.begin, place.length);
+    }
+  } else {
+    for (int64_t row = 0; row < B; ++row) add(row * T, T);
   }
-  return {at::stack(cos), at::stack(sin)};
+  return {at::cat(cos).unflatten(0, {B, T}), at::cat(sin).unflatten(0, {B, T})};
 }
 
 }  // namespace convoy::models

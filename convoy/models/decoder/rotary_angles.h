@@ -25,13 +25,14 @@ class RotaryAngles {
   int64_t width() const { return width_; }
 
  private:
-  nn::RotaryTables of_rows(const at::Tensor& positions, const at::Tensor& mask) const;
+  nn::RotaryTables of_rows(const at::Tensor& positions, const at::Tensor& mask,
+                           const at::Tensor& documents) const;
 
   nn::RotaryOptions options_;
   int64_t width_;
-  bool by_row_;           // a row's length changes its angles
+  bool by_row_;           // the length of a row, or of a document, changes its angles
   at::Tensor positions_;  // that tables_ are of; undefined: all up to a length
-  at::Tensor mask_;
+  at::Tensor mask_, documents_;
   nn::RotaryTables tables_;
   at::Tensor query_factors_;
 };

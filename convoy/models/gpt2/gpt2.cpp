@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "convoy/base/error.h"
@@ -10,6 +11,7 @@
 #include "convoy/models/ranks_of.h"
 #include "convoy/nn/activation.h"
 #include "convoy/nn/attention/attention.h"
+#include "convoy/nn/documents.h"
 #include "convoy/nn/dropout.h"
 #include "convoy/nn/layers.h"
 #include "convoy/nn/tensor_parallel/tensor_ranks.h"
@@ -63,6 +65,7 @@ class Gpt2Layer : public nn::Block {
   bool takes_tensor_ranks() const override { return true; }
   bool takes_sequence_parallel() const override { return true; }
   bool takes_context_ranks() const override { return true; }
+  bool takes_documents() const override { return true; }
   std::string likeness() const override {
     return fmt::format("{} heads {} {} {} {}", config_.n_head, config_.activation_function,
                        config_.attn_pdrop, config_.resid_pdrop, config_.reorder_and_upcast_attn);
@@ -83,11 +86,12 @@ class Gpt2Layer : public nn::Block {
     nn::AttentionOptions options;
     options.first_head = proj_weight_->begin() / E;
     options.dropout = config_.attn_pdrop;
-    options.max_length = config_.n_positions;
+    options.max_length = std::max(config_.n_positions, T);
     options.scale = scale_;
     options.ranks = ranks.positions();
     options.name = name() + ".attn";
     if (auto mask = in.find("key_mask"); mask != in.end()) options.key_mask = mask->second;
+    options.documents = nn::documents_of(context.batch(in));
     auto mixed = nn::attention(heads(qkv[0]), heads(qkv[1]), heads(qkv[2]), options, context);
     return nn::linear(wanted.of_whole(mixed.transpose(1, 2).reshape({B, T, D})), proj_weight_,
                       proj_bias_, true, wanted.ranks());
@@ -164,6 +168,7 @@ class Gpt2Input : public nn::Block {
   bool takes_tensor_ranks() const override { return true; }
   bool takes_sequence_parallel() const override { return true; }
   bool takes_context_ranks() const override { return true; }
+  bool takes_documents() const override { return true; }
 
  private:
   double rate_;

@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "convoy/base/error.h"
+#include "convoy/nn/attention/by_document.h"
 #include "convoy/nn/attention/cudnn_attention.h"
 #include "convoy/nn/attention/score_dropout.h"
 #include "convoy/nn/attention/seen.h"
@@ -72,7 +73,7 @@ at::Tensor fused(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
     }
     return at::scaled_dot_product_attention(queries, k, v, seen, 0.0, triangle, scale, groups);
   };
-  if (!mask) {
+  if (!mask && !options.any_length) {
     if (const auto out = cudnn_attention(q, k, v, triangle, scale); out.defined()) return out;
   }
   const int64_t K = k.size(1), G = q.size(1) / K;
@@ -251,7 +252,8 @@ class Pieces {
     here.samples = context_.samples.narrow(0, at.row, at.R);
     const ScorePlace place{{at.R, H_, at.n, at.S},
                            {H_, options_.max_length, options_.max_length},
-                           {options_.first_head, at.query, at.key}};
+                           {options_.first_head, options_.first_position + at.query,
+                            options_.first_position + at.key}};
     return {probabilities, {place, options_.dropout, here, options_.site, q_.device()}, turn};
   }
 
@@ -304,6 +306,7 @@ at::Tensor attend_kept(const at::Tensor& q, const KvCache::Seen& all,
 
 at::Tensor attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                   const AttentionOptions& options, const Context& context) {
+  if (options.documents.defined()) return attend_by_document(attend, q, k, v, options, context);
   const double scale = scale_of(options, q);
   const bool by_pieces = needs_pieces(options, k);
   if (options.ranks.shares()) {
@@ -326,6 +329,7 @@ at::Tensor attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
 at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                      const AttentionOptions& options, const Context& context) {
   if (context.cache == nullptr || !options.causal) return attend(q, k, v, options, context);
+  internal_check(!options.documents.defined(), "nn", "{}: documents with a cache", options.name);
   const auto all = context.cache->append(context.block, options.site, k, v);
   return attend_kept(q, all, options, context);
 }

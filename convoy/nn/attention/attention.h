@@ -11,18 +11,21 @@
 namespace convoy::nn {
 
 struct AttentionOptions {
-  bool causal = true;       ///< a position sees itself and those before
-  at::Tensor key_mask;      ///< [B, S] bool: positions that may be looked at
-  at::Tensor bias;          ///< [1, H, T, S], added to the scaled products; may take a gradient
-  double dropout = 0;       ///< rate on the probabilities
-  int64_t max_length = 0;   ///< >= T, S: the longest sequence, by which draws are addressed
-  int64_t site = 0;         ///< numbers the random draws
-  double scale = 0;         ///< of the products; 0 = 1 / sqrt(E)
-  int64_t window = 0;       ///< last keys that a position sees, its own included; 0 = all
-  double cap = 0;           ///< scores become cap x tanh(score / cap); 0 = they stay
-  int64_t first_head = 0;   ///< of q among the layer's, by which draws are addressed
-  ContextRanks ranks = {};  ///< may share out positions: q, k and v have those that are here
-  std::string name = {};    ///< of the layer, for messages
+  bool causal = true;          ///< a position sees itself and those before
+  at::Tensor key_mask;         ///< [B, S] bool: positions that may be looked at
+  at::Tensor documents;        ///< [B, T] of nn/documents.h, T = S: a position sees its own alone
+  at::Tensor bias;             ///< [1, H, T, S], added to the scaled products; may take a gradient
+  double dropout = 0;          ///< rate on the probabilities
+  int64_t max_length = 0;      ///< >= T, S: the longest sequence, by which draws are addressed
+  int64_t site = 0;            ///< numbers the random draws
+  double scale = 0;            ///< of the products; 0 = 1 / sqrt(E)
+  int64_t window = 0;          ///< last keys that a position sees, its own included; 0 = all
+  double cap = 0;              ///< scores become cap x tanh(score / cap); 0 = they stay
+  int64_t first_head = 0;      ///< of q among the layer's, by which draws are addressed
+  int64_t first_position = 0;  ///< of q and k in their row, by which draws are addressed
+  bool any_length = false;     ///< lengths vary, so that kernels that plan for each are left out
+  ContextRanks ranks = {};     ///< may share out positions: q, k and v have those that are here
+  std::string name = {};       ///< of the layer, for messages
 };
 
 /// Self-attention of q [B, H, T, E] and k, v [B, K, T, E]; key head i serves query heads
@@ -37,6 +40,9 @@ struct AttentionOptions {
 /// window some query rows at a time against the keys that one of them sees, whose probabilities and
 /// masks backward makes again: nothing of size H x T x T is kept but what is small anyway. Ranks
 /// that share out positions take neither window nor cap.
+///
+/// Of rows with documents each document is attended to by itself, by one of these kernels: what
+/// others hold changes no bit of its result or gradients. Padding gives zeros.
 at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                      const AttentionOptions& options, const Context& context);
 

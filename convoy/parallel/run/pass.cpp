@@ -11,6 +11,7 @@
 #include "convoy/base/fault.h"
 #include "convoy/comm/device.h"
 #include "convoy/comm/to_host.h"
+#include "convoy/nn/documents.h"
 #include "convoy/parallel/run/pass_observer.h"
 
 namespace convoy::parallel {
@@ -112,7 +113,9 @@ void Pass::give_up() {
 void Pass::load(int64_t m) {
   if (given_up_) return;
   const auto index = static_cast<size_t>(m);
-  batches_[index] = to_device(input_.micro_batches.at(index), input_.device);
+  const auto& given = input_.micro_batches.at(index);
+  nn::check_documents(given.inputs, blocks_, input_.context.size());
+  batches_[index] = to_device(given, input_.device);
   if (layout_.holds(0)) at(ins_, 0, m) = batches_[index].inputs;
 }
 

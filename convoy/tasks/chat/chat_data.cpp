@@ -41,6 +41,9 @@ void ChatOptions::declare(OptionTable& t) {
       .choice({"answers", "all"});
   t.add(s, "too_long", too_long, "what becomes of a conversation of more than max_length tokens")
       .choice({"cut", "leave_out"});
+  t.add(s, "packing", packing,
+        "put several conversations into a row of at most max_length tokens, best fit over all; "
+        "none sees another");
   t.add(s, "chat_template", chat_template,
         "Jinja file of the chat template; none = the tokenizer's, or the model's")
       .alias("chat_template_path")

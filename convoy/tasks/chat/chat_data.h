@@ -22,6 +22,7 @@ struct ChatOptions {
   std::string arguments;      ///< JSON
   std::string date;
   bool skip_corrupt = false;
+  bool packing = false;
   std::optional<int64_t> pad_to_multiple_of;
 
   void declare(OptionTable& table);
@@ -38,6 +39,7 @@ struct ChatRows {
   int64_t size() const { return static_cast<int64_t>(ends.size()); }
   int64_t begin(int64_t row) const { return row == 0 ? 0 : ends[static_cast<size_t>(row - 1)]; }
   int64_t end(int64_t row) const { return ends[static_cast<size_t>(row)]; }
+  int64_t length(int64_t row) const { return end(row) - begin(row); }
   void add(const chat::Row& row);
   /// Tokens that are learnt, over all rows.
   int64_t num_targets() const;
@@ -55,10 +57,26 @@ struct ChatReader {
   ChatRows read(const std::string& file, std::vector<std::string>& notes) const;
 };
 
-/// Rows [first, last) for a causal model: `input_ids` and `labels` [rows, T], -100 where nothing is
-/// learnt; padded to the longest of the micro-batch, to a multiple of `multiple`, and to `least`.
-std::shared_ptr<train::Dataset> make_chat_dataset(std::shared_ptr<const ChatRows> rows,
-                                                  int64_t first, int64_t last, int64_t multiple,
-                                                  int64_t least, int64_t padding_id);
+/// Conversations of each row of a data set.
+using RowsOfConversations = std::vector<std::vector<int64_t>>;
+
+/// Conversations [first, last), each in a row of its own; with `capacity` packed into rows of so
+/// many tokens at most.
+RowsOfConversations rows_of_conversations(const ChatRows& all, int64_t first, int64_t last,
+                                          std::optional<int64_t> capacity);
+
+/// How rows of conversations become batches.
+struct ChatPadding {
+  int64_t id = 0;
+  int64_t multiple = 1;  ///< of the length of a micro-batch
+  int64_t least = 2;     ///< length of a micro-batch
+};
+
+/// Rows for a causal model: `input_ids` and `labels` [rows, T], -100 where nothing is learnt,
+/// padded to the longest of the micro-batch. Where `packed`, `documents` and `positions` keep the
+/// conversations of a row apart (nn/documents.h).
+std::shared_ptr<train::Dataset> make_chat_dataset(std::shared_ptr<const ChatRows> all,
+                                                  RowsOfConversations rows, bool packed,
+                                                  const ChatPadding& padding);
 
 }  // namespace convoy::tasks

@@ -5,10 +5,20 @@
 #include "convoy/base/error.h"
 #include "convoy/base/random.h"
 #include "convoy/base/text.h"
+#include "convoy/nn/documents.h"
 #include "convoy/tasks/language/run_clm.h"
 
 namespace convoy::tasks {
 namespace fs = std::filesystem;
+
+namespace {
+
+/// End of the first `most` conversations from `first` on.
+int64_t end_of(int64_t first, int64_t last, std::optional<int64_t> most) {
+  return most ? std::min(last, first + *most) : last;
+}
+
+}  // namespace
 
 ChatTask::ChatTask(std::string family) : LanguageTask(std::move(family), "chat") {}
 
@@ -49,9 +59,8 @@ void ChatTask::declare_data(OptionTable& t) {
         "evaluate the first N conversations; none = all")
       .at_least(1);
   options_.declare(t);
-  const char* rows = "a conversation is a row of its own; how long it may be: try --max_length";
+  const char* rows = "rows are of conversations; how long they may be: try --max_length";
   answer_run_clm_flags(t, {{"block_size", OtherFlag::Refused, rows},
-                           {"packing", OtherFlag::Refused, rows},
                            {"assistant_only_loss", OtherFlag::AlwaysOn, "see --train_on"},
                            {"completion_only_loss", OtherFlag::AlwaysOn, "see --train_on"}});
   t.hint({"data.max_length", true, {"max_len", "seq_length", "sequence_length"}});
@@ -120,14 +129,34 @@ std::shared_ptr<const ChatRows> ChatTask::read_rows(const std::string& file) con
                                         .read(file, notes_ ? *notes_ : unheard));
 }
 
-std::shared_ptr<train::Dataset> ChatTask::dataset(std::shared_ptr<const ChatRows> rows,
-                                                  int64_t first, int64_t last,
-                                                  std::optional<int64_t> most) const {
-  if (most) last = std::min(last, first + *most);
+std::shared_ptr<train::Dataset> ChatTask::dataset(std::shared_ptr<const ChatRows> all,
+                                                  int64_t first, int64_t last) const {
+  const bool packed = options_.packing;
+  const auto capacity = packed ? std::optional(block_size()) : std::nullopt;
+  auto rows = rows_of_conversations(*all, first, last, capacity);
+  if (packed && notes_) {
+    const auto places = static_cast<double>(std::ssize(rows) * block_size());
+    const auto filled = static_cast<double>(all->begin(last) - all->begin(first)) / places;
+    notes_->push_back(fmt::format("packed: {} in {} of at most {} tokens, {:.1f} % filled",
+                                  plural(last - first, "conversation"),
+                                  plural(std::ssize(rows), "row"), block_size(), 100 * filled));
+  }
   const auto& pad = tokenizer_->special_ids().pad;
-  const int64_t id = pad && *pad < config_->num_ids() ? *pad : 0;
-  return make_chat_dataset(std::move(rows), first, last, options_.pad_to_multiple_of.value_or(1),
-                           least_length_, id);
+  return make_chat_dataset(std::move(all), std::move(rows), packed,
+                           {.id = pad && *pad < config_->num_ids() ? *pad : 0,
+                            .multiple = options_.pad_to_multiple_of.value_or(1),
+                            .least = least_length_});
+}
+
+Run ChatTask::prepare(const train::ParallelArguments& parallel) {
+  if (options_.packing && parallel.num_context_ranks() > 1) {
+    fail<UsageError>("data",
+                     "packing = true does not go with context_parallel_size = {}, whose ranks "
+                     "share out the positions of each row; try --context_parallel_size 1, or "
+                     "--packing false",
+                     parallel.num_context_ranks());
+  }
+  return LanguageTask::prepare(parallel);
 }
 
 void ChatTask::read_data(const train::ParallelArguments& parallel, Run& out) {
@@ -139,19 +168,24 @@ void ChatTask::read_data(const train::ParallelArguments& parallel, Run& out) {
   const auto rows = read_rows(data_.train);
   const int64_t held_out =
       data_.valid.empty() ? data::num_held_out(rows->size(), data_.validation_split_percentage) : 0;
-  out.train_data = dataset(rows, held_out, rows->size(), data_.max_train_samples);
+  const int64_t end = end_of(held_out, rows->size(), data_.max_train_samples);
+  if (options_.packing) nn::check_take_documents(out.factory(), parallel.num_context_ranks());
+  out.train_data = dataset(rows, held_out, end);
   if (do_eval_ && !data_.valid.empty()) {
     out.valid_data = evaluation_data(data_.valid).data;
   } else if (do_eval_ && held_out > 0) {
-    out.valid_data = dataset(rows, 0, held_out, data_.max_eval_samples);
+    out.valid_data = dataset(rows, 0, end_of(0, held_out, data_.max_eval_samples));
   }
   check_evaluates(out);
-  out.flops_per_sample = config_->training_flops(std::ssize(rows->ids) / rows->size());
+  out.flops_per_sample = config_->training_flops(std::ssize(rows->ids) / rows->size()) *
+                         static_cast<double>(end - held_out) /
+                         static_cast<double>(out.train_data->row_lengths().size());
 
   const auto chat = dated_template();
   uint64_t asked = hash_text(options_.train_on + " " + options_.too_long + " " +
                              options_.read_arguments().dump() + std::to_string(block_size()));
   if (chat) asked = hash_combine(asked, hash_text(chat->identity()));
+  if (options_.packing) asked = hash_combine(asked, hash_text("packing"));
   out.files.encoding += fmt::format(", conversations {:016x}", asked);
   if (!chat || chat->file().empty()) return;
   std::erase_if(out.files.copies,
@@ -164,14 +198,14 @@ NamedData ChatTask::evaluation_data(const std::string& where) {
   const auto& file = where.empty() ? data_.valid : where;
   if (!file.empty()) {
     const auto rows = read_rows(file);
-    return {file, dataset(rows, 0, rows->size(), data_.max_eval_samples)};
+    return {file, dataset(rows, 0, end_of(0, rows->size(), data_.max_eval_samples))};
   }
   if (data_.train.empty()) return {};
   const auto rows = read_rows(data_.train);
   const auto held_out = data::num_held_out(rows->size(), data_.validation_split_percentage);
   if (held_out == 0) return {};
   return {fmt::format("the first {} of {}", plural(held_out, "conversation"), data_.train),
-          dataset(rows, 0, held_out, data_.max_eval_samples)};
+          dataset(rows, 0, end_of(0, held_out, data_.max_eval_samples))};
 }
 
 void ChatTask::predict(const Prediction& prediction, const Run& /*run*/,

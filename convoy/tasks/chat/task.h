@@ -17,6 +17,7 @@ class ChatTask : public LanguageTask {
   static std::vector<std::string> families();
 
   void settle(OptionTable& table) override;
+  Run prepare(const train::ParallelArguments& parallel) override;
   NamedData evaluation_data(const std::string& where) override;
   void predict(const Prediction& prediction, const Run& run,
                const train::TrainingArguments& training) override;
@@ -34,8 +35,9 @@ class ChatTask : public LanguageTask {
   /// Template with its day; none where there is none.
   std::optional<chat::ChatTemplate> dated_template() const;
   std::shared_ptr<const ChatRows> read_rows(const std::string& file) const;
-  std::shared_ptr<train::Dataset> dataset(std::shared_ptr<const ChatRows> rows, int64_t first,
-                                          int64_t last, std::optional<int64_t> most) const;
+  /// Data set of conversations [first, last); where they are packed, adds to the notes how.
+  std::shared_ptr<train::Dataset> dataset(std::shared_ptr<const ChatRows> all, int64_t first,
+                                          int64_t last) const;
 
   ChatOptions options_;
   int64_t least_length_ = 2;  ///< of a batch

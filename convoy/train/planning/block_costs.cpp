@@ -13,6 +13,7 @@
 #include "convoy/base/text.h"
 #include "convoy/base/timing.h"
 #include "convoy/comm/echo/echo_engine.h"
+#include "convoy/nn/documents.h"
 #include "convoy/profile/profile.h"
 #include "convoy/schedule/run/knobs.h"
 #include "convoy/train/setup/from_arguments.h"
@@ -273,6 +274,7 @@ void BlockCosts::time_beside_neighbours(UsualCosts& costs, int64_t rows,
 }
 
 int64_t most_context_ranks(const parallel::MicroBatch& batch) {
+  if (nn::documents_of(batch.inputs).defined()) return 1;
   int64_t positions = 0;
   for (const auto& [name, tensor] : batch.inputs) {
     if (tensor.dim() > 1) positions = std::max(positions, tensor.size(1));

@@ -92,7 +92,8 @@ class BlockCosts {
   double spread_ = 0;                                    // of a profile
 };
 
-/// Largest number of ranks that may share out the positions of a row: each has two stretches.
+/// Largest number of ranks that may share out the positions of a row: each has two stretches. One
+/// where rows hold several documents.
 int64_t most_context_ranks(const parallel::MicroBatch& batch);
 
 /// Throws UsageError where the model does not compute with such a share.
