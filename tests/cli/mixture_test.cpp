@@ -1,3 +1,4 @@
+#include "tests/cli/chat_testing.h"
 #include "tests/cli/language_testing.h"
 
 // Training data from several sources by weights.
@@ -71,6 +72,45 @@ TEST_F(MixtureCommand, SaysWhatIsWrong) {
   fails("--mixture a.txt=1 --max_train_samples 3", "max_train_samples has no effect on a mixture");
   fails("--data.train a.txt --mixture_stop all_exhausted",
         "data.mixture_stop = all_exhausted has no effect without data.mixture");
+}
+
+class ChatMixtureCommand : public ChatCommand {
+ protected:
+  void SetUp() override {
+    ChatCommand::SetUp();
+    std::string lines;
+    for (int i = 0; i < 40; ++i) {
+      const std::string asked = i % 4 == 0 ? "Hi Hi" : "Hi";
+      lines += conversation({{"user", asked}, {"assistant", i % 3 == 0 ? "Hello Otto" : "Hello"}});
+    }
+    write_file(folder_ / "other.jsonl", lines);
+  }
+
+  std::string train(const std::string& more) const {
+    std::string common = kLlama;
+    const std::string data = "--data.train chat.jsonl ";
+    const auto at = common.find(data);
+    if (at != common.npos) common.erase(at, data.size());
+    return common + "--mixture chat.jsonl=1,other.jsonl=3 --max_length 120 " + more;
+  }
+};
+
+TEST_F(ChatMixtureCommand, TrainsOnConversationsByWeightPackedOrNot) {
+  ASSERT_EQ(run(train("--max_steps 3 --output_dir plain")), 0) << output_;
+  expect("mixture: 53 rows an epoch; chat.jsonl gives 13 (24.5 %)");
+  expect("other.jsonl gives 40 (75.5 %), 1.00 times its 40");
+  const std::string steps = "--packing true --max_steps 6 --validation_split_percentage 10 ";
+  ASSERT_EQ(run(train(steps + "--per_device_train_batch_size 2 --output_dir one")), 0) << output_;
+  expect("packed: ");
+  expect("mixture: ");
+  ASSERT_EQ(run(train(steps + "--per_device_train_batch_size 1 --nproc 2 --output_dir two")), 0)
+      << output_;
+  const auto one = losses("one"), two = losses("two");
+  ASSERT_EQ(one.size(), two.size());
+  for (size_t step = 0; step < one.size(); ++step) EXPECT_NEAR(two[step] / one[step], 1, 1e-5);
+  ASSERT_EQ(run("eval one --json > again.json"), 0) << output_;
+  EXPECT_NEAR(json("again.json").at("eval_loss").get<double>(),
+              json("one/eval_results.json").at("eval_loss").get<double>(), 1e-9);
 }
 
 }  // namespace

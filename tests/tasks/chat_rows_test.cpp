@@ -26,7 +26,7 @@ at::Tensor row_of(std::vector<int64_t> values) {
 
 TEST(ChatRows, OneARowHaveNothingButIdsAndLabels) {
   const auto all = conversations({3, 2, 4});
-  const auto rows = rows_of_conversations(*all, 1, 3, std::nullopt);
+  const auto rows = rows_of_conversations(*all, {1, 3}, std::nullopt);
   EXPECT_EQ(rows, (RowsOfConversations{{1}, {2}}));
   const auto data = make_chat_dataset(all, rows, false, {.id = 7});
   EXPECT_EQ(data->row_lengths(), (std::vector<int64_t>{2, 4}));
@@ -38,7 +38,7 @@ TEST(ChatRows, OneARowHaveNothingButIdsAndLabels) {
 
 TEST(ChatRows, PackedTellTheirDocumentsAndPositions) {
   const auto all = conversations({3, 2, 4, 5});
-  const auto rows = rows_of_conversations(*all, 1, 4, 7);
+  const auto rows = rows_of_conversations(*all, {1, 4}, 7);
   EXPECT_EQ(rows, (RowsOfConversations{{1, 3}, {2}}));
   const auto data = make_chat_dataset(all, rows, true, {.id = 7, .multiple = 4});
   EXPECT_EQ(data->row_lengths(), (std::vector<int64_t>{7, 4}));

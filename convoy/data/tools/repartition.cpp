@@ -19,7 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int64_t kBatchRows = 4096;
+constexpr int64_t kCopiedRows = 4096;
 
 /// Where the new row groups end.
 class Plan {
@@ -85,7 +85,7 @@ class Repartition {
         output_(options.output.empty() ? fs::weakly_canonical(options.input) : options.output),
         progress_(progress) {
     const ParquetFile well_formed(input_);
-    reader_ = open_parquet(input_, kBatchRows);
+    reader_ = open_parquet(input_, kCopiedRows);
     metadata_ = reader_->parquet_reader()->metadata();
   }
 
@@ -132,7 +132,7 @@ class Repartition {
 
   /// Which columns other programs read in another way than before.
   void tell_changes(const fs::path& written) {
-    const auto reader = open_parquet(written, kBatchRows);
+    const auto reader = open_parquet(written, kCopiedRows);
     const auto now = reader->parquet_reader()->metadata();
     const auto text = [](const parquet::ColumnDescriptor& column) {
       const auto& logical = *column.logical_type();

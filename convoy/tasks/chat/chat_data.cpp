@@ -78,6 +78,13 @@ void ChatRows::add(const chat::Row& row) {
   ends.push_back(std::ssize(ids));
 }
 
+void ChatRows::add(const ChatRows& rows) {
+  const int64_t before = std::ssize(ids);
+  ids.insert(ids.end(), rows.ids.begin(), rows.ids.end());
+  is_target.insert(is_target.end(), rows.is_target.begin(), rows.is_target.end());
+  for (const int64_t end : rows.ends) ends.push_back(before + end);
+}
+
 int64_t ChatRows::num_targets() const {
   return std::count(is_target.begin(), is_target.end(), true);
 }

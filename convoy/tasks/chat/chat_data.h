@@ -9,6 +9,7 @@
 #include "convoy/base/options.h"
 #include "convoy/chat/chat_template.h"
 #include "convoy/chat/row.h"
+#include "convoy/data/mixture.h"
 #include "convoy/tokenizers/tokenizer.h"
 #include "convoy/train/batches.h"
 
@@ -41,6 +42,7 @@ struct ChatRows {
   int64_t end(int64_t row) const { return ends[static_cast<size_t>(row)]; }
   int64_t length(int64_t row) const { return end(row) - begin(row); }
   void add(const chat::Row& row);
+  void add(const ChatRows& rows);
   /// Tokens that are learnt, over all rows.
   int64_t num_targets() const;
 };
@@ -60,9 +62,14 @@ struct ChatReader {
 /// Conversations of each row of a data set.
 using RowsOfConversations = std::vector<std::vector<int64_t>>;
 
-/// Conversations [first, last), each in a row of its own; with `capacity` packed into rows of so
-/// many tokens at most.
-RowsOfConversations rows_of_conversations(const ChatRows& all, int64_t first, int64_t last,
+/// Conversations [first, last) of some rows.
+struct ChatRange {
+  int64_t first = 0, last = 0;
+};
+
+/// Conversations of a range, each in a row of its own; with `capacity` packed into rows of so many
+/// tokens at most.
+RowsOfConversations rows_of_conversations(const ChatRows& all, const ChatRange& range,
                                           std::optional<int64_t> capacity);
 
 /// How rows of conversations become batches.
@@ -74,9 +81,11 @@ struct ChatPadding {
 
 /// Rows for a causal model: `input_ids` and `labels` [rows, T], -100 where nothing is learnt,
 /// padded to the longest of the micro-batch. Where `packed`, `documents` and `positions` keep the
-/// conversations of a row apart (nn/documents.h).
+/// conversations of a row apart (nn/documents.h). With a mixture an epoch has the rows that it
+/// draws.
 std::shared_ptr<train::Dataset> make_chat_dataset(std::shared_ptr<const ChatRows> all,
                                                   RowsOfConversations rows, bool packed,
-                                                  const ChatPadding& padding);
+                                                  const ChatPadding& padding,
+                                                  std::optional<data::Mixture> mixture = {});
 
 }  // namespace convoy::tasks

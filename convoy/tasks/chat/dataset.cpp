@@ -34,8 +34,9 @@ void append(const ChatRows& all, int64_t conversation, int64_t number, RowCursor
 
 }  // namespace
 
-RowsOfConversations rows_of_conversations(const ChatRows& all, int64_t first, int64_t last,
+RowsOfConversations rows_of_conversations(const ChatRows& all, const ChatRange& range,
                                           std::optional<int64_t> capacity) {
+  const auto [first, last] = range;
   RowsOfConversations rows;
   if (!capacity) {
     for (int64_t row = first; row < last; ++row) rows.push_back({row});
@@ -52,7 +53,8 @@ RowsOfConversations rows_of_conversations(const ChatRows& all, int64_t first, in
 
 std::shared_ptr<train::Dataset> make_chat_dataset(std::shared_ptr<const ChatRows> all,
                                                   RowsOfConversations rows, bool packed,
-                                                  const ChatPadding& padding) {
+                                                  const ChatPadding& padding,
+                                                  std::optional<data::Mixture> mixture) {
   std::vector<int64_t> lengths;
   for (const auto& row : rows) {
     lengths.push_back(std::accumulate(
@@ -88,7 +90,8 @@ std::shared_ptr<train::Dataset> make_chat_dataset(std::shared_ptr<const ChatRows
     }
     return out;
   };
-  return train::make_map_dataset(num_rows, batch, lengths);
+  return mixture ? train::make_mixed_dataset(std::move(*mixture), batch, lengths)
+                 : train::make_map_dataset(num_rows, batch, lengths);
 }
 
 }  // namespace convoy::tasks

@@ -1,6 +1,9 @@
 #include "convoy/tasks/chat/task.h"
 
 #include <algorithm>
+#include <iterator>
+#include <numeric>
+#include <span>
 
 #include "convoy/base/error.h"
 #include "convoy/base/random.h"
@@ -13,9 +16,30 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// End of the first `most` conversations from `first` on.
-int64_t end_of(int64_t first, int64_t last, std::optional<int64_t> most) {
-  return most ? std::min(last, first + *most) : last;
+/// Leaves the first `most` conversations of some ranges.
+void keep_first(std::vector<ChatRange>& ranges, std::optional<int64_t> most) {
+  if (!most) return;
+  for (auto& [first, last] : ranges) {
+    last = std::min(last, first + *most);
+    *most -= last - first;
+  }
+}
+
+int64_t count_of(const std::vector<ChatRange>& ranges) {
+  int64_t count = 0;
+  for (const auto& [first, last] : ranges) count += last - first;
+  return count;
+}
+
+/// Checksum of conversations' tokens.
+uint64_t sum_of(const ChatRows& all, const std::vector<ChatRange>& ranges) {
+  uint64_t sum = 0;
+  for (const auto& [first, last] : ranges) {
+    const auto begin = static_cast<size_t>(all.begin(first)),
+               end = static_cast<size_t>(all.begin(last));
+    sum = hash_combine(sum, data::sum_of_ids(std::span(all.ids).subspan(begin, end - begin)));
+  }
+  return sum;
 }
 
 }  // namespace
@@ -40,6 +64,7 @@ void ChatTask::declare_data(OptionTable& t) {
         "conversations to evaluate on; none = hold out the first part of data.train")
       .alias("validation_file")
       .path();
+  data_.mixture.declare(t);
   t.add(s, "tokenizer", data_.tokenizer,
         "folder or file of the tokenizer; none = the model's own folder")
       .alias("tokenizer_name")
@@ -129,23 +154,82 @@ std::shared_ptr<const ChatRows> ChatTask::read_rows(const std::string& file) con
                                         .read(file, notes_ ? *notes_ : unheard));
 }
 
-std::shared_ptr<train::Dataset> ChatTask::dataset(std::shared_ptr<const ChatRows> all,
-                                                  int64_t first, int64_t last) const {
-  const bool packed = options_.packing;
-  const auto capacity = packed ? std::optional(block_size()) : std::nullopt;
-  auto rows = rows_of_conversations(*all, first, last, capacity);
-  if (packed && notes_) {
-    const auto places = static_cast<double>(std::ssize(rows) * block_size());
-    const auto filled = static_cast<double>(all->begin(last) - all->begin(first)) / places;
-    notes_->push_back(fmt::format("packed: {} in {} of at most {} tokens, {:.1f} % filled",
-                                  plural(last - first, "conversation"),
-                                  plural(std::ssize(rows), "row"), block_size(), 100 * filled));
+ChatTask::Training ChatTask::read_training() const {
+  Training out;
+  auto all = std::make_shared<ChatRows>();
+  for (const auto& files : training_files()) {
+    out.train.emplace_back();
+    for (const auto& file : files) {
+      const auto rows = read_rows(file);
+      const bool holds_out = data_.valid.empty();
+      const double percent = holds_out ? data_.validation_split_percentage : 0;
+      const int64_t first = all->size(), begin = first + data::num_held_out(rows->size(), percent);
+      all->add(*rows);
+      out.train.back().push_back({begin, all->size()});
+      if (begin > first) out.held_out.push_back({first, begin});
+    }
   }
+  out.all = std::move(all);
+  return out;
+}
+
+RowsOfConversations ChatTask::rows_of(const ChatRows& all,
+                                      const std::vector<ChatRange>& ranges) const {
+  const auto capacity = options_.packing ? std::optional(block_size()) : std::nullopt;
+  RowsOfConversations out;
+  int64_t tokens = 0;
+  for (const auto& range : ranges) {
+    auto rows = rows_of_conversations(all, range, capacity);
+    out.insert(out.end(), std::make_move_iterator(rows.begin()),
+               std::make_move_iterator(rows.end()));
+    tokens += all.begin(range.last) - all.begin(range.first);
+  }
+  if (options_.packing && notes_) {
+    const auto places = static_cast<double>(std::ssize(out) * block_size());
+    notes_->push_back(fmt::format("packed: {} in {} of at most {} tokens, {:.1f} % filled",
+                                  plural(count_of(ranges), "conversation"),
+                                  plural(std::ssize(out), "row"), block_size(),
+                                  100 * static_cast<double>(tokens) / places));
+  }
+  return out;
+}
+
+std::shared_ptr<train::Dataset> ChatTask::dataset(std::shared_ptr<const ChatRows> all,
+                                                  RowsOfConversations rows,
+                                                  std::optional<data::Mixture> mixture) const {
   const auto& pad = tokenizer_->special_ids().pad;
-  return make_chat_dataset(std::move(all), std::move(rows), packed,
+  return make_chat_dataset(std::move(all), std::move(rows), options_.packing,
                            {.id = pad && *pad < config_->num_ids() ? *pad : 0,
                             .multiple = options_.pad_to_multiple_of.value_or(1),
-                            .least = least_length_});
+                            .least = least_length_},
+                           std::move(mixture));
+}
+
+std::shared_ptr<train::Dataset> ChatTask::evaluation_rows(std::shared_ptr<const ChatRows> all,
+                                                          std::vector<ChatRange> ranges) const {
+  keep_first(ranges, data_.max_eval_samples);
+  auto rows = rows_of(*all, ranges);
+  return dataset(std::move(all), std::move(rows));
+}
+
+std::shared_ptr<train::Dataset> ChatTask::training_rows(const Training& training) const {
+  const auto& [all, by_source, held_out] = training;
+  if (!data_.mixture) {
+    auto ranges = by_source.front();
+    keep_first(ranges, data_.max_train_samples);
+    return dataset(all, rows_of(*all, ranges));
+  }
+  RowsOfConversations rows;
+  std::vector<data::MixtureSource> sources;
+  for (const auto& ranges : by_source) {
+    auto own = rows_of(*all, ranges);
+    sources.push_back({.rows = std::ssize(own), .sum = sum_of(*all, ranges)});
+    rows.insert(rows.end(), std::make_move_iterator(own.begin()),
+                std::make_move_iterator(own.end()));
+  }
+  auto mixture = data_.mixture.mixture(std::move(sources));
+  if (notes_) notes_->push_back(mixture.text());
+  return dataset(all, std::move(rows), std::move(mixture));
 }
 
 Run ChatTask::prepare(const train::ParallelArguments& parallel) {
@@ -161,25 +245,26 @@ Run ChatTask::prepare(const train::ParallelArguments& parallel) {
 
 void ChatTask::read_data(const train::ParallelArguments& parallel, Run& out) {
   if (takes_random_rows(parallel, out)) return;
-  if (data_.train.empty()) {
+  data_.mixture.check_alone(data_.train, data_.max_train_samples.has_value());
+  if (data_.train.empty() && !data_.mixture) {
     fail<UsageError>("data", "there are no conversations to train on; try --data.train FILE");
   }
   least_length_ = std::max<int64_t>(2, parallel.num_context_ranks());
-  const auto rows = read_rows(data_.train);
-  const int64_t held_out =
-      data_.valid.empty() ? data::num_held_out(rows->size(), data_.validation_split_percentage) : 0;
-  const int64_t end = end_of(held_out, rows->size(), data_.max_train_samples);
   if (options_.packing) nn::check_take_documents(out.factory(), parallel.num_context_ranks());
-  out.train_data = dataset(rows, held_out, end);
+  const auto training = read_training();
+  out.train_data = training_rows(training);
   if (do_eval_ && !data_.valid.empty()) {
     out.valid_data = evaluation_data(data_.valid).data;
-  } else if (do_eval_ && held_out > 0) {
-    out.valid_data = dataset(rows, 0, end_of(0, held_out, data_.max_eval_samples));
+  } else if (do_eval_ && !training.held_out.empty()) {
+    out.valid_data = evaluation_rows(training.all, training.held_out);
   }
   check_evaluates(out);
-  out.flops_per_sample = config_->training_flops(std::ssize(rows->ids) / rows->size()) *
-                         static_cast<double>(end - held_out) /
-                         static_cast<double>(out.train_data->row_lengths().size());
+  const auto& all = *training.all;
+  const auto lengths = out.train_data->row_lengths();
+  const auto tokens = std::accumulate(lengths.begin(), lengths.end(), int64_t{0});
+  const int64_t length = std::ssize(all.ids) / all.size();
+  out.flops_per_sample = config_->training_flops(length) * static_cast<double>(tokens) /
+                         static_cast<double>(length * std::ssize(lengths));
 
   const auto chat = dated_template();
   uint64_t asked = hash_text(options_.train_on + " " + options_.too_long + " " +
@@ -198,14 +283,14 @@ NamedData ChatTask::evaluation_data(const std::string& where) {
   const auto& file = where.empty() ? data_.valid : where;
   if (!file.empty()) {
     const auto rows = read_rows(file);
-    return {file, dataset(rows, 0, end_of(0, rows->size(), data_.max_eval_samples))};
+    return {file, evaluation_rows(rows, {{0, rows->size()}})};
   }
-  if (data_.train.empty()) return {};
-  const auto rows = read_rows(data_.train);
-  const auto held_out = data::num_held_out(rows->size(), data_.validation_split_percentage);
-  if (held_out == 0) return {};
-  return {fmt::format("the first {} of {}", plural(held_out, "conversation"), data_.train),
-          dataset(rows, 0, end_of(0, held_out, data_.max_eval_samples))};
+  if (data_.train.empty() && !data_.mixture) return {};
+  const auto training = read_training();
+  if (training.held_out.empty()) return {};
+  return {fmt::format("the first {} of {}", plural(count_of(training.held_out), "conversation"),
+                      data_.mixture ? "the mixture's files" : data_.train),
+          evaluation_rows(training.all, training.held_out)};
 }
 
 void ChatTask::predict(const Prediction& prediction, const Run& /*run*/,

@@ -35,9 +35,25 @@ class ChatTask : public LanguageTask {
   /// Template with its day; none where there is none.
   std::optional<chat::ChatTemplate> dated_template() const;
   std::shared_ptr<const ChatRows> read_rows(const std::string& file) const;
-  /// Data set of conversations [first, last); where they are packed, adds to the notes how.
-  std::shared_ptr<train::Dataset> dataset(std::shared_ptr<const ChatRows> all, int64_t first,
-                                          int64_t last) const;
+
+  /// Conversations of the training files, one file after the other, by source.
+  struct Training {
+    std::shared_ptr<const ChatRows> all;
+    std::vector<std::vector<ChatRange>> train;
+    std::vector<ChatRange> held_out;  ///< for evaluation
+  };
+  Training read_training() const;
+
+  /// Rows of these conversations; where they are packed, adds to the notes how.
+  RowsOfConversations rows_of(const ChatRows& all, const std::vector<ChatRange>& ranges) const;
+  std::shared_ptr<train::Dataset> dataset(std::shared_ptr<const ChatRows> all,
+                                          RowsOfConversations rows,
+                                          std::optional<data::Mixture> mixture = {}) const;
+  /// Data set of the first max_eval_samples conversations of these ranges.
+  std::shared_ptr<train::Dataset> evaluation_rows(std::shared_ptr<const ChatRows> all,
+                                                  std::vector<ChatRange> ranges) const;
+  /// Training rows, mixed where a mixture is asked for.
+  std::shared_ptr<train::Dataset> training_rows(const Training& training) const;
 
   ChatOptions options_;
   int64_t least_length_ = 2;  ///< of a batch
