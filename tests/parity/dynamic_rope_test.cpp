@@ -1,4 +1,5 @@
 #include "convoy/models/decoder/decoder.h"
+#include "convoy/models/decoder/decoder_family.h"
 #include "convoy/tasks/language/generate.h"
 #include "tests/parity/reference.h"
 
@@ -47,7 +48,7 @@ class RopeOfRows : public testing::TestWithParam<const char*> {
 
   const formats::SafetensorsFile file_ = fixture(GetParam());
   const formats::SafetensorsFile weights_ = fixture(is_dynamic() ? "causal_llama" : "causal_phi3");
-  models::DecoderConfig config_;
+  models::DecoderConfig config_{is_dynamic() ? models::kLlama : models::kPhi3};
   std::vector<int64_t> lengths_;
 };
 
