@@ -99,7 +99,14 @@ TEST_F(PackingCommand, ResumesAsIfNothingHadHappened) {
 }
 
 TEST_F(PackingCommand, TakesAdaptersAndOtherFamilies) {
-  ASSERT_EQ(run(train("--max_steps 2 --output_dir base --lora_r 2")), 0) << output_;
+  ASSERT_EQ(run(train("--max_steps 2 --output_dir base")), 0) << output_;
+  ASSERT_EQ(run("train --task chat --model_name_or_path base --data.train chat.jsonl --max_steps 2 "
+                "--max_length 120 --packing true --threads 1 --validation_split_percentage 50 "
+                "--lora_r 2 --lora_dropout 0.1 --output_dir out"),
+            0)
+      << output_;
+  EXPECT_NEAR(evaluated("--packing true") / evaluated("--packing false"), 1, 1e-6);
+  fs::remove_all(folder_ / "out");
   const std::string gpt2 =
       "train --task chat --model_type gpt2 --n_embd 32 --n_layer 2 --n_head 4 --n_positions 128 "
       "--data.tokenizer words --data.train chat.jsonl --logging_steps 1 --threads 1 "

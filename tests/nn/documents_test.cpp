@@ -3,11 +3,13 @@
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
 
+#include <cmath>
 #include <map>
 #include <string>
 
 #include "convoy/base/error.h"
 #include "convoy/nn/attention/attention.h"
+#include "convoy/nn/dropout.h"
 #include "tests/nn/peak_memory.h"
 #include "tests/nn/testing.h"
 
@@ -195,6 +197,25 @@ TEST(Documents, DropTheSameHoweverRowsAreDealt) {
                                context_of_rows(4, 1, Mode::Train));
     EXPECT_TRUE(at::equal(out, second(both.out)));
   }
+}
+
+TEST(Documents, DropByTheirPlaceInTheRow) {
+  const PackedInputs in;
+  AttentionOptions options;
+  options.max_length = kPackedLength;
+  options.documents = two_rows();
+  options.dropout = 0.3;
+  const auto out = run_packed(in, options).out;
+  constexpr int64_t kGroups = kPackedHeads / kPackedKeys;
+  const auto k = in.k.repeat_interleave(kGroups, 1), v = in.v.repeat_interleave(kGroups, 1);
+  auto seen = options.documents.unsqueeze(1).eq(options.documents.unsqueeze(2)).tril();
+  const auto scores = at::matmul(in.q, k.transpose(2, 3)) / std::sqrt(double{kPackedWidth});
+  const auto mixed = at::softmax(scores.masked_fill(~seen.unsqueeze(1), -HUGE_VAL), -1);
+  const auto mask = dropout_mask(mixed.sizes(), 0.3, context_of_rows(3, kPackedRows, Mode::Train),
+                                 0, {kPackedHeads, kPackedLength, kPackedLength});
+  const auto expected = at::matmul(mixed * mask, v);
+  const auto real = options.documents.ge(0).unsqueeze(1).unsqueeze(3);
+  EXPECT_TRUE(at::allclose(out, expected * real, 1e-4, 1e-5));
 }
 
 TEST(Documents, KeepNoMatrix) {
