@@ -9,7 +9,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 PYTHON=${1:?usage: benchmarks/side_by_side.sh PYTHON [ROUNDS] [PART...]}
 export ROUNDS=${2:-3}
 parts=(strategies sessions language guide families generate zero offload save transformers4rec collectives ranks threads start quality reviews
-  bodies rectools rows recommender pipeline tensor context)
+  bodies rectools rows recommender pipeline tensor context packing)
 (($# < 3)) || parts=("${@:3}")
 source benchmarks/common.sh
 work=$(mktemp -d)
@@ -79,6 +79,7 @@ for part in "${parts[@]}"; do
     pipeline) section 'Pipelines' benchmarks/pipeline_speed.sh "$PYTHON" "$ROUNDS" ;;
     tensor) section 'Tensor parallelism' benchmarks/tensor_speed.sh "$ROUNDS" "" "$PYTHON" ;;
     context) section 'Context parallelism' benchmarks/context_speed.sh "$ROUNDS" ;;
+    packing) section 'Packed conversations' benchmarks/packing_speed.sh "$ROUNDS" ;;
     *) failed+=("no such part: $part") ;;
   esac
 done

@@ -3,8 +3,10 @@
 
     PYTHON tests/parity/verify_families.py build/bin/convoy [FAMILY ...]
 
-PYTHON needs torch, transformers and safetensors. The small models are those of scripts/conformance.py, in fp32 and bf16.
+PYTHON needs torch, transformers and safetensors. The small models are those of scripts/conformance.py, in fp32 and bf16;
+"FAMILY packed" trains on several conversations a row.
 """
+import json
 import pathlib
 import subprocess
 import sys
@@ -19,6 +21,30 @@ MODELS = {family: words for family, words in conformance.FAMILIES.items() if not
 MODELS[CLASSIFIER] = ("--task classification --model_type bert --data.train labelled.csv --data.tokenizer words "
                       "--hidden_size 16 --intermediate_size 32 --num_hidden_layers 2 --num_attention_heads 4 "
                       "--max_position_embeddings 32 --max_length 16 --learning_rate 1e-2 --per_device_train_batch_size 4")
+PACKED = " packed"
+CHAT = ("--task chat --packing true --data.train chat.jsonl --data.tokenizer chat --max_length 60 --learning_rate 1e-2 "
+        "--per_device_train_batch_size 2 --validation_split_percentage 0 ")
+LONGER = {"n_positions 32": "n_positions 64", "max_position_embeddings 32": "max_position_embeddings 64"}
+for family, words in conformance.FAMILIES.items():
+    if family == "gpt2" or family in conformance.DECODERS:
+        words = words.replace(conformance.TEXT, CHAT)
+        for short, longer in LONGER.items():
+            words = words.replace(short, longer)
+        MODELS[family + PACKED] = words
+
+
+def make_chat(folder):
+    """Conversations of several lengths, and a tokenizer with a chat template."""
+    fixture = json.loads((pathlib.Path(__file__).parents[1] / "chat/masks.json").read_text())
+    (folder / "chat").mkdir()
+    (folder / "chat/tokenizer.json").write_text(json.dumps(fixture["tokenizer"]))
+    (folder / "chat/tokenizer_config.json").write_text(
+        json.dumps({"bos_token": "<s>", "eos_token": "<|im_end|>", "pad_token": "<|endoftext|>"}))
+    (folder / "chat/chat_template.jinja").write_text(
+        "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}")
+    conversations = ([{"role": "user", "content": "Hi" + " Hi" * (line * 7 % 5)},
+                      {"role": "assistant", "content": "Hello again" + " Hello" * (line % 3)}] for line in range(90))
+    (folder / "chat.jsonl").write_text("".join(json.dumps({"messages": each}) + "\n" for each in conversations))
 
 
 def main(program, *families):
@@ -27,6 +53,7 @@ def main(program, *families):
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
         conformance.make_data(program, folder)
+        make_chat(folder)
         (folder / "run.toml").write_text("")
         texts = (f"{' '.join(f'w{(line + i) % 20}' for i in range(3 + line % 9))},{'even' if line % 2 == 0 else 'odd'}"
                  for line in range(60))
