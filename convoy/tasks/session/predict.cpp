@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <set>
 
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
@@ -18,6 +19,7 @@
 #include "convoy/tasks/session/same_ids.h"
 #include "convoy/tasks/session/task.h"
 #include "convoy/tasks/text_output.h"
+#include "convoy/tasks/unread_options.h"
 
 namespace convoy::tasks {
 
@@ -60,6 +62,29 @@ void show(const Recommendation& row, const RecommendationNames& names) {
   }
 }
 
+/// Whether --exclude_seen was typed beside an opened model.
+bool asks_to_exclude(const OptionTable& options) {
+  const auto* option = options.find("train.exclude_seen");
+  return option->typed && option->plain() != "auto";
+}
+
+/// Throws UsageError on a typed option that predictions of data read, but answers do not: these
+/// are computed on the CPU in fp32, from as many items as the model was trained with.
+void refuse_unread_options(const OptionTable& options) {
+  static const std::set<std::string> kRead{"train.exclude_seen", "train.seed", "train.data_seed",
+                                           "train.deterministic"};
+  for (const auto& option : options.options()) {
+    if (!option.typed || kRead.contains(option.key())) continue;
+    const bool of_predictions = option.section == "train" && read_without_training(option);
+    const bool on_gpu = option.key() == "parallel.device" && option.plain() == "cuda";
+    if (option.section != "data" && !of_predictions && !on_gpu) continue;
+    fail<UsageError>("predict",
+                     "--{} has no effect with --requests, which are answered on the CPU in fp32 "
+                     "from as many items as the model was trained with; try without it",
+                     option.name);
+  }
+}
+
 /// Answers requests, a line of JSON each. What a request does not say is as `usual`. {"load":
 /// FOLDER} takes another checkpoint for those that follow. Histories of users are in asked.data.
 void answer_requests(const Prediction& asked, const train::TrainingArguments& training,
@@ -99,8 +124,10 @@ std::string SessionTask::requests_help() const {
 void SessionTask::predict(const Prediction& asked, const Run& run,
                           const train::TrainingArguments& training) {
   if (requests_) {
+    refuse_unread_options(*options_);
+    asked.tell(*run.notes);
     std::optional<bool> excludes;  // else as each model was evaluated that is loaded
-    if (asks_to_exclude_) excludes = arguments_.ranking.exclude_seen == "true";
+    if (asks_to_exclude(*options_)) excludes = arguments_.ranking.exclude_seen == "true";
     return answer_requests(asked, training, {.top_k = top_k_, .exclude_seen = excludes});
   }
   const auto [file, data, notes] = prediction_data(asked.data);

@@ -250,8 +250,7 @@ void SessionTask::survey(const PretrainedVectors& vectors, std::vector<std::stri
 Run SessionTask::open(const std::filesystem::path& folder, OptionTable& table) {
   schema_ = open_session_model(folder, arguments_, table);
   folder_ = folder;
-  asks_to_exclude_ =
-      table.find("train.exclude_seen")->typed && arguments_.ranking.exclude_seen != "auto";
+  options_ = &table;
   trained_length_ = arguments_.model.max_length;
   known_ =
       std::make_shared<const KnownIdsOfModel>(KnownIdsOfModel::of_run(folder, arguments_.model));

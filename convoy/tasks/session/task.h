@@ -55,7 +55,7 @@ class SessionTask : public Task {
   int64_t seed_ = 0;                                 ///< of the run
   std::shared_ptr<std::vector<std::string>> notes_;  ///< of the run
   bool requests_ = false;
-  bool asks_to_exclude_ = false;  ///< --exclude_seen was typed beside an opened model
+  const OptionTable* options_ = nullptr;  ///< of an opened model; those typed come after open()
   /// Whether the last evaluation data leave out seen items.
   std::shared_ptr<bool> excludes_ = std::make_shared<bool>(false);
 };

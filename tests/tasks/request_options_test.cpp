@@ -1,0 +1,51 @@
+#include <fstream>
+
+#include "tests/tasks/recommender_testing.h"
+
+namespace convoy {
+namespace {
+
+/// Options of `convoy predict` beside --requests.
+class RequestOptions : public RecommenderTest {
+ protected:
+  Json answered(const std::string& options, const Json& request) {
+    write_file(folder_ / "requests", request.dump() + "\n");
+    EXPECT_EQ(shell("$convoy predict out --requests " + options + " < requests > answers"), 0)
+        << output_;
+    std::ifstream file(folder_ / "answers");
+    std::string line;
+    std::getline(file, line);
+    return parse_json(line, "answers");
+  }
+};
+
+TEST_F(RequestOptions, SayWhetherSeenItemsAreLeftOut) {
+  train("--exclude_seen false");
+  const Json request{{"items", {raw(3), raw(9)}}, {"top_k", 30}};
+  EXPECT_EQ(answered("", request).at("items").size(), 30);
+  const auto excluded = answered("--exclude_seen true", request);
+  EXPECT_EQ(excluded.at("exclude_seen"), true);
+  EXPECT_EQ(excluded.at("items").size(), 28);
+  EXPECT_EQ(answered("--exclude_seen false", request).at("items").size(), 30);
+  auto own = request;
+  own["exclude_seen"] = false;
+  EXPECT_EQ(answered("--exclude_seen true", own).at("items").size(), 30);
+
+  train("--exclude_seen true --overwrite_output_dir");
+  EXPECT_EQ(answered("", request).at("items").size(), 28);
+  EXPECT_EQ(answered("--exclude_seen auto", request).at("items").size(), 28);
+  EXPECT_EQ(answered("--exclude_seen false", request).at("items").size(), 30);
+}
+
+TEST_F(RequestOptions, WithoutEffectAreRefusedOrTold) {
+  train();
+  for (const std::string option : {"--max_length 3", "--bf16 true", "--top_ks 5"}) {
+    EXPECT_EQ(run("predict out --requests " + option), 2) << output_;
+    expect(split(option, ' ').front() + " has no effect with --requests");
+  }
+  ASSERT_EQ(run("predict out --requests --learning_rate 1"), 0) << output_;
+  expect("without effect here: --learning_rate");
+}
+
+}  // namespace
+}  // namespace convoy
