@@ -12,8 +12,9 @@ KnownPlaces known_places(const KnownIds& known, const Column& column, int64_t be
     if (known.knows(id(i))) out.places.push_back(i);
   }
   if (!ranks) return out;
-  out.missed = id(inputs) >= known.size() || out.places.empty();
-  if (out.missed) {
+  const bool empty = out.places.empty();
+  out.missed = id(inputs) >= known.size() || empty;
+  if (empty || (out.missed && !known.keeps_missed)) {
     out.places.clear();
   } else {
     out.places.push_back(inputs);

@@ -17,6 +17,7 @@ struct KnownIds {
   std::shared_ptr<const std::vector<bool>> known;  ///< by id; beyond it none is
   /// Known ids of other categorical columns, by id: another one counts as 0, none.
   std::map<std::string, std::shared_ptr<const std::vector<bool>>> others = {};
+  bool keeps_missed = false;  ///< missed rows keep what is known of them, beside the target's place
 
   bool knows(int64_t id) const { return has(*known, id); }
   static bool has(const std::vector<bool>& ids, int64_t id) {
@@ -29,7 +30,8 @@ struct KnownIds {
 struct KnownPlaces {
   std::vector<int64_t> places;  ///< ascending, from the row's first value on
   /// The row has a target, but nothing ranks it: the model has no such id, or reads nothing before
-  /// it. It has no places then.
+  /// it. It has no places then, or with KnownIds::keeps_missed the known ones and the target's,
+  /// whose id nobody may read.
   bool missed = false;
 };
 

@@ -101,6 +101,9 @@ void MicroBatchBuilder::add(const RowRef& ref, int64_t sample_offset) {
     } else {
       copy(begin, length);
     }
+    if (name == limits_.known.column && kept->missed && row_length > 0) {
+      values.ints.back() = values.ints[values.ints.size() - 2];  // the model has no such id
+    }
     if (const auto known = limits_.known.others.find(name); known != limits_.known.others.end()) {
       std::for_each(values.ints.begin() + before, values.ints.end(),
                     [&](int64_t& id) { id = KnownIds::has(*known->second, id) ? id : 0; });

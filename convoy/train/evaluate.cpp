@@ -6,6 +6,7 @@
 
 #include "convoy/base/activity.h"
 #include "convoy/base/error.h"
+#include "convoy/base/text.h"
 #include "convoy/base/timing.h"
 #include "convoy/comm/device.h"
 #include "convoy/comm/to_host.h"
@@ -83,7 +84,7 @@ std::optional<Metrics> Trainer::Impl::evaluate(const Dataset& data, const std::s
     fail_on_all_ranks<UsageError>("train", "no row of the evaluation data has a target; {}",
                                   no_targets_hint());
   }
-  const double loss = sums[0] / sums[1];
+  const double loss = sums[1] == 0 ? NAN : sums[0] / sums[1];
   Metrics metrics;
   if (scorer) metrics = scorer->values(prefix, loss);
   metrics[prefix + "loss"] = loss;
@@ -91,16 +92,24 @@ std::optional<Metrics> Trainer::Impl::evaluate(const Dataset& data, const std::s
   metrics[prefix + "samples"] = static_cast<double>(stream->num_rows());
   metrics[prefix + "samples_per_second"] = static_cast<double>(stream->num_rows()) / seconds;
   metrics[prefix + "steps_per_second"] = static_cast<double>(steps) / seconds;
-  tell_not_finite(metrics);
+  tell_not_finite(metrics, prefix, scorer.get());
   return metrics;
 }
 
 /// JSON has no such numbers: results and logs hold null in their place.
-void Trainer::Impl::tell_not_finite(const Metrics& metrics) const {
+void Trainer::Impl::tell_not_finite(const Metrics& metrics, const std::string& prefix,
+                                    const Scorer* scorer) const {
+  std::map<std::string, std::vector<std::string>> by_reason;
   for (const auto& [name, value] : metrics) {
     if (std::isfinite(value)) continue;
-    callbacks_.say(fmt::format("warning: {} after step {} is {}, and null in what is written", name,
-                               state_.global_step, value));
+    const auto own = name.substr(prefix.size());
+    auto reason = scorer && std::isnan(value) ? scorer->reason_of_none(own) : "";
+    if (own == "loss") reason = "the model knows no row's target";
+    by_reason[reason.empty() ? fmt::format("got {}", value) : reason].push_back(name);
+  }
+  for (const auto& [reason, names] : by_reason) {
+    callbacks_.say(fmt::format("warning: no {} after step {}: {}; null in what is written",
+                               join(names), state_.global_step, reason));
   }
 }
 

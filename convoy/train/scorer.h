@@ -40,6 +40,8 @@ class Scorer {
   virtual bool has_rows() const { return false; }
   /// Metrics, named with `prefix` ("eval_"); `loss` is the mean over all targets.
   virtual std::map<std::string, double> values(const std::string& prefix, double loss) const = 0;
+  /// Why a metric, named without prefix, may be no number, as "no row counts for ..."; "": unknown.
+  virtual std::string reason_of_none(const std::string& /*metric*/) const { return ""; }
   /// Whether a greater value of a metric, named without prefix, is a better one: for the best model
   /// and early stopping. Nothing: its name tells
   /// (base/metric_direction.h).

@@ -109,6 +109,42 @@ TEST(SessionTargets, OfAnEvaluationAreThoseOfPrediction) {
   }
 }
 
+// Predictions pass over items that the model does not know, so evaluations must not read such a
+// target: neither one that training never saw nor another one's place (kMissed).
+TEST(SessionTargets, DoNotReadAnUnknownTarget) {
+  constexpr int64_t kUnseen = 29;
+  auto evaluated = three_sessions(), predicted = three_sessions();
+  for (const char* column : {"bought", "total"}) predicted.erase(column);
+  for (int64_t row = 0; row < 2; ++row) {
+    const auto last = evaluated.at("lengths")[row].item<int64_t>() - 1;
+    evaluated["items"][row][last] = row == 0 ? kUnseen : 7;
+    predicted["items"][row][last] = 0;
+    predicted["lengths"][row] = last;
+  }
+  evaluated[kMissed] = at::tensor({0, 1, 0}, at::kLong);
+  const std::vector<std::pair<std::string, std::string>> bodies{
+      {"gpt2", "auto"},  {"sasrec", "auto"}, {"ligr", "auto"}, {"bert", "auto"},
+      {"xlnet", "auto"}, {"xlnet", "plm"},   {"xlnet", "clm"}, {"xlnet", "bi"}};
+  for (const auto& [body, masking] : bodies) {
+    for (const std::string summary : {"last", "first", "mean", "cls"}) {
+      auto config = with_targets(body, summary);
+      config.masking = masking == "bi" ? "clm" : masking;
+      if (masking == "bi") config.attn_type = "bi";
+      config.unseen_items = {kUnseen};
+      const auto told = run_model(config, evaluated, nn::Mode::Evaluate);
+      const auto said = run_model(config, predicted, nn::Mode::Predict);
+      SCOPED_TRACE(body + " " + masking + " " + summary);
+      for (const char* column : {"prediction.bought", "prediction.total"}) {
+        nn::expect_close(told.at(column).narrow(0, 0, 2), said.at(column).narrow(0, 0, 2));
+      }
+      // The missed row has a prediction, but no rank and no loss.
+      const auto lengths = three_sessions().at("lengths");
+      const auto ranked = (lengths > 1).sum().item<int64_t>() - 1;
+      EXPECT_EQ(told.at("count").item<int64_t>(), ranked);
+    }
+  }
+}
+
 // A body that looks at both sides reads cls, too.
 TEST(SessionTargets, ClsDoesNotChangeWhatCausalBodiesPredict) {
   for (const char* body : {"gpt2", "ligr", "xlnet"}) {

@@ -44,8 +44,8 @@ inline constexpr const char* kRequestTime = "request_time";
 /// In a bundle of evaluation or prediction [B, E] int64: items that are not to be recommended after
 /// a row, padded with 0. They count as ranked behind all others.
 inline constexpr const char* kExcluded = "excluded_items";
-/// In a bundle of evaluation [B] int64: 1 = an empty row, whose target nothing ranks. Its rank
-/// counts as beyond all.
+/// In a bundle of evaluation [B] int64: 1 = a row whose target nothing ranks: it is empty, or has
+/// another id in the target's place. Its rank counts as beyond all.
 inline constexpr const char* kMissed = "missed_target";
 
 /// A sequential recommender: embeddings of tabular features, a transformer body, a next-item head,

@@ -12,6 +12,7 @@
 #include "convoy/models/session/asked_items.h"
 #include "convoy/models/session/replaced_items.h"
 #include "convoy/models/session/session_targets.h"
+#include "convoy/models/session/unknown_targets.h"
 #include "convoy/models/xlnet/xlnet.h"
 #include "convoy/nn/dropout.h"
 #include "convoy/nn/layers.h"
@@ -75,14 +76,23 @@ nn::Bundle SessionInput::forward(const nn::Bundle& columns, const nn::Context& c
     if (context.mode == Mode::Evaluate && found != columns.end()) out[name] = found->second;
   }
   const auto ranks = ranks_of(ids, context);
-  auto x = with_cls(joined(in, ranks, context), ids, ranks, context);
   const auto known = loaded_items(config_, ids, context);
+  const auto missed = missed_rows(known, columns, context);
+  const auto unknown = unknown_targets(config_, known, columns, context);
+  auto read = ids, read_on_host = known;  // without a target that nothing but a ranking asks for
+  if (unknown.defined()) {
+    out[kUnknownTarget] = comm::upload(unknown, ids.device());
+    read_on_host = without_last(known, unknown);
+    // The vector that hides a target stays in its place.
+    if (!config_.masks_items()) read = without_last(ids, out.at(kUnknownTarget));
+  }
+  auto x = with_cls(joined(in, ranks, context), read, ranks, context);
   at::Tensor asked;  // [B, T] bool: positions that predict
   if (config_.permutes()) {
     const auto order = permutation(known, context);
     asked = order.asked;
-    out["visible"] =
-        comm::upload(seen_by_cls(order.visible, known, context).contiguous(), ids.device());
+    out["visible"] = comm::upload(
+        seen_by_cls(order.visible, known, read_on_host, context).contiguous(), ids.device());
     const auto nothing = at::zeros(x.sizes(), x.options());
     out["query"] = nn::dropout(nn::add_vector(nothing, query_), config_.dropout, context, 1);
   } else if (config_.masks_items()) {
@@ -99,8 +109,8 @@ nn::Bundle SessionInput::forward(const nn::Bundle& columns, const nn::Context& c
     asked = asked_items(config_, known, context);
   }
   if (config_.sees_targets()) {
-    x = seen_from_both_sides(x, known, context);
-    if (!config_.attend_padding) out["key_mask"] = items_of(ids, context);
+    x = seen_from_both_sides(x, read_on_host, context);
+    if (!config_.attend_padding) out["key_mask"] = items_of(read, context);
   }
   if (config_.detects() && context.mode == Mode::Train) {  // who reads them again
     for (const auto& feature : config_.features) {
@@ -108,11 +118,12 @@ nn::Bundle SessionInput::forward(const nn::Bundle& columns, const nn::Context& c
     }
   }
   if (asked.defined()) {
+    if (missed.defined()) asked = asked.logical_and(missed.logical_not().unsqueeze(1));
     const auto places = asked.reshape({-1}).nonzero().squeeze(1);  // on the host
     out["asked"] = comm::upload(places, ids.device());
   }
   out["hidden"] = add_positions(x, ids, ranks, context);
-  if (config_.reads_times()) put_times(out, in, context);
+  if (config_.reads_times()) put_times(out, in, read, context);
   if (session_body(config_.body).positions == BodyPositions::InLayers) {
     put_xlnet_guides(out, /*causal=*/!config_.masks_items() && !config_.sees_targets());
     drop_distances(out, config_.dropout, config_.num_positions(), context);
@@ -120,7 +131,7 @@ nn::Bundle SessionInput::forward(const nn::Bundle& columns, const nn::Context& c
   return out;
 }
 
-void SessionInput::put_times(nn::Bundle& out, const nn::Bundle& in,
+void SessionInput::put_times(nn::Bundle& out, const nn::Bundle& in, const at::Tensor& read,
                              const nn::Context& context) const {
   const auto& ids = in.at(config_.item_feature);
   const auto& times = in.at(config_.time_feature);
@@ -139,7 +150,7 @@ void SessionInput::put_times(nn::Bundle& out, const nn::Bundle& in,
     asked = at::where(own, at_last, next);
   }
   out["time_buckets"] = time_buckets(asked, times);
-  out["key_mask"] = items_of(ids, context);
+  out["key_mask"] = items_of(read, context);
 }
 
 at::Tensor SessionInput::items_of(const at::Tensor& ids, const nn::Context& context) const {
@@ -158,13 +169,17 @@ at::Tensor SessionInput::seen_from_both_sides(const at::Tensor& x, const at::Ten
   if (context.mode == Mode::Predict || x.size(1) < config_.max_length) return out;
   auto keeps = at::ones({1, x.size(1), 1}, x.options());
   keeps.select(1, config_.max_length - 1).zero_();
-  return at::where(blank.unsqueeze(2), out, out * keeps);
+  auto whole = blank;  // in prediction cls may stand there, too
+  if (config_.has_cls() && context.mode == Mode::Evaluate) {
+    whole = whole.logical_or(comm::upload(cls_mask(known, context), x.device()));
+  }
+  return at::where(whole.unsqueeze(2), out, out * keeps);
 }
 
 at::Tensor SessionInput::seen_by_cls(const at::Tensor& visible, const at::Tensor& known,
-                                     const nn::Context& context) const {
+                                     const at::Tensor& read, const nn::Context& context) const {
   if (!config_.has_cls()) return visible;
-  const auto all = cls_mask(known, context).unsqueeze(2).logical_and((known != 0).unsqueeze(1));
+  const auto all = cls_mask(known, context).unsqueeze(2).logical_and((read != 0).unsqueeze(1));
   return visible.logical_or(all);
 }
 

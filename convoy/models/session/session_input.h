@@ -10,7 +10,8 @@ namespace convoy::models {
 /// `asked` [N] (flat positions that predict; without masked items not in prediction on a GPU), with
 /// masked items `key_mask` [B, T] bool (what is real); with permuted ones `query` [B, T, D] (no
 /// item's, for XLNet's second stream) and `visible` [B, T, T] bool (which items a position sees)
-/// instead; for XLNet what put_xlnet_guides() adds; for ReplacedItems the columns. Columns to be
+/// instead; for XLNet what put_xlnet_guides() adds; in evaluations of targets
+/// kUnknownTarget; for ReplacedItems the columns. Columns to be
 /// predicted pass through. Prediction with masked items appends a position, so T grows by one; so
 /// does cls, which comes last.
 class SessionInput : public SessionEmbeddings {
@@ -30,10 +31,12 @@ class SessionInput : public SessionEmbeddings {
                                   const nn::Context& context) const;
   /// [B, T] bool: the items, and cls.
   at::Tensor items_of(const at::Tensor& ids, const nn::Context& context) const;
-  /// For HSTU: `time_buckets` [B, T, T], and `key_mask` of what is there.
-  void put_times(nn::Bundle& out, const nn::Bundle& in, const nn::Context& context) const;
-  /// Mask of the items that each position sees; cls sees all of them.
-  at::Tensor seen_by_cls(const at::Tensor& visible, const at::Tensor& known,
+  /// For HSTU: `time_buckets` [B, T, T], and `key_mask` of the items `read` [B, T].
+  void put_times(nn::Bundle& out, const nn::Bundle& in, const at::Tensor& read,
+                 const nn::Context& context) const;
+  /// Mask of the items that each position sees; cls, whose place follows from the items `known`
+  /// [B, T], sees all of `read` [B, T].
+  at::Tensor seen_by_cls(const at::Tensor& visible, const at::Tensor& known, const at::Tensor& read,
                          const nn::Context& context) const;
 
   nn::ParamPtr masked_item_, query_;  // in the place of hidden items; of no item

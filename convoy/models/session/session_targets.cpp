@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "convoy/masking/item_masking.h"
+#include "convoy/models/session/unknown_targets.h"
 #include "convoy/nn/layers.h"
 
 namespace convoy::models {
@@ -22,9 +23,11 @@ SessionTargets::SessionTargets(const SessionConfig& config,
 void SessionTargets::add(const nn::Bundle& in, const at::Tensor& states,
                          const at::Tensor& num_asked, const nn::Context& context,
                          nn::Bundle& out) const {
-  const auto lengths = masking::session_lengths(in.at("item_ids"));
-  const auto none = lengths == 0;
-  const auto from = summary(states, in.at("item_ids"), context.mode);
+  const auto none = masking::session_lengths(in.at("item_ids")) == 0;
+  const auto missed = in.find(kMissed);
+  const bool misses = context.mode == Mode::Evaluate && missed != in.end();
+  const auto lossless = misses ? none.logical_or(missed->second != 0) : none;
+  const auto from = summary(states, in, context.mode);
   for (size_t i = 0; i < config_.targets.size(); ++i) {
     const auto& [column, binary, weight] = config_.targets[i];
     const auto score = nn::linear(from, heads_[i]).squeeze(1).to(at::kFloat);
@@ -36,7 +39,7 @@ void SessionTargets::add(const nn::Bundle& in, const at::Tensor& states,
     const auto losses =
         binary ? -(wanted * at::log_sigmoid(score) + (1 - wanted) * at::log_sigmoid(-score))
                : (score - wanted).square();
-    const auto times = num_asked.clamp_min(1).masked_fill(none, 0);
+    const auto times = num_asked.clamp_min(1).masked_fill(lossless, 0);
     out["loss"] = out.at("loss") + (losses * times).sum() * weight;
     if (context.mode == Mode::Evaluate) out[answer(column)] = wanted.masked_fill(none, NAN);
   }
@@ -47,10 +50,15 @@ at::Tensor SessionTargets::cls_places(const SessionConfig& config, const at::Ten
   return masking::session_lengths(ids) + (config.masks_items() && mode == Mode::Predict ? 1 : 0);
 }
 
-at::Tensor SessionTargets::summary(const at::Tensor& states, const at::Tensor& ids,
+at::Tensor SessionTargets::summary(const at::Tensor& states, const nn::Bundle& in,
                                    nn::Mode mode) const {
   const auto& type = config_.summary_type;
   if (type == "first") return states.select(1, 0);
+  auto ids = in.at("item_ids");
+  const auto unknown = in.find(kUnknownTarget);
+  // Behind a hidden target cls stays where SessionInput put it.
+  const bool has_unknown = unknown != in.end() && !(type == "cls" && config_.masks_items());
+  if (has_unknown) ids = without_last(ids, unknown->second);
   const auto lengths = masking::session_lengths(ids);
   if (type == "last" || type == "cls") {
     const auto places = type == "cls" ? cls_places(config_, ids, mode) : (lengths - 1).clamp_min(0);

@@ -27,12 +27,14 @@ class SessionTargets {
 
   /// Adds what is predicted of `states` [B, T, D] to `out`: probabilities or numbers [B], not where
   /// training. Where the answers are asked for, their losses go to out["loss"]: each session's as
-  /// often as `num_asked` [B] says. A row without items has neither.
+  /// often as `num_asked` [B] says. A row without items has neither. A missed one (kMissed) has a
+  /// prediction but no loss.
   void add(const nn::Bundle& in, const at::Tensor& states, const at::Tensor& num_asked,
            const nn::Context& context, nn::Bundle& out) const;
 
  private:
-  at::Tensor summary(const at::Tensor& states, const at::Tensor& ids, nn::Mode mode) const;
+  /// One state [B, D] of each session of the bundle, by its `item_ids` and kUnknownTarget.
+  at::Tensor summary(const at::Tensor& states, const nn::Bundle& in, nn::Mode mode) const;
 
   SessionConfig config_;
   std::vector<nn::DenseParams> heads_;

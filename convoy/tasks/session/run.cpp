@@ -267,6 +267,7 @@ std::shared_ptr<train::Dataset> open_sessions(const std::string& where,
       const bool tells = more.of_others || !ids.unseen().empty();
       if (tells) options.known.others[name] = {known, &ids.by_id()};
     }
+    options.known.keeps_missed = !model.targets.empty();
     if (more.of_others) pass_over_unknown(model, where, options);
   }
   options.partition = data.partition == "rows" ? data::Partition::Rows : data::Partition::RowGroups;
@@ -314,8 +315,10 @@ std::shared_ptr<train::Dataset> open_sessions(const std::string& where,
   check_vectors(dataset, model);
   if (!model.time_feature.empty()) check_times(dataset, model.time_feature);
   if (more.notes != nullptr) {
+    std::vector<std::string> targets;
+    for (const auto& target : model.targets) targets.push_back(target.column);
     const auto unknown = survey_unknown(dataset, model.item_feature, options, seen)
-                             .notes(options, arguments.model.max_length);
+                             .notes(options, arguments.model.max_length, targets);
     more.notes->insert(more.notes->end(), unknown.begin(), unknown.end());
     if (!no_lists.empty()) {
       more.notes->push_back(

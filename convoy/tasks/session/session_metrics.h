@@ -38,6 +38,12 @@ class SessionMetrics : public train::Scorer {
     for (auto& target : targets_) target.reduce(group);
     if (popularity_) baseline_ = popularity_->metrics(group);
   }
+  std::string reason_of_none(const std::string& metric) const override {
+    for (const auto& target : targets_) {
+      if (auto reason = target.reason_of_none(metric); !reason.empty()) return reason;
+    }
+    return "";
+  }
   bool has_rows() const override { return ranking_.count() > 0; }
   std::map<std::string, double> values(const std::string& prefix, double loss) const override {
     auto out = ranking_.values(prefix, loss);

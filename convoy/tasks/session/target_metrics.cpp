@@ -57,7 +57,8 @@ void TargetMetrics::reduce(const comm::Group& group) {
 }
 
 std::vector<double> TargetMetrics::of_all(const at::Tensor& pairs) const {
-  const auto count = static_cast<double>(std::max<int64_t>(1, pairs.size(0)));
+  if (pairs.size(0) == 0) return std::vector<double>(names_.size(), NAN);
+  const auto count = static_cast<double>(pairs.size(0));
   std::vector<std::pair<float, float>> rows;
   double right = 0, said = 0, ones = 0, squares = 0, both = 0;
   for (int64_t i = 0; i < pairs.size(0); ++i) {
@@ -82,6 +83,15 @@ std::map<std::string, double> TargetMetrics::values(const std::string& prefix, d
     out[prefix + target_.column + "_" + names_[i]] = values_[i];
   }
   return out;
+}
+
+std::string TargetMetrics::reason_of_none(const std::string& metric) const {
+  for (const auto& name : names_) {
+    if (metric == target_.column + "_" + name) {
+      return "no row counts for the metrics of " + target_.column;
+    }
+  }
+  return "";
 }
 
 }  // namespace convoy::tasks

@@ -21,8 +21,9 @@ class TargetMetrics : public train::Scorer {
   /// not count.
   void add(const nn::Bundle& out) override;
   void reduce(const comm::Group& group) override;
-  /// `<prefix><column>_auc` and so on; 0 without rows.
+  /// `<prefix><column>_auc` and so on; NaN without rows.
   std::map<std::string, double> values(const std::string& prefix, double loss = 0) const override;
+  std::string reason_of_none(const std::string& metric) const override;
 
  private:
   std::vector<double> of_all(const at::Tensor& pairs) const;

@@ -77,8 +77,8 @@ UnknownRows survey_unknown(const data::ParquetFiles& dataset, const std::string&
   return out;
 }
 
-std::vector<std::string> UnknownRows::notes(const data::ListLimits& limits,
-                                            int64_t max_length) const {
+std::vector<std::string> UnknownRows::notes(const data::ListLimits& limits, int64_t max_length,
+                                            const std::vector<std::string>& targets) const {
   std::vector<std::string> out;
   const auto rows = [](int64_t count) {
     return fmt::format("{} {}", human_count(count), count == 1 ? "row" : "rows");
@@ -87,7 +87,9 @@ std::vector<std::string> UnknownRows::notes(const data::ListLimits& limits,
     out.push_back(fmt::format(
         "{} {}: {}", rows(short_rows),
         limits.last_is_target ? "of fewer than two items have no target" : "without an item",
-        limits.last_is_target ? "no metric counts them" : "nothing is recommended"));
+        !limits.last_is_target ? "nothing is recommended"
+        : targets.empty()      ? "no metric counts them"
+                               : "no metric of next items counts them"));
   }
   if (rows_without_list > 0) {
     out.push_back(
@@ -108,7 +110,10 @@ std::vector<std::string> UnknownRows::notes(const data::ListLimits& limits,
   if (empty_rows > 0) {
     out.push_back(fmt::format("{} without {} that the model knows: {}", rows(empty_rows),
                               limits.last_is_target ? "an item before the target" : "an item",
-                              limits.last_is_target ? "misses" : "nothing is recommended"));
+                              !limits.last_is_target ? "nothing is recommended"
+                              : targets.empty()
+                                  ? "misses"
+                                  : "misses, which no metric of " + join(targets) + " counts"));
   }
   if (unknown_items > 0) {
     out.push_back(fmt::format("{} in {} {} unknown to the model and passed over",

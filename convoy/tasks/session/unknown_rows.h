@@ -28,8 +28,9 @@ struct UnknownRows {
   std::map<std::string, int64_t> unknown_values;  ///< of other categorical columns
 
   /// Sentences for the user on what is not 0. `max_length`: of the model, which may read fewer
-  /// items of a row.
-  std::vector<std::string> notes(const data::ListLimits& limits, int64_t max_length) const;
+  /// items of a row. `targets`: columns that it predicts, too.
+  std::vector<std::string> notes(const data::ListLimits& limits, int64_t max_length,
+                                 const std::vector<std::string>& targets) const;
 };
 
 /// Reads the columns of ids once. Nothing is unknown where `options` has no KnownIds, nor left out

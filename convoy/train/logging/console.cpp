@@ -1,6 +1,7 @@
 #include "convoy/train/logging/console.h"
 
 #include <fmt/format.h>
+#include <cmath>
 
 #include <algorithm>
 #include <cstdio>
@@ -287,7 +288,7 @@ std::string metrics_text(const Metrics& metrics) {
                                            "eval_samples_per_second", "eval_steps_per_second"};
   std::vector<std::string> parts;
   const auto show = [&](const std::string& name, double value) {
-    parts.push_back(fmt::format("{} {:.4f}", name, value));
+    if (!std::isnan(value)) parts.push_back(fmt::format("{} {:.4f}", name, value));
   };
   if (metrics.count("eval_loss")) show("loss", metrics.at("eval_loss"));
   const bool any_error = std::any_of(metrics.begin(), metrics.end(), [](const auto& metric) {
