@@ -6,6 +6,7 @@
 #include "convoy/base/text.h"
 #include "convoy/data/tools/inspect.h"
 #include "convoy/data/tools/repartition.h"
+#include "convoy/data/window_folders.h"
 #include "convoy/report/progress_line.h"
 #include "convoy/tasks/task.h"
 
@@ -27,6 +28,12 @@ std::vector<std::string> parts_of(const std::string& path) {
   for (const char* name : {"train.parquet", "valid.parquet"}) {
     std::error_code code;
     if (fs::exists(fs::path(path) / name, code)) parts.push_back((fs::path(path) / name).string());
+  }
+  if (const auto window = data::last_window(path); parts.empty() && !window.empty()) {
+    fail<UsageError>("data",
+                     "{} is a folder of windows, whose other files are lists of ids; try convoy "
+                     "data inspect {}",
+                     path, window.string());
   }
   return parts.empty() ? std::vector<std::string>{path} : parts;
 }

@@ -4,6 +4,7 @@
 
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
+#include "convoy/data/window_folders.h"
 #include "convoy/formats/schema.h"
 #include "convoy/tasks/session/training_defaults.h"
 #include "convoy/train/setup/trainer_flags.h"
@@ -53,9 +54,17 @@ void add_hints(OptionTable& table) {
 
 }  // namespace
 
-std::string valid_in(const std::string& where) {
-  const auto file = fs::path(where) / "valid.parquet";
-  return fs::exists(file) ? file.string() : where;
+std::string rows_in(const std::string& where) {
+  std::error_code ignored;
+  for (const char* name : {"valid.parquet", "train.parquet"}) {
+    const auto file = fs::path(where) / name;
+    if (fs::exists(file, ignored)) return file.string();
+  }
+  if (const auto window = data::last_window(where); !window.empty()) {
+    fail<UsageError>("data", "{} is a folder of windows; expected the data of one; try --data {}",
+                     where, window.string());
+  }
+  return where;
 }
 
 std::string DataArguments::train_file() const {

@@ -39,8 +39,10 @@ struct DataArguments {
 inline const std::vector<std::string> kWindowOptions{"data.windows", "data.start", "data.end",
                                                      "data.keep_moments"};
 
-/// `valid.parquet` of a folder that holds one, as `convoy data sessions` makes it; else `where`.
-std::string valid_in(const std::string& where);
+/// Rows to evaluate on or to predict for: `valid.parquet` of a folder as `convoy data sessions`
+/// makes it, `train.parquet` where it made no other; else `where`. Throws UsageError for a folder
+/// of windows.
+std::string rows_in(const std::string& where);
 
 /// `[train]`: metrics of an evaluation of sessions.
 struct RankingArguments {

@@ -271,7 +271,7 @@ bool SessionTask::excludes_seen(const std::string& file) const {
 
 NamedData SessionTask::open_data(const std::string& where, const SessionArguments& arguments,
                                  MoreColumns more) const {
-  const auto file = where.empty() ? arguments.data.valid_file() : valid_in(where);
+  const auto file = where.empty() ? arguments.data.valid_file() : rows_in(where);
   const auto& path = arguments.data.path;
   if (file.empty() && !path.empty() && !std::filesystem::exists(path)) {
     fail<FileError>("data", "{}, where the run had its data, is not there; try --data FOLDER",
@@ -292,6 +292,10 @@ NamedData SessionTask::open_data(const std::string& where, const SessionArgument
     check_same_ids(apart ? items.parent_path() : folder_, arguments.model, beside(file));
   }
   NamedData out{file, nullptr};
+  if (fs::path(file).filename() == "train.parquet" && fs::is_directory(where)) {
+    out.notes.push_back(
+        fmt::format("{} has no valid.parquet: the rows of train.parquet are read", where));
+  }
   more.owner = more.evaluates
                    ? owner_column(schema_)
                    : find_owners(data::ParquetFiles(file), schema_, /*reads=*/false).column;
