@@ -96,5 +96,33 @@ TEST_F(PaddedRows, WithoutATargetAreTold) {
   EXPECT_EQ(read_file(folder_ / "p.csv").find("\n1,"), std::string::npos);
 }
 
+// Padding is at the end of rows; elsewhere it would be read as an item.
+TEST_F(PaddedRows, WithPaddingElsewhereAreRefused) {
+  write("ragged", rows(false), rows(true));
+  ASSERT_EQ(train("ragged", "r"), 0) << output_;
+  auto front = rows(true), middle = rows(true);
+  front[3].insert(front[3].begin(), {0, 0});
+  middle[5][1] = 0;
+  const std::string expected =
+      "which is padding, before an item of 'item_id-list'; expected padding at the end of rows "
+      "only; move it there, or leave it out";
+  for (const auto& [bad, row] : {std::pair(front, 3), {middle, 5}}) {
+    write("bad", bad, bad);
+    for (const std::string command : {"eval r --data bad", "predict r --data bad"}) {
+      EXPECT_EQ(run(command), 1) << output_;
+      expect(fmt::format("row {} of bad/valid.parquet has 0, {}", row, expected));
+    }
+    EXPECT_EQ(train("bad", "rb"), 1) << output_;
+    expect(fmt::format("row {} of bad/train.parquet has 0, {}", row, expected));
+    ASSERT_EQ(run("data inspect bad/valid.parquet"), 0) << output_;
+    expect(
+        fmt::format("1 row has 0, which is padding, before an item (row {} of bad/valid.parquet "
+                    "is the first)",
+                    row));
+    write("bad", rows(false), bad);  // what training evaluates on
+    EXPECT_EQ(train("bad", "rb"), 1) << output_;
+  }
+}
+
 }  // namespace
 }  // namespace convoy

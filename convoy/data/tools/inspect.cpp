@@ -7,6 +7,7 @@
 
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
+#include "convoy/data/padding.h"
 #include "convoy/data/tools/inspect_rows.h"
 #include "convoy/formats/schema.h"
 
@@ -61,7 +62,8 @@ void measure(const ParquetFiles& data, InspectReport& report, const ProgressFn& 
   }
   if (selection.columns.empty()) return;
   report.min_length = std::numeric_limits<int64_t>::max();
-  int64_t total = 0;
+  int64_t total = 0, first = 0;
+  const bool of_items = report.list_column == report.id_column && !report.id_column.empty();
   each_rows(
       data, selection,
       [&](const Rows& rows) {
@@ -72,7 +74,10 @@ void measure(const ParquetFiles& data, InspectReport& report, const ProgressFn& 
           report.max_length = std::max(report.max_length, length);
           report.num_short_rows += length < 2;
           total += length;
+          if (!of_items || !has_inner_padding(column, row)) continue;
+          if (report.num_wrongly_padded++ == 0) report.wrongly_padded = row_text(data, first + row);
         }
+        first += rows.num_rows;
         if (report.id_column.empty()) return;
         for (int64_t id : rows.columns.at(report.id_column).ints) {
           report.min_id = std::min(report.min_id.value_or(id), id);
@@ -117,6 +122,14 @@ void advise(const ParquetFiles& data, InspectReport& report) {
     report.advice.push_back(
         fmt::format("ids in '{}' begin at {}, below 0; training will refuse them", report.id_column,
                     *report.min_id));
+  }
+  if (report.num_wrongly_padded > 0) {
+    report.advice.push_back(fmt::format(
+        "{} 0, which is padding, before an item ({} is the first); training will refuse {}: "
+        "padding belongs at the end of a row",
+        report.num_wrongly_padded == 1 ? "1 row has"
+                                       : human_count(report.num_wrongly_padded) + " rows have",
+        report.wrongly_padded, report.num_wrongly_padded == 1 ? "it" : "them"));
   }
   if (!report.id_column.empty() && report.id_column != report.list_column) {
     report.advice.push_back(

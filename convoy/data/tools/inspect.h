@@ -45,8 +45,10 @@ struct InspectReport {
   int64_t min_length = 0;
   double mean_length = 0;
   int64_t max_length = 0;
-  int64_t num_short_rows = 0;  ///< fewer than 2 items: nothing to predict
-  std::string id_column;       ///< of the items, by the schema or its usual name; "" = unknown
+  int64_t num_short_rows = 0;      ///< fewer than 2 items: nothing to predict
+  int64_t num_wrongly_padded = 0;  ///< rows of items with padding before an item,
+  std::string wrongly_padded;      ///< the first of them
+  std::string id_column;           ///< of the items, by the schema or its usual name; "" = unknown
   std::optional<int64_t> min_id;
   std::optional<int64_t> max_id;
   std::optional<int64_t> schema_max_id;

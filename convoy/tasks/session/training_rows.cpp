@@ -32,6 +32,7 @@ TrainingRows survey_training(const data::ParquetFiles& data, const models::Sessi
   };
   data::each_rows(data, selection, [&](const data::Rows& rows) {
     const auto& items = rows.columns.at(item_column);
+    data::refuse_inner_padding(data, rows, item_column, out.num_rows);
     for (const int64_t id : items.ints) ++out.counts[static_cast<size_t>(id)];
     for (int64_t row = 0; row < rows.num_rows; ++row) {
       const int64_t length = data::unpadded_length(items, row);

@@ -34,8 +34,11 @@ UnknownRows survey_unknown(const data::ParquetFiles& dataset, const std::string&
     }
     return !options.whole.empty() && std::find(begin, end - 1, target) != end - 1;
   };
+  int64_t first = 0;  // of the rows that are looked at
   const bool keeps_first = options.truncation == data::Truncation::KeepFirst;
   data::each_rows(dataset, selection, [&](const data::Rows& rows) {
+    data::refuse_inner_padding(dataset, rows, item_column, first);
+    first += rows.num_rows;
     for (const auto& [name, ids] : known.others) {
       out.unknown_values[name] += std::ranges::count_if(
           rows.columns.at(name).ints,
