@@ -47,5 +47,24 @@ TEST_F(RequestOptions, WithoutEffectAreRefusedOrTold) {
   expect("without effect here: --learning_rate");
 }
 
+TEST_F(RequestOptions, AnAnswerWithoutItemsSaysWhy) {
+  train("--exclude_seen false");
+  const Json session = {raw(3), raw(9)};
+  const auto note = [&](const Json& request) {
+    const auto answer = answered("", request);
+    EXPECT_TRUE(answer.at("items").empty()) << answer.dump();
+    return answer.value("note", "");
+  };
+  EXPECT_EQ(note({{"items", session}, {"candidates", {"strange"}}}),
+            "the model knows none of the candidates: nothing is recommended");
+  const std::string seen = " left out as seen (exclude_seen): nothing is recommended";
+  EXPECT_EQ(note({{"items", session}, {"candidates", {raw(9), "no"}}, {"exclude_seen", true}}),
+            "all candidates that the model knows are" + seen);
+  Json all = Json::array();
+  for (int64_t id = 1; id <= 30; ++id) all.push_back(raw(id));
+  EXPECT_EQ(note({{"items", all}, {"exclude_seen", true}}), "all items are" + seen);
+  EXPECT_FALSE(answered("", {{"items", session}}).contains("note"));
+}
+
 }  // namespace
 }  // namespace convoy

@@ -100,6 +100,7 @@ class Recommender::Model {
       const auto i = asked[row];
       out[i].items =
           best(scores[static_cast<int64_t>(row)], requests[i], sessions[row], out[i].unknown);
+      if (out[i].items.empty()) out[i].note = why_none(requests[i]);
       for (const auto& [column, binary, weight] : config_.targets) {
         const auto& values = predicted.at(models::SessionTargets::prediction(column));
         const auto value = comm::item<double>(values[static_cast<int64_t>(row)]);
@@ -312,6 +313,18 @@ class Recommender::Model {
       out.push_back({names_.raw_id(id), names_.name(id), score});
     }
     return out;
+  }
+
+  /// Why nothing is recommended to a session with known items.
+  std::string why_none(const RecommendationRequest& request) const {
+    const auto& asked = request.candidates;
+    const auto knows = [&](const std::string& id) { return ids_.contains(id); };
+    const bool any = asked.empty() || std::ranges::any_of(asked, knows);
+    return fmt::format("{}: nothing is recommended",
+                       !any            ? "the model knows none of the candidates"
+                       : asked.empty() ? "all items are left out as seen (exclude_seen)"
+                                       : "all candidates that the model knows are left out as seen "
+                                         "(exclude_seen)");
   }
 
   fs::path folder_, data_;

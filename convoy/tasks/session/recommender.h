@@ -54,7 +54,7 @@ struct RecommendedItem {
 };
 
 struct RecommendationAnswer {
-  std::vector<RecommendedItem> items;  ///< best first; none after a session of unknown items only
+  std::vector<RecommendedItem> items;  ///< best first; where there are none, `note` says why
   /// Ids of items in the request or the user's history that training never saw, categories as
   /// "category-list: shoes", and a user without a history as "user: 196".
   std::vector<std::string> unknown;
@@ -62,7 +62,7 @@ struct RecommendationAnswer {
   std::map<std::string, double> predictions;
   bool exclude_seen = false;  ///< whether items of the session were left out, and the user's
   int64_t num_cut = 0;        ///< oldest items of the session that the model does not read
-  std::string note;           ///< why there are no items, where no item of the session is known
+  std::string note;           ///< why there are no items; "" where there are some
 
   Json to_json() const;
 };
