@@ -142,6 +142,8 @@ TEST_F(UnknownItems, OfTodayAreCountedByYesterdaysModel) {
       << output_;
   expect("5 items in 5 rows are unknown to the model and passed over");
   EXPECT_EQ(items_in("p.csv").size(), 200U);
+  ASSERT_EQ(run("predict r0 --data d1 --rows 2 --output p.csv"), 0) << output_;
+  expect("2 items in 2 rows are unknown to the model and passed over");  // of those that are read
 
   ASSERT_EQ(run(kSmall + "--data.path d1 --model_name_or_path r0 --output_dir r1"), 0) << output_;
   expect(

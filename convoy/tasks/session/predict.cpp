@@ -130,7 +130,7 @@ void SessionTask::predict(const Prediction& asked, const Run& run,
     if (asks_to_exclude(*options_)) excludes = arguments_.ranking.exclude_seen == "true";
     return answer_requests(asked, training, {.top_k = top_k_, .exclude_seen = excludes});
   }
-  const auto [file, data, notes] = prediction_data(asked.data);
+  const auto [file, data, notes] = prediction_data(asked.data, asked.rows);
   if (!data) fail<UsageError>("tasks", "the run names no evaluation data; try --data FILE.parquet");
   if (asked.to_file()) {
     check_output(asked.output, "recommendations", /*tables=*/true, inputs_of(asked, file));

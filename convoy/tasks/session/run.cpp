@@ -317,7 +317,7 @@ std::shared_ptr<train::Dataset> open_sessions(const std::string& where,
   if (more.notes != nullptr) {
     std::vector<std::string> targets;
     for (const auto& target : model.targets) targets.push_back(target.column);
-    const auto unknown = survey_unknown(dataset, model.item_feature, options, seen)
+    const auto unknown = survey_unknown(dataset, model.item_feature, options, seen, more.told_rows)
                              .notes(options, arguments.model.max_length, targets);
     more.notes->insert(more.notes->end(), unknown.begin(), unknown.end());
     if (!no_lists.empty()) {

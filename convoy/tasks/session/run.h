@@ -53,6 +53,7 @@ struct MoreColumns {
   /// The data are not those that the model was trained with: ids that it has not are unknown, too.
   bool of_others = false;
   int64_t most_items = 0;  ///< of a row that are read, if fewer than max_length; 0: max_length
+  int64_t told_rows = 0;   ///< notes are of so many rows, the first ones; 0: all
   /// Where open_sessions() tells what the model does not know or read of the rows; null: nowhere.
   std::vector<std::string>* notes = nullptr;
 };

@@ -351,12 +351,14 @@ NamedData SessionTask::evaluation_data(const std::string& where) {
   return out;
 }
 
-NamedData SessionTask::prediction_data(const std::string& where) const {
+NamedData SessionTask::prediction_data(const std::string& where, int64_t rows) const {
   auto arguments = arguments_;
   arguments.data.truncation = "keep_last";  // what follows a session follows its end
   auto trained = arguments.model;
   if (trained_length_ > 0) trained.max_length = trained_length_;
-  return open_data(where, arguments, {.answers = false, .most_items = trained.prediction_length()});
+  return open_data(
+      where, arguments,
+      {.answers = false, .most_items = trained.prediction_length(), .told_rows = rows});
 }
 
 std::string SessionTask::baseline() {

@@ -30,8 +30,8 @@ class SessionTask : public Task {
 
  private:
   /// evaluation_data() for recommending what comes next: sessions keep their end, and batches hold
-  /// whose they are.
-  NamedData prediction_data(const std::string& where) const;
+  /// whose they are. Notes are of the first `rows`, of all where that is 0.
+  NamedData prediction_data(const std::string& where, int64_t rows) const;
   NamedData open_data(const std::string& where, const SessionArguments& arguments,
                       MoreColumns more) const;
   /// The items that this training sees, or an earlier one that it goes on from; what is cut and

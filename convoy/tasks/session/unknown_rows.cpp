@@ -11,7 +11,8 @@
 namespace convoy::tasks {
 
 UnknownRows survey_unknown(const data::ParquetFiles& dataset, const std::string& item_column,
-                           const data::LoaderOptions& options, const SeenBefore& seen) {
+                           const data::LoaderOptions& options, const SeenBefore& seen,
+                           int64_t most) {
   UnknownRows out;
   const auto& known = options.known;
   data::Selection selection{{item_column}, options.selection.limits};
@@ -36,7 +37,7 @@ UnknownRows survey_unknown(const data::ParquetFiles& dataset, const std::string&
   };
   int64_t first = 0;  // of the rows that are looked at
   const bool keeps_first = options.truncation == data::Truncation::KeepFirst;
-  data::each_rows(dataset, selection, [&](const data::Rows& rows) {
+  const auto look_at = [&](const data::Rows& rows) {
     data::refuse_inner_padding(dataset, rows, item_column, first);
     first += rows.num_rows;
     for (const auto& [name, ids] : known.others) {
@@ -76,7 +77,8 @@ UnknownRows survey_unknown(const data::ParquetFiles& dataset, const std::string&
       out.cut_items += cut;
       out.cut_rows += cut > 0;
     }
-  });
+  };
+  data::each_rows(dataset, selection, look_at, {}, most);
   return out;
 }
 

@@ -34,8 +34,10 @@ struct UnknownRows {
 };
 
 /// Reads the columns of ids once. Nothing is unknown where `options` has no KnownIds, nor left out
-/// where `seen` has no lists and `options` no whole rows.
+/// where `seen` has no lists and `options` no whole rows. `most`: rows to look at, the first ones;
+/// 0 = all.
 UnknownRows survey_unknown(const data::ParquetFiles& dataset, const std::string& item_column,
-                           const data::LoaderOptions& options, const SeenBefore& seen);
+                           const data::LoaderOptions& options, const SeenBefore& seen,
+                           int64_t most = 0);
 
 }  // namespace convoy::tasks
