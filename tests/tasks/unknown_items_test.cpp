@@ -199,7 +199,10 @@ TEST_F(UnknownItems, CategoriesThatTrainingNeverSawAreUnknownToo) {
   for (int user = 0; user < 20; ++user) {
     for (int i = 0; i < 8; ++i) {
       // The last event is the target, the one before it ends the input.
-      const char* genre = i == 6 && user < 3 ? "opera" : i % 2 == 0 ? "left" : "right";
+      const char* genre = i == 6 && user < 3    ? "opera"
+                          : i == 7 && user == 3 ? "zydeco"
+                          : i % 2 == 0          ? "left"
+                                                : "right";
       events += fmt::format("{},i{},{},{}\n", user, (user + i) % 10, i, genre);
     }
   }
@@ -211,7 +214,7 @@ TEST_F(UnknownItems, CategoriesThatTrainingNeverSawAreUnknownToo) {
             0)
       << output_;
   const auto unseen = json("out/unseen_items.json");
-  EXPECT_EQ(unseen.at("features").at("genre-list").at("unseen"), Json({{3, 3}}));
+  EXPECT_EQ(unseen.at("features").at("genre-list").at("unseen"), Json({{3, 4}}));
   const tasks::Recommender recommender(folder_ / "out");
   const auto asked = [&](const std::string& genre) {
     return recommender.recommend(
@@ -226,7 +229,11 @@ TEST_F(UnknownItems, CategoriesThatTrainingNeverSawAreUnknownToo) {
   }
   EXPECT_NE(none.items[0].score, right.items[0].score);
   ASSERT_EQ(run("predict out --data d --max_length 6 --top-k 3 --output p.csv"), 0) << output_;
-  expect("3 values of genre-list are unknown to the model and count as none");
+  expect("4 values of genre-list are unknown to the model and count as none");
+  ASSERT_EQ(run("eval out --data d --max_length 6 --data.truncation keep_last"), 0) << output_;
+  expect("3 values of genre-list are unknown");  // not that at a target, which is not read
+  ASSERT_EQ(run("eval out --data d --max_length 6"), 0) << output_;
+  EXPECT_FALSE(says("of genre-list are unknown")) << "behind what is read";
 }
 
 TEST_F(UnknownItems, WithVectorsOfTheirOwnAreKnown) {

@@ -3,12 +3,41 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <span>
 
 #include "convoy/base/text.h"
 #include "convoy/data/padding.h"
 #include "convoy/data/tools/inspect_rows.h"
 
 namespace convoy::tasks {
+
+namespace {
+
+/// Places of a row that a model reads: without the target, and the last ones of too many.
+std::span<const int64_t> inputs_read(std::span<const int64_t> places,
+                                     const data::LoaderOptions& options) {
+  const auto over = std::ssize(places) - options.max_length;
+  if (over > 0) places = places.subspan(static_cast<size_t>(over));
+  return options.last_is_target && !places.empty() ? places.first(places.size() - 1) : places;
+}
+
+/// Adds the values of other columns that are unknown at these places of a row; nothing is read of a
+/// row without any.
+void count_unknown_values(const data::KnownIds& known, const data::Rows& rows, int64_t row,
+                          std::span<const int64_t> places, std::map<std::string, int64_t>& counts) {
+  for (const auto& [name, ids] : known.others) {
+    const auto& column = rows.columns.at(name);
+    const auto strange = [&, &seen = *ids](int64_t place) {
+      const auto at = column.begin(row) + (column.is_list ? place : 0);
+      return at < column.end(row) &&
+             !data::KnownIds::has(seen, column.ints[static_cast<size_t>(at)]);
+    };
+    const auto read = column.is_list ? places : places.first(std::min<size_t>(1, places.size()));
+    counts[name] += std::ranges::count_if(read, strange);
+  }
+}
+
+}  // namespace
 
 UnknownRows survey_unknown(const data::ParquetFiles& dataset, const std::string& item_column,
                            const data::LoaderOptions& options, const SeenBefore& seen,
@@ -40,11 +69,6 @@ UnknownRows survey_unknown(const data::ParquetFiles& dataset, const std::string&
   const auto look_at = [&](const data::Rows& rows) {
     data::refuse_inner_padding(dataset, rows, item_column, first);
     first += rows.num_rows;
-    for (const auto& [name, ids] : known.others) {
-      out.unknown_values[name] += std::ranges::count_if(
-          rows.columns.at(name).ints,
-          [&seen = *ids](int64_t id) { return !data::KnownIds::has(seen, id); });
-    }
     const auto& items = rows.columns.at(item_column);
     for (int64_t row = 0; row < rows.num_rows; ++row) {
       const int64_t begin = items.begin(row), length = data::unpadded_length(items, row);
@@ -71,6 +95,7 @@ UnknownRows survey_unknown(const data::ParquetFiles& dataset, const std::string&
         out.empty_rows += unknown == inputs;
         out.unknown_targets += options.last_is_target && !known.knows(id(looked_at - 1));
         read = std::ssize(places);
+        count_unknown_values(known, rows, row, inputs_read(places, options), out.unknown_values);
       }
       const int64_t cut = length - looked_at + std::max<int64_t>(0, read - options.max_length);
       out.num_items += length;
