@@ -64,7 +64,7 @@ struct SessionReport {
   std::vector<std::pair<std::string, int64_t>> missing;
   int64_t num_users = 0;
   int64_t num_sessions = 0;
-  int64_t num_single_sessions = 0;  ///< of one event: no row can have them
+  int64_t num_single_sessions = 0;  ///< of one event that is in no row
   int64_t num_windows = 0;          ///< that have rows
   int64_t num_items = 0;
   int64_t num_new_items = 0;  ///< of these, those that ids_from has not

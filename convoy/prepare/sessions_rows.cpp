@@ -106,7 +106,8 @@ void write_train(const SessionOptions& options, const Material& material, int64_
     }
     report.num_train_events += end - session.begin;
     report.num_unread_events += unread + std::max<int64_t>(0, end - read);
-    report.num_single_sessions += session.end - session.begin == 1;
+    const bool in_no_row = leaves_last_out(options) || options.min_length > 1;
+    report.num_single_sessions += in_no_row && session.end - session.begin == 1;
   }
   report.num_train_rows += writer.num_rows();
   report.num_windows += window > 0 && writer.num_rows() > 0;

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 
 #include "convoy/prepare/items.h"
@@ -220,6 +221,19 @@ TEST(EventColumns, TimesMayChangeTheirFormFarInsideAFile) {
   EXPECT_HAS(mixed, "column 'when', row ");
   EXPECT_HAS(mixed, "holds '2024-01-31'; expected a number or a timestamp");
   EXPECT_HAS(mixed, "of one kind in the whole column; try to mend it, or --time");
+}
+
+TEST(HistoryRows, OfOneEventCountAsLeftOutWhereTheyAre) {
+  Folder folder;
+  auto options = options_for(folder.write("e.csv", long_history()), folder);
+  options.validation = false;
+  EXPECT_EQ(make_sessions(options).num_single_sessions, 1);
+  options.min_length = 1;
+  EXPECT_EQ(make_sessions(options).num_single_sessions, 0);
+  const auto rows = int_rows(folder / "out/train.parquet", "item_id-list");
+  EXPECT_TRUE(std::ranges::any_of(rows, [](const auto& row) { return row.size() == 1; }));
+  options.validation = true;  // it is a target without a history
+  EXPECT_EQ(make_sessions(options).num_single_sessions, 1);
 }
 
 }  // namespace
