@@ -293,6 +293,7 @@ SessionReport make_sessions(const SessionOptions& given, const ProgressFn& progr
   time_delta.add(events, order);
 
   report.times = span_of(events, order);
+  check_unit_of_earlier(report.times, options.ids_from);
   report.num_users = order.num_users;
   report.num_sessions = static_cast<int64_t>(order.sessions.size());
   Vocabulary items =
@@ -316,8 +317,11 @@ SessionReport make_sessions(const SessionOptions& given, const ProgressFn& progr
                     {"train.", "valid.", "items.", "users.", "seen.", "sessions.", "schema."});
   const People people(events, order, options.ids_from);
   report.num_repeats = people.count_repeats(order, events.item, items);
-  const auto again = warn_of_known_events(events, order, items, people, options.ids_from);
-  if (!again.empty()) report.warnings.push_back(again);
+  for (const auto& warning :
+       {warn_of_known_events(events, order, items, people, options.ids_from),
+        warn_of_early_events(events, order, items, people, options.ids_from)}) {
+    if (!warning.empty()) report.warnings.push_back(warning);
+  }
   report.exclude_seen = decide_to_exclude(options, report);
   const Material material{events, order, items, categories, people, options.keep_time};
   const auto columns = list_columns_of(events, options.keep_time);

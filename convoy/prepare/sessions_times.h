@@ -30,6 +30,17 @@ std::string warn_of_known_events(const Events& events, const SessionOrder& order
                                  const Vocabulary& items, const People& people,
                                  const std::filesystem::path& earlier);
 
+/// A warning where events of users with lists in `earlier` lie before its last time, and are not
+/// those of warn_of_known_events(): they come behind what was later. "" = none.
+std::string warn_of_early_events(const Events& events, const SessionOrder& order,
+                                 const Vocabulary& items, const People& people,
+                                 const std::filesystem::path& earlier);
+
+/// Throws FileError where the events begin a hundred times as late as the last time in `earlier`,
+/// or end as much before it: they count in other units.
+void check_unit_of_earlier(const std::optional<TimeSpan>& times,
+                           const std::filesystem::path& earlier);
+
 /// Last time that the earlier preparation in `folder` keeps; nothing where it keeps none.
 std::optional<double> last_time_in(const std::filesystem::path& folder);
 

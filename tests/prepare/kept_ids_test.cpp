@@ -68,6 +68,30 @@ TEST(KeptIds, OfALogThatHoldsTheEarlierEventsAgainWarn) {
   EXPECT_EQ(prepare_into(folder, head + day0 + "u,d,9,x\n", "d2", "d1").warnings.size(), 1U);
 }
 
+TEST(KeptIds, OfEventsBeforeTheEarlierOnesWarn) {
+  const Folder folder;
+  const std::string head = "user_id,item_id,timestamp,kind\n";
+  prepare_into(folder, head + "u,a,11,x\nu,b,12,x\nv,b,20,x\nv,c,21,x\n", "d0");
+  const std::string before = "u,c,5,x\nu,d,6,x\nw,a,1,x\nw,b,2,x\n";
+  const auto told = prepare_into(folder, head + before + "v,d,21,x\nv,e,22,x\n", "d1", "d0");
+  ASSERT_EQ(told.warnings.size(), 1U);
+  EXPECT_HAS(told.warnings[0], "2 of 6 events are before 1970-01-01 00:00:21, the last time in");
+  EXPECT_HAS(told.warnings[0], "put behind the histories of their users there");
+}
+
+TEST(KeptIds, OfTimesInAnotherUnitAreRefused) {
+  const Folder folder;
+  const std::string head = "user_id,item_id,timestamp,kind\n";
+  const std::string seconds = "u,a,1700000000,x\nu,b,1700000001,x\n";
+  const std::string milliseconds = "u,c,1700000002000,x\nu,d,1700000003000,x\n";
+  prepare_into(folder, head + seconds, "s");
+  prepare_into(folder, head + milliseconds, "ms");
+  EXPECT_MESSAGE(prepare_into(folder, head + milliseconds, "d", "s"),
+                 "the times of these events begin 1700000002000 seconds after 1970");
+  EXPECT_MESSAGE(prepare_into(folder, head + seconds, "d", "ms"),
+                 "the times of these events end 1700000001 seconds after 1970");
+}
+
 TEST(KeptIds, AreThoseOfAPreparation) {
   const Folder folder;
   EXPECT_MESSAGE(
