@@ -1,5 +1,6 @@
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
+#include <gmock/gmock.h>
 
 #include <algorithm>
 #include <chrono>
@@ -375,6 +376,24 @@ TEST_F(RecommenderTest, HstuIsAskedWithTimes) {
   auto wrong = asked.front();
   wrong.times.pop_back();
   EXPECT_THROW(recommender.recommend(wrong), UsageError);
+  const auto error_of = [&](auto spoil) {
+    auto request = asked.front();
+    spoil(request);
+    try {
+      recommender.recommend(request);
+    } catch (const UsageError& error) {
+      return std::string(error.what());
+    }
+    return std::string("no error");
+  };
+  EXPECT_THAT(error_of([](auto& request) { request.times.back() *= 1000; }),
+              testing::HasSubstr("it may be in a smaller unit; expected seconds since 1970"));
+  EXPECT_THAT(error_of([](auto& request) { request.time = 1'700'000'000'000; }),
+              testing::HasSubstr("in \"time\": it may be in a smaller unit"));
+  EXPECT_THAT(error_of([](auto& request) { std::ranges::reverse(request.times); }),
+              testing::HasSubstr("expected times that do not go back"));
+  EXPECT_THAT(error_of([](auto& request) { request.time = request.times.back() - 1; }),
+              testing::HasSubstr("a request has \"time\" "));
   const Json written{
       {"items", asked[0].items}, {"times", asked[0].times}, {"time", *asked[0].time}};
   EXPECT_EQ(recommender.recommend(RecommendationRequest::from_json(written)).items.size(), 10);

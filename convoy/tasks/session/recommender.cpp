@@ -33,6 +33,26 @@ namespace {
 
 constexpr float kNever = -std::numeric_limits<float>::infinity();
 
+/// Throws UsageError on times that go back, or can be no seconds.
+void check_order_of_times(const RecommendationRequest& request) {
+  constexpr int64_t kFar = 100'000'000'000;  // seconds, in the year 5138
+  auto times = request.times;
+  if (request.time) times.push_back(*request.time);
+  for (size_t i = 0; i < times.size(); ++i) {
+    const bool asked = i == request.times.size();
+    if (times[i] >= kFar) {
+      fail<UsageError>("predict",
+                       "a request has the time {} in \"{}\": it may be in a smaller unit; expected "
+                       "seconds since 1970",
+                       times[i], asked ? "time" : "times");
+    }
+    if (i == 0 || times[i] >= times[i - 1]) continue;
+    fail<UsageError>("predict",
+                     "a request has {} {} after an event at {}; expected times that do not go back",
+                     asked ? "\"time\"" : "an event at", times[i], times[i - 1]);
+  }
+}
+
 /// Request as the model sees it: ids, and the items they belong to.
 struct Session {
   std::vector<int64_t> ids;
@@ -187,10 +207,13 @@ class Recommender::Model {
     if (!reads && (!request.times.empty() || request.time)) {
       fail<UsageError>("predict", "a request has times, which this model does not read");
     }
-    if (!reads || request.times.size() == request.items.size()) return;
-    fail<UsageError>("predict", "a request has {} for {}; expected when each was, in seconds",
-                     plural(std::ssize(request.times), "time"),
-                     plural(std::ssize(request.items), "item"));
+    if (!reads) return;
+    if (request.times.size() != request.items.size()) {
+      fail<UsageError>("predict", "a request has {} for {}; expected when each was, in seconds",
+                       plural(std::ssize(request.times), "time"),
+                       plural(std::ssize(request.items), "item"));
+    }
+    check_order_of_times(request);
   }
 
   /// When each item was, and when that is asked for which follows.

@@ -27,7 +27,8 @@ struct RecommendationRequest {
   std::map<std::string, std::vector<double>> features;
   /// Categorical features whose raw values are texts.
   std::map<std::string, std::vector<std::string>> categories;
-  /// Times of the items, in seconds, and of the request, for a model that reads times.
+  /// Times of the items, in seconds since 1970, none before the one before it, and of the request,
+  /// for a model that reads times.
   std::vector<int64_t> times;
   std::optional<int64_t> time;  ///< none: the last item's
   int64_t top_k = 10;
