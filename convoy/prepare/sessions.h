@@ -50,6 +50,14 @@ struct TimeSpan {
   double first = 0, last = 0;
 };
 
+/// Events and sessions without a value of a feature.
+struct MissingValues {
+  std::string feature;
+  int64_t events = 0;
+  bool passed_over = false;  ///< the session's value is computed from the other events
+  int64_t sessions = 0;      ///< where it is: those without another event, whose value is 0
+};
+
 /// Counts of make_sessions(), and the files it wrote.
 struct SessionReport {
   int64_t num_events = 0;
@@ -60,8 +68,7 @@ struct SessionReport {
   std::vector<std::pair<std::string, int64_t>> untimed_later;
   std::optional<TimeSpan> times;  ///< of the events that have a time
   int64_t num_ties = 0;           ///< events at the time of the one before of their user
-  /// Events without a value of a feature, by its name; those that lack none are left out.
-  std::vector<std::pair<std::string, int64_t>> missing;
+  std::vector<MissingValues> missing;  ///< of features that some events lack
   int64_t num_users = 0;
   int64_t num_sessions = 0;
   int64_t num_single_sessions = 0;  ///< of one event that is in no row

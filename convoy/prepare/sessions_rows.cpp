@@ -10,11 +10,23 @@
 
 namespace convoy::prepare {
 
+namespace {
+
+/// A missing value is 0 in a sum, and no value of a mean or an extreme.
+bool passes_over_missing(const EventFeature& feature) {
+  const auto of = feature.spec.of_session;
+  return of == OfSession::Mean || of == OfSession::Min || of == OfSession::Max;
+}
+
+}  // namespace
+
 float Material::value_of(const Session& session, const EventFeature& feature) const {
   std::vector<float> values;
   for (int64_t i = session.begin; i < session.end; ++i) {
+    if (passes_over_missing(feature) && feature.is_missing(event_at(i))) continue;
     values.push_back(feature.values[event_at(i)]);
   }
+  if (values.empty()) values.push_back(0);
   const auto value = value_of_session(*feature.spec.of_session, values);
   return feature.spec.scale.apply(value, feature.spec.name);
 }
@@ -158,7 +170,16 @@ void count_gaps(const Material& material, SessionReport& report) {
     const auto missing = std::ranges::count_if(material.order.events, [&](int64_t event) {
       return feature.is_missing(static_cast<size_t>(event));
     });
-    if (missing > 0) report.missing.emplace_back(feature.spec.name, missing);
+    if (missing == 0) continue;
+    MissingValues told{feature.spec.name, missing, passes_over_missing(feature)};
+    for (const Session& session : material.order.sessions) {
+      bool any = false;
+      for (int64_t i = session.begin; i < session.end; ++i) {
+        any = any || !feature.is_missing(material.event_at(i));
+      }
+      told.sessions += told.passed_over && !any;
+    }
+    report.missing.push_back(std::move(told));
   }
 }
 

@@ -147,9 +147,15 @@ int run_sessions(SessionFlags flags) {
   }
   if (report.times) line("times", "{}", times_text(*report.times));
   if (const auto told = order_text(report); !told.empty()) line("order", "{}", told);
-  for (const auto& [feature, missing] : report.missing) {
-    line("missing", "{} of {} events have no {}: 0, or no category, stands in its place",
-         human_count(missing), human_count(report.num_events), feature);
+  for (const auto& missing : report.missing) {
+    line("missing", "{} of {} events have no {}: {}", human_count(missing.events),
+         human_count(report.num_events), missing.feature,
+         missing.passed_over
+             ? fmt::format("a session's value is of its other events{}",
+                           missing.sessions == 0 ? ""
+                                                 : fmt::format(", and 0 where it has none ({})",
+                                                               plural(missing.sessions, "session")))
+             : "0, or no category, stands in its place");
   }
   const bool by_user = options.gap_seconds == 0 && options.window_days == 0;
   const auto single = report.num_single_sessions == 0
