@@ -116,12 +116,13 @@ bool counts_seconds(const SessionOptions& options, bool has_time_delta) {
   return options.gap_seconds > 0 || options.window_days > 0 || options.keep_time || has_time_delta;
 }
 
-void check_times(const Events& events) {
-  if (events.times.empty()) fail<UsageError>("prepare", "--keep-time needs times; got --time none");
+void check_times(const Events& events, const char* flag, const char* what) {
+  if (events.times.empty()) fail<UsageError>("prepare", "{} needs times; got --time none", flag);
   for (int64_t event = 0; event < events.num_events; ++event) {
-    if (!events.times.front().missing(event)) continue;
-    fail<FileError>("prepare", "event {} has no time, which --keep-time keeps; try without it",
-                    event + 1);
+    const bool counts = is_whole(events, static_cast<size_t>(event));
+    if (!counts || !events.times.front().missing(event)) continue;
+    fail<FileError>("prepare", "event {} has no time, which {} {}; try without it", event + 1, flag,
+                    what);
   }
 }
 
@@ -270,9 +271,7 @@ SessionReport make_sessions(const SessionOptions& given, const ProgressFn& progr
   SessionOptions options = given;
   const TimeDelta time_delta(options);
   Events events = read_events(options.inputs, options.columns, options.table, progress);
-  if (options.gap_seconds > 0 && events.times.empty()) {
-    fail<UsageError>("prepare", "--session gap needs times; got --time none");
-  }
+  if (options.gap_seconds > 0) check_times(events, "--session gap", "compares");
   if (options.drop_duplicates && events.times.empty()) {
     fail<UsageError>("prepare", "--drop-duplicates compares times; got --time none");
   }
@@ -281,7 +280,7 @@ SessionReport make_sessions(const SessionOptions& given, const ProgressFn& progr
   }
   if (counts_seconds(options, time_delta.is_wanted()) && !events.times.empty()) check_unit(events);
   check_units_of_files(events);
-  if (options.keep_time) check_times(events);
+  if (options.keep_time) check_times(events, "--keep-time", "keeps");
   SessionOrder order =
       order_sessions(events, options.gap_seconds, Windows(events, options.window_days));
   SessionReport report;

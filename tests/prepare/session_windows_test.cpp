@@ -69,6 +69,22 @@ TEST(SessionWindows, CutSessionsAndHaveFoldersOfTheirOwn) {
             std::string::npos);
 }
 
+TEST(SessionWindows, AndPausesNeedATimeOfEveryEvent) {
+  Folder folder;
+  SessionOptions options;
+  options.inputs = {folder.write("e.csv", "who,what,when\na,x,1\na,y,\na,z,3\n,x,\nb,x,5\n")};
+  options.output = folder / "out";
+  options.columns.user = "who";
+  options.columns.item = "what";
+  options.columns.time = {"when"};
+  options.gap_seconds = 15;
+  EXPECT_HAS(error_of<FileError>([&] { make_sessions(options); }),
+             "event 2 has no time, which --session gap compares; try without it");
+  options.gap_seconds = 0;
+  options.window_days = 1;
+  EXPECT_HAS(error_of<FileError>([&] { make_sessions(options); }), "event 2 has no time");
+}
+
 // Windows 1 and 2 have ids that stay whatever later windows hold.
 TEST(SessionWindows, IdsDoNotKnowWhatComesLater) {
   Folder folder;
