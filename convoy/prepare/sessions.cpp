@@ -155,10 +155,11 @@ constexpr int64_t kSeenRows = 4096;
 
 /// Where hardly any event is an item that its user had before, what was seen is not to be found
 /// again; as it was decided for the data whose ids are kept.
-bool decide_to_exclude(const SessionOptions& options, const SessionReport& report) {
+void decide_to_exclude(const SessionOptions& options, SessionReport& report) {
   const auto earlier = options.ids_from / kDecisionsFile;
-  if (!options.ids_from.empty() && fs::exists(earlier)) return decided_to_exclude(earlier);
-  return report.num_repeats * 100 < report.num_events;
+  report.inherits_exclude_seen = !options.ids_from.empty() && fs::exists(earlier);
+  report.exclude_seen = report.inherits_exclude_seen ? decided_to_exclude(earlier)
+                                                     : report.num_repeats * 100 < report.num_events;
 }
 
 /// The chosen column of a table of names, or the first of the usual ones that it has.
@@ -321,7 +322,7 @@ SessionReport make_sessions(const SessionOptions& given, const ProgressFn& progr
         warn_of_early_events(events, order, items, people, options.ids_from)}) {
     if (!warning.empty()) report.warnings.push_back(warning);
   }
-  report.exclude_seen = decide_to_exclude(options, report);
+  decide_to_exclude(options, report);
   const Material material{events, order, items, categories, people, options.keep_time};
   const auto columns = list_columns_of(events, options.keep_time);
   auto inputs = options.inputs;

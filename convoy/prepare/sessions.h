@@ -66,17 +66,18 @@ struct SessionReport {
   int64_t num_untimed = 0;         ///< events without a time, which come last
   /// Events without a value of a further time column, by its name: last of those alike before it.
   std::vector<std::pair<std::string, int64_t>> untimed_later;
-  std::optional<TimeSpan> times;  ///< of the events that have a time
-  int64_t num_ties = 0;           ///< events at the time of the one before of their user
+  std::optional<TimeSpan> times;       ///< of the events that have a time
+  int64_t num_ties = 0;                ///< events at the time of the one before of their user
   std::vector<MissingValues> missing;  ///< of features that some events lack
   int64_t num_users = 0;
   int64_t num_sessions = 0;
   int64_t num_single_sessions = 0;  ///< of one event that is in no row
   int64_t num_windows = 0;          ///< that have rows
   int64_t num_items = 0;
-  int64_t num_new_items = 0;  ///< of these, those that ids_from has not
-  int64_t num_repeats = 0;    ///< events with an item that the user had before
-  bool exclude_seen = false;  ///< decision that the folder keeps for results
+  int64_t num_new_items = 0;           ///< of these, those that ids_from has not
+  int64_t num_repeats = 0;             ///< events with an item that the user had before
+  bool exclude_seen = false;           ///< decision that the folder keeps for results
+  bool inherits_exclude_seen = false;  ///< it is that of ids_from
   int64_t num_train_rows = 0;
   int64_t num_train_groups = 0;
   int64_t num_valid_rows = 0;

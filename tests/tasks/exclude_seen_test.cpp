@@ -56,7 +56,10 @@ TEST_F(ExcludeSeen, FollowsTheData) {
 
 TEST_F(ExcludeSeen, IsInheritedByRunsThatGoOnByResumesAndByLaterData) {
   make("d", false);
+  EXPECT_TRUE(says("exclude_seen = true")) << output_;
+  EXPECT_FALSE(says("exclude_seen = true, as d has it")) << output_;
   make("again", true, "--ids-from d");
+  expect("exclude_seen = true, as d has it");
   EXPECT_TRUE(json("again/sessions.json").at("exclude_seen"));
   ASSERT_EQ(run(kTwoSteps + "--data.path d --exclude_seen false --output_dir r0"), 0) << output_;
   ASSERT_EQ(run(kTwoSteps + "--data.path d --model_name_or_path r0 --output_dir r1"), 0) << output_;

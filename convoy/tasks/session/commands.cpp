@@ -172,8 +172,9 @@ int run_sessions(SessionFlags flags) {
        options.names.empty()
            ? ""
            : fmt::format(" ({} with a name)", human_count(report.num_named_items)));
-  line("repeats", "{} of {} events are an item that the user had before; exclude_seen = {}",
-       human_count(report.num_repeats), human_count(report.num_events), report.exclude_seen);
+  line("repeats", "{} of {} events are an item that the user had before; exclude_seen = {}{}",
+       human_count(report.num_repeats), human_count(report.num_events), report.exclude_seen,
+       report.inherits_exclude_seen ? ", as " + options.ids_from.string() + " has it" : "");
   line("train", "{} rows in {} row groups, mean length {:.2f}; {} dropped as shorter than {}",
        human_count(report.num_train_rows), human_count(report.num_train_groups),
        report.mean_train_length, human_count(report.num_short_rows), options.min_length);
