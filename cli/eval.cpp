@@ -37,7 +37,8 @@ int run_eval(const EvalOptions& options) {
   if (options.json) {
     fmt::print("{}\n", Json(metrics).dump(2));
   } else {
-    const auto title = fmt::format("{}, {:.0f} rows", name, metrics.at("eval_samples"));
+    const auto rows = static_cast<int64_t>(metrics.at("eval_samples"));
+    const auto title = fmt::format("{}, {}", name, plural(rows, "row"));
     fmt::print("{}", printable_lines(tasks::evaluation_text(title, metrics)));
   }
   return 0;

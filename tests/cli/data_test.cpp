@@ -42,7 +42,7 @@ TEST_F(DataCommand, SessionsThenInspectThenRepartition) {
 
 TEST_F(DataCommand, Synthetic) {
   ASSERT_EQ(run("synthetic --output syn --items 30 --rows 40"), 0) << output_;
-  expect("train      40 rows in 1 row groups");
+  expect("train      40 rows in 1 row group, mean");
   EXPECT_TRUE(fs::exists(folder_ / "syn/items.parquet"));
 }
 

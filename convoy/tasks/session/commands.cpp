@@ -44,6 +44,11 @@ struct SessionFlags {
   std::string rows = "blocks";
 };
 
+/// "1 row", "1,234 rows".
+std::string counted(int64_t count, const char* what) {
+  return fmt::format("{} {}{}", human_count(count), what, count == 1 ? "" : "s");
+}
+
 /// Which part of long histories the rows have, and the share of training events that none has.
 std::string rows_text(const SessionFlags& flags, const prepare::SessionReport& report) {
   const int64_t most = flags.options.max_length;
@@ -91,7 +96,7 @@ std::string times_text(const prepare::TimeSpan& span) {
 
 /// The rows that are evaluated on, and what is not in them.
 std::string valid_text(const SessionFlags& flags, const prepare::SessionReport& report) {
-  auto out = fmt::format("{} rows", human_count(report.num_valid_rows));
+  auto out = counted(report.num_valid_rows, "row");
   if (flags.options.window_days == 0) {
     out += fmt::format(", {} of them with a target that training never shows",
                        human_count(report.num_unseen_targets));
@@ -175,8 +180,8 @@ int run_sessions(SessionFlags flags) {
   line("repeats", "{} of {} events are an item that the user had before; exclude_seen = {}{}",
        human_count(report.num_repeats), human_count(report.num_events), report.exclude_seen,
        report.inherits_exclude_seen ? ", as " + options.ids_from.string() + " has it" : "");
-  line("train", "{} rows in {} row groups, mean length {:.2f}; {} dropped as shorter than {}",
-       human_count(report.num_train_rows), human_count(report.num_train_groups),
+  line("train", "{} in {}, mean length {:.2f}; {} dropped as shorter than {}",
+       counted(report.num_train_rows, "row"), counted(report.num_train_groups, "row group"),
        report.mean_train_length, human_count(report.num_short_rows), options.min_length);
   line("rows", "{}", rows_text(flags, report));
   if (options.validation) line("valid", "{}", valid_text(flags, report));
@@ -270,7 +275,7 @@ int run_synthetic(const prepare::SyntheticOptions& options) {
   line("train", "{} rows in {} row groups, mean length {:.2f}", human_count(report.num_train_rows),
        human_count(report.num_train_groups),
        static_cast<double>(report.num_train_events) / static_cast<double>(report.num_train_rows));
-  line("valid", "{} rows", human_count(report.num_valid_rows));
+  line("valid", "{}", counted(report.num_valid_rows, "row"));
   line("wrote", "{}", options.output.string());
   line("time", "{}", human_seconds(progress.seconds()));
   return 0;
