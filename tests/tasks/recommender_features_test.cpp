@@ -139,6 +139,9 @@ TEST_F(RecommenderTest, NumbersAreGivenAsInTheInteractions) {
   EXPECT_EQ(run("train" + kTiny + "--data.path later --model_name_or_path out --output_dir next"),
             2);
   expect("the feature price-list has no scale, and in");
+  ASSERT_EQ(run("data sessions raw.csv --output less --features spent:sum:*0.5"), 0) << output_;
+  EXPECT_EQ(run("eval out --data less"), 1);
+  expect("column 'price-list' is missing in less/valid.parquet");
   ASSERT_EQ(run("data sessions scaled.csv --output syn --features price,spent"), 0) << output_;
   EXPECT_FALSE(fs::exists(folder_ / "syn/scales.json")) << "of an earlier run";
 }

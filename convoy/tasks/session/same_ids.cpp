@@ -31,6 +31,13 @@ void check_names(const fs::path& before, const fs::path& now, const std::string&
   }
 }
 
+/// Schema of the data; without features where there is none.
+formats::Schema schema_of(const BesideData& data) {
+  auto file = data("schema.json");
+  if (file.empty()) file = data("schema.pbtxt");
+  return file.empty() ? formats::Schema() : formats::Schema::load(file);
+}
+
 /// A column of ids is not read as numbers, nor one of numbers as ids.
 void check_kinds(const models::SessionConfig& config, const BesideData& data) {
   auto file = data("schema.json");
@@ -72,11 +79,14 @@ void check_same_ids(const fs::path& folder, const models::SessionConfig& config,
   const bool knows_scales = !scales.empty() || !data(kItems).empty();
   const auto now = prepare::Scales::load(scales),
              before = prepare::Scales::load(kept_file(folder, prepare::kScalesFile));
+  const auto schema = schema_of(data);
   for (const auto& feature : config.features) {
+    // Who reads the data says which column is missing.
+    const bool is_there = schema.features.empty() || schema.find(feature.name) != nullptr;
     const auto file = names_file(feature.name);
     if (feature.categorical && feature.name != config.item_feature) {
       check_names(kept_file(folder, file), data(file), "value of " + feature.name);
-    } else if (knows_scales) {
+    } else if (knows_scales && is_there) {
       now.check_alike(feature.name, before, folder.string());
     }
   }
