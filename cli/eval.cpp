@@ -4,6 +4,7 @@
 #include "cli/program.h"
 #include "cli/ranks.h"
 #include "convoy/base/error.h"
+#include "convoy/base/piped_input.h"
 #include "convoy/base/text.h"
 #include "convoy/tasks/metrics_table.h"
 
@@ -38,7 +39,7 @@ int run_eval(const EvalOptions& options) {
     fmt::print("{}\n", Json(metrics).dump(2));
   } else {
     const auto rows = static_cast<int64_t>(metrics.at("eval_samples"));
-    const auto title = fmt::format("{}, {}", name, plural(rows, "row"));
+    const auto title = fmt::format("{}, {}", input_name(name), plural(rows, "row"));
     fmt::print("{}", printable_lines(tasks::evaluation_text(title, metrics)));
   }
   return 0;

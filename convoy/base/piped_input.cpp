@@ -3,10 +3,12 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <string_view>
 #include <vector>
 
 #include "convoy/base/error.h"
@@ -37,7 +39,27 @@ ssize_t again(const Call& call) {
   return done;
 }
 
+/// Removes digits, of which there is at least one, from the start.
+bool take_number(std::string_view& text) {
+  const auto end = std::min(text.find_first_not_of("0123456789"), text.size());
+  text.remove_prefix(end);
+  return end > 0;
+}
+
+bool take(std::string_view& text, std::string_view word) {
+  if (!text.starts_with(word)) return false;
+  text.remove_prefix(word.size());
+  return true;
+}
+
 }  // namespace
+
+std::string input_name(const std::string& input) {
+  std::string_view rest = input;
+  const bool kept = take(rest, "/proc/") && take_number(rest) && take(rest, "/fd/") &&
+                    take_number(rest) && rest.empty();
+  return kept ? "the piped input" : input;
+}
 
 bool is_piped(const std::string& input) {
   // What these lead to is another thing in another process.

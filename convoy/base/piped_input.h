@@ -10,6 +10,9 @@ namespace convoy {
 /// there, keep their name. Throws FileError.
 std::string lasting_input(const std::string& input);
 
+/// Name of an input for people: "the piped input" where it is what lasting_input() read.
+std::string input_name(const std::string& input);
+
 /// Whether lasting_input() would read it.
 bool is_piped(const std::string& input);
 

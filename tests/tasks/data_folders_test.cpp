@@ -39,6 +39,12 @@ TEST_F(DataFolders, WithoutValidationRowsAreReadAsTheyAre) {
   expect("whole/train.parquet, 12 rows");
 }
 
+TEST_F(DataFolders, APipeIsCalledSo) {
+  ASSERT_EQ(shell("cat d/valid.parquet | $convoy eval out --data -"), 0) << output_;
+  expect("the piped input, 12 rows");
+  EXPECT_FALSE(says("/proc/")) << output_;
+}
+
 TEST_F(DataFolders, OfWindowsNameOneToTry) {
   ASSERT_EQ(run("data sessions events.csv --output w --windows day --ids-from d"), 0) << output_;
   for (const std::string command : {"eval out --data w", "predict out --data w"}) {

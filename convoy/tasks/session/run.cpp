@@ -6,6 +6,7 @@
 #include "convoy/base/checksum.h"
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
+#include "convoy/base/piped_input.h"
 #include "convoy/base/text.h"
 #include "convoy/data/parquet_files.h"
 #include "convoy/data/tools/inspect_rows.h"
@@ -291,7 +292,7 @@ std::shared_ptr<train::Dataset> open_sessions(const std::string& where,
     // The target of a row whose end is cut is not the last of the list.
     const bool ends = !more.evaluates || options.truncation == data::Truncation::KeepLast;
     if (file.empty()) {
-      no_lists = fmt::format("there is no {} beside {}", prepare::kSeenFile, where);
+      no_lists = fmt::format("there is no {} beside {}", prepare::kSeenFile, input_name(where));
     } else if (!ends) {
       no_lists = "data.truncation = keep_first cuts what follows a target";
     } else if (!has_ids(more.owner) || !has_ids(prepare::kNumSeen)) {
