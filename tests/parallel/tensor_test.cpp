@@ -199,8 +199,10 @@ class OwnBlock : public nn::Block {
   nn::Bundle forward(const nn::Bundle& in, const nn::Context&) override { return in; }
 };
 
-// All families, meshes and kinds of numbers; ./dev test --all.
-TEST(TensorRanks, DISABLED_OfTheWholeGridTrainAsOneDevice) {
+class GridFamilies : public Families {};
+
+// All meshes and kinds of numbers; ./dev test --all.
+TEST_P(GridFamilies, DISABLED_OfTheWholeGridTrainAsOneDevice) {
   const std::vector<std::pair<schedule::Degrees, int>> meshes{
       {{.tensor = 2}, 0},
       {{.tensor = 3}, 0},
@@ -210,31 +212,33 @@ TEST(TensorRanks, DISABLED_OfTheWholeGridTrainAsOneDevice) {
       {{.replicate = 2, .shard = 1, .tensor = 2}, 1},
       {{.pipeline = 2, .tensor = 2}, 0},
       {{.pipeline = 2, .shard = 2, .tensor = 2}, 1}};
-  for (const std::string family :
-       {"gpt2", "gpt2 untied", "llama", "olmo2", "bert", "classifier", "t5", "session"}) {
-    for (const bool drops : {true, false}) {
-      Trial one{.family = family, .micro_batches = 4, .steps = 100, .drops = drops};
-      one.empties = false;
-      const auto alone = train(one);
-      for (const auto& [mesh, zero] : meshes) {
-        auto many = one;
-        many.mesh = mesh;
-        many.zero = zero;
-        many.micro_batches = 4 / mesh.data();
-        for (const auto& [sequence, recomputes] :
-             {std::pair(false, false), {false, true}, {true, false}, {true, true}}) {
-          many.sequence = sequence;
-          many.recomputes = recomputes;
-          SCOPED_TRACE(fmt::format("{}, {}, zero {}{}, {}, {}", family,
-                                   schedule::Mesh(mesh, 0, many.num_ranks()).to_text(), zero,
-                                   sequence ? ", sequence" : "", drops ? "dropout" : "no dropout",
-                                   recomputes ? "recomputed" : "kept"));
-          expect_close(train(many), alone);
-        }
+  for (const bool drops : {true, false}) {
+    Trial one{.family = GetParam(), .micro_batches = 4, .steps = 100, .drops = drops};
+    one.empties = false;
+    const auto alone = train(one);
+    for (const auto& [mesh, zero] : meshes) {
+      auto many = one;
+      many.mesh = mesh;
+      many.zero = zero;
+      many.micro_batches = 4 / mesh.data();
+      for (const auto& [sequence, recomputes] :
+           {std::pair(false, false), {false, true}, {true, false}, {true, true}}) {
+        many.sequence = sequence;
+        many.recomputes = recomputes;
+        SCOPED_TRACE(fmt::format("{}, zero {}{}, {}, {}",
+                                 schedule::Mesh(mesh, 0, many.num_ranks()).to_text(), zero,
+                                 sequence ? ", sequence" : "", drops ? "dropout" : "no dropout",
+                                 recomputes ? "recomputed" : "kept"));
+        expect_close(train(many), alone);
       }
     }
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(All, GridFamilies,
+                         testing::Values("gpt2", "gpt2 untied", "llama", "olmo2", "bert",
+                                         "classifier", "t5", "session"),
+                         name_of_family);
 
 TEST(TensorRanks, SayWhatDoesNotGo) {
   const auto refused = [](const std::string& family, int ranks) -> std::string {
