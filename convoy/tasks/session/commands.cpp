@@ -272,8 +272,8 @@ int run_synthetic(const prepare::SyntheticOptions& options) {
   const prepare::SyntheticReport report = prepare::make_synthetic(options, progress.function());
   progress.wipe();
   line("items", "{}", human_count(options.num_items));
-  line("train", "{} rows in {} row groups, mean length {:.2f}", human_count(report.num_train_rows),
-       human_count(report.num_train_groups),
+  line("train", "{} in {}, mean length {:.2f}", counted(report.num_train_rows, "row"),
+       counted(report.num_train_groups, "row group"),
        static_cast<double>(report.num_train_events) / static_cast<double>(report.num_train_rows));
   line("valid", "{}", counted(report.num_valid_rows, "row"));
   line("wrote", "{}", options.output.string());
