@@ -37,6 +37,11 @@ std::map<std::string, double> averages(const Results& results) {
       ++counts[name];
     }
   }
+  // An average is as sure as all of its parts.
+  std::erase_if(out, [&](const auto& metric) {
+    return metric.first.ends_with(train::kStandardError) &&
+           counts[metric.first] < static_cast<double>(results.size());
+  });
   for (auto& [name, value] : out) {
     value = (name.ends_with(train::kStandardError) ? std::sqrt(value) : value) / counts[name];
   }
@@ -187,12 +192,18 @@ int train_windows(Configured& configured, const std::vector<tasks::Window>& wind
   }
   if (!tells) return 0;
   for (const auto& result : results) {
+    const auto values = train::metrics_from_json(result.at("metrics"));
+    const auto rows = values.find("eval_samples");
     report::show_progress(
-        fmt::format("  {} to {}: {}\n", result.at("trained_on").get<std::string>(),
+        fmt::format("  {} to {}{}: {}\n", result.at("trained_on").get<std::string>(),
                     result.at("evaluated_on").get<std::string>(),
-                    told(train::metrics_from_json(result.at("metrics")), metrics)));
+                    rows == values.end()
+                        ? ""
+                        : fmt::format(", {}", plural(static_cast<int64_t>(rows->second), "row")),
+                    told(values, metrics)));
   }
-  const auto title = fmt::format("average of {}", plural(std::ssize(results), "window"));
+  const auto title = fmt::format("average of {}{}", plural(std::ssize(results), "window"),
+                                 results.size() > 1 ? ", each of which counts alike" : "");
   report::show_progress(tasks::evaluation_text(title, averages(results)));
   report::show_progress(fmt::format("  all of them: {}\n", (base / kResults).string()));
   return 0;

@@ -38,7 +38,9 @@ const std::string kTrain =
 TEST_F(WindowsCommand, EachIsTrainedAfterTheOneBeforeAndEvaluatedOnTheNext) {
   make_windows();
   ASSERT_EQ(run(kTrain + "--windows days --end 3 --output_dir all"), 0) << output_;
-  EXPECT_NE(output_.find("average of 2 windows: loss "), std::string::npos) << output_;
+  EXPECT_NE(output_.find("average of 2 windows, each of which counts alike: loss "),
+            std::string::npos)
+      << output_;
   EXPECT_NE(output_.find("NDCG of popularity"), std::string::npos) << output_;
   const auto all = results("all");
   ASSERT_EQ(all.at("windows").size(), 2U);
@@ -240,6 +242,31 @@ TEST_F(WindowsCommand, PassOverDaysWithoutSessions) {
   ASSERT_EQ(run(kTrain + "--windows days --start 2 --output_dir all"), 0) << output_;
   EXPECT_EQ(results("all").at("windows").at(1).at("trained_on"), "0003");
   EXPECT_EQ(results("all").at("windows").at(1).at("evaluated_on"), "0005");
+}
+
+// A log that is cut within a day leaves a last window of single events, or of one row.
+TEST_F(WindowsCommand, EndWithTheLastOneThatHasRows) {
+  make_windows();
+  const auto events = read_file(folder_ / "events.csv");
+  const auto day_of = [&](const std::string& more) {
+    write_file(folder_ / "events.csv", events + more);
+    ASSERT_EQ(run("data sessions events.csv --output cut --windows day"), 0) << output_;
+    ASSERT_TRUE(fs::exists(folder_ / "cut/0006"));
+    ASSERT_EQ(run(kTrain + "--windows cut --start 3 --output_dir out --overwrite_output_dir"), 0)
+        << output_;
+  };
+  day_of("u1,i1,1700438410\nu2,i2,1700438420\n");
+  expect("train on 0003, evaluate on 0005");
+  EXPECT_EQ(results("out").at("windows").size(), 1U);
+  expect("0003 to 0005, 40 rows: ");
+  day_of("u1,i1,1700438410\nu1,i2,1700438420\nu1,i3,1700438430\n");
+  expect("0005 to 0006, 1 row: ");
+  const auto all = results("out");
+  const std::string error = "eval_ndcg_at_10_stderr";
+  EXPECT_TRUE(all.at("windows")[0].at("metrics").contains(error));
+  EXPECT_FALSE(all.at("windows")[1].at("metrics").contains(error)) << "of one row";
+  EXPECT_FALSE(all.at("average").contains(error));
+  EXPECT_TRUE(all.at("average").contains("eval_ndcg_at_10"));
 }
 
 TEST_F(WindowsCommand, LaterDataReplaceThoseOfTheRun) {

@@ -98,8 +98,9 @@ std::string times_text(const prepare::TimeSpan& span) {
 std::string valid_text(const SessionFlags& flags, const prepare::SessionReport& report) {
   auto out = counted(report.num_valid_rows, "row");
   if (flags.options.window_days == 0) {
-    out += fmt::format(", {} of them with a target that training never shows",
-                       human_count(report.num_unseen_targets));
+    out += fmt::format(", {} of them with a target that {}", human_count(report.num_unseen_targets),
+                       flags.options.ids_from.empty() ? "training never shows"
+                                                      : "these training rows do not show");
   }
   if (report.num_cut_valid_rows > 0) {
     out += fmt::format("; {} of {} hold the last {} events of a longer history",

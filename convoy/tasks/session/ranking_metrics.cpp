@@ -38,10 +38,9 @@ struct Sums {
     sum += rows * score;
     squares += rows * score * score;
   }
-  /// Standard error of the mean over `rows`: whole numbers of rows and fixed scores make it, so
-  /// every layout has the same bits.
+  /// Standard error of the mean over `rows`, at least two: whole numbers of rows and fixed scores
+  /// make it, so every layout has the same bits.
   double standard_error(double rows) const {
-    if (rows < 2) return 0;
     const double mean = sum / rows;
     return std::sqrt(std::max(0.0, squares / rows - mean * mean) / (rows - 1));
   }
@@ -98,6 +97,7 @@ std::map<std::string, double> RankingMetrics::values(const std::string& prefix, 
     out[fmt::format("{}recall_at_{}", prefix, k)] = recall / rows;
     out[fmt::format("{}mrr_at_{}", prefix, k)] = mrr / rows;
     out[fmt::format("{}avg_precision_at_{}", prefix, k)] = mrr / rows;
+    if (rows < 2) continue;  // nobody knows the error of one
     for (const auto& [name, sums] :
          {std::pair{"ndcg", of_ndcg}, {"recall", of_recall}, {"mrr", of_mrr}}) {
       out[fmt::format("{}{}_at_{}{}", prefix, name, k, train::kStandardError)] =

@@ -14,6 +14,8 @@ namespace fs = std::filesystem;
 
 namespace {
 
+constexpr const char *kTrained = "train.parquet", *kEvaluated = "valid.parquet";
+
 /// Folders whose names are numbers of at least 1, such as 0001 or 1.
 std::map<int64_t, fs::path> folders_in(const fs::path& where) {
   std::map<int64_t, fs::path> out;
@@ -45,6 +47,14 @@ class Windows {
 
   int64_t last() const { return folders_.rbegin()->first; }
 
+  /// The last window with rows in a file of this name; last() where none has any.
+  int64_t last_with_rows(const char* name) const {
+    for (auto folder = folders_.rbegin(); folder != folders_.rend(); ++folder) {
+      if (has_rows(folder->first, name)) return folder->first;
+    }
+    return last();
+  }
+
   bool has_rows(int64_t window, const char* name) const {
     const auto folder = folders_.find(window);
     if (folder == folders_.end()) return false;
@@ -65,15 +75,13 @@ class Windows {
   std::map<int64_t, fs::path> folders_;
 };
 
-constexpr const char *kTrained = "train.parquet", *kEvaluated = "valid.parquet";
-
 }  // namespace
 
 std::vector<Window> SessionTask::windows() const {
   const auto& data = arguments_.data;
   if (data.windows.empty()) return {};
   const Windows windows(data.windows);
-  const int64_t end = data.end > 0 ? data.end : windows.last();
+  const int64_t end = data.end > 0 ? data.end : windows.last_with_rows(kEvaluated);
   if (end <= data.start) {
     fail<UsageError>("data",
                      "windows {} to {} are trained on and evaluated in pairs; expected --end above "
