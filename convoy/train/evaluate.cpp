@@ -92,20 +92,25 @@ std::optional<Metrics> Trainer::Impl::evaluate(const Dataset& data, const std::s
   metrics[prefix + "samples"] = static_cast<double>(stream->num_rows());
   metrics[prefix + "samples_per_second"] = static_cast<double>(stream->num_rows()) / seconds;
   metrics[prefix + "steps_per_second"] = static_cast<double>(steps) / seconds;
-  tell_not_finite(metrics, prefix, scorer.get());
+  tell_not_finite(metrics, prefix, scorer.get(), /*has_targets=*/sums[1] > 0);
   return metrics;
 }
 
 /// JSON has no such numbers: results and logs hold null in their place.
 void Trainer::Impl::tell_not_finite(const Metrics& metrics, const std::string& prefix,
-                                    const Scorer* scorer) const {
+                                    const Scorer* scorer, bool has_targets) const {
   std::map<std::string, std::vector<std::string>> by_reason;
   for (const auto& [name, value] : metrics) {
     if (std::isfinite(value)) continue;
     const auto own = name.substr(prefix.size());
     auto reason = scorer && std::isnan(value) ? scorer->reason_of_none(own) : "";
-    if (own == "loss") reason = "the model knows no row's target";
-    by_reason[reason.empty() ? fmt::format("got {}", value) : reason].push_back(name);
+    if (own == "loss" && !has_targets) reason = "the model knows no row's target";
+    if (!reason.empty()) {
+      by_reason[reason].push_back(name);
+      continue;
+    }
+    callbacks_.say(fmt::format("warning: {} after step {} is {}, and null in what is written", name,
+                               state_.global_step, value));
   }
   for (const auto& [reason, names] : by_reason) {
     callbacks_.say(fmt::format("warning: no {} after step {}: {}; null in what is written",

@@ -108,8 +108,8 @@ struct Trainer::Impl {
   // Evaluation.
   /// Nothing where a stop signal ended it, which stopped_by_ then is.
   std::optional<Metrics> evaluate(const Dataset& data, const std::string& prefix);
-  void tell_not_finite(const Metrics& metrics, const std::string& prefix,
-                       const Scorer* scorer) const;
+  void tell_not_finite(const Metrics& metrics, const std::string& prefix, const Scorer* scorer,
+                       bool has_targets) const;
   bool evaluate_now();
   bool evaluation_is_due(bool epoch_end) const;
   void make_up_evaluation();

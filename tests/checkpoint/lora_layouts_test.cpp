@@ -48,6 +48,10 @@ Trial lora_trial(const std::string& family, double dropout = 0) {
 const std::vector<std::string> kLoraFamilies{"gpt2",  "llama", "qwen3",      "gemma2", "phi3",
                                              "olmo2", "bert",  "classifier", "t5"};
 
+// Gradients of an adapter's B are products with the few columns that A gives, whose rounding they
+// show.
+constexpr Bounds kOfAdapters{.gradient = 2e-5};
+
 class LoraFamilies : public testing::TestWithParam<std::string> {};
 
 TEST_P(LoraFamilies, TensorRanksTrainAsOneDevice) {
@@ -62,12 +66,12 @@ TEST_P(LoraFamilies, TensorRanksTrainAsOneDevice) {
     for (const int ranks : {2, 3}) {
       SCOPED_TRACE(fmt::format("{} ranks, dropout {}", ranks, dropout));
       trial.mesh.tensor = ranks;
-      expect_close(train(trial), one);
+      expect_close(train(trial), one, kOfAdapters);
     }
     SCOPED_TRACE(fmt::format("shared tokens, dropout {}", dropout));
     trial.mesh.tensor = 2;
     trial.sequence = true;
-    expect_close(train(trial), one);
+    expect_close(train(trial), one, kOfAdapters);
   }
 }
 
@@ -98,10 +102,10 @@ TEST_P(LoraFamilies, PipelinesShardsAndDataRanksTrainAsOneDevice) {
   for (const int zero : {0, 1, 2, 3}) {
     SCOPED_TRACE(fmt::format("zero {}", zero));
     trial.zero = zero;
-    expect_close(train(trial), one);
+    expect_close(train(trial), one, kOfAdapters);
   }
   trial.mesh = {.shard = 2, .tensor = 2};
-  expect_close(train(trial), one);
+  expect_close(train(trial), one, kOfAdapters);
 }
 
 TEST_P(LoraFamilies, TrainInBf16) {
@@ -129,10 +133,10 @@ TEST(Lora, ContextRanksTrainAsOneDevice) {
       trial.drops = false;
       const auto one = train(trial);
       trial.mesh.context = 2;
-      expect_close(train(trial), one);
+      expect_close(train(trial), one, kOfAdapters);
       trial.mesh.tensor = 2;
       trial.sequence = true;
-      expect_close(train(trial), one);
+      expect_close(train(trial), one, kOfAdapters);
     }
   }
 }

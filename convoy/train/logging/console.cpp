@@ -1,9 +1,9 @@
 #include "convoy/train/logging/console.h"
 
 #include <fmt/format.h>
-#include <cmath>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <map>
 #include <set>
