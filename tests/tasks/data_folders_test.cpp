@@ -29,6 +29,11 @@ class DataFolders : public CommandTest {
 TEST_F(DataFolders, WithoutValidationRowsAreReadAsTheyAre) {
   ASSERT_EQ(run("data sessions events.csv --output whole --validation none --ids-from d"), 0);
   ASSERT_FALSE(fs::exists(folder_ / "whole/valid.parquet"));
+  ASSERT_EQ(run("train --data.path whole --d_model 8 --n_layer 1 --n_head 2 --max_steps 1 "
+                "--threads 1 --output_dir blind"),
+            0)
+      << output_;
+  expect("nothing is evaluated: there are no validation rows");
   ASSERT_EQ(run("predict out --data whole --top-k 1 --output told.csv"), 0) << output_;
   expect("whole has no valid.parquet: the rows of train.parquet are read");
   const auto told = read_file(folder_ / "told.csv");

@@ -37,7 +37,7 @@ TEST(MetricsTable, HasCutoffsInOrderErrorsAndTheBaseline) {
 TEST(MetricsTable, ALineHasOneCutOffAndNeitherErrorsNorBaselines) {
   EXPECT_EQ(train::metrics_text(kEvaluation), "loss 5.0000  bought_auc 0.7500  ndcg@10 0.0603");
   EXPECT_EQ(train::metrics_text({{"eval_ndcg_at_5", 0.04}, {"eval_exclude_seen", 1}}),
-            "ndcg@5 0.0400  among unseen items");
+            "ndcg@5 0.0400  ranked among unseen items");
 }
 
 TEST(MetricsTable, ErrorsAndBaselinesChooseNoModel) {

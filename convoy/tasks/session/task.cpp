@@ -179,6 +179,7 @@ Run SessionTask::prepare(const train::ParallelArguments& parallel) {
   const auto valid = evaluation_data("");
   out.valid_data = valid.data;
   *out.notes = std::move(told);
+  if (!valid.data) out.notes->push_back("nothing is evaluated: there are no validation rows");
   out.notes->insert(out.notes->end(), valid.notes.begin(), valid.notes.end());
   if (!vectors.empty()) out.fill = fill_with(vectors);
   if (const auto& earlier = arguments_.model_name_or_path; !earlier.empty()) {

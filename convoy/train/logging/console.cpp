@@ -320,7 +320,7 @@ std::string metrics_text(const Metrics& metrics) {
     const auto found = metrics.find(std::string("eval_") + name);
     if (found != metrics.end()) parts.push_back(found->second != 0 ? yes : no);
   };
-  tell_setting(kExcludeSeen, "among unseen items", "among all items");
+  tell_setting(kExcludeSeen, "ranked among unseen items", "ranked among all items");
   tell_setting(kTargetTime, "at the target's time", "at the last event's time");
   return join(parts, "  ");
 }
