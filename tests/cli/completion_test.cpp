@@ -25,7 +25,7 @@ class Completion : public CommandTest {
 TEST_F(Completion, OffersCommandsOptionsAndTheirValues) {
   EXPECT_EQ(offered("convoy tr"), "train\n");
   EXPECT_EQ(offered("convoy train --learning_r"), "--learning_rate\n");
-  EXPECT_EQ(offered("convoy train --lr_scheduler_type cosine_"), "cosine_with_restarts\n");
+  EXPECT_EQ(offered("convoy train --lr_scheduler_type cosine_with_r"), "cosine_with_restarts\n");
   EXPECT_EQ(offered("convoy train --output_d"), "--output_dir\n");
   EXPECT_EQ(offered("convoy train --block_s"), "--block_size\n");
   EXPECT_EQ(offered("convoy predict --requ"), "--requests\n");
