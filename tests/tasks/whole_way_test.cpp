@@ -133,7 +133,7 @@ class WholeWay : public CommandTest, public ::testing::WithParamInterface<Way> {
     if (count == 0) EXPECT_FALSE(says(part)) << part << "\nis in:\n" << output_;
   }
 
-  void expect_prepared(const LogTruth& truth, bool excludes) const {
+  void expect_prepared(const LogTruth& truth, bool excludes, bool goes_on = false) const {
     const auto most = GetParam().rows_of;
     expect(fmt::format("events {}", truth.events));
     expect_told(truth.dropped, fmt::format("{} more dropped: no user or no item", truth.dropped),
@@ -164,8 +164,9 @@ class WholeWay : public CommandTest, public ::testing::WithParamInterface<Way> {
     expect_told(truth.unread,
                 fmt::format("{} of {} training events", truth.unread, truth.train_events),
                 "are in none");
-    expect(fmt::format("valid {} rows, {} of them with a target that training never shows",
-                       truth.valid.size(), truth.unseen));
+    expect(fmt::format("valid {} rows, {} of them with a target that {}", truth.valid.size(),
+                       truth.unseen,
+                       goes_on ? "these training rows do not show" : "training never shows"));
     expect_told(truth.cut_valid,
                 fmt::format("{} of {} hold the last {} events of a longer history", truth.cut_valid,
                             truth.valid.size(), most),
@@ -371,7 +372,7 @@ TEST_P(WholeWay, CountsWhatPlainLoopsCount) {
   // The next day's data, read by this model and by one that goes on from it.
   ASSERT_EQ(run("data sessions tomorrow.csv --ids-from d0 " + sessions + "d1"), 0) << output_;
   const LogTruth next(tomorrow, way.rows_of, truth.histories);
-  expect_prepared(next, excludes);
+  expect_prepared(next, excludes, /*goes_on=*/true);
   auto items = truth.items;
   items.insert(next.items.begin(), next.items.end());
   const auto fresh = items.size() - truth.items.size();
