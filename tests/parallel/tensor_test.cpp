@@ -212,8 +212,11 @@ TEST_P(GridFamilies, DISABLED_OfTheWholeGridTrainAsOneDevice) {
       {{.replicate = 2, .shard = 1, .tensor = 2}, 1},
       {{.pipeline = 2, .tensor = 2}, 0},
       {{.pipeline = 2, .shard = 2, .tensor = 2}, 1}};
+  // The classifier's gradients grow a hundredfold: from the 64th step on one device whose rate is
+  // 1e-6 higher is as far from itself (4e-4 after 96) as ranks are.
+  const int64_t steps = GetParam() == "classifier" ? 60 : 100;
   for (const bool drops : {true, false}) {
-    Trial one{.family = GetParam(), .micro_batches = 4, .steps = 100, .drops = drops};
+    Trial one{.family = GetParam(), .micro_batches = 4, .steps = steps, .drops = drops};
     one.empties = false;
     const auto alone = train(one);
     for (const auto& [mesh, zero] : meshes) {
