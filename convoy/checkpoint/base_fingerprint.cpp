@@ -3,8 +3,6 @@
 #include <ATen/ATen.h>
 #include <fmt/format.h>
 
-#include <bit>
-
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
 #include "convoy/base/json.h"
@@ -20,14 +18,8 @@ namespace {
 constexpr const char* kKey = "fingerprint";
 constexpr int64_t kElements = 4;  // of each weight: the first, the last and two between
 
-uint64_t hash_of(const std::string& text) {
-  uint64_t out = 0;
-  for (const char c : text) out = hash_combine(out, static_cast<unsigned char>(c));
-  return out;
-}
-
 uint64_t hash_of(const std::string& name, const at::Tensor& weight) {
-  uint64_t out = hash_of(name);
+  uint64_t out = hash_text(name);
   for (const int64_t size : weight.sizes()) out = hash_combine(out, static_cast<uint64_t>(size));
   const auto flat = weight.view(-1);
   for (int64_t i = 0; i < std::min(kElements, flat.numel()); ++i) {

@@ -1,11 +1,10 @@
 #include "convoy/data/parquet_files.h"
 
-#include <glob.h>
-
 #include <algorithm>
 #include <filesystem>
 
 #include "convoy/base/error.h"
+#include "convoy/data/pattern.h"
 
 namespace convoy::data {
 
@@ -18,11 +17,7 @@ bool is_pattern(const std::string& where) {
 }
 
 std::vector<fs::path> match_pattern(const std::string& pattern) {
-  glob_t found{};
-  const int code = ::glob(pattern.c_str(), 0, nullptr, &found);
-  std::vector<fs::path> paths;
-  for (size_t i = 0; code == 0 && i < found.gl_pathc; ++i) paths.emplace_back(found.gl_pathv[i]);
-  ::globfree(&found);
+  auto paths = matching_files(pattern);
   if (paths.empty()) fail<FileError>("data", "no file matches the pattern {}", pattern);
   return paths;
 }

@@ -1,12 +1,11 @@
 #include "convoy/tasks/mixture_options.h"
 
-#include <glob.h>
-
 #include <charconv>
 #include <filesystem>
 #include <set>
 
 #include "convoy/base/error.h"
+#include "convoy/data/pattern.h"
 
 namespace convoy::tasks {
 
@@ -14,13 +13,8 @@ namespace {
 
 /// Files that fit a pattern, sorted by name.
 std::vector<std::string> files_of(const std::string& pattern) {
-  glob_t found{};
-  const int status = ::glob(pattern.c_str(), 0, nullptr, &found);
-  std::vector<std::string> out(found.gl_pathv, found.gl_pathv + found.gl_pathc);
-  ::globfree(&found);
-  if (status != 0 && status != GLOB_NOMATCH) {
-    fail<FileError>("data", "{} in the mixture cannot be listed", pattern);
-  }
+  std::vector<std::string> out;
+  for (const auto& file : data::matching_files(pattern)) out.push_back(file.string());
   if (out.empty()) fail<FileError>("data", "no file fits {} in the mixture", pattern);
   return out;
 }
