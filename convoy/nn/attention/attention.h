@@ -41,8 +41,8 @@ struct AttentionOptions {
 /// masks backward makes again: nothing of size H x T x T is kept but what is small anyway. Ranks
 /// that share out positions take neither window nor cap.
 ///
-/// Of rows with documents each document is attended to by itself, by one of these kernels: what
-/// others hold changes no bit of its result or gradients. Padding gives zeros.
+/// Documents of a row are attended to one at a time, each by one of these kernels: tokens of the
+/// others change no bit of its result or gradients. Padding gives zeros.
 at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                      const AttentionOptions& options, const Context& context);
 
