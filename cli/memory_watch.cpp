@@ -75,6 +75,7 @@ void watch_memory() {
   below = c10::GetCPUAllocator();
   const int64_t limit = machine::memory_limit().bytes;
   most = limit > 0 ? limit + machine::read_host().swap_bytes : 0;
+  tensor_memory.begin_counting();
   c10::SetCPUAllocator(&watching);
 }
 

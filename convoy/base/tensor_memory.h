@@ -28,6 +28,8 @@ inline thread_local ThreadMemory* thread_memory = nullptr;
 /// the program's allocator; all zero in a program without a counting allocator.
 class TensorMemory {
  public:
+  /// Says that an allocator counts from now on; call it before it gives the first tensor.
+  void begin_counting() noexcept { counting_ = true; }
   /// Returns the bytes held now, pools included.
   int64_t add(int64_t bytes) noexcept {
     if (thread_memory != nullptr) thread_memory->add(bytes);
@@ -40,7 +42,7 @@ class TensorMemory {
   /// Moves `bytes` of the held ones into pools, which are counted separately. Returns false where
   /// nothing counts allocations.
   bool pool(int64_t bytes) noexcept {
-    if (held_ <= 0 && bytes > 0) return false;
+    if (!counting_ && bytes > 0) return false;
     if (thread_memory != nullptr) thread_memory->add(-bytes);
     pooled_ += bytes;
     return true;
@@ -58,6 +60,7 @@ class TensorMemory {
   int64_t take_peak() noexcept { return peak_.exchange(held()); }
 
  private:
+  std::atomic<bool> counting_{false};
   std::atomic<int64_t> held_{0}, pooled_{0}, rounding_{0}, peak_{0}, limit_{0};
 };
 
