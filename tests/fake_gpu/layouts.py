@@ -29,6 +29,9 @@ class Layout:
         return (*self.args, *batches(self._of(family) // shares, self.micro_batches))
 
     def takes(self, family):
+        """Whether the family has such ranks (docs/tensor.md, docs/context.md)."""
+        if "--tensor_parallel_size" in self.args and family == "xlnet":
+            return False
         return "--context_parallel_size" not in self.args or family not in ("t5", "classify", *SESSIONS)
 
     def on_one(self, family):

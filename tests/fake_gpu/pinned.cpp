@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <list>
 #include <map>
@@ -73,6 +74,19 @@ std::map<uintptr_t, Block>::iterator block_at(const void* address) {
   if (found == blocks.begin()) return blocks.end();
   --found;
   return at < found->first + found->second.size ? found : blocks.end();
+}
+
+/// NaN in 16, 32 and 64 bits, another on each rank: ranks that compare memory too early find it.
+unsigned char byte_of_nan() {
+  const char* rank = std::getenv("RANK");
+  const int number = rank == nullptr ? 0xf : std::atoi(rank) % 0xf;
+  return static_cast<unsigned char>(0xf0 | number);
+}
+
+void fill_with_nan(void* memory, size_t bytes) {
+  static const unsigned char byte = byte_of_nan();
+  auto* at = static_cast<unsigned char*>(memory);
+  for (size_t i = 0; i < bytes; ++i) at[i] = i % 2 == 0 ? byte : 0xff;
 }
 
 void check_source(const Copy& copy) {
@@ -233,7 +247,7 @@ void copy_down(void* host, const void* device, size_t bytes, Operation& operatio
   const auto* from = static_cast<const char*>(real(device));
   const size_t arrives = mutated("short_download") ? bytes / 2 : bytes;
   pinned.down.push_back({{begin, begin + arrives}, operation.access(), {from, from + arrives}, 0});
-  std::memset(host, 0xff, bytes);
+  fill_with_nan(host, bytes);
   pinned_allocator().record_event(host, nullptr, operation.stream());
 }
 
