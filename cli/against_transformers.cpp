@@ -12,7 +12,7 @@
 #include "convoy/base/json.h"
 #include "convoy/base/text.h"
 #include "convoy/launch/process.h"
-#include "convoy/train/setup/job.h"
+#include "convoy/job/job.h"
 #include "convoy/train/trainer.h"
 
 namespace convoy::cli {
@@ -27,7 +27,7 @@ constexpr const char* kScript =
 constexpr const char* kAdamW = "adamw_torch";
 
 /// Settings of the run that the script reads.
-void write_run(const fs::path& file, const train::TrainingArguments& training,
+void write_run(const fs::path& file, const options::TrainingArguments& training,
                const VerifyTrainings::Options& trial, bool bf16) {
   const auto steps = static_cast<double>(trial.steps);
   const auto warmup = training.warmup_steps > 0
@@ -59,7 +59,7 @@ conformance::TrainingRecord train_here(const TransformersOptions& options, const
   const RecordedRows rows(run, static_cast<uint64_t>(training.seed), options.trial.steps);
   {
     train::Trainer trainer(run.factory, training, rows.data(), nullptr,
-                           train::join_job(training.parallel), run.fill);
+                           job::join_job(training.parallel), run.fill);
     trainer.set_files(run.files);
     trainer.train();
   }
@@ -85,7 +85,7 @@ launch::ProcessResult run_python(const std::vector<std::string>& argv) try {
 
 /// Trains Hugging Face's model on the rows of `folder`, in bf16 or fp32.
 conformance::TrainingRecord train_there(const TransformersOptions& options,
-                                        const train::TrainingArguments& training, bool bf16,
+                                        const options::TrainingArguments& training, bool bf16,
                                         const fs::path& folder) {
   const auto script = folder / "train_transformers.py";
   write_file(script, kScript);

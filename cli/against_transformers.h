@@ -12,7 +12,7 @@ struct TransformersOptions {
   std::string config;  ///< file of the run
   std::string python;  ///< program with torch, transformers and safetensors
   VerifyTrainings::Options trial;
-  schedule::Parallelism split;  ///< of one device
+  parallel::Parallelism split;  ///< of one device
 };
 
 /// The Python to run: `typed`, else that of the variable CONVOY_PYTHON, else python3.

@@ -5,7 +5,7 @@
 
 #include "cli/commands.h"
 #include "convoy/base/error.h"
-#include "convoy/plan/cluster.h"
+#include "convoy/planner/time/cluster.h"
 
 namespace convoy::cli {
 
@@ -24,7 +24,7 @@ void refuse_kind_as_device(const std::vector<std::string>& args) {
     std::string value;
     if (args[n].starts_with("--device=")) value = args[n].substr(args[n].find('=') + 1);
     if (args[n - 1] == "--device") value = args[n];
-    for (const auto& known : plan::known_devices()) {
+    for (const auto& known : planner::known_devices()) {
       if (known.name != value) continue;
       fail<UsageError>("cli", "--device {} is a kind of device elsewhere; try --on {}", value,
                        value);

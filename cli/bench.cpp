@@ -23,8 +23,8 @@
 #include "convoy/launch/supervise/temporary_folder.h"
 #include "convoy/machine/host.h"
 #include "convoy/report/progress_line.h"
-#include "convoy/schedule/pipeline/pipeline.h"
-#include "convoy/train/setup/batch.h"
+#include "convoy/parallel/pipeline/pipeline.h"
+#include "convoy/options/batch.h"
 
 namespace convoy::cli {
 
@@ -40,7 +40,7 @@ struct StrategiesFlags : bench::StrategiesOptions {
 int bench_strategies(StrategiesFlags flags) {
   const auto configured = read_config(flags.config);
   auto& arguments = configured->training;
-  train::hold_batch(arguments, 1);
+  options::hold_batch(arguments, 1);
   flags.overrides = typed_overrides();
   const bool keep = !flags.output.empty();
   std::optional<launch::TemporaryFolder> temporary;
@@ -95,7 +95,7 @@ void add_strategies(CLI::App& app, Run& run) {
       ->add_option(
           "--strategies", flags->strategies,
           "single, dp, ddp, zero1 to zero3, also zero3-hybrid and zero3-disk; pipelines: " +
-              join(schedule::pipeline_schedule_names()) +
+              join(parallel::pipeline_schedule_names()) +
               ", also 1f1b-2d (two data-parallel pipelines); tensor-parallel: tp over all ranks, "
               "tp-sp with sequence parallelism, dp-tp and pp-tp with pairs of tensor-parallel "
               "ranks that are data-parallel or pipeline stages, 3d (two stages of pairs, and ZeRO "
@@ -117,7 +117,7 @@ void add_strategies(CLI::App& app, Run& run) {
   command->add_flag("--per-device,--per_device", flags->per_device,
                     "keep the batch size per device, and run ddp also over a slow link: the "
                     "experiment of Hugging Face's multi-GPU guide");
-  const auto pipelines = join(schedule::pipeline_schedule_names(), ",");
+  const auto pipelines = join(parallel::pipeline_schedule_names(), ",");
   command->footer(
       "The total batch size and the number of steps are the same for all; each training is a fresh "
       "process with one thread per rank unless --threads is given.\n"

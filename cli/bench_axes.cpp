@@ -24,7 +24,7 @@ int bench_axes(const BenchAxesFlags& flags) {
   // A copy, for trials change the table's.
   const auto arguments = configured->training;
   set(configured->table, {{"train.global_batch_size", std::to_string(flags.rows)}});
-  const auto train = [&, &configured = *configured](const schedule::Parallelism& split) {
+  const auto train = [&, &configured = *configured](const parallel::Parallelism& split) {
     return bench::run_step(folder.write(configured, split), {}, split.num_ranks(), flags.steps);
   };
   report::ProgressLine progress("training");

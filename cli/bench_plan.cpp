@@ -16,11 +16,11 @@
 #include "convoy/base/timing.h"
 #include "convoy/bench/run_step.h"
 #include "convoy/machine/host.h"
-#include "convoy/plan/accuracy.h"
-#include "convoy/plan/decision.h"
+#include "convoy/planner/search/accuracy.h"
+#include "convoy/planner/search/decision.h"
 #include "convoy/report/progress_line.h"
 #include "convoy/report/table.h"
-#include "convoy/train/planning/planner.h"
+#include "convoy/planner/plan/planner.h"
 
 namespace convoy::cli {
 
@@ -28,29 +28,29 @@ namespace {
 
 struct BenchPlanFlags {
   std::string config, profile, output;
-  train::PlanRequest request;
+  planner::PlanRequest request;
   int64_t plans = 8, steps = 10, rounds = 3;
   bool json = false;
 };
 
 /// A split that was drawn, or that the search chose, and what became of it.
 struct Drawn {
-  schedule::Parallelism split;
-  plan::Prediction prediction;
+  parallel::Parallelism split;
+  planner::Prediction prediction;
   bool is_first = false;               ///< the plan that a search returns
   std::vector<double> seconds = {};    ///< of rounds
   std::vector<double> predicted = {};  ///< of these
   double memory_bytes = 0;
   std::string failure = {};
 
-  plan::Trial time() const { return {median(predicted), median(seconds)}; }
-  plan::Trial memory() const {
+  planner::Trial time() const { return {median(predicted), median(seconds)}; }
+  planner::Trial memory() const {
     return {static_cast<double>(prediction.memory.sum()), memory_bytes};
   }
 };
 
 /// The plan, and splits that fit and that the seed draws.
-std::vector<Drawn> draw(const train::PlanReport& report, int64_t plans, uint64_t seed) {
+std::vector<Drawn> draw(const planner::PlanReport& report, int64_t plans, uint64_t seed) {
   std::vector<Drawn> out;
   const auto* best = report.found.best();
   if (best == nullptr) {
@@ -60,13 +60,13 @@ std::vector<Drawn> draw(const train::PlanReport& report, int64_t plans, uint64_t
   const auto blocks = static_cast<int64_t>(report.numbers.model.blocks.size());
   const auto number = static_cast<size_t>(plans);
   constexpr size_t kOfWhich = 20;  // many of what is drawn may not fit
-  for (const auto& split : plan::draw_splits(report.wishes, blocks, seed, kOfWhich * number)) {
+  for (const auto& split : planner::draw_splits(report.wishes, blocks, seed, kOfWhich * number)) {
     if (out.size() == number + 1) break;
     if (split == best->split) continue;
     try {
       const auto prediction =
-          plan::predict(report.numbers, report.cluster, report.wishes.facts, split);
-      if (prediction.fit != plan::Fit::No) out.push_back({split, prediction});
+          planner::predict(report.numbers, report.cluster, report.wishes.facts, split);
+      if (prediction.fit != planner::Fit::No) out.push_back({split, prediction});
     } catch (const UsageError&) {  // the model does not go into it
     }
   }
@@ -82,7 +82,7 @@ double spread_of(const std::vector<double>& seconds) {
 /// measured anew by `prepare` in each round but the first, before which the search has measured
 /// them, since few hosts are as fast now as a minute before.
 void measure(std::vector<Drawn>& all, Configured& configured, const BenchPlanFlags& flags,
-             const std::function<train::PlanReport()>& prepare) {
+             const std::function<planner::PlanReport()>& prepare) {
   constexpr double kRepeats = 0.05;
   constexpr int64_t kMore = 2;
   const TrialFolder folder;
@@ -90,14 +90,14 @@ void measure(std::vector<Drawn>& all, Configured& configured, const BenchPlanFla
   const auto show = progress.function();
   const auto number = static_cast<int64_t>(all.size());
   for (int64_t round = 0; round < flags.rounds + kMore; ++round) {
-    std::optional<train::PlanReport> costs;
+    std::optional<planner::PlanReport> costs;
     for (int64_t n = 0; n < number; ++n) {
       auto& one = all[static_cast<size_t>(n)];
       const bool repeats = round >= flags.rounds && spread_of(one.seconds) <= kRepeats;
       if (!one.failure.empty() || repeats) continue;
       if (round > 0 && !costs) costs = prepare();
       const auto predicted =
-          costs ? plan::predict(costs->numbers, costs->cluster, costs->wishes.facts, one.split)
+          costs ? planner::predict(costs->numbers, costs->cluster, costs->wishes.facts, one.split)
                 : one.prediction;
       one.predicted.push_back(predicted.seconds);
       show(std::min(round, flags.rounds) * number + n, flags.rounds * number);
@@ -113,33 +113,33 @@ void measure(std::vector<Drawn>& all, Configured& configured, const BenchPlanFla
 
 /// Errors of all predictions whose training ran.
 struct Accuracy {
-  plan::Errors time, memory;
+  planner::Errors time, memory;
   double tau = 0, regret = 0;
 };
 
 Accuracy accuracy_of(const std::vector<Drawn>& all) {
-  std::vector<plan::Trial> times, memories;
+  std::vector<planner::Trial> times, memories;
   for (const auto& one : all) {
     if (!one.failure.empty()) continue;
     times.push_back(one.time());
     memories.push_back(one.memory());
   }
-  return {plan::errors_of(times), plan::errors_of(memories), plan::kendalls_tau(times),
-          plan::regret_of(times)};
+  return {planner::errors_of(times), planner::errors_of(memories), planner::kendalls_tau(times),
+          planner::regret_of(times)};
 }
 
-Json to_json(const std::vector<Drawn>& all, const train::PlanReport& report, uint64_t seed) {
+Json to_json(const std::vector<Drawn>& all, const planner::PlanReport& report, uint64_t seed) {
   const auto accuracy = accuracy_of(all);
   Json out{{"seed", seed},
            {"run", report.what},
            {"machine", machine::machine_lines({{"torch", TORCH_VERSION}})},
-           {"time", plan::to_json(accuracy.time)},
-           {"memory", plan::to_json(accuracy.memory)},
+           {"time", planner::to_json(accuracy.time)},
+           {"memory", planner::to_json(accuracy.memory)},
            {"kendalls_tau", accuracy.tau},
            {"regret", accuracy.regret},
            {"trials", Json::array()}};
   for (const auto& one : all) {
-    auto row = plan::to_json({one.split, one.prediction});
+    auto row = planner::to_json({one.split, one.prediction});
     row["first"] = one.is_first;
     if (one.failure.empty()) row["seconds"] = one.time().predicted;
     row["rounds_predicted_seconds"] = one.predicted;
@@ -159,8 +159,8 @@ void print_trials(const std::vector<Drawn>& all) {
   table.column("memory predicted").column("counted").column("off");
   for (const auto& one : all) {
     const bool went_well = one.failure.empty();
-    table.row({one.is_first ? "*" : "", one.split.to_text(), plan::step_text(median(one.predicted)),
-               went_well ? plan::step_text(one.time().measured) : one.failure,
+    table.row({one.is_first ? "*" : "", one.split.to_text(), planner::step_text(median(one.predicted)),
+               went_well ? planner::step_text(one.time().measured) : one.failure,
                went_well ? one.time().off() : "-", human_bytes(one.prediction.memory.sum()),
                went_well ? human_bytes(one.memory_bytes) : "-",
                went_well ? one.memory().off() : "-"});
@@ -169,18 +169,18 @@ void print_trials(const std::vector<Drawn>& all) {
 }
 
 int bench_plan(BenchPlanFlags flags) {
-  flags.request.where = train::LikeThisHost{.profile = flags.profile};
+  flags.request.where = planner::LikeThisHost{.profile = flags.profile};
   check_place("--output", flags.output, flags.config, "plan.json");
   const auto [configured, run] = ask_about(flags.config, {.tells = !flags.json});
   report::ProgressLine progress("planning");
-  const auto report = train::make_plan(run.factory, configured->training, *run.train_data,
+  const auto report = planner::make_plan(run.factory, configured->training, *run.train_data,
                                        flags.request, progress.function());
   progress.wipe();
   check_on_this_host(report.cluster, "bench plan", flags.profile);
   const auto seed = static_cast<uint64_t>(configured->training.seed);
   auto all = draw(report, flags.plans, seed);
   measure(all, *configured, flags, [&] {
-    return train::prepare_plan(run.factory, configured->training, *run.train_data, flags.request);
+    return planner::prepare_plan(run.factory, configured->training, *run.train_data, flags.request);
   });
   const auto json = to_json(all, report, seed);
   if (!flags.output.empty()) write_file(flags.output, json.dump(1) + "\n");

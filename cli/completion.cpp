@@ -58,7 +58,7 @@ Words all_words(const CLI::App& program) {
   std::set<std::string> options, of_predict;
   for (const auto& family : families) {
     const auto task = tasks::find_task({"train", "--family", family}, /*opens=*/false);
-    train::TrainingArguments training;
+    options::TrainingArguments training;
     OptionTable table, own;
     task->declare(table);
     training.declare(table);

@@ -9,12 +9,12 @@
 #include "cli/commands.h"
 #include "cli/program.h"
 #include "convoy/base/text.h"
-#include "convoy/plan/cluster.h"
+#include "convoy/planner/time/cluster.h"
 #include "convoy/report/progress_line.h"
 #include "convoy/report/table.h"
-#include "convoy/train/planning/room.h"
-#include "convoy/train/setup/estimate.h"
-#include "convoy/train/setup/memory_use.h"
+#include "convoy/planner/devices/room.h"
+#include "convoy/planner/estimate/estimate.h"
+#include "convoy/train/memory_use.h"
 
 namespace convoy::cli {
 
@@ -27,11 +27,11 @@ struct EstimateOptions {
   bool json = false;
 };
 
-using schedule::Parallelism;
+using parallel::Parallelism;
 
 /// Without others to share with no stage of ZeRO shares anything, but for what is offloaded.
-std::vector<Parallelism> ways_of(const train::Estimator& estimator) {
-  const int64_t most = estimator.mesh().degree(schedule::kState) > 1 ? 3 : estimator.asked().zero;
+std::vector<Parallelism> ways_of(const planner::Estimator& estimator) {
+  const int64_t most = estimator.mesh().degree(parallel::kState) > 1 ? 3 : estimator.asked().zero;
   std::vector<Parallelism> out;
   for (const bool recompute : {false, true}) {
     for (int64_t zero = 0; zero <= most; ++zero) {
@@ -46,7 +46,7 @@ std::vector<Parallelism> ways_of(const train::Estimator& estimator) {
 
 /// Bytes by kind of each of some uses; kinds that none of them has are left out.
 std::vector<std::vector<std::pair<std::string, int64_t>>> kinds_in_use(
-    const std::vector<schedule::MemoryUse>& uses) {
+    const std::vector<parallel::MemoryUse>& uses) {
   std::set<std::string> in_use;
   for (const auto& use : uses) {
     for (const auto& [kind, bytes] : train::kinds_of(use)) {
@@ -62,14 +62,14 @@ std::vector<std::vector<std::pair<std::string, int64_t>>> kinds_in_use(
   return out;
 }
 
-Json to_json(const schedule::MemoryUse& use) {
+Json to_json(const parallel::MemoryUse& use) {
   Json out;
   for (const auto& [kind, bytes] : train::kinds_of(use)) out[kind] = bytes;
   out["sum"] = use.sum();
   return out;
 }
 
-void print_json(const train::Estimator& estimator, const train::Room& room, bool is_here) {
+void print_json(const planner::Estimator& estimator, const planner::Room& room, bool is_here) {
   Json out = Json::array();
   for (const auto& way : ways_of(estimator)) {
     const auto plan = estimator.plan(way);
@@ -85,7 +85,7 @@ void print_json(const train::Estimator& estimator, const train::Room& room, bool
                    {"asked", way == estimator.asked()},
                    {"stages", stages},
                    {"compute_seconds", is_here ? Json(plan.timeline.length) : Json()},
-                   {"fits", plan::name_of(room.fit(most))},
+                   {"fits", planner::name_of(room.fit(most))},
                    {"room_bytes", room.bytes},
                    {"most_rows", estimator.most_rows(way, room.sure_bytes(), false)}});
   }
@@ -93,15 +93,15 @@ void print_json(const train::Estimator& estimator, const train::Room& room, bool
 }
 
 /// Advice where the run does not fit.
-std::string advice(const train::Estimator& estimator, const train::Room& room, bool holds_batch) {
+std::string advice(const planner::Estimator& estimator, const planner::Room& room, bool holds_batch) {
   const auto asked = estimator.asked();
-  if (room.fit(estimator.memory(asked).sum()) == plan::Fit::Yes) return "";
+  if (room.fit(estimator.memory(asked).sum()) == planner::Fit::Yes) return "";
   const auto way = estimator.nearest(room.sure_bytes());
   if (!way) {
     return "Nothing fits with these options and other micro-batches, stages of ZeRO or "
            "recomputation; convoy plan tries all kinds of parallelism.\n";
   }
-  auto flags = train::flags_of(*way, asked, holds_batch);
+  auto flags = planner::flags_of(*way, asked, holds_batch);
   const auto rows = estimator.eval_rows(*way, room.sure_bytes());
   if (rows && *rows < estimator.asked_eval_rows()) {
     flags += fmt::format("{}--per_device_eval_batch_size {}", flags.empty() ? "" : " ", *rows);
@@ -117,12 +117,12 @@ std::string about_fewer_rows(const std::vector<int64_t>& sizes) {
       fmt::join(sizes, " and "));
 }
 
-void print_table(const train::Estimator& estimator, const train::Room& room, bool holds_batch,
+void print_table(const planner::Estimator& estimator, const planner::Room& room, bool holds_batch,
                  bool is_here) {
   report::Table table;
   table.column("", report::Align::kLeft).column("zero").column("gradient_checkpointing").keys(3);
   const auto ways = ways_of(estimator);
-  std::vector<schedule::MemoryUse> uses;
+  std::vector<parallel::MemoryUse> uses;
   for (const auto& way : ways) uses.push_back(estimator.memory(way));
   const auto kinds = kinds_in_use(uses);
   for (const auto& [kind, bytes] : kinds.front()) table.column(kind);
@@ -140,13 +140,13 @@ void print_table(const train::Estimator& estimator, const train::Room& room, boo
     }
     row.push_back(human_bytes(most.sum()));
     if (is_here) row.push_back(human_seconds(plan.timeline.length));
-    row.emplace_back(plan::name_of(room.fit(most.sum())));
+    row.emplace_back(planner::name_of(room.fit(most.sum())));
     const auto rows = estimator.most_rows(way, room.sure_bytes(), false);
-    row.push_back(rows < train::Estimator::kMostRows ? std::to_string(rows) : "any");
+    row.push_back(rows < planner::Estimator::kMostRows ? std::to_string(rows) : "any");
     table.row(row);
   }
   const auto& mesh = estimator.mesh();
-  using schedule::Axis;
+  using parallel::Axis;
   const auto asked = estimator.asked();
   fmt::print("{}, {} x {} rows a step: memory of {} at its most\n\n",
              mesh.num_ranks() == 1 ? mesh.to_text()
@@ -169,7 +169,7 @@ int run_estimate(const EstimateOptions& options) {
       ask_about(options.config, {.tells = !options.json, .needs_data = false});
   auto& arguments = configured->training;
   const auto room =
-      train::room_of_rank(options.device, options.ranks, arguments.parallel.device_memory);
+      planner::room_of_rank(options.device, options.ranks, arguments.parallel.device_memory);
   if (arguments.parallel.strategy == "plan" && !options.json) {
     tell(
         {"strategy = plan: the plan may decide otherwise than these options; convoy plan shows "
@@ -177,10 +177,10 @@ int run_estimate(const EstimateOptions& options) {
   }
   const bool is_here = options.device.empty();
   if (is_here) arguments.check_for_cpu("--on h100-80 for an estimate of a GPU, or leaving it out");
-  if (arguments.bf16) plan::check_bf16(options.device);
+  if (arguments.bf16) planner::check_bf16(options.device);
   const auto sizes = is_here ? std::vector<int64_t>() : std::vector<int64_t>{1, 2};
   report::ProgressLine progress("running each block once");
-  const train::Estimator estimator(run.factory, arguments,
+  const planner::Estimator estimator(run.factory, arguments,
                                    {.data = *run.train_data,
                                     .num_ranks = options.ranks,
                                     .eval_data = run.valid_data,

@@ -26,7 +26,7 @@ int run_eval(const EvalOptions& options) {
   const auto& run = opened.run;
   const auto [name, data, notes] = opened.task->evaluation_data(options.data);
   if (!data) fail<UsageError>("cli", "the run names no evaluation data; try --data FILE");
-  auto job = train::join_job(opened.training.parallel);
+  auto job = job::join_job(opened.training.parallel);
   train::Trainer trainer(run.factory, opened.training, nullptr, nullptr, job, run.fill);
   trainer.set_scorer(run.scorer);
   if (job.is_main()) {

@@ -13,10 +13,10 @@
 #include "convoy/base/text.h"
 #include "convoy/machine/host.h"
 #include "convoy/machine/memory_limit.h"
+#include "convoy/machine/resident.h"
 #include "convoy/nn/shapes_only.h"
 #include "convoy/report/progress_output.h"
-#include "convoy/train/callback.h"
-#include "convoy/train/setup/memory_check.h"
+#include "convoy/planner/estimate/memory_check.h"
 
 namespace convoy::cli {
 namespace {
@@ -41,9 +41,9 @@ void release(void* memory) {
 void look(int64_t bytes, int64_t now) {
   next_look = now + kStep;
   const int64_t available = machine::available_memory();
-  const int64_t needed = std::max(bytes, now - train::resident_bytes());
+  const int64_t needed = std::max(bytes, now - machine::resident_bytes());
   if (available == 0 || needed + kStep < available || warned.exchange(true)) return;
-  report::show_progress(wrap("warning: " + train::little_memory(needed, available), 9) + "\n",
+  report::show_progress(wrap("warning: " + planner::little_memory(needed, available), 9) + "\n",
                         stderr);
 }
 

@@ -14,13 +14,13 @@
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
 #include "convoy/base/text.h"
-#include "convoy/plan/decision.h"
+#include "convoy/planner/search/decision.h"
 #include "convoy/report/chart.h"
 #include "convoy/report/progress_line.h"
 #include "convoy/report/table.h"
-#include "convoy/schedule/run/knobs.h"
-#include "convoy/train/planning/planner.h"
-#include "convoy/train/planning/profile_file.h"
+#include "convoy/parallel/knobs.h"
+#include "convoy/planner/plan/planner.h"
+#include "convoy/planner/cost/profile_file.h"
 
 namespace convoy::cli {
 
@@ -30,14 +30,14 @@ struct PlanOptions {
   std::string config;
   std::string cluster, device, profile;  // one of them at most
   std::vector<int> ranks;
-  train::PlanRequest request;
+  planner::PlanRequest request;
   int64_t verify = 0;
   std::string output, plot;
   bool json = false, all = false;
 };
 
 /// First lines of a plan's file.
-std::string origin_text(const train::PlanReport& report, const std::vector<Verified>& tried) {
+std::string origin_text(const planner::PlanReport& report, const std::vector<Verified>& tried) {
   auto text =
       fmt::format("Written by convoy plan. {}.\nTimes are {}.", report.what, report.how_known);
   if (!tried.empty()) text += "\n" + to_text(tried);
@@ -47,10 +47,10 @@ std::string origin_text(const train::PlanReport& report, const std::vector<Verif
 }
 
 /// The fastest of all kinds and, behind them, one at least of each combination of techniques.
-std::vector<const plan::Planned*> shown(const std::vector<const plan::Planned*>& kinds, bool all) {
+std::vector<const planner::Planned*> shown(const std::vector<const planner::Planned*>& kinds, bool all) {
   constexpr size_t kFastest = 12;
   if (all) return kinds;
-  std::vector<const plan::Planned*> out;
+  std::vector<const planner::Planned*> out;
   std::set<std::array<bool, 5>> seen;
   for (const auto* planned : kinds) {
     const auto& split = planned->split;
@@ -62,7 +62,7 @@ std::vector<const plan::Planned*> shown(const std::vector<const plan::Planned*>&
   return out;
 }
 
-void print_table(const train::PlanReport& report, bool all) {
+void print_table(const planner::PlanReport& report, bool all) {
   report::Table table;
   table.column("", report::Align::kLeft).column("step").column("memory").keys(3);
   table.column("split", report::Align::kLeft).column("", report::Align::kLeft);
@@ -71,9 +71,9 @@ void print_table(const train::PlanReport& report, bool all) {
   const auto rows = shown(kinds, all);
   for (const auto* planned : rows) {
     const auto& it = planned->prediction;
-    table.row({planned == best ? "*" : "", plan::step_text(it.seconds),
+    table.row({planned == best ? "*" : "", planner::step_text(it.seconds),
                human_bytes(it.memory.sum()), planned->split.to_text(),
-               plan::verdict(*planned, best)});
+               planner::verdict(*planned, best)});
   }
   fmt::print("\n{}", table.to_text());
   const auto more = kinds.size() - rows.size();
@@ -89,9 +89,9 @@ void print_table(const train::PlanReport& report, bool all) {
   fmt::print("\n{}\n", wrap(about, 0));
 }
 
-void print_json(const train::PlanReport& report, const std::vector<Verified>& tried) {
+void print_json(const planner::PlanReport& report, const std::vector<Verified>& tried) {
   Json out{
-      {"decision", plan::decision(report.numbers, report.cluster, report.wishes, report.found)},
+      {"decision", planner::decision(report.numbers, report.cluster, report.wishes, report.found)},
       {"time_spread", report.numbers.time_spread},
       {"memory_spread", report.numbers.memory_spread},
       {"families", Json::array()},
@@ -99,13 +99,13 @@ void print_json(const train::PlanReport& report, const std::vector<Verified>& tr
       {"verified", Json::array()},
       {"refused", report.found.refused}};
   const auto* best = chosen(report.found, tried);
-  out["best"] = best == nullptr ? Json() : plan::to_json(*best);
+  out["best"] = best == nullptr ? Json() : planner::to_json(*best);
   for (const auto* planned : report.found.of_families()) {
-    auto row = plan::to_json(*planned);
-    row["verdict"] = plan::verdict(*planned, report.found.best());
+    auto row = planner::to_json(*planned);
+    row["verdict"] = planner::verdict(*planned, report.found.best());
     out["families"].push_back(std::move(row));
   }
-  for (const auto* planned : report.found.front()) out["front"].push_back(plan::to_json(*planned));
+  for (const auto* planned : report.found.front()) out["front"].push_back(planner::to_json(*planned));
   for (const auto& [planned, measured] : tried) {
     out["verified"].push_back({{"split", planned->split.to_text()},
                                {"predicted_seconds", planned->prediction.seconds},
@@ -116,7 +116,7 @@ void print_json(const train::PlanReport& report, const std::vector<Verified>& tr
   fmt::print("{}\n", out.dump(2));
 }
 
-void draw_front(const std::string& file, const train::PlanReport& report) {
+void draw_front(const std::string& file, const planner::PlanReport& report) {
   if (file.empty()) return;
   constexpr double kGiB = 1 << 30;
   report::LineChart chart;
@@ -135,7 +135,7 @@ void draw_front(const std::string& file, const train::PlanReport& report) {
 }
 
 /// How ranks train a run's file, on each host of the cluster.
-std::string command_text(const std::string& file, int num_ranks, const plan::Cluster& cluster) {
+std::string command_text(const std::string& file, int num_ranks, const planner::Cluster& cluster) {
   if (num_ranks == 1) return "convoy train " + file;
   const int each = cluster.devices_per_host;
   if (num_ranks <= each) return fmt::format("convoy train {} --nproc {}", file, num_ranks);
@@ -147,20 +147,20 @@ std::string command_text(const std::string& file, int num_ranks, const plan::Clu
 }
 
 /// Where the ranks are, by what was typed; none: 0.
-train::Where where_of(const PlanOptions& options, int num_ranks) {
+planner::Where where_of(const PlanOptions& options, int num_ranks) {
   const auto &cluster = options.cluster, &device = options.device, &profile = options.profile;
   if (!cluster.empty() && !device.empty()) {
     fail<UsageError>("cli", "--cluster and --on both say what the devices are; try one of them");
   }
-  if (cluster.empty() && device.empty()) return train::LikeThisHost{.profile = profile};
+  if (cluster.empty() && device.empty()) return planner::LikeThisHost{.profile = profile};
   if (!profile.empty()) {
     fail<UsageError>("cli",
                      "--profile {} was measured on a processor; it does not go with --cluster and "
                      "--on",
                      profile);
   }
-  return train::Devices{cluster.empty() ? plan::usual_cluster(device, std::max(1, num_ranks))
-                                        : plan::read_cluster(cluster)};
+  return planner::Devices{cluster.empty() ? planner::usual_cluster(device, std::max(1, num_ranks))
+                                        : planner::read_cluster(cluster)};
 }
 
 /// Opens the run, without the options that the plan decides.
@@ -190,14 +190,14 @@ int plan_for_each(const PlanOptions& options) {
                      fmt::join(options.ranks, ","));
   }
   auto request = options.request;
-  request.traced = std::make_shared<train::TracedBlocks>();
+  request.traced = std::make_shared<planner::TracedBlocks>();
   const auto [configured, run] = ask(options, /*needs_data=*/false);
   std::vector<PlanOfRanks> plans;
   for (const int ranks : options.ranks) {
     request.num_ranks = ranks;
     request.where = where_of(options, ranks);
     report::ProgressLine progress(fmt::format("planning for {}", plural(ranks, "rank")));
-    const auto report = train::make_plan(run.factory, configured->training, *run.train_data,
+    const auto report = planner::make_plan(run.factory, configured->training, *run.train_data,
                                          request, progress.function());
     progress.wipe();
     if (!options.json) fmt::print("{}\n", report.what);
@@ -226,19 +226,19 @@ int run_plan(PlanOptions options) {
   request.where = where_of(options, request.num_ranks);
   const auto [configured, run] = ask(options, /*needs_data=*/options.verify > 0);
   report::ProgressLine progress("planning");
-  const auto report = train::make_plan(run.factory, configured->training, *run.train_data, request,
+  const auto report = planner::make_plan(run.factory, configured->training, *run.train_data, request,
                                        progress.function());
   progress.wipe();
   if (options.verify > 0) check_on_this_host(report.cluster, "--verify", options.profile);
   if (!options.json) {
     fmt::print("{}\n\n", report.what);
     for (const auto& line :
-         plan::decision(report.numbers, report.cluster, report.wishes, report.found)) {
+         planner::decision(report.numbers, report.cluster, report.wishes, report.found)) {
       fmt::print("{}\n", wrap("- " + line, 2));
     }
     print_table(report, options.all);
   }
-  if (report.is_like_this_host) tell(train::spread_warnings(report.costs->spread()));
+  if (report.is_like_this_host) tell(planner::spread_warnings(report.costs->spread()));
   const auto tried = options.verify > 0 ? verify(*configured, report.found, options.verify)
                                         : std::vector<Verified>();
   if (options.json) {

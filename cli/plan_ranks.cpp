@@ -5,7 +5,7 @@
 #include "convoy/base/files.h"
 #include "convoy/base/json.h"
 #include "convoy/base/text.h"
-#include "convoy/plan/decision.h"
+#include "convoy/planner/search/decision.h"
 #include "convoy/report/chart.h"
 #include "convoy/report/svg.h"
 #include "convoy/report/table.h"
@@ -21,14 +21,14 @@ double rows_per_second(const PlanOfRanks& plan) {
 Json json_of(const PlanOfRanks& plan) {
   return {{"ranks", plan.num_ranks},
           {"global_batch_size", plan.rows},
-          {"best", plan.fits ? plan::to_json(plan.best) : Json()},
+          {"best", plan.fits ? planner::to_json(plan.best) : Json()},
           {"rows_per_second", plan.fits ? Json(rows_per_second(plan)) : Json()},
           {"verdict", plan.verdict}};
 }
 
 }  // namespace
 
-PlanOfRanks plan_of_ranks(const train::PlanReport& report) {
+PlanOfRanks plan_of_ranks(const planner::PlanReport& report) {
   PlanOfRanks out{.num_ranks = report.wishes.num_ranks, .rows = report.wishes.global_batch};
   const auto* best = report.found.best();
   out.fits = best != nullptr;
@@ -38,7 +38,7 @@ PlanOfRanks plan_of_ranks(const train::PlanReport& report) {
     return out;
   }
   out.best = *told;
-  out.verdict = plan::verdict(*told, best);
+  out.verdict = planner::verdict(*told, best);
   return out;
 }
 
@@ -57,7 +57,7 @@ void print_plans_of_ranks(const std::vector<PlanOfRanks>& plans, bool json) {
     const auto& it = plan.best.prediction;
     const bool known = it.memory.sum() > 0;
     table.row({std::to_string(plan.num_ranks), known ? plan.best.split.to_text() : "-",
-               plan.fits ? plan::step_text(it.seconds) : "-", std::to_string(plan.rows),
+               plan.fits ? planner::step_text(it.seconds) : "-", std::to_string(plan.rows),
                plan.fits ? fmt::format("{:.1f}", rows_per_second(plan)) : "-",
                known ? human_bytes(it.memory.sum()) : "-", plan.fits ? "" : plan.verdict});
   }

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "convoy/train/planning/planner.h"
+#include "convoy/planner/plan/planner.h"
 
 namespace convoy::cli {
 
@@ -13,12 +13,12 @@ struct PlanOfRanks {
   int num_ranks = 0;
   int64_t rows = 0;  ///< of a step
   bool fits = false;
-  plan::Planned best;   ///< or where nothing fits the one with least memory
+  planner::Planned best;   ///< or where nothing fits the one with least memory
   std::string verdict;  ///< reason why nothing fits
 };
 
 /// Plan of a report.
-PlanOfRanks plan_of_ranks(const train::PlanReport& report);
+PlanOfRanks plan_of_ranks(const planner::PlanReport& report);
 
 /// Prints a table of plans, as JSON if asked to.
 void print_plans_of_ranks(const std::vector<PlanOfRanks>& plans, bool json);

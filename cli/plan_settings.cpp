@@ -8,18 +8,18 @@
 
 #include "convoy/base/files.h"
 #include "convoy/base/text.h"
-#include "convoy/schedule/run/knobs.h"
+#include "convoy/parallel/knobs.h"
 
 namespace convoy::cli {
 
-Settings settings_of(const schedule::Parallelism& split, const OptionTable& table) {
+Settings settings_of(const parallel::Parallelism& split, const OptionTable& table) {
   const Configured usual;
   Settings out;
   const auto reset = [&](const std::string& key) {
     out.emplace_back(key, usual.table.find(key)->plain());
   };
   for (const char* name : {"parallel.replicas", "parallel.dp_batch"}) reset(name);
-  for (const auto& knob : schedule::knobs()) {
+  for (const auto& knob : parallel::knobs()) {
     if (knob.is_reset(split) && !knob.is_written(split)) reset(knob.key());
   }
   for (const auto& option : table.options()) {
@@ -55,18 +55,18 @@ void set(OptionTable& table, const Settings& settings) {
   for (const auto& [key, value] : settings) table.set(key, value, "the plan");
 }
 
-Settings settings_of_run(const schedule::Parallelism& split, const OptionTable& table) {
+Settings settings_of_run(const parallel::Parallelism& split, const OptionTable& table) {
   auto out = settings_of(split, table);
   // Of one rank not all GPUs of its host.
   out.emplace_back("parallel.strategy", split.num_ranks() == 1 ? "single" : "auto");
   return out;
 }
 
-void set_split(Configured& configured, const schedule::Parallelism& split) {
+void set_split(Configured& configured, const parallel::Parallelism& split) {
   set(configured.table, settings_of_run(split, configured.table));
 }
 
-void set_prediction(Configured& configured, const plan::Planned& planned,
+void set_prediction(Configured& configured, const planner::Planned& planned,
                     const std::string& device) {
   configured.training.parallel.planned = {planned.split.num_ranks(), planned.split.to_text(),
                                           planned.prediction.seconds,
@@ -112,7 +112,7 @@ std::string TrialFolder::write(Configured& configured, const Settings& settings)
   return out;
 }
 
-std::string TrialFolder::write(Configured& configured, const schedule::Parallelism& split) const {
+std::string TrialFolder::write(Configured& configured, const parallel::Parallelism& split) const {
   return write(configured, settings_of_run(split, configured.table));
 }
 

@@ -8,7 +8,7 @@
 #include "cli/program.h"
 #include "convoy/base/options.h"
 #include "convoy/launch/supervise/temporary_folder.h"
-#include "convoy/plan/search.h"
+#include "convoy/planner/search/search.h"
 
 namespace convoy::cli {
 
@@ -16,7 +16,7 @@ namespace convoy::cli {
 using Settings = std::vector<std::pair<std::string, std::string>>;
 
 /// Options of a run that follow from a split, with the defaults of others that decide the same.
-Settings settings_of(const schedule::Parallelism& split, const OptionTable& table);
+Settings settings_of(const parallel::Parallelism& split, const OptionTable& table);
 
 /// Typed options that a plan decides, as section.name, but for those that it reads: the rows of a
 /// step, and files.
@@ -26,13 +26,13 @@ std::vector<std::string> typed_for_plan(const OptionTable& table);
 void set(OptionTable& table, const Settings& settings);
 
 /// Settings of a split and the strategy that trains it.
-Settings settings_of_run(const schedule::Parallelism& split, const OptionTable& table);
+Settings settings_of_run(const parallel::Parallelism& split, const OptionTable& table);
 
 /// Gives a run a split's options.
-void set_split(Configured& configured, const schedule::Parallelism& split);
+void set_split(Configured& configured, const parallel::Parallelism& split);
 
 /// Keeps the prediction of a run with it; `device`: another host's, "" for this one.
-void set_prediction(Configured& configured, const plan::Planned& planned,
+void set_prediction(Configured& configured, const planner::Planned& planned,
                     const std::string& device);
 
 /// Drops the prediction, with a note, where options that a plan decides were typed beside it: the
@@ -50,7 +50,7 @@ class TrialFolder {
   /// was.
   std::string write(Configured& configured, const Settings& settings) const;
   /// Writes the run of a split; returns the file's name. Leaves `configured` as it was.
-  std::string write(Configured& configured, const schedule::Parallelism& split) const;
+  std::string write(Configured& configured, const parallel::Parallelism& split) const;
   /// Writes a run as it is now.
   std::string write(const Configured& configured) const;
 

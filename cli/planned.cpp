@@ -15,11 +15,11 @@
 #include "convoy/comm/agree.h"
 #include "convoy/comm/device.h"
 #include "convoy/machine/host.h"
-#include "convoy/plan/decision.h"
+#include "convoy/planner/search/decision.h"
 #include "convoy/train/checkpoints/checkpoints.h"
-#include "convoy/train/planning/planner.h"
-#include "convoy/train/planning/these_gpus.h"
-#include "convoy/train/setup/batch.h"
+#include "convoy/planner/plan/planner.h"
+#include "convoy/planner/devices/these_gpus.h"
+#include "convoy/options/batch.h"
 
 namespace convoy::cli {
 
@@ -28,7 +28,7 @@ namespace {
 namespace fs = std::filesystem;
 
 /// Question that a plan answers: where any of it differs, the plan is made anew.
-Json question_of(const train::TrainingArguments& arguments, const train::Job& met) {
+Json question_of(const options::TrainingArguments& arguments, const job::Job& met) {
   const auto& ranks = met.environment;
   return {{"ranks", ranks.world_size},
           {"hosts", ranks.num_nodes},
@@ -37,7 +37,7 @@ Json question_of(const train::TrainingArguments& arguments, const train::Job& me
           {"device", met.devices.at(0).is_cpu() ? "cpu" : "gpu"},
           {"gpu_bytes", comm::device_memory(met.devices.at(0)).total},
           {"tf32", arguments.tf32},
-          {"global_batch_size", train::step_rows(arguments, ranks.world_size)},
+          {"global_batch_size", options::step_rows(arguments, ranks.world_size)},
           {"optim", arguments.optim},
           {"bf16", arguments.bf16},
           {"fp16", arguments.fp16},
@@ -46,8 +46,8 @@ Json question_of(const train::TrainingArguments& arguments, const train::Job& me
 }
 
 /// Checkpoint that the run may go on from, the first that is whole; none: it begins.
-std::vector<fs::path> checkpoints_of(const train::TrainingArguments& arguments,
-                                     const train::Job& met) {
+std::vector<fs::path> checkpoints_of(const options::TrainingArguments& arguments,
+                                     const job::Job& met) {
   const auto from = train::resume_source(arguments);
   const auto& dir = arguments.output.dir;
   if (!from.empty() && from != "latest") return {fs::path(from)};
@@ -62,7 +62,7 @@ std::vector<fs::path> checkpoints_of(const train::TrainingArguments& arguments,
 
 /// The plan of the checkpoint that the run goes on from; null where there is none for `question`.
 /// Where the newest cannot be read, resuming passes over it, too, or goes on by a new plan.
-Json kept_plan(const train::TrainingArguments& arguments, const train::Job& met,
+Json kept_plan(const options::TrainingArguments& arguments, const job::Job& met,
                const Json& question) {
   for (const auto& folder : checkpoints_of(arguments, met)) {
     const auto file = folder / kPlanFile;
@@ -79,24 +79,24 @@ Json kept_plan(const train::TrainingArguments& arguments, const train::Job& met,
 }
 
 /// The ranks' devices, with what is measured of them. Collective.
-train::Where measure(const train::TrainingArguments& arguments, const train::Job& met,
-                     const train::MetRanks& ranks) {
-  if (met.devices.at(0).is_cpu()) return train::LikeThisHost{.sums = train::time_sums(met, ranks)};
-  return train::Devices{train::these_gpus(arguments, met, ranks),
+planner::Where measure(const options::TrainingArguments& arguments, const job::Job& met,
+                     const job::MetRanks& ranks) {
+  if (met.devices.at(0).is_cpu()) return planner::LikeThisHost{.sums = planner::time_sums(met, ranks)};
+  return planner::Devices{planner::these_gpus(arguments, met, ranks),
                         "from rates measured on these GPUs", /*reach_this_disk=*/true};
 }
 
-Json make_plan(const std::string& config, const train::Job& met, const train::Where& where,
+Json make_plan(const std::string& config, const job::Job& met, const planner::Where& where,
                const Json& question) {
   const auto [scratch, run] = ask_about(config, {.tells = false});
-  const train::PlanRequest request{
+  const planner::PlanRequest request{
       .num_ranks = met.environment.world_size, .where = where, .threads = met.threads};
   const auto report =
-      train::make_plan(run.factory, scratch->training, *run.train_data, request, {});
-  if (report.is_like_this_host) tell(train::spread_warnings(report.costs->spread()));
+      planner::make_plan(run.factory, scratch->training, *run.train_data, request, {});
+  if (report.is_like_this_host) tell(planner::spread_warnings(report.costs->spread()));
   const auto* best = report.found.best();
   if (best == nullptr) {
-    const auto why = plan::decision(report.numbers, report.cluster, report.wishes, report.found);
+    const auto why = planner::decision(report.numbers, report.cluster, report.wishes, report.found);
     fail<UsageError>("plan", "no plan fits. {}", why.back());
   }
   Json settings = Json::object();
@@ -118,12 +118,12 @@ void check_plans(const Configured& configured) {
   }
 }
 
-train::Decision decide(const std::string& config, Configured& configured, const train::Job& met,
-                       const train::MetRanks& met_ranks, std::string& text) {
+job::Decision decide(const std::string& config, Configured& configured, const job::Job& met,
+                       const job::MetRanks& met_ranks, std::string& text) {
   const auto& all = met_ranks.all;
   const auto& arguments = configured.training;
   const auto& ranks = met.environment;
-  train::check_even_hosts(ranks, "strategy = plan");
+  job::check_even_hosts(ranks, "strategy = plan");
   const auto question = question_of(arguments, met);
   auto told =
       comm::ask_main(all, "look for a plan", [&] { return kept_plan(arguments, met, question); });

@@ -3,7 +3,7 @@
 #include <string>
 
 #include "cli/program.h"
-#include "convoy/train/setup/job.h"
+#include "convoy/job/job.h"
 
 namespace convoy::cli {
 
@@ -18,7 +18,7 @@ void check_plans(const Configured& configured);
 /// resumes from, where that was planned for the same ranks, else by a plan that rank 0 makes. Sets
 /// it among the options of `configured`, and `text` to the content of kPlanFile. `config`: the
 /// run's TOML file, or "". Collective.
-train::Decision decide(const std::string& config, Configured& configured, const train::Job& met,
-                       const train::MetRanks& met_ranks, std::string& text);
+job::Decision decide(const std::string& config, Configured& configured, const job::Job& met,
+                       const job::MetRanks& met_ranks, std::string& text);
 
 }  // namespace convoy::cli

@@ -4,7 +4,7 @@
 #include "cli/program.h"
 #include "cli/ranks.h"
 #include "convoy/launch/stop_signal.h"
-#include "convoy/train/setup/job.h"
+#include "convoy/job/job.h"
 
 namespace convoy::cli {
 
@@ -19,7 +19,7 @@ int run_predict(const PredictOptions& options) {
   launch::leave_on_stop_signals();
   Opened opened(options.folder);
   if (options.output == "-") opened.training.output.quiet = true;  // warnings: standard error
-  train::check_whole_rows(opened.training.parallel);
+  job::check_whole_rows(opened.training.parallel);
   opened.task->predict(options, opened.run, opened.training);
   return 0;
 }

@@ -12,10 +12,10 @@
 #include "convoy/comm/agree.h"
 #include "convoy/launch/environment.h"
 #include "convoy/machine/cores.h"
-#include "convoy/plan/decision.h"
+#include "convoy/planner/search/decision.h"
 #include "convoy/report/progress_line.h"
 #include "convoy/report/table.h"
-#include "convoy/train/planning/profile_file.h"
+#include "convoy/planner/cost/profile_file.h"
 
 namespace convoy::cli {
 
@@ -26,17 +26,17 @@ struct ProfileFlags {
   int ranks = 0;
 };
 
-std::string on_hosts(const train::Profile& profile) {
+std::string on_hosts(const planner::Profile& profile) {
   const int hosts = profile.sums.num_hosts;
   return hosts > 1 ? fmt::format(" on {}", plural(hosts, "host")) : "";
 }
 
 /// Prints times of an all-reduce, over ranks of one host and over all.
-void print_sums(const train::Profile& profile) {
-  const auto print = [](const std::string& of, const train::SumTimes& sums) {
+void print_sums(const planner::Profile& profile) {
+  const auto print = [](const std::string& of, const planner::SumTimes& sums) {
     constexpr double kBytes = 16 << 20;
     fmt::print("all-reduce of 16 MiB over {}: {}\n", of,
-               plan::step_text(sums.seconds + kBytes * sums.seconds_per_byte));
+               planner::step_text(sums.seconds + kBytes * sums.seconds_per_byte));
   };
   const auto hosts = profile.sums.num_hosts;
   const auto here = profile.of.ranks / hosts;
@@ -47,7 +47,7 @@ void print_sums(const train::Profile& profile) {
 
 /// Prints the blocks of the largest micro-batch on one tensor rank, but for those like the one
 /// before.
-void print_blocks(const train::Profile& profile) {
+void print_blocks(const planner::Profile& profile) {
   auto chosen = profile.blocks.begin();
   for (auto at = profile.blocks.begin(); at != profile.blocks.end(); ++at) {
     if (at->first.tensor * at->first.context == 1) chosen = at;
@@ -58,8 +58,8 @@ void print_blocks(const train::Profile& profile) {
   for (size_t b = 0; b < profile.names.size(); ++b) {
     const auto& cost = chosen->second[b];
     if (b > 0 && chosen->second[b - 1].forward_seconds == cost.forward_seconds) continue;
-    table.row({profile.names[b], plan::step_text(cost.forward_seconds),
-               plan::step_text(cost.backward_seconds), plan::step_text(cost.weight_seconds),
+    table.row({profile.names[b], planner::step_text(cost.forward_seconds),
+               planner::step_text(cost.backward_seconds), planner::step_text(cost.weight_seconds),
                human_bytes(cost.kept_bytes)});
   }
   fmt::print("{}, {}, {}{} x {}; a micro-batch of {}\n\n{}", profile.of.model, profile.of.machine,
@@ -69,18 +69,18 @@ void print_blocks(const train::Profile& profile) {
   print_sums(profile);
 }
 
-train::Profile measure(const Asked& asked, int num_ranks,
-                       const std::optional<train::SumsOfHosts>& sums, int threads) {
+planner::Profile measure(const Asked& asked, int num_ranks,
+                       const std::optional<planner::SumsOfHosts>& sums, int threads) {
   report::ProgressLine progress("profiling");
   auto out =
-      train::measure_profile(asked.run.factory, asked.configured->training, *asked.run.train_data,
+      planner::measure_profile(asked.run.factory, asked.configured->training, *asked.run.train_data,
                              num_ranks, sums, threads, progress.function());
   progress.wipe();
   return out;
 }
 
 /// The first rank computes for all of its host, on the cores that it may use.
-void warn_of_bound_cores(const train::Job& met) {
+void warn_of_bound_cores(const job::Job& met) {
   const int needed = met.environment.local_world_size * met.threads;
   const int cores = machine::usable_cores();
   if (met.is_main() && cores < needed) {
@@ -94,22 +94,22 @@ void warn_of_bound_cores(const train::Job& met) {
 
 /// With the ranks that a launcher started, whatever their hosts: the first runs the blocks, and all
 /// time their sums. Nothing on the other ranks.
-std::optional<train::Profile> measure_together(const Asked& asked, const ProfileFlags& flags) {
+std::optional<planner::Profile> measure_together(const Asked& asked, const ProfileFlags& flags) {
   // Where the ranks are is all that counts, not what the run does with them.
-  train::ParallelArguments parallel;
+  options::ParallelArguments parallel;
   parallel.device = "cpu";
   parallel.threads = asked.configured->training.parallel.threads;
   parallel.timeout = asked.configured->training.parallel.timeout;
-  std::optional<train::Profile> out;
-  train::meet_ranks(parallel, "convoy profile",
-                    [&](const train::Job& met, const train::MetRanks& ranks) {
+  std::optional<planner::Profile> out;
+  job::meet_ranks(parallel, "convoy profile",
+                    [&](const job::Job& met, const job::MetRanks& ranks) {
                       const auto& here = met.environment;
                       if (flags.ranks > 0 && flags.ranks != here.world_size) {
                         fail<UsageError>("cli", "--ranks {}, but {} started {}; try without it",
                                          flags.ranks, here.source, here.world_size);
                       }
                       warn_of_bound_cores(met);
-                      const auto sums = train::time_sums(met, ranks);
+                      const auto sums = planner::time_sums(met, ranks);
                       comm::ask_main(
                           ranks.all, "profile",
                           [&] {
@@ -134,9 +134,9 @@ int run_profile(const ProfileFlags& flags) {
                            : measure(asked, flags.ranks > 0 ? flags.ranks : machine::usable_cores(),
                                      std::nullopt, 0);
   if (!profile) return 0;
-  write_file(flags.output, train::to_json(*profile).dump(1) + "\n");
+  write_file(flags.output, planner::to_json(*profile).dump(1) + "\n");
   print_blocks(*profile);
-  tell(train::spread_warnings(profile->spread));
+  tell(planner::spread_warnings(profile->spread));
   fmt::print("\nwrote {0}; plan with it: convoy plan {1} --profile {0}\n", flags.output,
              flags.config.empty() ? "..." : flags.config);
   return 0;

@@ -13,7 +13,7 @@
 #include "convoy/checkpoint/contents.h"
 #include "convoy/report/progress_output.h"
 #include "convoy/tasks/unread_options.h"
-#include "convoy/train/setup/deepspeed.h"
+#include "convoy/options/deepspeed.h"
 
 namespace convoy::cli {
 
@@ -209,7 +209,7 @@ std::unique_ptr<Configured> read_config(const std::string& file) {
   if (!file.empty()) out->table.read_toml(file);
   out->table.take_overrides(typed_args());
   if (const auto from = out->training.deepspeed; !from.empty()) {
-    if (auto note = train::take_deepspeed(from, out->table); !note.empty()) {
+    if (auto note = options::take_deepspeed(from, out->table); !note.empty()) {
       out->notes.push_back(std::move(note));
     }
   }

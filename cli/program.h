@@ -22,7 +22,7 @@ bool takes_config(const std::vector<std::string>& args);
 /// A run's configuration with its option table; not to be copied, for the table points into it.
 struct Configured {
   std::unique_ptr<tasks::Task> task;
-  train::TrainingArguments training;
+  options::TrainingArguments training;
   OptionTable table;
   std::vector<std::string> notes;  ///< sentences for a person about where options came from
 

@@ -29,7 +29,7 @@ struct RecordedRows::Record {
   int64_t num_streams = 0, stream = 0;  // that were opened; the one that `rows` are of
 
   /// Rows of the stream that is read last count: training reads after its data were summed up.
-  void add(const train::StepBatch& batch, int64_t of_stream) {
+  void add(const dataset::StepBatch& batch, int64_t of_stream) {
     if (of_stream != stream) {
       rows.clear();
       seen = 0;
@@ -53,17 +53,17 @@ struct RecordedRows::Record {
 namespace {
 
 /// Shows each step of a stream to `see`.
-class SeenStream : public train::BatchStream {
+class SeenStream : public dataset::BatchStream {
  public:
-  using See = std::function<void(const train::StepBatch&)>;
+  using See = std::function<void(const dataset::StepBatch&)>;
   using OpenSee = std::function<See()>;
-  SeenStream(std::unique_ptr<train::BatchStream> stream, See see)
+  SeenStream(std::unique_ptr<dataset::BatchStream> stream, See see)
       : stream_(std::move(stream)), see_(std::move(see)) {}
 
   int64_t num_rows() const override { return stream_->num_rows(); }
   int64_t steps_per_epoch() const override { return stream_->steps_per_epoch(); }
   void start(int64_t epoch, int64_t s0) override { stream_->start(epoch, s0); }
-  std::optional<train::StepBatch> next() override {
+  std::optional<dataset::StepBatch> next() override {
     auto out = stream_->next();
     if (out) see_(*out);
     return out;
@@ -72,16 +72,16 @@ class SeenStream : public train::BatchStream {
   std::string order() const override { return stream_->order(); }
 
  private:
-  std::unique_ptr<train::BatchStream> stream_;
+  std::unique_ptr<dataset::BatchStream> stream_;
   See see_;
 };
 
-class SeenData : public train::Dataset {
+class SeenData : public dataset::Dataset {
  public:
-  SeenData(std::shared_ptr<train::Dataset> data, SeenStream::OpenSee see)
+  SeenData(std::shared_ptr<dataset::Dataset> data, SeenStream::OpenSee see)
       : data_(std::move(data)), see_(std::move(see)) {}
 
-  std::unique_ptr<train::BatchStream> open(const train::StreamOptions& options) const override {
+  std::unique_ptr<dataset::BatchStream> open(const data::StreamOptions& options) const override {
     return std::make_unique<SeenStream>(data_->open(options), see_());
   }
   std::vector<int64_t> row_lengths() const override { return data_->row_lengths(); }
@@ -90,7 +90,7 @@ class SeenData : public train::Dataset {
   }
 
  private:
-  std::shared_ptr<train::Dataset> data_;
+  std::shared_ptr<dataset::Dataset> data_;
   SeenStream::OpenSee see_;
 };
 
@@ -103,9 +103,9 @@ RecordedRows::RecordedRows(tasks::Run run, uint64_t seed, int64_t steps)
   record_->steps = steps;
 }
 
-std::shared_ptr<train::Dataset> RecordedRows::data() const {
+std::shared_ptr<dataset::Dataset> RecordedRows::data() const {
   return std::make_shared<SeenData>(record_->run.train_data, [record = record_] {
-    return [record, stream = ++record->num_streams](const train::StepBatch& batch) {
+    return [record, stream = ++record->num_streams](const dataset::StepBatch& batch) {
       record->add(batch, stream);
     };
   });

@@ -15,8 +15,8 @@
 #include "convoy/conformance/run_log.h"
 #include "convoy/launch/environment.h"
 #include "convoy/report/table.h"
-#include "convoy/train/block_numbers.h"
-#include "convoy/train/setup/job.h"
+#include "convoy/train/loop/block_numbers.h"
+#include "convoy/job/job.h"
 #include "convoy/train/state.h"
 #include "convoy/train/trainer.h"
 
@@ -51,7 +51,7 @@ class StopAfter : public train::Callback {
 
 /// Rows of a step of the run: those that its state tells; without one those of one rank, as its
 /// options come to.
-int64_t rows_of_step(const KeptRun& kept, const train::TrainingArguments& training) {
+int64_t rows_of_step(const KeptRun& kept, const options::TrainingArguments& training) {
   if (const auto file = kept.folder / checkpoint::kState; fs::exists(file)) {
     return value_from<int64_t>(parse_json(read_file(file), file.string()).at("step_samples"));
   }
@@ -99,7 +99,7 @@ struct Replay {
 void replay(Configured& configured, const BeganWith& began, int64_t step, Replay& out) {
   configured.task->begin_with(began.weights);
   auto run = configured.task->prepare(configured.training.parallel);
-  const auto job = train::join_job(configured.training.parallel);
+  const auto job = job::join_job(configured.training.parallel);
   for (const auto& block : run.factory()) out.names.push_back(block->name());
   train::Trainer trainer(run.factory, configured.training, run.train_data, nullptr, job, run.fill);
   const bool resumes = !configured.training.resume_from_checkpoint.empty();

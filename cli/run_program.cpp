@@ -29,7 +29,7 @@
 #include "convoy/machine/limits.h"
 #include "convoy/program.h"
 #include "convoy/report/progress_output.h"
-#include "convoy/train/setup/memory_check.h"
+#include "convoy/planner/estimate/memory_check.h"
 
 namespace {
 
@@ -286,9 +286,9 @@ void convoy::add_command(const std::string& name, const std::string& help,
   } catch (const InternalError& error) {
     leave("InternalError", error.what(), kInternal);
   } catch (const std::length_error&) {  // of a vector that no memory could hold
-    leave("OutOfMemory", train::out_of_memory(""), kFailed);
+    leave("OutOfMemory", planner::out_of_memory(""), kFailed);
   } catch (const std::bad_alloc&) {
-    leave("OutOfMemory", train::out_of_memory(""), kFailed);
+    leave("OutOfMemory", planner::out_of_memory(""), kFailed);
   } catch (const std::filesystem::filesystem_error& error) {
     leave("FileError",
           fmt::format("[files] cannot use {}: {}", error.path1().string(), error.code().message()),
@@ -302,7 +302,7 @@ void convoy::add_command(const std::string& name, const std::string& help,
   } catch (const std::exception& error) {
     const auto line = first_line(error.what());
     if (tells_of_memory(line)) {
-      leave("OutOfMemory", train::out_of_memory(line) + comm::device_peaks(), kFailed);
+      leave("OutOfMemory", planner::out_of_memory(line) + comm::device_peaks(), kFailed);
     }
     const bool lacks_kernels = line.find("no kernel image is available") != std::string::npos;
     leave("Exception", lacks_kernels ? no_kernels(line) : line, kFailed);

@@ -14,10 +14,12 @@
 #include "convoy/base/text.h"
 #include "convoy/nn/declare.h"
 #include "convoy/report/table.h"
-#include "convoy/schedule/pipeline/compare.h"
-#include "convoy/schedule/pipeline/csv.h"
-#include "convoy/train/setup/batch.h"
-#include "convoy/train/setup/from_arguments.h"
+#include "convoy/parallel/pipeline/compare.h"
+#include "convoy/parallel/pipeline/csv.h"
+#include "convoy/options/batch.h"
+#include "convoy/job/run_options.h"
+#include "convoy/parallel/run_plan/run_plan_text.h"
+#include "convoy/planner/cost/pipeline_inputs.h"
 
 namespace convoy::cli {
 
@@ -30,7 +32,7 @@ struct ScheduleOptions {
 };
 
 /// Peak of each stage: bytes, or where none are known micro-batches through all its blocks.
-std::vector<std::string> kept_by_stages(const schedule::RunPlan& plan, bool in_bytes) {
+std::vector<std::string> kept_by_stages(const parallel::RunPlan& plan, bool in_bytes) {
   std::vector<std::string> out;
   if (in_bytes) {
     for (size_t s = 0; s < plan.stages.size(); ++s) {
@@ -38,7 +40,7 @@ std::vector<std::string> kept_by_stages(const schedule::RunPlan& plan, bool in_b
     }
     return out;
   }
-  auto pipe = schedule::pipe_of(plan.cut, plan.step.parallelism.micro_batches);
+  auto pipe = parallel::pipe_of(plan.cut, plan.step.parallelism.micro_batches);
   const auto& stages = plan.stages[0].layout.options().stages;
   pipe.costs = pipe.all_costs();
   for (size_t v = 0; v < plan.cut.size(); ++v) {
@@ -47,7 +49,7 @@ std::vector<std::string> kept_by_stages(const schedule::RunPlan& plan, bool in_b
                          static_cast<double>(stages[static_cast<size_t>(stage)].size());
   }
   pipe.costs.put_off = pipe.costs.kept;
-  for (const double kept : schedule::play(pipe, plan.orders).peak) {
+  for (const double kept : parallel::play(pipe, plan.orders).peak) {
     out.push_back(fmt::format("{:.3g}", kept));
   }
   return out;
@@ -56,16 +58,16 @@ std::vector<std::string> kept_by_stages(const schedule::RunPlan& plan, bool in_b
 /// One schedule of the model.
 struct Way {
   std::string name;
-  schedule::Parallelism parallelism;
+  parallel::Parallelism parallelism;
   bool asked = false;  ///< it is what a training would do
 };
 
 /// All that have a name, and one that is read from a file.
-std::vector<Way> ways_of(const train::TrainingArguments& arguments,
-                         const schedule::Parallelism& parallelism) {
+std::vector<Way> ways_of(const options::TrainingArguments& arguments,
+                         const parallel::Parallelism& parallelism) {
   const auto& asked = arguments.parallel.parallelism.pipeline;
   std::vector<Way> out;
-  for (const auto* entry : schedule::pipeline_schedules()) {
+  for (const auto* entry : parallel::pipeline_schedules()) {
     auto& way = out.emplace_back(Way{entry->name, parallelism});
     way.parallelism.pipeline.schedule = entry;
     way.parallelism.pipeline.file = way.parallelism.pipeline.csv = "";
@@ -87,12 +89,12 @@ class Comparison {
                   report::Align::kLeft);
   }
 
-  void add(const Way& way, const schedule::RunPlan& plan, double floor) {
+  void add(const Way& way, const parallel::RunPlan& plan, double floor) {
     constexpr int kLetters = 88;
     const auto& layout = plan.stages[0].layout;
     const double above = std::max(0.0, plan.timeline.length / floor - 1);
     table_.row({way.name, fmt::format("{:.1f} %", 100 * plan.timeline.idle()),
-                fmt::format("{:.1f} %", 100 * above), train::stages_text(layout),
+                fmt::format("{:.1f} %", 100 * above), parallel::stages_text(layout),
                 join(kept_by_stages(plan, in_bytes_), " | ")});
     auto bars = bars_of(plan.timeline, layout);
     texts_ += fmt::format("\n{}\n{}", way.name, report::timeline_text(bars, kLetters));
@@ -151,34 +153,34 @@ int show_schedules(const ScheduleOptions& options) {
                      "--save writes a schedule, and --trace shows one that was run; try "
                      "--save without --trace");
   }
-  train::hold_batch(arguments, 1);
+  options::hold_batch(arguments, 1);
   const auto num_stages = arguments.parallel.num_stages();
   if (num_stages < 2) {
     fail<UsageError>("cli", "one stage has no schedule; try --pipeline_parallel_size 4");
   }
-  schedule::check_size(num_stages, arguments.parallel.parallelism.pipeline.virtual_stages,
+  parallel::check_size(num_stages, arguments.parallel.parallelism.pipeline.virtual_stages,
                        arguments.gradient_accumulation_steps);
   const auto prepared = configured->task->prepare(arguments.parallel);
   const auto inputs =
-      train::pipeline_inputs(prepared.factory, arguments, prepared.train_data.get());
+      planner::pipeline_inputs(prepared.factory, arguments, prepared.train_data.get());
   const auto model = nn::declare(prepared.factory());
-  const schedule::Mesh mesh({.pipeline = num_stages}, 0, num_stages);
+  const parallel::Mesh mesh({.pipeline = num_stages}, 0, num_stages);
   const auto& asked = arguments.parallel.parallelism.pipeline;
   const bool in_bytes = !inputs.counts.empty();
-  auto replica = train::replica_options(arguments, true);
+  auto replica = job::replica_options(arguments, true);
   take(inputs, replica.parallelism, replica.counts);
   const auto facts = replica.facts();
   Comparison comparison(in_bytes);
   for (const auto& way : ways_of(arguments, replica.parallelism)) {
     if (traced && !way.asked) continue;
     try {
-      const auto plan = schedule::plan_run(model, mesh, way.parallelism, facts);
+      const auto plan = parallel::plan_run(model, mesh, way.parallelism, facts);
       if (traced) {
         return show_trace({arguments.output.trace, way.name, !asked.costs.empty()}, plan,
                           options.plot);
       }
-      comparison.add(way, plan, schedule::floor_of(model, plan, way.parallelism, facts));
-      if (way.asked && !save.empty()) write_file(save, schedule::to_csv(plan.orders));
+      comparison.add(way, plan, parallel::floor_of(model, plan, way.parallelism, facts));
+      if (way.asked && !save.empty()) write_file(save, parallel::to_csv(plan.orders));
     } catch (const UsageError& error) {
       // The others need not go, the one that is asked for must.
       if (way.asked) throw;

@@ -6,13 +6,13 @@
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
 #include "convoy/report/table.h"
-#include "convoy/schedule/pipeline/csv.h"
+#include "convoy/parallel/pipeline/csv.h"
 
 namespace convoy::cli {
 
 namespace {
 
-report::Timeline bars_of(const schedule::PipelinePlan& plan) {
+report::Timeline bars_of(const parallel::PipelinePlan& plan) {
   report::Timeline out;
   for (size_t rank = 0; rank < plan.orders.size(); ++rank) {
     const auto own = plan.pipe.virtual_stages_of(static_cast<int>(rank));
@@ -21,14 +21,14 @@ report::Timeline bars_of(const schedule::PipelinePlan& plan) {
       const auto& [v, kind, m] = plan.orders[rank][c];
       const auto row = std::find(own.begin(), own.end(), v) - own.begin();
       bars.push_back({plan.played.begin[rank][c], plan.played.end[rank][c], m,
-                      kind != schedule::ActionKind::Forward, static_cast<int>(row),
-                      kind == schedule::ActionKind::BackwardWeight});
+                      kind != parallel::ActionKind::Forward, static_cast<int>(row),
+                      kind == parallel::ActionKind::BackwardWeight});
     }
   }
   return out;
 }
 
-std::string lay_of(const schedule::Pipe& pipe) {
+std::string lay_of(const parallel::Pipe& pipe) {
   const int64_t each = pipe.num_virtual_stages() / pipe.num_ranks();
   return pipe.is_v() ? "v" : each > 1 ? fmt::format("loop of {}", each) : "one each";
 }
@@ -78,21 +78,21 @@ void draw(const std::string& plot, const Pictures& pictures, int num_stages,
 }
 
 int show_stages(const StagesAsked& asked, const std::string& plot) {
-  schedule::check_size(asked.parallelism.ranks.pipeline, asked.parallelism.pipeline.virtual_stages,
+  parallel::check_size(asked.parallelism.ranks.pipeline, asked.parallelism.pipeline.virtual_stages,
                        asked.parallelism.micro_batches);
   const auto costs = asked.numbers.costs(asked.parallelism.ranks.pipeline);
-  schedule::PlanOptions options{.parallelism = asked.parallelism, .memory = asked.memory};
+  parallel::PlanOptions options{.parallelism = asked.parallelism, .memory = asked.memory};
   if (!asked.placement.empty()) {
-    options.parallelism.pipeline.placement = schedule::placement(asked.placement);
+    options.parallelism.pipeline.placement = parallel::placement(asked.placement);
   }
-  const auto saved = schedule::parse_schedule(asked.schedule);
+  const auto saved = parallel::parse_schedule(asked.schedule);
   report::Table table;
   table.column("schedule", report::Align::kLeft).column("bubble").column("above the floor");
   table.column("virtual stages", report::Align::kLeft);
   table.column("peak of each stage", report::Align::kLeft);
   std::string texts, csv;
   Pictures pictures;
-  for (const auto& [schedule, plan, refusal] : schedule::compare_schedules(costs, options)) {
+  for (const auto& [schedule, plan, refusal] : parallel::compare_schedules(costs, options)) {
     const auto* name = schedule->name;
     if (!plan) {
       if (schedule == saved && !asked.save.empty()) throw UsageError(refusal);
@@ -104,7 +104,7 @@ int show_stages(const StagesAsked& asked, const std::string& plot) {
                fmt::format("{:.4g}", fmt::join(plan->played.peak, " | "))});
     pictures.emplace_back(name, bars_of(*plan));
     texts += fmt::format("\n{}\n{}", name, report::timeline_text(pictures.back().second, 88));
-    if (schedule == saved) csv = schedule::to_csv(plan->orders);
+    if (schedule == saved) csv = parallel::to_csv(plan->orders);
   }
   fmt::print("{}{}", table.to_text(), texts);
   fmt::print("\n{}{}", kAboutTheLetters, kAboutTheFloor);

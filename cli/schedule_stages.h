@@ -6,17 +6,17 @@
 #include <vector>
 
 #include "convoy/report/timeline.h"
-#include "convoy/schedule/pipeline/compare.h"
+#include "convoy/parallel/pipeline/compare.h"
 
 namespace convoy::cli {
 
 /// Stages that are given as numbers, without a model: `convoy schedule --stages 4 ...`.
 struct StagesAsked {
   /// Stages and micro-batches; without stages there is a model.
-  schedule::Parallelism parallelism = {.ranks = {.pipeline = 0}, .micro_batches = 8};
+  parallel::Parallelism parallelism = {.ranks = {.pipeline = 0}, .micro_batches = 8};
   std::string placement;  ///< empty: each schedule's own
   double memory = 0;
-  schedule::StageNumbers numbers = {};
+  parallel::StageNumbers numbers = {};
   std::string schedule = "auto";  ///< that is saved
   std::string save;               ///< file
 };

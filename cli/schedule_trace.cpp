@@ -6,28 +6,28 @@
 
 #include "cli/schedule_stages.h"
 #include "convoy/base/files.h"
-#include "convoy/plan/decision.h"
+#include "convoy/planner/search/decision.h"
 #include "convoy/report/table.h"
-#include "convoy/schedule/pipeline/measured.h"
+#include "convoy/parallel/run_plan/measured.h"
 
 namespace convoy::cli {
 
 namespace {
 
-double computed(const std::vector<schedule::Span>& spans) {
+double computed(const std::vector<parallel::Span>& spans) {
   double out = 0;
   for (const auto& span : spans) out += span.end - span.begin;
   return out;
 }
 
-double computed(const schedule::Timeline& timeline) {
+double computed(const parallel::Timeline& timeline) {
   double out = 0;
   for (const auto& spans : timeline.ranks) out += computed(spans);
   return out;
 }
 
 /// With all times `factor` as long.
-schedule::Timeline scaled(schedule::Timeline timeline, double factor) {
+parallel::Timeline scaled(parallel::Timeline timeline, double factor) {
   timeline.length *= factor;
   for (auto& spans : timeline.ranks) {
     for (auto& span : spans) {
@@ -39,14 +39,14 @@ schedule::Timeline scaled(schedule::Timeline timeline, double factor) {
 }
 
 /// The step of median length; of two the faster one.
-const schedule::Timeline& median(std::vector<schedule::Timeline>& steps) {
-  std::ranges::sort(steps, {}, &schedule::Timeline::length);
+const parallel::Timeline& median(std::vector<parallel::Timeline>& steps) {
+  std::ranges::sort(steps, {}, &parallel::Timeline::length);
   return steps[(steps.size() - 1) / 2];
 }
 
 }  // namespace
 
-report::Timeline bars_of(const schedule::Timeline& timeline, const schedule::Layout& layout) {
+report::Timeline bars_of(const parallel::Timeline& timeline, const parallel::Layout& layout) {
   report::Timeline out;
   for (size_t stage = 0; stage < timeline.ranks.size(); ++stage) {
     const auto stretches = layout.virtual_stages(static_cast<int>(stage));
@@ -60,9 +60,9 @@ report::Timeline bars_of(const schedule::Timeline& timeline, const schedule::Lay
           begin,
           end,
           i.micro_batch,
-          i.op != schedule::Op::Forward && i.op != schedule::Op::Recompute,
+          i.op != parallel::Op::Forward && i.op != parallel::Op::Recompute,
           static_cast<int>(stretch - stretches.begin()),
-          i.op == schedule::Op::BackwardWeight};
+          i.op == parallel::Op::BackwardWeight};
       auto& bars = out.back();
       const bool goes_on = !bars.empty() && bars.back().virtual_stage == bar.virtual_stage &&
                            bars.back().micro_batch == bar.micro_batch &&
@@ -77,8 +77,8 @@ report::Timeline bars_of(const schedule::Timeline& timeline, const schedule::Lay
   return out;
 }
 
-int show_trace(const TraceAsked& asked, const schedule::RunPlan& plan, const std::string& plot) {
-  auto steps = schedule::measured_steps(asked.file, plan);
+int show_trace(const TraceAsked& asked, const parallel::RunPlan& plan, const std::string& plot) {
+  auto steps = parallel::measured_steps(asked.file, plan);
   const auto& measured = median(steps);
   // Products are no seconds: both compute as long, all stages together.
   const double factor = asked.in_seconds ? 1 : computed(measured) / computed(plan.timeline);
@@ -87,9 +87,9 @@ int show_trace(const TraceAsked& asked, const schedule::RunPlan& plan, const std
   table.column("stage").column("computes").column("simulated").column("waits").column("simulated");
   for (size_t stage = 0; stage < measured.ranks.size(); ++stage) {
     const double took = computed(measured.ranks[stage]), planned = computed(simulated.ranks[stage]);
-    table.row({std::to_string(stage), plan::step_text(took), plan::step_text(planned),
-               plan::step_text(measured.length - took),
-               plan::step_text(simulated.length - planned)});
+    table.row({std::to_string(stage), planner::step_text(took), planner::step_text(planned),
+               planner::step_text(measured.length - took),
+               planner::step_text(simulated.length - planned)});
   }
   const auto& layout = plan.stages[0].layout;
   const auto above = bars_of(measured, layout), below = bars_of(simulated, layout);
@@ -97,8 +97,8 @@ int show_trace(const TraceAsked& asked, const schedule::RunPlan& plan, const std
   fmt::print(
       "{}, a step as {} has it: {}, simulated {}, {:.2f} times that; a bubble of {:.1f} %, "
       "simulated {:.1f} %\n\n{}",
-      asked.schedule, asked.file.string(), plan::step_text(measured.length),
-      plan::step_text(simulated.length), measured.length / simulated.length, 100 * measured.idle(),
+      asked.schedule, asked.file.string(), planner::step_text(measured.length),
+      planner::step_text(simulated.length), measured.length / simulated.length, 100 * measured.idle(),
       100 * simulated.idle(), table.to_text());
   fmt::print("\nmeasured\n{}\nsimulated\n{}\n{}", report::timeline_text(above, 88, end),
              report::timeline_text(below, 88, end), kAboutTheLetters);

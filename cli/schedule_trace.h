@@ -4,12 +4,12 @@
 #include <string>
 
 #include "convoy/report/timeline.h"
-#include "convoy/schedule/run/run_plan.h"
+#include "convoy/parallel/run_plan/run_plan.h"
 
 namespace convoy::cli {
 
 /// Neighbouring blocks of a micro-batch as one bar.
-report::Timeline bars_of(const schedule::Timeline& timeline, const schedule::Layout& layout);
+report::Timeline bars_of(const parallel::Timeline& timeline, const parallel::Layout& layout);
 
 /// A training's trace, and what it is compared with.
 struct TraceAsked {
@@ -20,6 +20,6 @@ struct TraceAsked {
 
 /// Prints how a step of the trace went beside its simulation, and draws both into the file `plot`
 /// unless that is empty.
-int show_trace(const TraceAsked& asked, const schedule::RunPlan& plan, const std::string& plot);
+int show_trace(const TraceAsked& asked, const parallel::RunPlan& plan, const std::string& plot);
 
 }  // namespace convoy::cli

@@ -28,7 +28,7 @@ struct TrainOptions {
 
 /// Throws UsageError where the run was planned for others, unless these are what a restart has
 /// left.
-void check_planned(const train::PlannedStep& planned, const train::Job& job) {
+void check_planned(const options::PlannedStep& planned, const job::Job& job) {
   const int ranks = job.num_devices();
   if (planned.ranks == 0 || planned.ranks == ranks || job.environment.restart_count > 0) return;
   fail<UsageError>(
@@ -61,8 +61,8 @@ int run_train(const TrainOptions& options) {
   const auto windows = configured->task->windows();
   if (!windows.empty()) check_windows(*configured, windows);
   std::string plan;
-  const auto job = train::join_job(configured->training.parallel,
-                                   [&](const train::Job& met, const train::MetRanks& ranks) {
+  const auto job = job::join_job(configured->training.parallel,
+                                   [&](const job::Job& met, const job::MetRanks& ranks) {
                                      return decide(options.config, *configured, met, ranks, plan);
                                    });
   check_planned(configured->training.parallel.planned, job);

@@ -25,7 +25,7 @@ Trained stopped(const train::Trainer& trainer) {
 
 }  // namespace
 
-Trained train_run(Configured& configured, const train::Job& job, const Start& start,
+Trained train_run(Configured& configured, const job::Job& job, const Start& start,
                   const std::string& plan) {
   const auto& arguments = configured.training;
   const bool tells = job.is_main() && !arguments.output.quiet;

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "cli/program.h"
-#include "convoy/train/setup/job.h"
+#include "convoy/job/job.h"
 #include "convoy/train/trainer.h"
 
 namespace convoy::cli {
@@ -26,7 +26,7 @@ struct Start {
 
 /// Trains as `configured` says, with a job that was joined, and evaluates at the end. `plan`: text
 /// of its plan file, or "".
-Trained train_run(Configured& configured, const train::Job& job, const Start& start,
+Trained train_run(Configured& configured, const job::Job& job, const Start& start,
                   const std::string& plan);
 
 }  // namespace convoy::cli

@@ -5,7 +5,7 @@
 #include "cli/plan_settings.h"
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
-#include "convoy/plan/decision.h"
+#include "convoy/planner/search/decision.h"
 #include "convoy/report/progress_output.h"
 #include "convoy/report/table.h"
 
@@ -15,21 +15,21 @@ namespace {
 
 /// The fastest ones that fit, first one of each kind; also ddp and the fastest stage of ZeRO, with
 /// which people would begin.
-std::vector<const plan::Planned*> to_verify(const plan::Found& found, int64_t number) {
-  std::vector<const plan::Planned*> fitting;
-  const auto take = [&](const plan::Planned* planned) {
+std::vector<const planner::Planned*> to_verify(const planner::Found& found, int64_t number) {
+  std::vector<const planner::Planned*> fitting;
+  const auto take = [&](const planner::Planned* planned) {
     const bool is_there = std::find(fitting.begin(), fitting.end(), planned) != fitting.end();
-    if (planned->prediction.fit != plan::Fit::No && !is_there) fitting.push_back(planned);
+    if (planned->prediction.fit != planner::Fit::No && !is_there) fitting.push_back(planned);
   };
   for (const auto* planned : found.of_families()) take(planned);
   for (const auto& planned : found.tried) take(&planned);
-  std::vector<const plan::Planned*> out(
+  std::vector<const planner::Planned*> out(
       fitting.begin(), fitting.begin() + std::min<int64_t>(number, std::ssize(fitting)));
-  const auto has = [&](const plan::Planned* planned) {
+  const auto has = [&](const planner::Planned* planned) {
     return std::find(out.begin(), out.end(), planned) != out.end();
   };
   for (const bool shards : {false, true}) {
-    const auto is_simple = [&](const plan::Planned* planned) {
+    const auto is_simple = [&](const planner::Planned* planned) {
       const auto& split = planned->split;
       return split.ranks.data() == split.num_ranks() && (split.zero > 0) == shards &&
              !split.offload.any();
@@ -42,14 +42,14 @@ std::vector<const plan::Planned*> to_verify(const plan::Found& found, int64_t nu
 
 }  // namespace
 
-void check_on_this_host(const plan::Cluster& cluster, const std::string& what,
+void check_on_this_host(const planner::Cluster& cluster, const std::string& what,
                         const std::string& profile) {
   if (cluster.num_hosts == 1) return;
   fail<UsageError>("cli", "{} tries plans on this host, but {} is of {} hosts", what, profile,
                    cluster.num_hosts);
 }
 
-std::vector<Verified> verify(Configured& configured, const plan::Found& found, int64_t number) {
+std::vector<Verified> verify(Configured& configured, const planner::Found& found, int64_t number) {
   const TrialFolder folder;
   std::vector<Verified> out;
   for (const auto* planned : to_verify(found, number)) {
@@ -75,7 +75,7 @@ const Verified* fastest_of(const std::vector<Verified>& tried) {
 
 }  // namespace
 
-const plan::Planned* chosen(const plan::Found& found, const std::vector<Verified>& tried) {
+const planner::Planned* chosen(const planner::Found& found, const std::vector<Verified>& tried) {
   if (const auto* fastest = fastest_of(tried)) return fastest->planned;
   return tried.empty() ? found.best() : nullptr;  // what failed is no plan
 }
@@ -89,9 +89,9 @@ std::string to_text(const std::vector<Verified>& tried) {
   for (const auto& one : tried) {
     const auto& [planned, measured] = one;
     const double predicted = planned->prediction.seconds;
-    table.row({&one == fastest ? "*" : "", planned->split.to_text(), plan::step_text(predicted),
+    table.row({&one == fastest ? "*" : "", planned->split.to_text(), planner::step_text(predicted),
                measured.failure.empty() ? signed_percent(predicted / measured.seconds - 1) : "-",
-               measured.failure.empty() ? plan::step_text(measured.seconds) : measured.failure});
+               measured.failure.empty() ? planner::step_text(measured.seconds) : measured.failure});
   }
   auto out = table.to_text();
   if (fastest != nullptr) out += "\n* is the fastest that was measured: it is taken.\n";

@@ -6,26 +6,26 @@
 
 #include "cli/program.h"
 #include "convoy/bench/run_step.h"
-#include "convoy/plan/search.h"
+#include "convoy/planner/search/search.h"
 
 namespace convoy::cli {
 
 /// A plan that was tried for real.
 struct Verified {
-  const plan::Planned* planned;
+  const planner::Planned* planned;
   bench::MeasuredStep measured;
 };
 
 /// Throws UsageError, naming the file of its profile, where a cluster is more than this host, on
 /// which `what` trains.
-void check_on_this_host(const plan::Cluster& cluster, const std::string& what,
+void check_on_this_host(const planner::Cluster& cluster, const std::string& what,
                         const std::string& profile);
 
 /// Times some of the fastest plans, ddp and the fastest ZeRO, each in fresh ranks of this host.
-std::vector<Verified> verify(Configured& configured, const plan::Found& found, int64_t number);
+std::vector<Verified> verify(Configured& configured, const planner::Found& found, int64_t number);
 
 /// The fastest of what was tried, or of what was only predicted; null: all that was tried failed.
-const plan::Planned* chosen(const plan::Found& found, const std::vector<Verified>& tried);
+const planner::Planned* chosen(const planner::Found& found, const std::vector<Verified>& tried);
 
 std::string to_text(const std::vector<Verified>& tried);
 

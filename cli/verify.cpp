@@ -76,7 +76,7 @@ Verdict judge(std::string layout, const VerifyTrainings::Outcome& outcome,
 
 /// A step that every layout of so many ranks can share out, and stages can overlap: of as many rows
 /// as before where smaller micro-batches make it.
-schedule::Parallelism enough_for_all(schedule::Parallelism one_device, int64_t ranks) {
+parallel::Parallelism enough_for_all(parallel::Parallelism one_device, int64_t ranks) {
   const int64_t before = one_device.micro_batches, least = std::max(before, 2 * ranks);
   one_device.micro_batches = (least + ranks - 1) / ranks * ranks;
   const int64_t smaller = std::max<int64_t>(1, one_device.micro_batches / before);
@@ -85,7 +85,7 @@ schedule::Parallelism enough_for_all(schedule::Parallelism one_device, int64_t r
 }
 
 /// Layers that a model is cut to: two for each virtual stage of a layout.
-int64_t layers_of(const schedule::Parallelism& split, int64_t virtual_stages) {
+int64_t layers_of(const parallel::Parallelism& split, int64_t virtual_stages) {
   constexpr int64_t kEach = 2;
   if (split.ranks.pipeline == 1) return kEach;
   const bool interleaves = split.pipeline.schedule->interleaved;
@@ -99,14 +99,14 @@ class Verification {
                bool whole)
       : configured_(configured), subject_(subject), trial_(std::move(trial)), whole_(whole) {}
 
-  Settings cut_of(const schedule::Parallelism& split) const {
+  Settings cut_of(const parallel::Parallelism& split) const {
     const int64_t each = configured_.training.parallel.parallelism.pipeline.virtual_stages;
     return whole_ ? Settings() : cut_layers(configured_.table, layers_of(split, each));
   }
 
   /// Trains in a layout, and on one device where no other layout asked for that. The verdict comes
   /// while others train: it reads gigabytes.
-  std::future<Verdict> verify(const schedule::Parallelism& one_device,
+  std::future<Verdict> verify(const parallel::Parallelism& one_device,
                               const conformance::Layout& layout, bool is_own) {
     auto trial = trial_;
     trial.cut = cut_of(layout.split);
@@ -130,7 +130,7 @@ class Verification {
   }
 
   /// Judges a layout in bf16 that is beyond its tolerances beside one device in fp32.
-  void allow_for_rounding(Verdict& verdict, const schedule::Parallelism& one_device,
+  void allow_for_rounding(Verdict& verdict, const parallel::Parallelism& one_device,
                           const conformance::Layout& layout) {
     if (!configured_.training.bf16 || !may_be_rounding(verdict)) return;
     auto trial = trial_;

@@ -6,7 +6,7 @@
 #include "convoy/base/text.h"
 #include "convoy/machine/gpus.h"
 #include "convoy/nn/declare.h"
-#include "convoy/train/setup/batch.h"
+#include "convoy/options/batch.h"
 
 namespace convoy::cli {
 
@@ -14,7 +14,7 @@ namespace {
 
 /// Ranks that a run is verified on: those that are `typed`, else as few as its layout takes, or
 /// `least`.
-int ranks_of(int typed, int least, const train::ParallelArguments& parallel) {
+int ranks_of(int typed, int least, const options::ParallelArguments& parallel) {
   if (parallel.strategy == "single") return 1;
   const auto together = static_cast<int>(parallel.ranks_of_rows());
   if (parallel.strategy == "dp") {
@@ -31,7 +31,7 @@ int ranks_of(int typed, int least, const train::ParallelArguments& parallel) {
 }
 
 /// Ranks of a state replica where there are several; 0: all keep one together.
-int64_t shard_of(const train::ParallelArguments& parallel, int64_t state_ranks) {
+int64_t shard_of(const options::ParallelArguments& parallel, int64_t state_ranks) {
   int64_t ranks = 0;
   const bool is_number = parse_number(parallel.shard_ranks, ranks);
   return is_number && parallel.parallelism.zero > 0 && ranks < state_ranks ? ranks : 0;
@@ -56,7 +56,7 @@ VerifySubject subject_of(const Asked& asked, int typed, int least) {
   out.in_threads = parallel.strategy == "dp";
   const auto together = static_cast<int>(parallel.ranks_of_rows());
   const int data = out.num_ranks / together;
-  const int64_t all_rows = train::step_rows(training, parallel.counts_in_total() ? 1 : data);
+  const int64_t all_rows = options::step_rows(training, parallel.counts_in_total() ? 1 : data);
   int64_t rows = training.per_device_train_batch_size;
   if (parallel.counts_in_total()) rows /= data;
   const int64_t micro_batches = std::max<int64_t>(1, all_rows / std::max<int64_t>(1, rows));

@@ -9,8 +9,8 @@ namespace convoy::cli {
 struct VerifySubject {
   int num_ranks = 1;
   bool in_threads = false;           ///< DataParallel: one process
-  schedule::Parallelism own;         ///< the run's layout
-  schedule::Parallelism one_device;  ///< with the rows of its step
+  parallel::Parallelism own;         ///< the run's layout
+  parallel::Parallelism one_device;  ///< with the rows of its step
   conformance::LayoutFacts facts;
   int64_t num_blocks = 1;
 };

@@ -124,12 +124,12 @@ VerifyTrainings::Outcome VerifyTrainings::train_reference(Settings settings) con
   return train(std::move(settings), 1, {.env = {{"CONVOY_FAULT", ""}}});
 }
 
-VerifyTrainings::Outcome VerifyTrainings::one_device(const schedule::Parallelism& split) const {
+VerifyTrainings::Outcome VerifyTrainings::one_device(const parallel::Parallelism& split) const {
   return train_reference(settings_of_layout({split}));
 }
 
 std::optional<conformance::Difference> VerifyTrainings::rounding_of_bf16(
-    const schedule::Parallelism& split, const conformance::TrainingRecord& in_bf16) const {
+    const parallel::Parallelism& split, const conformance::TrainingRecord& in_bf16) const {
   auto settings = settings_of_layout({split});
   settings.emplace_back("train.bf16", "false");
   const auto exact = train_reference(std::move(settings));
@@ -137,7 +137,7 @@ std::optional<conformance::Difference> VerifyTrainings::rounding_of_bf16(
   return conformance::difference(in_bf16, exact.record);
 }
 
-Settings VerifyTrainings::settings_of_record(const schedule::Parallelism& split,
+Settings VerifyTrainings::settings_of_record(const parallel::Parallelism& split,
                                              const std::filesystem::path& run) const {
   auto out = settings_of_layout({split});
   out.emplace_back("output.dir", run.string());
@@ -145,7 +145,7 @@ Settings VerifyTrainings::settings_of_record(const schedule::Parallelism& split,
   return out;
 }
 
-std::string VerifyTrainings::write_start(const schedule::Parallelism& split,
+std::string VerifyTrainings::write_start(const parallel::Parallelism& split,
                                          const std::filesystem::path& to) const {
   auto settings = settings_of_record(split, to);
   // A step that moves nothing.

@@ -35,21 +35,21 @@ class VerifyTrainings {
   };
 
   /// Trains on one device.
-  Outcome one_device(const schedule::Parallelism& split) const;
+  Outcome one_device(const parallel::Parallelism& split) const;
   /// Trains on one device in fp32. Returns how far a training of one device in bf16 is from that;
   /// none where the run does not train in fp32, as with an optimizer of bf16 weights.
   std::optional<conformance::Difference> rounding_of_bf16(
-      const schedule::Parallelism& split, const conformance::TrainingRecord& in_bf16) const;
+      const parallel::Parallelism& split, const conformance::TrainingRecord& in_bf16) const;
   /// Trains with the run's own options on so many ranks; 1: in one process.
   Outcome as_configured(int num_ranks) const;
   Outcome in_layout(const conformance::Layout& layout) const;
 
   /// Writes the weights that the run begins with as a model's folder, `to`. Returns the first line
   /// of an error; "": it is there.
-  std::string write_start(const schedule::Parallelism& split,
+  std::string write_start(const parallel::Parallelism& split,
                           const std::filesystem::path& to) const;
   /// Settings of one_device(), for a training in this process that writes to `run`.
-  Settings settings_of_record(const schedule::Parallelism& split,
+  Settings settings_of_record(const parallel::Parallelism& split,
                               const std::filesystem::path& run) const;
 
  private:

@@ -12,7 +12,7 @@
 #include "convoy/formats/safetensors_folder.h"
 #include "convoy/train/checkpoints/checkpoints.h"
 #include "convoy/train/run_sums.h"
-#include "convoy/train/setup/job_id.h"
+#include "convoy/job/job_id.h"
 
 namespace convoy::cli {
 
@@ -92,7 +92,7 @@ bool Beginning::goes_on(const fs::path& folder) const {
   if (asked || job_id.empty()) return true;
   const auto file = *last / checkpoint::kState;
   const auto saved = parse_json(read_file(file), file.string());
-  return train::is_same_job(saved.value("job_id", ""), job_id);
+  return job::is_same_job(saved.value("job_id", ""), job_id);
 }
 
 Results earlier_results(const fs::path& base, const std::vector<tasks::Window>& windows) {

@@ -20,7 +20,7 @@
 #include "convoy/train/callback.h"
 #include "convoy/train/checkpoints/checkpoints.h"
 #include "convoy/train/scorer.h"
-#include "convoy/train/setup/job_id.h"
+#include "convoy/job/job_id.h"
 
 namespace convoy::cli {
 
@@ -88,7 +88,7 @@ std::string told(const std::map<std::string, double>& values,
 
 /// How a window is started: with what is in its folder, or anew.
 void set_start(Configured& configured, const fs::path& folder, const Beginning& beginning,
-               const train::Job& job) {
+               const job::Job& job) {
   auto& arguments = configured.training;
   const bool resumes = beginning.resumes();
   const Json found = comm::ask_main(job.world(), "look for a window's checkpoint",
@@ -98,7 +98,7 @@ void set_start(Configured& configured, const fs::path& folder, const Beginning& 
 }
 
 /// The checkpoint of the last step of the run in `folder`.
-fs::path last_checkpoint(const fs::path& folder, const train::Job& job) {
+fs::path last_checkpoint(const fs::path& folder, const job::Job& job) {
   const Json found = comm::ask_main(job.world(), "look for the moments of a window", [&]() -> Json {
     if (const auto last = checkpoint_of_end(folder)) return last->string();
     fail<FileError>("cli",
@@ -136,7 +136,7 @@ void check_windows(const Configured& configured, const std::vector<tasks::Window
 }
 
 int train_windows(Configured& configured, const std::vector<tasks::Window>& windows,
-                  const train::Job& job) {
+                  const job::Job& job) {
   const fs::path base = configured.training.output.dir;
   const Beginning beginning{train::resumes(configured.training), job.environment.restart_count > 0,
                             job.environment.job_id};
@@ -144,7 +144,7 @@ int train_windows(Configured& configured, const std::vector<tasks::Window>& wind
   const bool tells = job.is_main() && !configured.training.output.quiet;
   FolderLock lock;
   const Json earlier = comm::ask_main(job.world(), "read results over time", [&]() -> Json {
-    lock = train::lock_output_folder(base, job, configured.training.parallel);
+    lock = job::lock_output_folder(base, job, configured.training.parallel);
     check_folders(base, windows, beginning, configured);
     if (beginning.resumes()) return Json(earlier_results(base, windows));
     std::error_code ignored;

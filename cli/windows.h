@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "cli/program.h"
-#include "convoy/train/setup/job.h"
+#include "convoy/job/job.h"
 
 namespace convoy::cli {
 
@@ -16,6 +16,6 @@ void check_windows(const Configured& configured, const std::vector<tasks::Window
 /// With resume_from_checkpoint it goes on in the window that was not done with. Returns the exit
 /// code.
 int train_windows(Configured& configured, const std::vector<tasks::Window>& windows,
-                  const train::Job& job);
+                  const job::Job& job);
 
 }  // namespace convoy::cli

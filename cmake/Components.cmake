@@ -1,23 +1,42 @@
-# convoy_component(NAME [TORCH] [LINK lib...] [COMPONENTS component...])
+# convoy_component(NAME [TORCH] [WITH_TORCH folder...] [LINK lib...] [COMPONENTS component...])
 #
 # One folder = one target = one namespace. Sources are all *.cpp directly in convoy/NAME and its
 # sub-folders. COMPONENTS are the components below that this one may know; `./dev lint` checks the includes.
+# WITH_TORCH: sub-folders, by name at any depth, that need torch; convoy_torch_part(NAME) makes a target of them,
+# NAME_torch, which may know NAME and more components.
 function(convoy_component name)
-  cmake_parse_arguments(arg "TORCH" "" "LINK;COMPONENTS" ${ARGN})
+  cmake_parse_arguments(arg "TORCH" "" "LINK;COMPONENTS;WITH_TORCH" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/convoy/${name}/*.cpp)
   file(GLOB_RECURSE headers CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/convoy/${name}/*.h)
+  if(arg_WITH_TORCH)
+    list(JOIN arg_WITH_TORCH "|" folders)
+    set(parts ${sources})
+    list(FILTER parts INCLUDE REGEX "/convoy/${name}/(.*/)?(${folders})/")
+    list(FILTER sources EXCLUDE REGEX "/convoy/${name}/(.*/)?(${folders})/")
+    set(convoy_${name}_torch_sources ${parts} PARENT_SCOPE)
+  endif()
   add_library(convoy_${name} STATIC ${sources} ${headers})
+  convoy_library(${name} "${arg_TORCH}" "${arg_COMPONENTS}" "${arg_LINK}")
+endfunction()
+
+function(convoy_torch_part name)
+  cmake_parse_arguments(arg "" "" "COMPONENTS" ${ARGN})
+  add_library(convoy_${name}_torch STATIC ${convoy_${name}_torch_sources})
+  convoy_library(${name}_torch TRUE "${name};${arg_COMPONENTS}" "")
+endfunction()
+
+function(convoy_library name torch components libraries)
   add_library(convoy::${name} ALIAS convoy_${name})
   set_target_properties(convoy_${name} PROPERTIES EXPORT_NAME ${name} POSITION_INDEPENDENT_CODE ON)
   target_compile_features(convoy_${name} PUBLIC cxx_std_20)
   target_include_directories(convoy_${name} PUBLIC
     $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}> $<INSTALL_INTERFACE:include>)
-  foreach(component IN LISTS arg_COMPONENTS)
+  foreach(component IN LISTS components)
     target_link_libraries(convoy_${name} PUBLIC convoy_${component})
   endforeach()
-  target_link_libraries(convoy_${name} PUBLIC ${arg_LINK})
+  target_link_libraries(convoy_${name} PUBLIC ${libraries})
   convoy_warnings(convoy_${name})
-  if(arg_TORCH)
+  if(torch)
     target_link_libraries(convoy_${name} PUBLIC LibTorch::torch)
     convoy_torch_pch(convoy_${name})
   else()

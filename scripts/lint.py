@@ -23,14 +23,14 @@ FREE_OF_TASKS = ("convoy/train/", "cli/")
 TASK_WORD = re.compile(r"sessions?\b|rankings?\b|recommend|top_?ks?\b|\blengths\b|ndcg|popularity|tokeniz|perplexity"
                        r"|classif|sentinel|language.?(model|task)", re.I)
 # What blocks cost and which split is fastest is found from a list of blocks, whatever model that is.
-FREE_OF_FAMILIES = ("convoy/plan/", "convoy/profile/")
+FREE_OF_FAMILIES = ("convoy/planner/",)
 SESSION_BODIES = ("albert", "electra", "xlnet", "sasrec", "ligr", "hstu")
 # Words of our own for what the field has a word: the field's, our own, which other senses it has, and in
 # which files alone (all), or in which not ("!"). A match is free where a match of the other senses covers it.
-PIPELINE = ("convoy/schedule/pipeline/", "convoy/parallel/pipeline/", "cli/schedule.cpp", "tests/schedule/pipeline", "docs/pipeline.md")
-DATA = ("convoy/data/", "convoy/train/", "convoy/tasks/", "tests/data/", "docs/data.md", "docs/design.md", "docs/training.md")
-SCHEDULE = ("convoy/schedule/", "convoy/parallel/", "tests/schedule/", "tests/parallel/")
-ACTIONS = (*SCHEDULE, "!convoy/schedule/pipeline/csv", "!tests/schedule/csv")  # cells of a table stay
+PIPELINE = ("convoy/parallel/pipeline/", "cli/schedule.cpp", "tests/schedule/pipeline", "docs/pipeline.md")
+DATA = ("convoy/data/", "convoy/dataset/", "convoy/train/", "convoy/tasks/", "tests/data/", "docs/data.md", "docs/design.md", "docs/training.md")
+SCHEDULE = ("convoy/parallel/", "tests/schedule/", "tests/parallel/")
+ACTIONS = (*SCHEDULE, "!convoy/parallel/pipeline/csv", "!tests/schedule/csv")  # cells of a table stay
 BENCHMARKS = ("benchmarks/", "convoy/bench/", "cli/bench", "docs/performance.md", "docs/quality.md")
 WORDS = [(field, re.compile(own), re.compile(senses) if senses else None, only) for field, own, senses, only in (
     ("bubble (pipeline), hangs (rank)", r"\b(stand(s|ing)?|stood)[ _]still\b|StandsStill", "", ()),
@@ -73,21 +73,21 @@ REGISTRIES = {
     "commands": ("cli/commands.h", "kCommands[] = {"),
 }
 # Entries that stand each in a source of its own: the folder, and what comes before the name.
-ENTRY_FILES = {"schedules": ("convoy/schedule/pipeline", re.compile(r'const ScheduleEntry \w+\{\s*\.name = "(\w+)"'))}
+ENTRY_FILES = {"schedules": ("convoy/parallel/pipeline", re.compile(r'const ScheduleEntry \w+\{\s*\.name = "(\w+)"'))}
 ORDINARY = ("commands", "tasks")  # names that are words of ordinary sentences
 OTHER_TABLES = {("convoy/models/session/session_config.cpp", "families")}  # the bodies of a session model
 ENTRY = re.compile(r'\{(?:\w+::\w+, )?"(\w+)", ?')
 TABLE_END = re.compile(r"(\}\}|\n *\});\n")
 # An option of a strategy is named where its field is, in the table of options, and where it is used: so many sources
 # at most, texts for people aside. Of names that are nothing else.
-OPTION_TABLE = "convoy/train/setup/declare_parallel.cpp"
+OPTION_TABLE = "convoy/options/declare_parallel.cpp"
 STRATEGY_OPTION = re.compile(r't\.add\(\s*s, "([a-z]+(?:_[a-z]+)+)"')
 MAX_OPTION_SOURCES = 3
 # Also the names of what is limited, and of a technique.
 NOT_ONLY_OPTIONS = {"device_memory", "sequence_parallel"}
 # A member of the one value that says how a step is spread is named by its declaration and so many other sources at most:
-# its knob (schedule/run/knobs.cpp), and where it is used or searched for. Older ones are in more, but never in more again.
-PARALLELISM = "convoy/schedule/run/parallelism.h"
+# its knob (parallel/knobs.cpp), and where it is used or searched for. Older ones are in more, but never in more again.
+PARALLELISM = "convoy/parallel/parallelism.h"
 MAX_MEMBER_SOURCES = 3
 MEMBER_SOURCES = {
     "ranks.pipeline": 24, "ranks.shard": 5, "ranks.context": 10, "ranks.tensor": 12, "zero": 25, "recompute": 17,
@@ -111,18 +111,19 @@ HOST_WAITS = [(re.compile(raw), instead) for raw, instead in (
     (r"\.equal\(|\bat::equal\(|\b(is_nonzero|allclose)\(", "comm::download()"),
 )]
 ON_DEVICES = tuple(f"convoy/{name}/" for name in (
-    "comm", "nn", "masking", "models", "optim", "parallel", "wrappers", "checkpoint", "profile", "train", "tasks")) + ("plugins/",)
+    "comm", "nn", "masking", "models", "optim", "parallel", "wrappers", "checkpoint", "planner", "job", "dataset", "train",
+    "tasks")) + ("plugins/",)
 # Those who bring results to the host copy no other way; elsewhere most copies stay on a device.
 COPY = re.compile(r"(\.|->)copy_\((?!.*non_blocking)")
-TAKE_RESULTS = tuple(f"convoy/{name}/" for name in ("checkpoint", "profile", "train", "tasks"))
+TAKE_RESULTS = tuple(f"convoy/{name}/" for name in ("checkpoint", "planner", "train", "tasks"))
 ON_HOST = "// on the host"
 MAY_WAIT = ("convoy/comm/device.cpp", "convoy/comm/to_host.", "convoy/nn/param.cpp",  # first values, before any collective
-            "convoy/train/planning/these_gpus.cpp")  # measures a GPU before there is a group
+            "convoy/planner/devices/these_gpus.cpp")  # measures a GPU before there is a group
 THROWS_UNREAD = "fmt::print(stderr"
 # Json's own conversions cut fractions off, wrap round and are undefined beyond a type: numbers of requests and of
 # other programs' files are read by convoy/base/json_number.h alone.
 FOREIGN_NUMBERS = tuple(f"convoy/{name}/" for name in (
-    "checkpoint", "data", "formats", "launch", "models", "prepare", "tasks", "tokenizers", "train")) + ("cli/",)
+    "checkpoint", "data", "formats", "job", "launch", "models", "options", "planner", "prepare", "tasks", "tokenizers", "train")) + ("cli/",)
 NUMBER = r"(u?int(\d+_t)?|float|double|size_t|unsigned|long)"
 JSON_NUMBER = re.compile(rf"\.get<([^()]*\W)?{NUMBER}\b[^()]*>\(\)|\.get_to\("  # also in lists, pairs and maps
                          r'|\.value\(\s*"\w*",\s*-?[\d.]'

@@ -6,11 +6,11 @@
 
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
-#include "convoy/plan/decision.h"
-#include "convoy/profile/operators.h"
+#include "convoy/planner/search/decision.h"
+#include "convoy/planner/cost/operators.h"
 #include "convoy/report/table.h"
-#include "convoy/train/planning/planner.h"
-#include "convoy/train/setup/from_arguments.h"
+#include "convoy/planner/plan/planner.h"
+#include "convoy/planner/cost/pipeline_inputs.h"
 
 namespace convoy::bench {
 
@@ -27,9 +27,9 @@ int64_t positions_of(const parallel::MicroBatch& batch) {
 
 std::vector<AxisTrial> trials_of(int ranks, int64_t rows, int64_t positions) {
   const auto whole = fmt::format("{} x {}", rows, positions);
-  using schedule::Degrees;
+  using parallel::Degrees;
   const auto with = [&](auto field) {
-    schedule::Parallelism out{.rows = rows};
+    parallel::Parallelism out{.rows = rows};
     out.ranks.*field = ranks;
     return out;
   };
@@ -45,23 +45,23 @@ std::vector<AxisTrial> trials_of(int ranks, int64_t rows, int64_t positions) {
 }
 
 /// Why the model does not go into a split, and what its step would take.
-void predict(AxisTrial& trial, const train::PlanReport& known) {
+void predict(AxisTrial& trial, const planner::PlanReport& known) {
   try {
     auto split = known.wishes.base;
     split.ranks = trial.split.ranks;
     split.rows = trial.split.rows;
-    trial.predicted = plan::predict(known.numbers, known.cluster, known.wishes.facts, split);
-    if (trial.predicted.fit == plan::Fit::No) trial.refused = "it does not fit";
+    trial.predicted = planner::predict(known.numbers, known.cluster, known.wishes.facts, split);
+    if (trial.predicted.fit == planner::Fit::No) trial.refused = "it does not fit";
   } catch (const UsageError& error) {
     trial.refused = error.what();
   }
 }
 
-OperatorBound bound_of(const tasks::Run& run, const train::TrainingArguments& arguments,
+OperatorBound bound_of(const tasks::Run& run, const options::TrainingArguments& arguments,
                        const parallel::MicroBatch& batch, int ranks) {
   OperatorBound out;
   for (const auto& graph :
-       profile::operator_graphs(run.factory(), batch, train::profile_options(arguments))) {
+       planner::operator_graphs(run.factory(), batch, planner::profile_options(arguments))) {
     out.seconds += graph.seconds;
     out.least_seconds += graph.least_seconds(ranks);
     out.operators += graph.operators;
@@ -76,8 +76,8 @@ double AxesReport::loss_off(const AxisTrial& trial) const {
 }
 
 AxesReport compare_axes(
-    const tasks::Run& run, const train::TrainingArguments& arguments, const AxesOptions& options,
-    const std::function<MeasuredStep(const schedule::Parallelism& split)>& train,
+    const tasks::Run& run, const options::TrainingArguments& arguments, const AxesOptions& options,
+    const std::function<MeasuredStep(const parallel::Parallelism& split)>& train,
     const ProgressFn& progress) {
   const int ranks = options.num_ranks;
   if (options.rows % ranks != 0) {
@@ -91,7 +91,7 @@ AxesReport compare_axes(
   auto whole = any;
   whole.global_batch_size.reset();
   whole.per_device_train_batch_size = options.rows;
-  const auto batch = train::first_batch(whole, *run.train_data, 1);
+  const auto batch = planner::first_batch(whole, *run.train_data, 1);
   if (batch.empty() || batch.samples.numel() < options.rows) {
     fail<UsageError>("bench", "the training data has no {}; try fewer --rows",
                      plural(options.rows, "row"));
@@ -101,7 +101,7 @@ AxesReport compare_axes(
   std::vector<int64_t> sizes{options.rows / ranks, options.rows};
   if (sizes.front() > 1) sizes.insert(sizes.begin(), 1);
   const auto known_of = [&](int num_ranks) {
-    return train::prepare_plan(run.factory, any, *run.train_data,
+    return planner::prepare_plan(run.factory, any, *run.train_data,
                                {.num_ranks = num_ranks, .most_rows = options.rows, .sizes = sizes});
   };
   const auto alone = known_of(1), together = known_of(ranks);
@@ -129,8 +129,8 @@ std::string to_text(const AxesReport& report) {
       refused += wrap(fmt::format("{}: {}", name, trial.refused), 0) + "\n";
       continue;
     }
-    table.row({name, trial.share, plan::step_text(trial.predicted.seconds),
-               plan::step_text(trial.measured.seconds), trial.time().off(),
+    table.row({name, trial.share, planner::step_text(trial.predicted.seconds),
+               planner::step_text(trial.measured.seconds), trial.time().off(),
                human_bytes(trial.predicted.memory.sum()), human_bytes(trial.measured.memory_bytes),
                trial.memory().off(),
                trial.axis.empty() ? "" : fmt::format("{:.0e}", std::abs(report.loss_off(trial)))});
@@ -141,8 +141,8 @@ std::string to_text(const AxesReport& report) {
       table.to_text(), refused,
       wrap(fmt::format("operators of one block on different ranks: {} operators take {} in "
                        "sequence, and at least {} ({:.0f} %) even if messages were free",
-                       bound.operators, plan::step_text(bound.seconds),
-                       plan::step_text(bound.least_seconds),
+                       bound.operators, planner::step_text(bound.seconds),
+                       planner::step_text(bound.least_seconds),
                        100 * bound.least_seconds / bound.seconds),
            0));
 }
@@ -150,7 +150,7 @@ std::string to_text(const AxesReport& report) {
 Json to_json(const AxesReport& report) {
   Json trials = Json::array();
   for (const auto& trial : report.trials) {
-    Json row = plan::to_json({trial.split, trial.predicted});
+    Json row = planner::to_json({trial.split, trial.predicted});
     row["axis"] = trial.axis;
     row["share"] = trial.share;
     row["refused"] = trial.refused;

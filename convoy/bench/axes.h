@@ -8,8 +8,8 @@
 #include "convoy/base/json.h"
 #include "convoy/base/progress.h"
 #include "convoy/bench/run_step.h"
-#include "convoy/plan/accuracy.h"
-#include "convoy/plan/predict.h"
+#include "convoy/planner/search/accuracy.h"
+#include "convoy/planner/time/predict.h"
 #include "convoy/tasks/task.h"
 
 // The ways in which FlexFlow (Jia et al., 2018) shares out a step: samples, operators, attributes
@@ -26,14 +26,14 @@ struct AxesOptions {
 struct AxisTrial {
   std::string axis;   ///< "sample"; "" for one device
   std::string share;  ///< the part of a rank: "5 x 512"
-  schedule::Parallelism split;
-  plan::Prediction predicted = {};
+  parallel::Parallelism split;
+  planner::Prediction predicted = {};
   MeasuredStep measured = {};
   std::string refused = {};  ///< reason why the model does not run so
 
   bool went_well() const { return measured.seconds > 0; }
-  plan::Trial time() const { return {predicted.seconds, measured.seconds}; }
-  plan::Trial memory() const {
+  planner::Trial time() const { return {predicted.seconds, measured.seconds}; }
+  planner::Trial memory() const {
     return {static_cast<double>(predicted.memory.sum()), measured.memory_bytes};
   }
 };
@@ -58,8 +58,8 @@ struct AxesReport {
 /// Predicts a step of `rows` rows on one device and along each axis, and lets `train` time it in
 /// fresh ranks.
 AxesReport compare_axes(
-    const tasks::Run& run, const train::TrainingArguments& arguments, const AxesOptions& options,
-    const std::function<MeasuredStep(const schedule::Parallelism& split)>& train,
+    const tasks::Run& run, const options::TrainingArguments& arguments, const AxesOptions& options,
+    const std::function<MeasuredStep(const parallel::Parallelism& split)>& train,
     const ProgressFn& progress = {});
 
 std::string to_text(const AxesReport& report);

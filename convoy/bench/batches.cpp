@@ -5,12 +5,12 @@
 
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
-#include "convoy/plan/decision.h"
+#include "convoy/planner/search/decision.h"
 #include "convoy/report/table.h"
-#include "convoy/train/planning/planner.h"
-#include "convoy/train/planning/room.h"
-#include "convoy/train/setup/asked_run.h"
-#include "convoy/train/setup/from_arguments.h"
+#include "convoy/planner/plan/planner.h"
+#include "convoy/planner/devices/room.h"
+#include "convoy/planner/estimate/asked_run.h"
+#include "convoy/job/run_options.h"
 
 namespace convoy::bench {
 
@@ -28,7 +28,7 @@ std::vector<int64_t> sizes_of(const BatchOptions& options) {
   return out;
 }
 
-void check_arguments(const train::TrainingArguments& arguments) {
+void check_arguments(const options::TrainingArguments& arguments) {
   if (arguments.parallel.strategy != "plan") return;
   fail<UsageError>("bench",
                    "strategy = plan chooses its micro-batches itself; try the run that convoy plan "
@@ -38,7 +38,7 @@ void check_arguments(const train::TrainingArguments& arguments) {
 /// Predicts steps of a run as it is, but for the rows of a micro-batch.
 class Predictor {
  public:
-  Predictor(const tasks::Run& run, train::TrainingArguments arguments, int num_ranks,
+  Predictor(const tasks::Run& run, options::TrainingArguments arguments, int num_ranks,
             const std::vector<int64_t>& sizes)
       : run_(run), arguments_(std::move(arguments)), num_ranks_(num_ranks) {
     auto any = arguments_;  // of a micro-batch, which all are measured by
@@ -46,23 +46,23 @@ class Predictor {
     any.per_device_train_batch_size = sizes.back();
     any.gradient_accumulation_steps = 1;
     known_ =
-        train::prepare_plan(run.factory, any, *run.train_data,
+        planner::prepare_plan(run.factory, any, *run.train_data,
                             {.num_ranks = num_ranks, .most_rows = sizes.back(), .sizes = sizes});
-    data_rows_ = run.train_data->open(train::stream_options(any, true))->num_rows();
+    data_rows_ = run.train_data->open(job::stream_options(any, true))->num_rows();
   }
 
   BatchTrial predict(int64_t rows) {
     auto arguments = arguments_;
     arguments.per_device_train_batch_size = rows;
-    auto asked = train::asked_run(run_.factory, arguments, *run_.train_data, num_ranks_);
+    auto asked = planner::asked_run(run_.factory, arguments, *run_.train_data, num_ranks_);
     BatchTrial out{.rows = rows, .micro_batches = asked.parallelism.micro_batches};
-    out.step_rows = rows * out.micro_batches * asked.mesh.degree(schedule::kRows);
+    out.step_rows = rows * out.micro_batches * asked.mesh.degree(parallel::kRows);
     if (data_rows_ > 0 && out.step_rows > data_rows_) {
       fail<UsageError>("bench", "a step of {} is more than the training data has ({}); try fewer",
                        plural(out.step_rows, "row"), data_rows_);
     }
     out.predicted =
-        plan::predict(known_.numbers, known_.cluster, asked.mesh, asked.parallelism, asked.facts);
+        planner::predict(known_.numbers, known_.cluster, asked.mesh, asked.parallelism, asked.facts);
     asked_ = std::move(asked);
     return out;
   }
@@ -74,14 +74,14 @@ class Predictor {
     if (asked_.parallelism.recompute) out += ", gradient_checkpointing";
     return out;
   }
-  int num_stages() const { return asked_.mesh.degree(schedule::Axis::Pipeline); }
+  int num_stages() const { return asked_.mesh.degree(parallel::Axis::Pipeline); }
 
  private:
   const tasks::Run& run_;
-  train::TrainingArguments arguments_;
+  options::TrainingArguments arguments_;
   int num_ranks_;
-  train::PlanReport known_;
-  train::AskedRun asked_;
+  planner::PlanReport known_;
+  planner::AskedRun asked_;
   int64_t data_rows_ = 0;
 };
 
@@ -97,7 +97,7 @@ const BatchTrial* fastest(const BatchReport& report) {
 }
 
 struct Accuracy {
-  std::vector<plan::Trial> times = {}, memories = {};
+  std::vector<planner::Trial> times = {}, memories = {};
 };
 
 Accuracy accuracy_of(const BatchReport& report) {
@@ -110,20 +110,20 @@ Accuracy accuracy_of(const BatchReport& report) {
   return out;
 }
 
-Json to_json(const std::vector<plan::Trial>& trials) {
-  return trials.empty() ? Json() : plan::to_json(plan::errors_of(trials));
+Json to_json(const std::vector<planner::Trial>& trials) {
+  return trials.empty() ? Json() : planner::to_json(planner::errors_of(trials));
 }
 
 }  // namespace
 
-BatchReport try_batches(const tasks::Run& run, const train::TrainingArguments& arguments,
+BatchReport try_batches(const tasks::Run& run, const options::TrainingArguments& arguments,
                         const BatchOptions& options,
                         const std::function<MeasuredStep(int64_t rows)>& train,
                         const ProgressFn& progress) {
   check_arguments(arguments);
   const auto sizes = sizes_of(options);
   const auto& parallel = arguments.parallel;
-  const auto room = train::room_of_rank("", options.num_ranks, parallel.device_memory);
+  const auto room = planner::room_of_rank("", options.num_ranks, parallel.device_memory);
   Predictor predictor(run, arguments, options.num_ranks, sizes);
   BatchReport out;
   for (const int64_t rows : sizes) {
@@ -137,10 +137,10 @@ BatchReport try_batches(const tasks::Run& run, const train::TrainingArguments& a
       break;
     }
     auto& trial = out.trials.back();
-    if (trial.predicted.fit == plan::Fit::No) {
+    if (trial.predicted.fit == planner::Fit::No) {
       out.stopped =
           fmt::format("a micro-batch of {} does not fit: {}; a rank has {}", plural(rows, "row"),
-                      plan::shortage(trial.predicted, predictor.num_stages()), room.text);
+                      planner::shortage(trial.predicted, predictor.num_stages()), room.text);
       break;
     }
     trial.measured = train(rows);
@@ -163,7 +163,7 @@ std::string to_text(const BatchReport& report) {
     const bool well = trial.went_well();
     const auto of = [&](const std::string& text) { return well ? text : "-"; };
     table.row({std::to_string(trial.rows), std::to_string(trial.step_rows),
-               plan::step_text(trial.predicted.seconds), of(plan::step_text(took.seconds)),
+               planner::step_text(trial.predicted.seconds), of(planner::step_text(took.seconds)),
                well ? trial.time().off() : "-", of(human_rate(took.samples_per_second)),
                of(human_rate(took.tokens_per_second)), human_bytes(trial.predicted.memory.sum()),
                of(human_bytes(took.memory_bytes)), well ? trial.memory().off() : "-",
@@ -172,10 +172,10 @@ std::string to_text(const BatchReport& report) {
   auto out = fmt::format("{}, by rows per micro-batch\n\n{}", report.what, table.to_text());
   const auto accuracy = accuracy_of(report);
   if (!accuracy.times.empty()) {
-    out += fmt::format("\ntime: {}", plan::errors_of(accuracy.times).to_text());
+    out += fmt::format("\ntime: {}", planner::errors_of(accuracy.times).to_text());
   }
   if (!accuracy.memories.empty()) {
-    out += fmt::format("\nmemory: {}\n", plan::errors_of(accuracy.memories).to_text());
+    out += fmt::format("\nmemory: {}\n", planner::errors_of(accuracy.memories).to_text());
   }
   if (const auto* best = fastest(report)) {
     out += fmt::format("fastest: micro-batches of {}, {} rows/s\n", plural(best->rows, "row"),
@@ -197,7 +197,7 @@ Json to_json(const BatchReport& report) {
              {"memory_bytes", it.memory.sum()},
              {"activations_bytes", it.memory.activations},
              {"stage", it.stage},
-             {"fits", plan::name_of(it.fit)},
+             {"fits", planner::name_of(it.fit)},
              {"short_bytes", it.short_bytes}};
     if (trial.went_well()) {
       row["measured_seconds"] = trial.measured.seconds;

@@ -8,8 +8,8 @@
 #include "convoy/base/json.h"
 #include "convoy/base/progress.h"
 #include "convoy/bench/run_step.h"
-#include "convoy/plan/accuracy.h"
-#include "convoy/plan/predict.h"
+#include "convoy/planner/search/accuracy.h"
+#include "convoy/planner/time/predict.h"
 #include "convoy/tasks/task.h"
 
 namespace convoy::bench {
@@ -24,12 +24,12 @@ struct BatchOptions {
 /// A micro-batch size: what its step was predicted to take, and took.
 struct BatchTrial {
   int64_t rows = 1, micro_batches = 1, step_rows = 1;
-  plan::Prediction predicted;
+  planner::Prediction predicted;
   MeasuredStep measured = {};
 
   bool went_well() const { return measured.seconds > 0; }
-  plan::Trial time() const { return {predicted.seconds, measured.seconds}; }
-  plan::Trial memory() const {
+  planner::Trial time() const { return {predicted.seconds, measured.seconds}; }
+  planner::Trial memory() const {
     return {static_cast<double>(predicted.memory.sum()), measured.memory_bytes};
   }
 };
@@ -44,7 +44,7 @@ struct BatchReport {
 /// Predicts steps of a run on this host and lets `train` time them in fresh ranks, with one number
 /// of rows after the other, until one does not fit, does not go into the run's step or fails.
 /// Throws UsageError where that is so of the first, and where the options do not go together.
-BatchReport try_batches(const tasks::Run& run, const train::TrainingArguments& arguments,
+BatchReport try_batches(const tasks::Run& run, const options::TrainingArguments& arguments,
                         const BatchOptions& options,
                         const std::function<MeasuredStep(int64_t rows)>& train,
                         const ProgressFn& progress = {});

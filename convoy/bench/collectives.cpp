@@ -16,7 +16,7 @@
 #include "convoy/comm/thread/thread_engine.h"
 #include "convoy/launch/environment.h"
 #include "convoy/launch/supervise/temporary_folder.h"
-#include "convoy/train/setup/job.h"
+#include "convoy/job/job.h"
 
 namespace convoy::bench {
 
@@ -88,7 +88,7 @@ void add(std::vector<CollectiveTime>& to, std::vector<CollectiveTime> more) {
 std::vector<CollectiveTime> measure_threads(const CollectivesOptions& options, int size,
                                             const Say& say) {
   const auto groups = comm::make_thread_groups(size, std::chrono::seconds(100));
-  const auto devices = train::visible_devices(options.device);
+  const auto devices = job::visible_devices(options.device);
   std::vector<CollectiveTime> times;
   std::vector<std::jthread> threads;
   const auto start = [&](int rank) {
@@ -129,13 +129,13 @@ void CollectivesOptions::check() const {
 }
 
 std::vector<CollectiveTime> time_ranks(const CollectivesOptions& options, const Say& say) {
-  train::ParallelArguments arguments;
+  options::ParallelArguments arguments;
   arguments.device = options.device;
-  const auto job = train::plan_job(arguments, launch::detect_environment(),
-                                   train::visible_devices(options.device));
+  const auto job = job::plan_job(arguments, launch::detect_environment(),
+                                   job::visible_devices(options.device));
   at::set_num_threads(job.threads);
   comm::use_device(job.devices[0]);
-  const auto point = train::store_address(job, arguments);
+  const auto point = job::store_address(job, arguments);
   const auto store = comm::open_store(point);
   std::vector<CollectiveTime> times;
   for (const auto& engine : options.engines) {

@@ -3,14 +3,14 @@
 #include <chrono>
 
 #include "convoy/base/timing.h"
-#include "convoy/train/setup/batch.h"
+#include "convoy/options/batch.h"
 
 namespace convoy::bench {
 
-LoaderTimes time_loader(tasks::Task& task, train::TrainingArguments arguments, int64_t epochs) {
-  train::hold_batch(arguments, 1);
+LoaderTimes time_loader(tasks::Task& task, options::TrainingArguments arguments, int64_t epochs) {
+  options::hold_batch(arguments, 1);
   const auto run = task.prepare(arguments.parallel);
-  train::StreamOptions stream_options;
+  data::StreamOptions stream_options;
   stream_options.layout.per_device_batch = arguments.per_device_train_batch_size;
   stream_options.layout.accumulation = arguments.gradient_accumulation_steps;
   stream_options.seed = static_cast<uint64_t>(arguments.seed);

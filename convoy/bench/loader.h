@@ -17,7 +17,7 @@ struct LoaderTimes {
 };
 
 /// Reads the training data `epochs` times without training.
-LoaderTimes time_loader(tasks::Task& task, train::TrainingArguments arguments, int64_t epochs);
+LoaderTimes time_loader(tasks::Task& task, options::TrainingArguments arguments, int64_t epochs);
 
 Json to_json(const LoaderTimes& times);
 

@@ -18,7 +18,7 @@ constexpr double kUpdateBytes = 12, kUpdateBytesBf16 = 18;
 constexpr double kPatience = 20;  // seconds of training before it is measured beside them
 
 Pace pace_of(const doctor::Rate& rate, double flops_per_sample, double samples_per_second,
-             train::Trainer& trainer, const train::TrainingArguments& arguments) {
+             train::Trainer& trainer, const options::TrainingArguments& arguments) {
   const bool half = arguments.bf16 || arguments.fp16;
   const double peak = (half ? rate.bf16_gflops : rate.fp32_gflops) * 1e9;
   const double each = samples_per_second / trainer.job().num_devices();
@@ -27,7 +27,7 @@ Pace pace_of(const doctor::Rate& rate, double flops_per_sample, double samples_p
   const auto& flat = trainer.strategy().replica().flat();
   const auto& mesh = trainer.job().groups.mesh;
   const auto parameters = static_cast<double>(flat.num_trainable_parameters()) /
-                          mesh.degree(schedule::Axis::Pipeline | schedule::Axis::Tensor);
+                          mesh.degree(parallel::Axis::Pipeline | parallel::Axis::Tensor);
   const double update_bytes = (half ? kUpdateBytesBf16 : kUpdateBytes) +
                               2 * static_cast<double>(flat.optimizer().state_bytes());
   const double floor = samples * flops_per_sample / peak +
@@ -35,7 +35,7 @@ Pace pace_of(const doctor::Rate& rate, double flops_per_sample, double samples_p
   return {100 * each * flops_per_sample / peak, samples / each / floor};
 }
 
-doctor::Rate rate_of(const train::Job& job, const train::TrainingArguments& arguments,
+doctor::Rate rate_of(const job::Job& job, const options::TrainingArguments& arguments,
                      int64_t bytes) {
   const bool half = arguments.bf16 || arguments.fp16;
   return measure_rate(job.devices.at(0), job.threads, bytes,
@@ -45,13 +45,13 @@ doctor::Rate rate_of(const train::Job& job, const train::TrainingArguments& argu
 }  // namespace
 
 Pace measure_pace(double flops_per_sample, double samples_per_second, train::Trainer& trainer,
-                  const train::TrainingArguments& arguments, int64_t bytes) {
+                  const options::TrainingArguments& arguments, int64_t bytes) {
   return pace_of(rate_of(trainer.job(), arguments, bytes), flops_per_sample, samples_per_second,
                  trainer, arguments);
 }
 
 std::function<void(train::LogRecord&)> step_pace(double flops_per_sample, train::Trainer& trainer,
-                                                 const train::TrainingArguments& arguments) {
+                                                 const options::TrainingArguments& arguments) {
   if (flops_per_sample <= 0 || arguments.output.quiet) return {};
   return [=, &trainer, began = std::chrono::steady_clock::now(),
           rate = std::optional<doctor::Rate>()](train::LogRecord& record) mutable {

@@ -2,7 +2,7 @@
 
 #include <functional>
 
-#include "convoy/train/setup/job.h"
+#include "convoy/job/job.h"
 #include "convoy/train/trainer.h"
 
 namespace convoy::bench {
@@ -17,11 +17,11 @@ struct Pace {
 /// The pace of so many samples a second over all ranks, against the device of this process, which
 /// is measured now with buffers of at most some `bytes`.
 Pace measure_pace(double flops_per_sample, double samples_per_second, train::Trainer& trainer,
-                  const train::TrainingArguments& arguments, int64_t bytes);
+                  const options::TrainingArguments& arguments, int64_t bytes);
 
 /// For Trainer::set_pace: measures once, when training has gone on for a while. Empty where the
 /// flops are not known. `trainer` must outlive it.
 std::function<void(train::LogRecord&)> step_pace(double flops_per_sample, train::Trainer& trainer,
-                                                 const train::TrainingArguments& arguments);
+                                                 const options::TrainingArguments& arguments);
 
 }  // namespace convoy::bench

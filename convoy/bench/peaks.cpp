@@ -67,7 +67,7 @@ std::optional<Peaks> peaks_of(std::string_view name) {
   return std::nullopt;
 }
 
-double peak_tflops(const Peaks& peaks, const train::TrainingArguments& arguments) {
+double peak_tflops(const Peaks& peaks, const options::TrainingArguments& arguments) {
   if (arguments.bf16) return peaks.bf16;
   if (arguments.fp16) return peaks.fp16;
   return arguments.tf32 && peaks.tf32 > 0 ? peaks.tf32 : peaks.fp32;

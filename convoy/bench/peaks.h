@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "convoy/train/setup/arguments.h"
+#include "convoy/options/arguments.h"
 
 namespace convoy::bench {
 
@@ -24,7 +24,7 @@ struct Peaks {
 std::optional<Peaks> peaks_of(std::string_view name);
 
 /// Peak rate of the products that training with `arguments` does, in TFLOP/s.
-double peak_tflops(const Peaks& peaks, const train::TrainingArguments& arguments);
+double peak_tflops(const Peaks& peaks, const options::TrainingArguments& arguments);
 
 /// The driver's name of a GPU; "" of the CPU, or where the driver does not tell.
 std::string device_name(at::Device device);

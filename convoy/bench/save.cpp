@@ -207,9 +207,9 @@ fs::path new_save_folder(const fs::path& folder) {
   return out;
 }
 
-std::optional<SaveTimes> time_saves(tasks::Task& task, train::TrainingArguments arguments,
+std::optional<SaveTimes> time_saves(tasks::Task& task, options::TrainingArguments arguments,
                                     const SaveOptions& options) {
-  auto job = train::join_job(arguments.parallel);
+  auto job = job::join_job(arguments.parallel);
   std::optional<launch::TemporaryFolder> made;
   const fs::path folder = comm::ask_main(job.world(), "make a folder", [&] {
                             if (!options.within.empty()) return Json(options.within.string());

@@ -35,7 +35,7 @@ struct SaveTimes {
 
 /// Trains as `arguments` say with checkpoints in the background, then writes and reads the state
 /// `rounds` times. All ranks call this; the main one gets the times.
-std::optional<SaveTimes> time_saves(tasks::Task& task, train::TrainingArguments arguments,
+std::optional<SaveTimes> time_saves(tasks::Task& task, options::TrainingArguments arguments,
                                     const SaveOptions& options);
 
 Json to_json(const SaveTimes& times);

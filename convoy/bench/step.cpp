@@ -57,7 +57,7 @@ StepTimes summary(const std::vector<train::StepTiming>& steps, int ranks) {
 }
 
 void add_mfu(StepTimes& times, double flops_per_sample, double peak,
-             const train::TrainingArguments& arguments) {
+             const options::TrainingArguments& arguments) {
   const auto peaks = peaks_of(times.device);
   times.peak_tflops = peak > 0 ? peak : peaks ? bench::peak_tflops(*peaks, arguments) : 0;
   if (times.peak_tflops == 0 || flops_per_sample <= 0) return;
@@ -67,13 +67,13 @@ void add_mfu(StepTimes& times, double flops_per_sample, double peak,
 
 }  // namespace
 
-std::optional<StepTimes> time_steps(tasks::Task& task, train::TrainingArguments arguments,
+std::optional<StepTimes> time_steps(tasks::Task& task, options::TrainingArguments arguments,
                                     const StepOptions& options) {
   arguments.eval_strategy = arguments.save_strategy = arguments.logging_strategy = "no";
   arguments.output.dir.clear();
   arguments.resume_from_checkpoint.clear();
   arguments.output.quiet = true;
-  auto job = train::join_job(arguments.parallel);
+  auto job = job::join_job(arguments.parallel);
   DeviceCounter counter(job.devices.at(0), !arguments.output.trace.empty());
   arguments.max_steps = options.warmup + options.steps + (counter.counts() ? 1 : 0);
   auto run = task.prepare(arguments.parallel);

@@ -43,7 +43,7 @@ struct StepTimes {
 
 /// Trains as `arguments` say, without evaluations, checkpoints and a log; on a GPU one step more,
 /// which is counted and not timed. All ranks call this; the main one gets the times.
-std::optional<StepTimes> time_steps(tasks::Task& task, train::TrainingArguments arguments,
+std::optional<StepTimes> time_steps(tasks::Task& task, options::TrainingArguments arguments,
                                     const StepOptions& options);
 
 /// A line for a person.

@@ -7,8 +7,8 @@
 #include "convoy/base/text.h"
 #include "convoy/bench/trial.h"
 #include "convoy/launch/process.h"
-#include "convoy/schedule/pipeline/pipeline.h"
-#include "convoy/train/setup/job.h"
+#include "convoy/parallel/pipeline/pipeline.h"
+#include "convoy/job/job.h"
 
 namespace convoy::bench {
 
@@ -17,9 +17,9 @@ namespace {
 namespace fs = std::filesystem;
 
 /// The schedule of a trial's pipeline: the run's own, unless it is the trial's name.
-std::string schedule_of(const Trial& trial, const train::ParallelArguments& own) {
+std::string schedule_of(const Trial& trial, const options::ParallelArguments& own) {
   if (trial.is_pipeline()) return trial.schedule();
-  const auto& from = trial.num_stages() > 1 ? own : train::ParallelArguments();
+  const auto& from = trial.num_stages() > 1 ? own : options::ParallelArguments();
   return from.parallelism.pipeline.schedule->name;
 }
 
@@ -32,7 +32,7 @@ struct Cut {
 /// Gives all trainings the same rows, unless the batch is per device. The stages of a pipeline see
 /// the same rows, and each stage wants some micro-batches.
 Cut cut_of(const Trial& trial, const StrategiesOptions& options,
-           const train::TrainingArguments& arguments) {
+           const options::TrainingArguments& arguments) {
   const int64_t total = arguments.per_device_train_batch_size;
   const int64_t given = arguments.gradient_accumulation_steps;
   if (trial.chunks > 0) {
@@ -61,7 +61,7 @@ Cut cut_of(const Trial& trial, const StrategiesOptions& options,
 
 /// The command that trains this trial: same total batch, same steps.
 std::vector<std::string> command(const Trial& trial, const StrategiesOptions& options,
-                                 const train::TrainingArguments& arguments,
+                                 const options::TrainingArguments& arguments,
                                  const fs::path& folder) {
   const auto cut = cut_of(trial, options, arguments);
   auto argv = launch::this_program();
@@ -88,7 +88,7 @@ std::vector<std::string> command(const Trial& trial, const StrategiesOptions& op
   if (!trial.has_virtual_stages()) {
     argv.push_back("--parallel.pipeline_placement=auto");
     argv.push_back(fmt::format("--parallel.pipeline_virtual_stages={}",
-                               train::ParallelArguments().parallelism.pipeline.virtual_stages));
+                               options::ParallelArguments().parallelism.pipeline.virtual_stages));
   }
   if (!trial.is_pipeline()) {
     argv.insert(argv.end(), {"--parallel.pipeline_memory=", "--parallel.pipeline_costs="});
@@ -110,7 +110,7 @@ std::vector<std::string> command(const Trial& trial, const StrategiesOptions& op
   argv.push_back(fmt::format("--parallel.replicas={}", trial.strategy == "dp" ? trial.ranks : 0));
   argv.push_back(
       fmt::format("--parallel.threads={}", std::max<int64_t>(1, arguments.parallel.threads)));
-  if (trial.slow_link && train::visible_devices(arguments.parallel.device)[0].is_cpu()) {
+  if (trial.slow_link && job::visible_devices(arguments.parallel.device)[0].is_cpu()) {
     argv.push_back("--parallel.backend=gloo");
   }
   if (!trial.learning_rate.empty()) {
@@ -126,7 +126,7 @@ std::vector<std::string> command(const Trial& trial, const StrategiesOptions& op
 
 /// The columns of a row that are known before it trains.
 StrategyRow row_of(const Trial& trial, const StrategiesOptions& options,
-                   const train::TrainingArguments& arguments) {
+                   const options::TrainingArguments& arguments) {
   StrategyRow row;
   row.strategy = trial.strategy;
   if (trial.num_stages() > 1) {
@@ -140,7 +140,7 @@ StrategyRow row_of(const Trial& trial, const StrategiesOptions& options,
 
 /// `json`: its all_results.json.
 StrategyRow result(const Trial& trial, const StrategiesOptions& options,
-                   const train::TrainingArguments& arguments, const Json& json) {
+                   const options::TrainingArguments& arguments, const Json& json) {
   auto row = row_of(trial, options, arguments);
   row.seconds = json.at("train_steady_seconds");
   row.eval_seconds = json.value("eval_runtime", row.eval_seconds);
@@ -200,7 +200,7 @@ report::Table per_device_table(const std::vector<std::pair<Trial, Json>>& result
 }  // namespace
 
 StrategiesResult compare_strategies(const StrategiesOptions& options,
-                                    const train::TrainingArguments& arguments,
+                                    const options::TrainingArguments& arguments,
                                     const std::filesystem::path& output,
                                     const std::function<void(const std::string&)>& say,
                                     const std::function<void(const StrategiesResult&)>& keep) {

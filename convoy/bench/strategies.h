@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "convoy/bench/strategies_table.h"
-#include "convoy/train/setup/arguments.h"
+#include "convoy/options/arguments.h"
 
 namespace convoy::bench {
 
@@ -41,7 +41,7 @@ struct StrategiesResult {
 /// that says so, but where the table is the guide's (`per_device`).
 /// Throws UsageError on strategies that cannot go, before any does, and Error where all fail.
 StrategiesResult compare_strategies(const StrategiesOptions& options,
-                                    const train::TrainingArguments& arguments,
+                                    const options::TrainingArguments& arguments,
                                     const std::filesystem::path& output,
                                     const std::function<void(const std::string&)>& say,
                                     const std::function<void(const StrategiesResult&)>& keep);

@@ -6,7 +6,7 @@
 
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
-#include "convoy/schedule/pipeline/pipeline.h"
+#include "convoy/parallel/pipeline/pipeline.h"
 
 namespace convoy::bench {
 
@@ -39,12 +39,12 @@ bool Trial::is_offloaded() const {
 std::string Trial::schedule() const {
   std::string_view name = strategy;
   if (is_2d()) name.remove_suffix(kTwoPipelines.size());
-  const auto all = schedule::pipeline_schedule_names();
+  const auto all = parallel::pipeline_schedule_names();
   return std::find(all.begin(), all.end(), name) == all.end() ? "" : std::string(name);
 }
 
 bool Trial::has_virtual_stages() const {
-  return is_pipeline() && schedule::parse_schedule(schedule())->interleaved;
+  return is_pipeline() && parallel::parse_schedule(schedule())->interleaved;
 }
 
 bool Trial::is_2d() const {
@@ -108,7 +108,7 @@ std::vector<Trial> trials(const StrategiesOptions& options) {
       "single",       "dp",           "ddp",          "zero1",         "zero2",      "zero3",
       "zero1-hybrid", "zero2-hybrid", "zero3-hybrid", "zero1-disk",    "zero2-disk", "zero3-disk",
       kTensor,        kSequence,      kDataTensor,    kPipelineTensor, k3d,          kContext};
-  for (const auto& name : schedule::pipeline_schedule_names()) {
+  for (const auto& name : parallel::pipeline_schedule_names()) {
     known.push_back(name);
     known.push_back(fmt::format("{}{}", name, kTwoPipelines));
   }
@@ -149,7 +149,7 @@ std::vector<Trial> trials(const StrategiesOptions& options) {
     fail<UsageError>("bench",
                      "--chunks are the micro-batches of a pipeline, and --strategies has none; try "
                      "--strategies single,{}",
-                     join(schedule::pipeline_schedule_names(), ","));
+                     join(parallel::pipeline_schedule_names(), ","));
   }
   return with_learning_rates(out, options.learning_rates);
 }

@@ -3,7 +3,7 @@
 #include "convoy/checkpoint/adapter_config.h"
 #include "convoy/models/language_model.h"
 #include "convoy/nn/block.h"
-#include "convoy/parallel/run/state.h"
+#include "convoy/parallel/buffers/state.h"
 
 // Adapters in PEFT's files: adapter_config.json and adapter_model.safetensors.
 namespace convoy::checkpoint {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "convoy/comm/group.h"
-#include "convoy/parallel/run/state.h"
+#include "convoy/parallel/buffers/state.h"
 
 namespace convoy::checkpoint {
 

@@ -14,7 +14,7 @@
 #include "convoy/checkpoint/sums.h"
 #include "convoy/comm/to_host.h"
 #include "convoy/formats/safetensors_folder.h"
-#include "convoy/parallel/run/finite.h"
+#include "convoy/parallel/buffers/finite.h"
 
 namespace convoy::checkpoint {
 namespace fs = std::filesystem;

@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "convoy/models/language_model.h"
-#include "convoy/parallel/run/types.h"
+#include "convoy/parallel/buffers/types.h"
 
 namespace convoy::checkpoint {
 

@@ -6,7 +6,7 @@
 
 #include "convoy/comm/group.h"
 #include "convoy/formats/safetensors_folder.h"
-#include "convoy/parallel/run/state.h"
+#include "convoy/parallel/buffers/state.h"
 
 namespace convoy::checkpoint {
 

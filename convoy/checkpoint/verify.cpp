@@ -17,7 +17,7 @@
 #include "convoy/checkpoint/folder.h"
 #include "convoy/checkpoint/manifest.h"
 #include "convoy/formats/safetensors_folder.h"
-#include "convoy/parallel/run/finite.h"
+#include "convoy/parallel/buffers/finite.h"
 
 namespace convoy::checkpoint {
 namespace fs = std::filesystem;

@@ -19,7 +19,7 @@
 #include "convoy/comm/device.h"
 #include "convoy/comm/to_host.h"
 #include "convoy/formats/safetensors_folder.h"
-#include "convoy/parallel/run/finite.h"
+#include "convoy/parallel/buffers/finite.h"
 
 namespace convoy::checkpoint {
 namespace fs = std::filesystem;

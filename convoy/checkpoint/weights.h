@@ -8,7 +8,7 @@
 #include "convoy/comm/group.h"
 #include "convoy/formats/shard_size.h"
 #include "convoy/models/language_model.h"
-#include "convoy/parallel/run/state.h"
+#include "convoy/parallel/buffers/state.h"
 
 namespace convoy::checkpoint {
 

@@ -5,8 +5,8 @@
 
 namespace convoy::comm {
 
-using schedule::Axis;
-using schedule::AxisSet;
+using parallel::Axis;
+using parallel::AxisSet;
 
 namespace {
 
@@ -26,7 +26,7 @@ Pairs neighbours(int size) {
 Groups::Groups(const Group& data)
     : mesh({}, data.rank(), data.size()), world(data), rows(data), gradients(data), shard(data) {}
 
-Groups::Groups(const schedule::Mesh& mesh, const Connect& connect, const Connect& connect_hosts)
+Groups::Groups(const parallel::Mesh& mesh, const Connect& connect, const Connect& connect_hosts)
     : mesh(mesh) {
   std::map<std::vector<int>, Group> made;
   const auto make = [&](AxisSet axes, const char* name) -> Group {
@@ -36,11 +36,11 @@ Groups::Groups(const schedule::Mesh& mesh, const Connect& connect, const Connect
     if (known != made.end()) return known->second;
     return made[ranks] = connect(ranks, fmt::format("{}-{}", name, ranks.front()));
   };
-  world = make(schedule::kWorld, "world");
+  world = make(parallel::kWorld, "world");
   pipeline = pipeline_back = make(Axis::Pipeline, "pipeline");
-  gradients = make(schedule::kGradients, "gradients");
-  rows = make(schedule::kRows, "rows");
-  shard = make(schedule::kState, "shard");
+  gradients = make(parallel::kGradients, "gradients");
+  rows = make(parallel::kRows, "rows");
+  shard = make(parallel::kState, "shard");
   replicas = make(Axis::Replicate, "replicas");
   context = make(Axis::Context, "context");
   tensor = make(Axis::Tensor, "tensor");

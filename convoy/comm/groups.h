@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "convoy/comm/group.h"
-#include "convoy/schedule/run/mesh.h"
+#include "convoy/parallel/mesh.h"
 
 namespace convoy::comm {
 
@@ -15,7 +15,7 @@ using Connect = std::function<Group(const std::vector<int>& ranks, const std::st
 /// With whom a rank communicates, by what they share. A small value, copied freely. Groups of the
 /// same ranks are one; of one rank a Group does nothing.
 struct Groups {
-  schedule::Mesh mesh;
+  parallel::Mesh mesh;
   Group world;      ///< all ranks of the job
   Group rows;       ///< ranks that the rows of a batch are dealt over
   Group gradients;  ///< ranks that share the samples of a step: gradients are summed over them
@@ -32,7 +32,7 @@ struct Groups {
   Groups(const Group& data);  // NOLINT: a group says it all
   /// All groups that `mesh` names, made in one order on all ranks. Over NCCL a pipeline gets a
   /// second group for its other direction, and one from host to host by `connect_hosts`.
-  Groups(const schedule::Mesh& mesh, const Connect& connect, const Connect& connect_hosts = {});
+  Groups(const parallel::Mesh& mesh, const Connect& connect, const Connect& connect_hosts = {});
 
   /// Whether this rank counts its part: one of the ranks with the same part does.
   bool owns_part() const { return replicas.rank() == 0; }

@@ -4,13 +4,13 @@
 #include <vector>
 
 #include "convoy/conformance/difference.h"
-#include "convoy/plan/share.h"
+#include "convoy/planner/time/share.h"
 
 namespace convoy::conformance {
 
 /// Facts on which it depends how closely a layout follows one device.
 struct LayoutFacts {
-  schedule::Parallelism split;
+  parallel::Parallelism split;
   bool reduces_each = true;  ///< ZeRO 2 and 3 reduce gradients after each micro-batch
   bool half_precision = false;
   bool shares_blocks = false;  ///< several blocks read one parameter, as with tied embeddings

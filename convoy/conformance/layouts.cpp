@@ -3,14 +3,14 @@
 #include <fmt/format.h>
 
 #include "convoy/base/text.h"
-#include "convoy/schedule/pipeline/pipeline.h"
+#include "convoy/parallel/pipeline/pipeline.h"
 
 namespace convoy::conformance {
 
 namespace {
 
-using schedule::Parallelism;
-using schedule::Place;
+using parallel::Parallelism;
+using parallel::Place;
 
 /// A split whose state of this ZeRO stage is on disk, as far as the stage allows.
 Parallelism on_disk(Parallelism split) {
@@ -49,9 +49,9 @@ void add_mesh(std::vector<Layout>& out, const LayoutRequest& request, Parallelis
     }
     return;
   }
-  for (const auto* entry : schedule::pipeline_schedules()) {
+  for (const auto* entry : parallel::pipeline_schedules()) {
     split.pipeline.schedule = entry;
-    if (entry == &schedule::kOneFOneB) {
+    if (entry == &parallel::kOneFOneB) {
       add_stages_of_zero(out, request, split);
     } else {
       out.push_back({split});

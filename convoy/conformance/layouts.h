@@ -4,13 +4,13 @@
 #include <string>
 #include <vector>
 
-#include "convoy/plan/share.h"
+#include "convoy/planner/time/share.h"
 
 namespace convoy::conformance {
 
 /// Layout of a training that can be compared with one device.
 struct Layout {
-  schedule::Parallelism split;
+  parallel::Parallelism split;
   bool threads = false;  ///< DataParallel: one process with a thread for each data rank
 
   std::string to_text() const;

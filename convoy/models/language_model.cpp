@@ -178,14 +178,14 @@ double LanguageModelConfig::training_flops(int64_t length, int64_t asked) const 
                   static_cast<double>(num_layers()) * positions * positions / 2);
 }
 
-int64_t LanguageModelConfig::width_on(const schedule::TensorPlace& place, int64_t heads,
+int64_t LanguageModelConfig::width_on(const parallel::TensorPlace& place, int64_t heads,
                                       int64_t head_width) {
-  const schedule::TensorCut cut{.dim = 0, .granule = head_width};
-  return schedule::local_shape({heads * head_width}, cut, place)[0];
+  const parallel::TensorCut cut{.dim = 0, .granule = head_width};
+  return parallel::local_shape({heads * head_width}, cut, place)[0];
 }
 
 double cache_bytes(const LanguageModelConfig& config, int64_t rows, int64_t positions,
-                   at::ScalarType dtype, const schedule::TensorPlace& place) {
+                   at::ScalarType dtype, const parallel::TensorPlace& place) {
   const auto kept = 2 * config.num_layers() * config.key_width_on(place);  // keys and values
   return static_cast<double>(at::elementSize(dtype)) * static_cast<double>(kept) *
          static_cast<double>(rows) * static_cast<double>(positions);

@@ -94,7 +94,7 @@ class LanguageModelConfig {
   /// Dtype of the cache in a model that computes in `compute`.
   virtual at::ScalarType cache_dtype(at::ScalarType compute) const { return compute; }
   /// Part of key_width() that attention keeps on one of the ranks that share out heads.
-  virtual int64_t key_width_on(const schedule::TensorPlace& /*place*/) const { return key_width(); }
+  virtual int64_t key_width_on(const parallel::TensorPlace& /*place*/) const { return key_width(); }
   /// Multiplications and additions of the products that training needs for a row of `length`
   /// positions: forward, and twice as many backward. `asked`: how many of them are hidden and asked
   /// for, or what a decoder says where an encoder reads `length`; of no meaning where all are.
@@ -122,7 +122,7 @@ class LanguageModelConfig {
 
  protected:
   /// Width of the key heads on a rank, where each serves one head of queries.
-  static int64_t width_on(const schedule::TensorPlace& place, int64_t heads, int64_t head_width);
+  static int64_t width_on(const parallel::TensorPlace& place, int64_t heads, int64_t head_width);
   virtual void check_together() const = 0;
   /// Throws FileError for keys of a file that are no fields, yet change Hugging Face's numbers.
   virtual void check_others(const Json& /*others*/, const std::string& /*where*/) const {}
@@ -156,7 +156,7 @@ std::unique_ptr<LanguageModelConfig> read_model_config(const Json& json, const s
 /// Bytes of a KvCache of `dtype` for so many rows and positions, those of an encoder with them, on
 /// one of the ranks that share out heads.
 double cache_bytes(const LanguageModelConfig& config, int64_t rows, int64_t positions,
-                   at::ScalarType dtype, const schedule::TensorPlace& place = {});
+                   at::ScalarType dtype, const parallel::TensorPlace& place = {});
 
 /// The label of a place that asks for nothing.
 inline constexpr int64_t kIgnored = -100;

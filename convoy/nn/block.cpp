@@ -16,13 +16,13 @@ at::Tensor Block::rows_read(const Param& table, const Bundle&, const Context&) {
 }
 
 ParamPtr Block::declare_matrix(std::string name, std::vector<int64_t> shape, Init init,
-                               schedule::TensorCut cut) {
+                               parallel::TensorCut cut) {
   ParamSpec spec{std::move(name), std::move(shape), init};
   spec.cut = std::move(cut);
   return declare(std::move(spec));
 }
 
-ParamPtr Block::declare_vector(std::string name, int64_t size, Init init, schedule::TensorCut cut) {
+ParamPtr Block::declare_vector(std::string name, int64_t size, Init init, parallel::TensorCut cut) {
   ParamSpec spec{std::move(name), {size}, init};
   spec.cut = std::move(cut);
   spec.decay = false;
@@ -30,7 +30,7 @@ ParamPtr Block::declare_vector(std::string name, int64_t size, Init init, schedu
 }
 
 ParamPtr Block::declare_table(std::string name, std::vector<int64_t> shape, Init init,
-                              schedule::TensorCut cut) {
+                              parallel::TensorCut cut) {
   ParamSpec spec{std::move(name), std::move(shape), init};
   spec.cut = std::move(cut);
   spec.read_in_backward = false;
@@ -38,10 +38,10 @@ ParamPtr Block::declare_table(std::string name, std::vector<int64_t> shape, Init
 }
 
 DenseParams Block::declare_dense(const std::string& name, int64_t in, int64_t out, double deviation,
-                                 const schedule::TensorCut& cut) {
+                                 const parallel::TensorCut& cut) {
   return {declare_matrix(name + ".weight", {out, in}, Init::normal(deviation), cut),
           declare_vector(name + ".bias", out, Init::zeros(),
-                         cut.dim == 0 ? cut : schedule::TensorCut())};
+                         cut.dim == 0 ? cut : parallel::TensorCut())};
 }
 
 NormParams Block::declare_norm(const std::string& name, int64_t size) {

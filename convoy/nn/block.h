@@ -108,17 +108,17 @@ class Block {
   }
   /// [rows, columns] with weight decay.
   ParamPtr declare_matrix(std::string name, std::vector<int64_t> shape, Init init,
-                          schedule::TensorCut cut = {});
+                          parallel::TensorCut cut = {});
   /// A parameter of `size` elements without weight decay.
   ParamPtr declare_vector(std::string name, int64_t size, Init init = Init::zeros(),
-                          schedule::TensorCut cut = {});
+                          parallel::TensorCut cut = {});
   /// A table whose rows are looked up: backward asks for none of its values.
   ParamPtr declare_table(std::string name, std::vector<int64_t> shape, Init init,
-                         schedule::TensorCut cut = {});
+                         parallel::TensorCut cut = {});
   /// `<name>.weight` [out, in] normal with `deviation`, `<name>.bias` zero and without decay. `cut`
   /// is the weight's; where it cuts `out` it is the bias's, too.
   DenseParams declare_dense(const std::string& name, int64_t in, int64_t out, double deviation,
-                            const schedule::TensorCut& cut = {});
+                            const parallel::TensorCut& cut = {});
   /// `<name>.weight` one, `<name>.bias` zero, both without decay.
   NormParams declare_norm(const std::string& name, int64_t size);
   ParamPtr tie(ParamPtr param) {

@@ -19,8 +19,8 @@ std::vector<ParamPtr> params_of(const BlockList& blocks) {
   return out;
 }
 
-schedule::ModelDecl declare(const BlockList& blocks) {
-  schedule::ModelDecl out;
+parallel::ModelDecl declare(const BlockList& blocks) {
+  parallel::ModelDecl out;
   std::map<const Param*, int64_t> index;
   for (const auto& param : params_of(blocks)) {
     const auto& spec = param->spec();

@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "convoy/nn/block.h"
-#include "convoy/schedule/run/model_decl.h"
+#include "convoy/parallel/model_decl.h"
 
 namespace convoy::nn {
 
@@ -11,6 +11,6 @@ namespace convoy::nn {
 std::vector<ParamPtr> params_of(const BlockList& blocks);
 
 /// Declares a model to the planner; its parameters are those of params_of().
-schedule::ModelDecl declare(const BlockList& blocks);
+parallel::ModelDecl declare(const BlockList& blocks);
 
 }  // namespace convoy::nn

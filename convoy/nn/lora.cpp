@@ -19,7 +19,7 @@ namespace {
 constexpr std::string_view kWeight = ".weight";
 
 ParamSpec matrix(const std::string& name, std::vector<int64_t> shape, Init init,
-                 schedule::TensorCut cut) {
+                 parallel::TensorCut cut) {
   ParamSpec out{name, std::move(shape), init};
   out.cut = std::move(cut);
   return out;
@@ -39,7 +39,7 @@ LowRank::LowRank(const ParamSpec& weight, const LoraOptions& options) : options_
     cut.dim = dim;
     return cut;
   };
-  schedule::TensorCut part;  // whole, with a part of the gradient
+  parallel::TensorCut part;  // whole, with a part of the gradient
   part.partial_grad = cuts || weight.cut.partial_grad;
   // Kaiming's bound sqrt(6 / ((1 + 5) in)), as PEFT draws A.
   const auto uniform = Init::uniform(1 / std::sqrt(static_cast<double>(in)));

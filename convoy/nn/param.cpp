@@ -16,15 +16,15 @@
 namespace convoy::nn {
 
 int64_t ParamSpec::num_elements() const {
-  return schedule::num_elements(shape);
+  return parallel::num_elements(shape);
 }
 
-void Param::cut(const schedule::TensorPlace& place) {
+void Param::cut(const parallel::TensorPlace& place) {
   const auto& cut = spec_.cut;
-  shape_ = schedule::local_shape(spec_.shape, cut, place);
+  shape_ = parallel::local_shape(spec_.shape, cut, place);
   begin_ = 0;
   if (cut.dim < 0) return;
-  begin_ = schedule::boxes(spec_.shape, cut, place).front().begin.at(static_cast<size_t>(cut.dim));
+  begin_ = parallel::boxes(spec_.shape, cut, place).front().begin.at(static_cast<size_t>(cut.dim));
 }
 
 const at::Tensor& Param::value() const {

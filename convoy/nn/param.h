@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "convoy/schedule/tensor/cut.h"
+#include "convoy/parallel/tensor/cut.h"
 
 namespace convoy::nn {
 
@@ -38,13 +38,13 @@ struct ParamSpec {
   Init init;
   bool decay = true;             ///< weight decay applies
   bool trainable = true;         ///< frozen parameters own no gradient and no optimizer state
-  schedule::TensorCut cut = {};  ///< how tensor-parallel ranks share it out
+  parallel::TensorCut cut = {};  ///< how tensor-parallel ranks share it out
   bool read_in_backward = true;  ///< false: no backward asks for the value (tables, biases)
   bool in_first = false;         ///< a matrix [in, out], as in GPT-2's Conv1D; else [out, in]
   /// Upper bounds of the rows that a step reads, for a table of which a training step asks for rows
   /// by embedding() only, and whose blocks can tell which before they run (Block::rows_read). Such
   /// a table can be kept by rows.
-  std::optional<schedule::RowReads> row_reads = {};
+  std::optional<parallel::RowReads> row_reads = {};
 
   int64_t num_elements() const;
 };
@@ -68,7 +68,7 @@ class Param {
   /// First index of this rank's part along the dimension that is cut, in the first of several
   /// parts.
   int64_t begin() const { return begin_; }
-  void cut(const schedule::TensorPlace& place);
+  void cut(const parallel::TensorPlace& place);
 
   /// Whether this is a table that is kept by rows: value() and grad() have some rows only, in
   /// another order.

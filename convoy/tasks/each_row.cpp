@@ -11,13 +11,13 @@
 namespace convoy::tasks {
 
 void each_row(
-    train::Trainer& trainer, const train::Dataset& data, int64_t most, int64_t width,
+    train::Trainer& trainer, const dataset::Dataset& data, int64_t most, int64_t width,
     const char* what,
     const std::function<at::Tensor(const nn::Bundle& out, const at::Tensor& rows)>& numbers,
     const std::function<void(int64_t row, std::span<const double> numbers)>& use) {
   auto& strategy = trainer.strategy();
   const auto& group = strategy.processes();
-  const auto use_step = [&](const train::StepBatch& step, const std::vector<nn::Bundle>& outs) {
+  const auto use_step = [&](const dataset::StepBatch& step, const std::vector<nn::Bundle>& outs) {
     const int64_t ranks = strategy.num_ranks();
     const int64_t room = (step.end - step.s0 + ranks - 1) / ranks * strategy.num_local_ranks();
     auto mine = at::empty({room, 1 + width}, at::kDouble);  // the row, its numbers

@@ -3,7 +3,7 @@
 #include <set>
 
 #include "convoy/base/text.h"
-#include "convoy/train/setup/memory_check.h"
+#include "convoy/planner/estimate/memory_check.h"
 
 namespace convoy::tasks {
 
@@ -12,10 +12,10 @@ namespace {
 // Measured: what a layer takes besides numbers, counted as parameters in training.
 constexpr double kLayerParameters = 6e3;
 
-std::vector<train::MemoryPart> parts_of(const models::SessionConfig& model,
+std::vector<planner::MemoryPart> parts_of(const models::SessionConfig& model,
                                         const std::string& schema_file) {
   const auto d = static_cast<double>(model.d_model), inner = static_cast<double>(model.inner());
-  std::vector<train::MemoryPart> parts;
+  std::vector<planner::MemoryPart> parts;
   double width = 0;
   bool continuous = false;
   for (const auto& feature : model.features) {
@@ -61,19 +61,19 @@ std::vector<train::MemoryPart> parts_of(const models::SessionConfig& model,
 }  // namespace
 
 void check_memory(const models::SessionConfig& model, const std::string& schema_file,
-                  const train::ParallelArguments& parallel) {
-  train::check_memory(parts_of(model, schema_file), parallel);
+                  const options::ParallelArguments& parallel) {
+  planner::check_memory(parts_of(model, schema_file), parallel);
 }
 
 void check_memory(const models::LanguageModelConfig& config, const nn::BlockList& blocks,
-                  const train::ParallelArguments& parallel) {
+                  const options::ParallelArguments& parallel) {
   const auto num_layers = static_cast<int64_t>(blocks.size()) - 2;
-  train::MemoryPart tables{
+  planner::MemoryPart tables{
       fmt::format("a vocabulary of {} ids takes", human_count(config.num_ids())), 0,
       "a tokenizer with fewer ids, or a narrower model"};
-  train::MemoryPart positions{fmt::format("{} positions take", human_count(config.max_length())), 0,
+  planner::MemoryPart positions{fmt::format("{} positions take", human_count(config.max_length())), 0,
                               "fewer positions, or a narrower model"};
-  train::MemoryPart layers{fmt::format("{} layers take", human_count(num_layers)), 0,
+  planner::MemoryPart layers{fmt::format("{} layers take", human_count(num_layers)), 0,
                            "fewer or narrower layers"};
   std::set<const nn::Param*> seen;
   for (const auto& block : blocks) {
@@ -86,7 +86,7 @@ void check_memory(const models::LanguageModelConfig& config, const nn::BlockList
           static_cast<double>(param->spec().num_elements());
     }
   }
-  train::check_memory({tables, positions, layers}, parallel);
+  planner::check_memory({tables, positions, layers}, parallel);
 }
 
 }  // namespace convoy::tasks

@@ -6,7 +6,7 @@
 
 namespace convoy::tasks {
 
-bool use_random_data(const std::string& file, const train::ParallelArguments& parallel,
+bool use_random_data(const std::string& file, const options::ParallelArguments& parallel,
                      int64_t length, std::vector<std::string>& notes) {
   const bool names_one = !file.empty() && file.find_first_of("*?[") == std::string::npos;
   if (!parallel.data_may_be_random || !names_one || std::filesystem::exists(file)) return false;

@@ -11,7 +11,7 @@
 #include "convoy/base/options.h"
 #include "convoy/train/checkpoints/model_files.h"
 #include "convoy/train/scorer.h"
-#include "convoy/train/setup/job.h"
+#include "convoy/job/job.h"
 #include "convoy/train/trainer.h"
 
 namespace CLI {
@@ -26,15 +26,15 @@ using Work = std::function<int()>;
 /// Data with the name that a person knows it by.
 struct NamedData {
   std::string name;
-  std::shared_ptr<train::Dataset> data;  ///< null when there is none
+  std::shared_ptr<dataset::Dataset> data;  ///< null when there is none
   std::vector<std::string> notes = {};   ///< sentences on what the model makes of it
 };
 
 /// A task's run as its options ask: everything that a Trainer needs.
 struct Run {
   parallel::ModelFactory factory;
-  std::shared_ptr<train::Dataset> train_data;  ///< null for a run that was opened
-  std::shared_ptr<train::Dataset> valid_data;  ///< null when there is none
+  std::shared_ptr<dataset::Dataset> train_data;  ///< null for a run that was opened
+  std::shared_ptr<dataset::Dataset> valid_data;  ///< null when there is none
   train::ModelFiles files;
   train::MakeScorer scorer;
   /// Gives a batch of training as Hugging Face's model takes it, with `labels`; none: they have no
@@ -80,7 +80,7 @@ class Task {
   virtual std::string name() const = 0;  ///< of its models, such as "session model"
 
   /// Gives training's options the defaults of the task's models; called before they are declared.
-  virtual void set_defaults(train::TrainingArguments& /*training*/) const {}
+  virtual void set_defaults(options::TrainingArguments& /*training*/) const {}
 
   /// Declares the sections model and data, and the task's own options of section train.
   virtual void declare(OptionTable& table) = 0;
@@ -104,7 +104,7 @@ class Task {
 
   /// A new run, of which `parallel` says what a rank keeps. Throws UsageError and FileError that
   /// name the option or the file.
-  virtual Run prepare(const train::ParallelArguments& parallel) = 0;
+  virtual Run prepare(const options::ParallelArguments& parallel) = 0;
 
   /// The model that a run left in `folder` or a checkpoint; the run's options go to `table`.
   virtual Run open(const std::filesystem::path& folder, OptionTable& table) = 0;
@@ -124,7 +124,7 @@ class Task {
   virtual std::string requests_help() const { return ""; }
   /// Predicts with `run`, which open() gave. Throws UsageError when this task has no predictions.
   virtual void predict(const Prediction& prediction, const Run& run,
-                       const train::TrainingArguments& training) = 0;
+                       const options::TrainingArguments& training) = 0;
 };
 
 /// Opens the run in `folder`: reads run.toml, where it is there, into `table`, and returns
@@ -136,7 +136,7 @@ Json open_trained(const std::filesystem::path& folder, OptionTable& table);
 void add_data_commands(CLI::App& data, Work& work);
 
 /// Functions of the program that a task's command needs.
-using UseRun = std::function<void(Task&, const Run&, const train::TrainingArguments&)>;
+using UseRun = std::function<void(Task&, const Run&, const options::TrainingArguments&)>;
 struct Program {
   /// The exit code when this process only started the ranks, which are asked for or not.
   std::function<std::optional<int>(const std::optional<int64_t>& nproc)> launch_ranks;

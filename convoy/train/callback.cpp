@@ -1,12 +1,11 @@
 #include "convoy/train/callback.h"
 
-#include <unistd.h>
 
 #include <fstream>
 
 #include "convoy/base/json_number.h"
-#include "convoy/train/setup/job.h"
-#include "convoy/train/setup/memory_use.h"
+#include "convoy/job/job.h"
+#include "convoy/train/memory_use.h"
 
 namespace convoy::train {
 
@@ -41,22 +40,6 @@ Json LogRecord::to_json() const {
   }
   if (!rows_sum.empty()) json["rows_sum"] = rows_sum;
   return json;
-}
-
-int64_t resident_bytes() {
-  int64_t total = 0, resident = 0;
-  std::ifstream("/proc/self/statm") >> total >> resident;
-  return resident * ::sysconf(_SC_PAGESIZE);
-}
-
-int64_t peak_resident_bytes() {
-  // Not getrusage(): its figure starts at what the launcher held when it forked.
-  std::ifstream status("/proc/self/status");
-  for (std::string word; status >> word;) {
-    int64_t kilobytes = 0;
-    if (word == "VmHWM:" && status >> kilobytes) return kilobytes * 1024;
-  }
-  return 0;
 }
 
 }  // namespace convoy::train

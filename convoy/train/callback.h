@@ -9,25 +9,21 @@
 
 #include "convoy/base/json.h"
 #include "convoy/data/stream.h"
-#include "convoy/parallel/run/types.h"
-#include "convoy/schedule/run/memory_use.h"
-#include "convoy/train/setup/arguments.h"
+#include "convoy/parallel/buffers/types.h"
+#include "convoy/parallel/memory_use.h"
+#include "convoy/job/placement.h"
+#include "convoy/options/arguments.h"
+
+namespace convoy::job {
+struct Job;
+}  // namespace convoy::job
 
 namespace convoy::train {
 
-struct Job;
-
-/// Place of one rank.
-struct Placement {
-  std::string host;
-  std::string device;
-  std::string cores;  ///< of the processor, that it may use: "0-3"
-};
-
 /// Settings of a run that is about to begin.
 struct RunInfo {
-  const Job* job = nullptr;
-  const TrainingArguments* arguments = nullptr;
+  const job::Job* job = nullptr;
+  const options::TrainingArguments* arguments = nullptr;
   int64_t num_examples = 0;
   int64_t num_parameters = 0;
   int64_t num_trainable_parameters = 0;
@@ -38,10 +34,10 @@ struct RunInfo {
   int64_t first_step = 0;  ///< above 0 when resuming
   std::string resumed_from;
   std::string pipeline;                 ///< blocks of each stage; "": one holds all
-  schedule::MemoryUse memory;           ///< that each rank holds
+  parallel::MemoryUse memory;           ///< that each rank holds
   std::vector<int64_t> stage_bytes;     ///< of these, state of a rank of each stage of a pipeline
   int64_t most_gathered = 0;            ///< bytes of weights that each rank gathers at a time
-  std::vector<Placement> placements;    ///< where each rank runs
+  std::vector<job::Placement> placements;    ///< where each rank runs
   std::vector<data::RankShare> shares;  ///< rows and batches of each rank
   std::vector<std::string> warnings;
 };
@@ -60,7 +56,7 @@ struct LogRecord {
   double loss_scale = 0;         ///< of fp16; 0 = not in use
   int64_t skipped_steps = 0;     ///< so far, because a gradient overflowed fp16
   int64_t memory_bytes = 0;      ///< of this process now
-  schedule::MemoryUse memory;    ///< of a rank since the last line
+  parallel::MemoryUse memory;    ///< of a rank since the last line
   int64_t device_memory_bytes = 0;  ///< most that tensors took on a GPU so far; 0 without one
   double seconds_left = 0;
   double peak_percent = NAN;  ///< computing speed, of what products reach here; NaN = not known
@@ -106,9 +102,5 @@ class Callback {
   virtual void on_message(const std::string&) {}
   virtual void on_train_end(const Metrics&) {}
 };
-
-/// Resident and peak memory of this process, in bytes.
-int64_t resident_bytes();
-int64_t peak_resident_bytes();
 
 }  // namespace convoy::train

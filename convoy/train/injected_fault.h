@@ -1,6 +1,6 @@
 #pragma once
 
-#include "convoy/parallel/data/strategy.h"
+#include "convoy/parallel/strategy/strategy.h"
 
 namespace convoy::train {
 

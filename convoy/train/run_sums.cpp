@@ -62,7 +62,7 @@ uint64_t sum_of_rows(const parallel::MicroBatch& batch, int64_t step) {
 
 }  // namespace
 
-uint64_t sum_of_rows(const StepBatch& batch, int64_t step) {
+uint64_t sum_of_rows(const dataset::StepBatch& batch, int64_t step) {
   uint64_t out = 0;
   for (const auto& one : batch.micro_batches) {
     if (!one.empty()) out += sum_of_rows(one, step);
@@ -70,7 +70,7 @@ uint64_t sum_of_rows(const StepBatch& batch, int64_t step) {
   return out;
 }
 
-uint64_t sum_of_first_rows(const Dataset& data, StreamOptions options) {
+uint64_t sum_of_first_rows(const dataset::Dataset& data, data::StreamOptions options) {
   constexpr int64_t kRows = 32;
   options.layout = {.per_device_batch = 1};
   const auto stream = data.open(options);

@@ -4,8 +4,8 @@
 #include <map>
 #include <string>
 
-#include "convoy/parallel/data/strategy.h"
-#include "convoy/train/batches.h"
+#include "convoy/parallel/strategy/strategy.h"
+#include "convoy/dataset/batches.h"
 
 // Sums by which `convoy compare` finds where two runs part: equal in every layout that reads the
 // same rows, or holds the same bits.
@@ -13,11 +13,11 @@ namespace convoy::train {
 
 /// Sum over the rows of a step that this process read: of their places in the global batch and
 /// their values, without padding. Those of all ranks and steps add up, modulo 2^64.
-uint64_t sum_of_rows(const StepBatch& batch, int64_t step);
+uint64_t sum_of_rows(const dataset::StepBatch& batch, int64_t step);
 
 /// Sum over the first rows of the first epoch's order, which tells other data of as many rows. It
 /// depends on neither batch size nor ranks. `options`: of the run's stream.
-uint64_t sum_of_first_rows(const Dataset& data, StreamOptions options);
+uint64_t sum_of_first_rows(const dataset::Dataset& data, data::StreamOptions options);
 
 /// Checksum of the weights that adapters are of, with the dtype that it was taken in; "" without
 /// adapters. Collective.

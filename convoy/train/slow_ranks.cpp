@@ -120,7 +120,7 @@ std::vector<std::string> SlowRanks::after_step(const StepTiming& step) {
 
 std::vector<int> SlowRanks::peers_of(int rank) const {
   // Stages of a pipeline hold other blocks: they have times of their own.
-  const auto stage_of = [&](int of) { return groups_.mesh.of(of).place(schedule::Axis::Pipeline); };
+  const auto stage_of = [&](int of) { return groups_.mesh.of(of).place(parallel::Axis::Pipeline); };
   std::vector<int> out;
   for (int other = 0; other < groups_.world.size(); ++other) {
     if (stage_of(other) == stage_of(rank)) out.push_back(other);

@@ -6,25 +6,24 @@
 #include <memory>
 #include <vector>
 
-#include "convoy/train/batches.h"
+#include "convoy/dataset/batches.h"
 #include "convoy/train/callback.h"
-#include "convoy/train/setup/arguments.h"
+#include "convoy/options/arguments.h"
 
 namespace convoy::parallel {
 class PassObserver;
 }
 
+namespace convoy::job {
+struct Job;
+}  // namespace convoy::job
+
 namespace convoy::train {
 
-struct Job;           // setup/job.h
 struct ModelFiles;    // checkpoints/model_files.h
 struct TrainerState;  // state.h
 class Scorer;         // scorer.h
 using MakeScorer = std::function<std::unique_ptr<Scorer>()>;
-
-/// Lets torch see the GPUs: the first line of a program that uses torch before convoy. Once torch
-/// was asked for CUDA (by torch::manual_seed, or a backward on the CPU) it is too late.
-void open_devices();
 
 /// Trains a model on a data set: single device, DataParallel or DistributedDataParallel, as the
 /// arguments and the environment say. The same program serves every rank.
@@ -36,16 +35,16 @@ void open_devices();
 /// work itself: a model that is wrapped already must not be given to it.
 class Trainer {
  public:
-  Trainer(parallel::ModelFactory factory, TrainingArguments arguments,
-          std::shared_ptr<Dataset> train_data, std::shared_ptr<Dataset> eval_data = nullptr);
+  Trainer(parallel::ModelFactory factory, options::TrainingArguments arguments,
+          std::shared_ptr<dataset::Dataset> train_data, std::shared_ptr<dataset::Dataset> eval_data = nullptr);
   /// `fill` gives a new run's parameters their first values, on all ranks; without it all are
   /// drawn.
   using Fill = std::function<void(parallel::Replica&)>;
-  Trainer(parallel::ModelFactory factory, TrainingArguments arguments,
-          std::shared_ptr<Dataset> train_data, std::shared_ptr<Dataset> eval_data, Fill fill);
+  Trainer(parallel::ModelFactory factory, options::TrainingArguments arguments,
+          std::shared_ptr<dataset::Dataset> train_data, std::shared_ptr<dataset::Dataset> eval_data, Fill fill);
   /// As above, with a job joined before.
-  Trainer(parallel::ModelFactory factory, TrainingArguments arguments,
-          std::shared_ptr<Dataset> train_data, std::shared_ptr<Dataset> eval_data, Job job,
+  Trainer(parallel::ModelFactory factory, options::TrainingArguments arguments,
+          std::shared_ptr<dataset::Dataset> train_data, std::shared_ptr<dataset::Dataset> eval_data, job::Job job,
           Fill fill = {});
   ~Trainer();
 
@@ -75,15 +74,15 @@ class Trainer {
   /// eval_loss, what the scorer adds, eval_runtime and rates.
   /// Empty where a signal ended it early. Throws UsageError without evaluation data.
   Metrics evaluate();
-  Metrics evaluate(const Dataset& data, const std::string& prefix);
+  Metrics evaluate(const dataset::Dataset& data, const std::string& prefix);
 
   /// Receives this process's share of some samples of `data` and the last block's output for them:
   /// row i of batch c is the sample step.s0 + step.micro-batches[c].samples[i]. Called equally
   /// often on all ranks; a batch without rows has an empty bundle.
   using UsePrediction =
-      std::function<void(const StepBatch& step, const std::vector<nn::Bundle>& outs)>;
+      std::function<void(const dataset::StepBatch& step, const std::vector<nn::Bundle>& outs)>;
   /// Runs the model over `data` on all ranks, until the samples below `most` are done; 0 = all.
-  void predict(const Dataset& data, const UsePrediction& use, int64_t most = 0);
+  void predict(const dataset::Dataset& data, const UsePrediction& use, int64_t most = 0);
 
   /// Writes `<split>_results.json` and merges into `all_results.json`, as Hugging Face's does.
   void save_metrics(const std::string& split, const Metrics& metrics);
@@ -96,7 +95,7 @@ class Trainer {
   void load_moments(const std::filesystem::path& checkpoint);
 
   bool is_main() const;  ///< of all ranks the one that prints and writes
-  const Job& job() const;
+  const job::Job& job() const;
   const TrainerState& state() const;
   /// Whether the last evaluation during train() was after the last step, or that of a finished run
   /// was found among its files.

@@ -14,7 +14,7 @@
 #include "convoy/base/error.h"
 #include "convoy/comm/agree.h"
 #include "convoy/comm/broadcast_together.h"
-#include "convoy/schedule/run/layout.h"
+#include "convoy/parallel/layout.h"
 
 namespace convoy::wrappers {
 
@@ -131,7 +131,7 @@ GradientReducer::GradientReducer(torch::nn::Module& module, const comm::Group& g
   for (auto& param : module.parameters()) group.broadcast(param.data(), 0, "broadcast weights");
   auto params = module.parameters();
   std::reverse(params.begin(), params.end());
-  schedule::BucketCutter cutter(bucket_bytes);
+  parallel::BucketCutter cutter(bucket_bytes);
   std::set<const void*> known;  // a submodule registered twice lists its parameters twice
   for (const auto& param : params) {
     if (!param.requires_grad() || !known.insert(param.unsafeGetTensorImpl()).second) continue;

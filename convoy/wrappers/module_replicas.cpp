@@ -8,7 +8,7 @@
 
 #include "convoy/base/error.h"
 #include "convoy/nn/node.h"
-#include "convoy/parallel/data/workers.h"
+#include "convoy/parallel/strategy/workers.h"
 
 namespace convoy::wrappers {
 

@@ -10,7 +10,7 @@
 #include "convoy/launch/error_file.h"
 #include "convoy/launch/process.h"
 #include "convoy/launch/supervise/agent.h"
-#include "convoy/train/setup/job.h"
+#include "convoy/job/job.h"
 
 namespace convoy::wrappers {
 
@@ -29,7 +29,7 @@ std::vector<std::string> own_arguments() {
 }  // namespace
 
 const comm::Group& world() {
-  static const train::Job job = train::join_job({});  // with its threads
+  static const job::Job job = job::join_job({});  // with its threads
   return job.world();
 }
 

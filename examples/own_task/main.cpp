@@ -58,7 +58,7 @@ at::Tensor draw(int64_t count, uint64_t seed) {
   return at::randn({count, 2}, at::detail::createCPUGenerator(seed));  // on all ranks alike
 }
 
-std::shared_ptr<train::Dataset> points(int64_t count, uint64_t seed) {
+std::shared_ptr<dataset::Dataset> points(int64_t count, uint64_t seed) {
   const auto x = draw(count, seed);
   const auto y = (x.norm(2, 1) < 1).to(at::kLong);
   return make_map_dataset(count, [=](const std::vector<int64_t>& rows) {
@@ -78,7 +78,7 @@ class CircleTask : public tasks::Task {
   }
   void settle(OptionTable&) override {}
 
-  tasks::Run prepare(const train::ParallelArguments&) override {
+  tasks::Run prepare(const options::ParallelArguments&) override {
     auto run = make_run();
     run.train_data = points(num_points_, 1);
     run.valid_data = points(1000, 2);
@@ -100,7 +100,7 @@ class CircleTask : public tasks::Task {
   }
 
   void predict(const tasks::Prediction&, const tasks::Run&,
-               const train::TrainingArguments&) override {
+               const options::TrainingArguments&) override {
     fail<UsageError>("circle", "this task predicts nothing; try eval");
   }
 

@@ -27,7 +27,7 @@ TEST(Peaks, AreFoundByTheDriversName) {
 
 TEST(Peaks, AreOfTheTypeOfTheProducts) {
   const auto peaks = *peaks_of("NVIDIA A100-PCIE-40GB");
-  train::TrainingArguments arguments;
+  options::TrainingArguments arguments;
   EXPECT_EQ(peak_tflops(peaks, arguments), 19.5);
   arguments.tf32 = true;
   EXPECT_EQ(peak_tflops(peaks, arguments), 156);

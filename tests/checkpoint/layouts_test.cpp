@@ -15,8 +15,8 @@
 #include "convoy/checkpoint/visitors.h"
 #include "convoy/checkpoint/weights.h"
 #include "convoy/nn/declare.h"
-#include "convoy/parallel/data/strategy.h"
-#include "convoy/schedule/run/run_plan.h"
+#include "convoy/parallel/strategy/strategy.h"
+#include "convoy/parallel/run_plan/run_plan.h"
 #include "tests/comm/ranks_testing.h"
 #include "tests/models/testing.h"
 
@@ -138,7 +138,7 @@ TEST_F(Layouts, OfStagesAndTensorRanksDoSo) {
             fmt::format("{}, {} tensor ranks, {} parts, zero {}", pipeline, tensors, parts, zero);
         SCOPED_TRACE(name);
         comm::run_thread_ranks(num_stages * tensors * parts, [&](const comm::Group& group) {
-          schedule::LayoutOptions options;
+          parallel::LayoutOptions options;
           options.stage = zero;
           options.num_parts = parts;
           options.bucket_bytes = 0;
@@ -146,7 +146,7 @@ TEST_F(Layouts, OfStagesAndTensorRanksDoSo) {
           options.stages = stages;
           options.pipeline_stage = group.rank() / parts / tensors;
           const auto model = blocks();
-          parallel::FlatBuffers flat(model, schedule::layout_of(nn::declare(model), options),
+          parallel::FlatBuffers flat(model, parallel::layout_of(nn::declare(model), options),
                                      {.rank = group.rank() % parts});
           const auto weights = parallel::weights_of(flat, {}, group);
           const auto moments = parallel::moments_of(flat, group);
@@ -163,7 +163,7 @@ TEST_F(Layouts, OfStagesAndTensorRanksDoSo) {
 // One state through layouts of all kinds, each of which loads, runs, saves and goes on.
 TEST_F(Layouts, ThatRunGiveTheSameFilesEachTimeAndGoOn) {
   struct Way {
-    schedule::Degrees mesh;
+    parallel::Degrees mesh;
     int zero = 0;
     at::ScalarType dtype = at::kFloat;
     bool sequence = false;
@@ -197,7 +197,7 @@ TEST_F(Layouts, ThatRunGiveTheSameFilesEachTimeAndGoOn) {
     const auto& [mesh, zero, dtype, sequence] = ways[w];
     const int ranks = static_cast<int>(mesh.product());
     const auto to = fmt::format("through-{}", w);
-    SCOPED_TRACE(fmt::format("{}, zero {}", schedule::Mesh(mesh, 0, ranks).to_text(), zero));
+    SCOPED_TRACE(fmt::format("{}, zero {}", parallel::Mesh(mesh, 0, ranks).to_text(), zero));
     comm::ThreadConnector connector(std::chrono::seconds(30));
     comm::run_threads(ranks, [&](int rank) {
       const comm::Groups groups({mesh, rank, ranks},
@@ -267,18 +267,18 @@ TEST_F(Layouts, OfEachFamilyCutForTensorRanksAreTheModelOnce) {
     std::map<std::string, at::Tensor> owners;
     std::array<int64_t, 2> held{};
     comm::run_thread_ranks(2, [&](const comm::Group& group) {
-      schedule::LayoutOptions options;
+      parallel::LayoutOptions options;
       options.bucket_bytes = 0;
       options.tensor = {group.rank(), 2};
       const auto model = factory();
-      parallel::FlatBuffers flat(model, schedule::layout_of(nn::declare(model), options), {});
+      parallel::FlatBuffers flat(model, parallel::layout_of(nn::declare(model), options), {});
       const auto weights = parallel::weights_of(flat, {}, group);
       const auto moments = parallel::moments_of(flat, group);
       {
         const std::lock_guard lock(mutex);
         for (const auto& tensor : weights) {
           auto& times = owners[tensor.name];
-          if (!times.defined()) times = at::zeros({schedule::num_elements(tensor.shape)});
+          if (!times.defined()) times = at::zeros({parallel::num_elements(tensor.shape)});
           for (const auto& piece : tensor.pieces) {
             held[static_cast<size_t>(group.rank())] += piece.values.numel();
             if (!piece.owned) continue;

@@ -161,7 +161,7 @@ TEST(Lora, FrozenWeightsHaveNoMasters) {
         const auto& layout = replica.flat().layout();
         int64_t trained = 0;
         for (int64_t b = 0; b < layout.num_trained_buckets(); ++b) {
-          trained += layout.kept(schedule::Kind::Masters, b, rank).length();
+          trained += layout.kept(parallel::Kind::Masters, b, rank).length();
         }
         EXPECT_EQ(replica.flat().masters().numel(), trained);
         EXPECT_LT(trained, replica.flat().num_parameters() / 2);

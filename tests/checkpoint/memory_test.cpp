@@ -11,7 +11,7 @@
 #include "convoy/checkpoint/folder.h"
 #include "convoy/checkpoint/save.h"
 #include "convoy/checkpoint/weights.h"
-#include "convoy/parallel/data/strategy.h"
+#include "convoy/parallel/strategy/strategy.h"
 #include "tests/comm/ranks_testing.h"
 #include "tests/models/testing.h"
 

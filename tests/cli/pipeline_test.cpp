@@ -3,7 +3,7 @@
 #include <cstdlib>
 #include <regex>
 
-#include "convoy/schedule/pipeline/csv.h"
+#include "convoy/parallel/pipeline/csv.h"
 #include "tests/cli/pipeline_testing.h"
 
 // Real processes as the stages of a pipeline.
@@ -51,7 +51,7 @@ TEST_F(PipelineCommand, WhatAutoFoundIsToldAndCanBeFollowed) {
                  R"(placement (loop|v))?, (split backward|full backward)\), blocks )")))
       << output_;
   const auto csv = read_file(folder_ / "found/pipeline.csv");
-  schedule::from_csv(csv, "pipeline.csv", 2, 4);
+  parallel::from_csv(csv, "pipeline.csv", 2, 4);
   // Rank 0 alone needs the file.
   ASSERT_EQ(run(llama(two + "--pipeline_schedule_file found/pipeline.csv --output_dir followed")),
             0)
@@ -245,7 +245,7 @@ TEST_F(PipelineCommand, SchedulesAreComparedAndDrawn) {
   const std::string v = "--pipeline_schedule zero_bubble --pipeline_placement v ";
   ASSERT_EQ(run("schedule" + eight + v + "--save v.csv"), 0) << output_;
   expect("1f1b: [parallel] pipeline_placement = v takes two virtual stages a rank; got 1");
-  const auto v_read = schedule::from_csv(read_file(folder_ / "v.csv"), "v.csv", 4, 8);
+  const auto v_read = parallel::from_csv(read_file(folder_ / "v.csv"), "v.csv", 4, 8);
   EXPECT_TRUE(v_read.pipe.is_v());
   // But the one that is asked for must.
   EXPECT_EQ(run("schedule" + eight + "--pipeline_placement v --save none.csv"), 2) << output_;
@@ -274,14 +274,14 @@ TEST_F(PipelineCommand, StagesThatAreNumbersAreComparedDrawnAndSaved) {
   }
   const auto saved = read_file(folder_ / "pipe.csv");
   EXPECT_TRUE(saved.starts_with("0F0,0F1,"));
-  const auto read = schedule::from_csv(saved, "pipe.csv", 4, 8);
+  const auto read = parallel::from_csv(saved, "pipe.csv", 4, 8);
   EXPECT_TRUE(read.pipe.is_v());
-  EXPECT_EQ(schedule::to_csv(read.orders), saved);
+  EXPECT_EQ(parallel::to_csv(read.orders), saved);
   // One of these takes longer, and one is asked for by name.
   ASSERT_EQ(run(four + "--forward 1,1,1,2 --send 0.1 --schedule gpipe --save gpipe.csv"), 0)
       << output_;
   expect("wrote gpipe.csv (gpipe)");
-  schedule::from_csv(read_file(folder_ / "gpipe.csv"), "gpipe.csv", 4, 8);
+  parallel::from_csv(read_file(folder_ / "gpipe.csv"), "gpipe.csv", 4, 8);
   for (const auto& [options, told] :
        {std::pair{"--forward 1,2", "--forward has 2 numbers; expected one, or one for each of 4"},
         {"--weight -1", "--weight -1 is no cost; expected a number from 0 on"},

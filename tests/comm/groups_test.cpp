@@ -10,8 +10,8 @@
 namespace convoy::comm {
 namespace {
 
-using schedule::Axis;
-using schedule::Mesh;
+using parallel::Axis;
+using parallel::Mesh;
 
 TEST(Groups, EachAddsUpTheRanksThatTheMeshNames) {
   ThreadConnector connector(std::chrono::seconds(20));
@@ -20,7 +20,7 @@ TEST(Groups, EachAddsUpTheRanksThatTheMeshNames) {
     const Groups groups(mesh, [&](const std::vector<int>& ranks, const std::string& name) {
       return connector.connect(rank, ranks, name);
     });
-    const auto expect_sum = [&](const Group& group, schedule::AxisSet axes) {
+    const auto expect_sum = [&](const Group& group, parallel::AxisSet axes) {
       const auto ranks = mesh.ranks_along(axes);
       ASSERT_EQ(group.size(), static_cast<int>(ranks.size()));
       EXPECT_EQ(group.rank(), mesh.place(axes));
@@ -28,10 +28,10 @@ TEST(Groups, EachAddsUpTheRanksThatTheMeshNames) {
       group.all_reduce(sum, ReduceOp::Sum, "sum");
       EXPECT_EQ(sum.item<int64_t>(), std::accumulate(ranks.begin(), ranks.end(), 0));
     };
-    expect_sum(groups.world, schedule::kWorld);
-    expect_sum(groups.rows, schedule::kRows);
-    expect_sum(groups.gradients, schedule::kGradients);
-    expect_sum(groups.shard, schedule::kState);
+    expect_sum(groups.world, parallel::kWorld);
+    expect_sum(groups.rows, parallel::kRows);
+    expect_sum(groups.gradients, parallel::kGradients);
+    expect_sum(groups.shard, parallel::kState);
     expect_sum(groups.replicas, Axis::Replicate);
     expect_sum(groups.context, Axis::Context);
     expect_sum(groups.tensor, Axis::Tensor);

@@ -9,7 +9,7 @@
 namespace convoy::conformance {
 namespace {
 
-schedule::Parallelism split(int pipeline, int data, int tensor, int64_t micro_batches,
+parallel::Parallelism split(int pipeline, int data, int tensor, int64_t micro_batches,
                             int64_t zero = 0) {
   return {.ranks = {.pipeline = pipeline, .shard = data, .tensor = tensor},
           .micro_batches = micro_batches,

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "convoy/comm/cuda.h"
-#include "convoy/train/setup/job.h"
+#include "convoy/job/job.h"
 #include "convoy/train/trainer.h"
 
 namespace convoy {
@@ -11,12 +11,12 @@ namespace convoy {
 /// Tests that need a GPU; elsewhere they are skipped with the reason. They run on GPU 0.
 class Gpu : public testing::Test {
  public:
-  static void SetUpTestSuite() { train::open_devices(); }
+  static void SetUpTestSuite() { job::open_devices(); }
 
  protected:
   void SetUp() override {
     std::string why = "there is no GPU here, or CUDA_VISIBLE_DEVICES hides it";
-    if (!train::visible_devices("auto", &why).front().is_cuda()) GTEST_SKIP() << why;
+    if (!job::visible_devices("auto", &why).front().is_cuda()) GTEST_SKIP() << why;
   }
 
   const at::Device gpu_{at::kCUDA, 0};

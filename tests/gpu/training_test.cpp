@@ -1,5 +1,5 @@
 #include "convoy/comm/device.h"
-#include "convoy/train/setup/numerics.h"
+#include "convoy/job/numerics.h"
 #include "tests/gpu/gpu_testing.h"
 #include "tests/train/testing.h"
 
@@ -14,7 +14,7 @@ struct Trained {
 };
 
 Trained run(const std::string& body, const std::vector<at::Device>& devices,
-            const TrainingArguments& given = {}) {
+            const options::TrainingArguments& given = {}) {
   auto config = models::small_session({.heads = 4, .length = 9});
   config.features.push_back({"kind", true, 8});
   config.features.push_back({"price", false, 0});
@@ -52,7 +52,7 @@ TEST_F(Training, IsThatOfTheCpu) {
 
 TEST_F(Training, InHalfPrecisionStaysNear) {
   const auto exact = run("gpt2", {at::kCPU});
-  TrainingArguments arguments;
+  options::TrainingArguments arguments;
   arguments.bf16 = true;
   expect_close(run("gpt2", {gpu_}, arguments), exact, 5e-2);
   arguments = {};
@@ -69,7 +69,7 @@ TEST_F(Training, TwoReplicasShareAGpu) {
 }
 
 TEST_F(Training, DeterministicGivesTheSameBits) {
-  TrainingArguments arguments;
+  options::TrainingArguments arguments;
   arguments.deterministic = true;
   for (const char* body : {"gpt2", "bert"}) {
     EXPECT_TRUE(

@@ -21,8 +21,8 @@ mkdir -p "$WORK/sources/headers"
 sed 's/custom_model/headers/' "$SOURCE/examples/custom_model/CMakeLists.txt" >"$WORK/sources/headers/CMakeLists.txt"
 {
   grep -ohE '^#include <convoy/[a-z0-9_/]+\.h>' "$SOURCE"/docs/*.md | sort -u
-  printf '%s\n' '#include <convoy/schedule/pipeline/pipeline.h>' \
-    'int main() { return convoy::schedule::pipeline_schedules().empty() || &convoy::estimate == nullptr; }'
+  printf '%s\n' '#include <convoy/parallel/pipeline/pipeline.h>' \
+    'int main() { return convoy::parallel::pipeline_schedules().empty() || &convoy::estimate == nullptr; }'
 } >"$WORK/sources/headers/main.cpp"
 # What can be added outside of the tree, as CONTRIBUTING.md says, is added by one of these programs.
 cp -r "$SOURCE/tests/install/own_parts" "$WORK/sources"

@@ -122,14 +122,14 @@ TEST_P(ContextFamilies, TrainAsOnOneDevice) {
   Trial one{.family = GetParam(), .steps = 10};
   one.evaluates = true;
   const auto alone = train(one);
-  for (const auto& [mesh, sequence] : {std::pair(schedule::Degrees{.context = 2}, false),
+  for (const auto& [mesh, sequence] : {std::pair(parallel::Degrees{.context = 2}, false),
                                        {{.context = 3}, false},
                                        {{.context = 2, .tensor = 2}, false},
                                        {{.context = 2, .tensor = 2}, true}}) {
     auto many = one;
     many.mesh = mesh;
     many.sequence = sequence;
-    SCOPED_TRACE(fmt::format("{}{}", schedule::Mesh(mesh, 0, many.num_ranks()).to_text(),
+    SCOPED_TRACE(fmt::format("{}{}", parallel::Mesh(mesh, 0, many.num_ranks()).to_text(),
                              sequence ? ", sequence" : ""));
     const auto shared = train(many);
     expect_close(shared, alone);
@@ -187,7 +187,7 @@ TEST(ContextParallel, SkipsTheStepsThatOneDeviceSkips) {
 // All families, meshes and ways to draw and keep; ./dev test --all.
 TEST(ContextParallel, DISABLED_OfTheWholeGridTrainsAsOneDevice) {
   struct Many {
-    schedule::Degrees mesh;
+    parallel::Degrees mesh;
     int zero = 0;
     bool sequence = false;
   };
@@ -217,7 +217,7 @@ TEST(ContextParallel, DISABLED_OfTheWholeGridTrainsAsOneDevice) {
           many.recomputes = recomputes;
           many.micro_batches = 4 / mesh.data();
           SCOPED_TRACE(fmt::format("{}, {}, zero {}{}, {}, {}", family,
-                                   schedule::Mesh(mesh, 0, many.num_ranks()).to_text(), zero,
+                                   parallel::Mesh(mesh, 0, many.num_ranks()).to_text(), zero,
                                    sequence ? ", sequence" : "", drops ? "dropout" : "no dropout",
                                    recomputes ? "recomputed" : "kept"));
           expect_close(train(many), alone);
@@ -228,11 +228,11 @@ TEST(ContextParallel, DISABLED_OfTheWholeGridTrainsAsOneDevice) {
 }
 
 TEST(ContextParallel, SaysWhichModelsDoNotGo) {
-  const schedule::Degrees mesh{.context = 2};
+  const parallel::Degrees mesh{.context = 2};
   for (const auto& [family, block] : std::map<std::string, std::string>{
            {"t5", "shared"}, {"session", "input"}, {"classifier", "embeddings"}}) {
     try {
-      schedule::plan_run(nn::declare(tensor_blocks(family)), schedule::Mesh(mesh, 0, 2),
+      parallel::plan_run(nn::declare(tensor_blocks(family)), parallel::Mesh(mesh, 0, 2),
                          Trial{}.options().parallelism);
       FAIL() << family;
     } catch (const UsageError& error) {

@@ -1,4 +1,4 @@
-#include "convoy/parallel/run/flat_buffers.h"
+#include "convoy/parallel/buffers/flat_buffers.h"
 
 #include <ATen/ATen.h>
 #include <ATen/record_function.h>
@@ -15,8 +15,8 @@
 #include "convoy/nn/declare.h"
 #include "convoy/nn/layers.h"
 #include "convoy/parallel/run/replica.h"
-#include "convoy/parallel/run/update.h"
-#include "convoy/schedule/run/run_plan.h"
+#include "convoy/parallel/buffers/update.h"
+#include "convoy/parallel/run_plan/run_plan.h"
 #include "tests/comm/ranks_testing.h"
 #include "tests/models/testing.h"
 
@@ -35,7 +35,7 @@ MicroBatch batch() {
 
 TEST(FlatBuffers, EveryParameterHasItsOwnAlignedPlace) {
   auto blocks = models::make_session_model(config());
-  FlatBuffers flat(blocks, schedule::layout_of(nn::declare(blocks), {}), {});
+  FlatBuffers flat(blocks, parallel::layout_of(nn::declare(blocks), {}), {});
   flat.bind();
   std::set<std::string> names;
   std::vector<bool> taken(static_cast<size_t>(flat.layout().num_elements()));
@@ -45,7 +45,7 @@ TEST(FlatBuffers, EveryParameterHasItsOwnAlignedPlace) {
     for (const auto& slot : flat.units()[u].slots) {
       const auto& spec = slot.param->spec();
       EXPECT_TRUE(names.insert(spec.name).second) << spec.name << " twice";
-      EXPECT_EQ(slot.begin % schedule::kAlignment, 0) << spec.name;
+      EXPECT_EQ(slot.begin % parallel::kAlignment, 0) << spec.name;
       EXPECT_EQ(slot.length, spec.num_elements());
       EXPECT_EQ(spec.decay, slot.begin < place.decay_end) << spec.name;
       EXPECT_LE(slot.begin + slot.length, place.all.end);
@@ -62,7 +62,7 @@ TEST(FlatBuffers, EveryParameterHasItsOwnAlignedPlace) {
 
 TEST(FlatBuffers, TheTiedEmbeddingIsAUnitReadByTwoBlocks) {
   auto blocks = models::make_session_model(config());
-  FlatBuffers flat(blocks, schedule::layout_of(nn::declare(blocks), {}), {});
+  FlatBuffers flat(blocks, parallel::layout_of(nn::declare(blocks), {}), {});
   flat.bind();
   const auto& table = flat.layout().table();
   int readers = 0;
@@ -84,7 +84,7 @@ TEST(FlatBuffers, ARankKeepsOfGpt2WhatItsStageSays) {
       const std::array<double, 4> fp32{16, 8 + 8 / n, 4 + 12 / n, 16 / n},
           low{18, 6 + 12 / n, 2 + 16 / n, 18 / n};
       for (const int stage : {0, 1, 2, 3}) {
-        const auto layout = schedule::layout_of(
+        const auto layout = parallel::layout_of(
             nn::declare(blocks), {.stage = stage, .num_parts = parts, .low_precision = bf16});
         const FlatBuffers flat(blocks, layout, {at::kMeta, bf16 ? at::kBFloat16 : at::kFloat});
         size_t bytes = flat.masters().nbytes() + flat.grads().nbytes();
@@ -116,16 +116,16 @@ TEST(FlatBuffers, Bf16KeepsMastersBeside) {
 
 TEST(Update, TheNormCountsOnceWhatTensorRanksShare) {
   const auto blocks = models::make_session_model(config());
-  const FlatBuffers whole(blocks, schedule::layout_of(nn::declare(blocks), {}), {});
+  const FlatBuffers whole(blocks, parallel::layout_of(nn::declare(blocks), {}), {});
   const auto elements = static_cast<double>(whole.num_trainable_parameters());
   for (const int tensors : {1, 3}) {
     comm::run_thread_ranks(tensors, [&](const comm::Group& world) {
       const auto own = models::make_session_model(config());
       FlatBuffers flat(
-          own, schedule::layout_of(nn::declare(own), {.tensor = {world.rank(), tensors}}), {});
+          own, parallel::layout_of(nn::declare(own), {.tensor = {world.rank(), tensors}}), {});
       const auto& layout = flat.layout();
       for (const auto& piece : layout.pieces(0)) {
-        schedule::each_row(piece, [&](const schedule::Piece& row) {
+        parallel::each_row(piece, [&](const parallel::Piece& row) {
           flat.grads(layout.bucket_of(row.unit), {row.place, row.end()}).fill_(1);
         });
       }

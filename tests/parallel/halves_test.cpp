@@ -8,7 +8,7 @@
 #include "convoy/nn/declare.h"
 #include "convoy/nn/layers.h"
 #include "convoy/parallel/run/pass.h"
-#include "convoy/schedule/run/run_plan.h"
+#include "convoy/parallel/run_plan/run_plan.h"
 #include "tests/models/testing.h"
 
 // The two halves of a backward.
@@ -49,9 +49,9 @@ class Layers : public nn::Block {
 struct Half {
   explicit Half(nn::BlockList all)
       : blocks(std::move(all)),
-        flat(blocks, schedule::layout_of(nn::declare(blocks), {}), {}),
+        flat(blocks, parallel::layout_of(nn::declare(blocks), {}), {}),
         gradients(flat, comm::Groups(comm::Group()), true),
-        program(schedule::data_parallel_program(flat.layout(), {})) {
+        program(parallel::data_parallel_program(flat.layout(), {})) {
     flat.bind();
     flat.fill(0.5);
     gradients.begin_step();
@@ -78,7 +78,7 @@ struct Half {
   nn::BlockList blocks;
   FlatBuffers flat;
   Gradients gradients;
-  schedule::Program program;
+  parallel::Program program;
   StepInput step;
 };
 

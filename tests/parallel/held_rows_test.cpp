@@ -5,7 +5,7 @@
 #include <thread>
 
 #include "convoy/base/error.h"
-#include "convoy/parallel/run/held_rows.h"
+#include "convoy/parallel/buffers/held_rows.h"
 
 // Rows that are read as they were while they change.
 namespace convoy::parallel::held_rows {

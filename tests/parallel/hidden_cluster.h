@@ -14,7 +14,7 @@
 
 #include "convoy/nn/declare.h"
 #include "convoy/optim/optimizer.h"
-#include "convoy/plan/search.h"
+#include "convoy/planner/search/search.h"
 #include "tests/parallel/own_time.h"
 #include "tests/parallel/sleeping.h"
 
@@ -116,10 +116,10 @@ class HiddenUpdate : public optim::Optimizer {
 enum class DataParallel { Impossible, Beaten, Best };
 
 struct HiddenCluster {
-  plan::Cluster cluster;
+  planner::Cluster cluster;
   std::vector<HiddenBlock> model;
   double update_seconds = 0;  // of an element
-  plan::Wishes wishes;
+  planner::Wishes wishes;
 
   double speed(int rank) const { return cluster.speed_of(rank, false); }
 
@@ -138,8 +138,8 @@ struct HiddenCluster {
     return out;
   }
 
-  std::vector<schedule::BlockCost> costs(int64_t rows, int tensor) const {
-    std::vector<schedule::BlockCost> out;
+  std::vector<parallel::BlockCost> costs(int64_t rows, int tensor) const {
+    std::vector<parallel::BlockCost> out;
     for (const auto& block : model) {
       const auto naps = block.naps(rows, tensor, 1);
       auto& cost = out.emplace_back();
@@ -159,17 +159,17 @@ struct HiddenCluster {
     return out;
   }
 
-  plan::Numbers numbers() const {
+  planner::Numbers numbers() const {
     Kept kept;
     return {.model = nn::declare(blocks(0, kept)),
-            .blocks = [*this](const plan::BlockShare& s) { return costs(s.rows, s.tensor); },
+            .blocks = [*this](const planner::BlockShare& s) { return costs(s.rows, s.tensor); },
             .update_seconds = update_seconds};
   }
 };
 
 /// What stages are cut by: a row on a device of speed 1.
-inline std::vector<schedule::BlockCounts> counts_of(const HiddenCluster& hidden) {
-  std::vector<schedule::BlockCounts> out;
+inline std::vector<parallel::BlockCounts> counts_of(const HiddenCluster& hidden) {
+  std::vector<parallel::BlockCounts> out;
   for (const auto& cost : hidden.costs(1, 1)) {
     out.push_back({.forward = cost.forward_seconds,
                    .backward = cost.backward_seconds,
@@ -253,7 +253,7 @@ inline HiddenCluster draw_one(Draw& draw, const Ranges& ranges) {
 }
 
 /// The least memory that a split of a family takes; of any where it is empty.
-inline int64_t least_of(const plan::Found& found, const std::string& family = "") {
+inline int64_t least_of(const planner::Found& found, const std::string& family = "") {
   int64_t out = INT64_MAX;
   for (const auto& planned : found.tried) {
     if (!family.empty() && planned.split.family() != family) continue;
@@ -266,7 +266,7 @@ inline int64_t least_of(const plan::Found& found, const std::string& family = ""
 inline bool limit_memory(HiddenCluster& hidden, Draw& draw) {
   auto wishes = hidden.wishes;
   wishes.all = true;
-  const auto found = plan::search(hidden.numbers(), hidden.cluster, wishes);
+  const auto found = planner::search(hidden.numbers(), hidden.cluster, wishes);
   const auto all = static_cast<double>(least_of(found)),
              ddp = static_cast<double>(least_of(found, "ddp"));
   constexpr double kNear = 1.1;
@@ -283,10 +283,10 @@ inline bool limit_memory(HiddenCluster& hidden, Draw& draw) {
 }  // namespace hidden
 
 /// The fastest that fits of the families that are named, as predicted; null: none does.
-inline const plan::Planned* fastest_of(const plan::Found& found,
+inline const planner::Planned* fastest_of(const planner::Found& found,
                                        const std::set<std::string>& families) {
   for (const auto& planned : found.tried) {  // the fastest first
-    if (planned.prediction.fit == plan::Fit::No) break;
+    if (planned.prediction.fit == planner::Fit::No) break;
     if (families.contains(planned.split.family())) return &planned;
   }
   return nullptr;
@@ -301,7 +301,7 @@ inline HiddenCluster draw_hidden_cluster(uint64_t seed, DataParallel is) {
     auto out = hidden::draw_one(
         draw, best ? hidden::Ranges{0.95, 0.02, 0.1} : hidden::Ranges{0.5, 0.1, 2});
     if (is == DataParallel::Impossible && !hidden::limit_memory(out, draw)) continue;
-    const auto found = plan::search(out.numbers(), out.cluster, out.wishes);
+    const auto found = planner::search(out.numbers(), out.cluster, out.wishes);
     if (found.best() == nullptr) continue;
     const auto* ddp = fastest_of(found, {"ddp"});
     const double fastest = found.best()->prediction.seconds;

@@ -10,7 +10,7 @@
 #include <set>
 
 #include "convoy/parallel/run/replica.h"
-#include "convoy/plan/accuracy.h"
+#include "convoy/planner/search/accuracy.h"
 #include "tests/comm/ranks_testing.h"
 #include "tests/parallel/hidden_cluster.h"
 #include "tests/parallel/paced_links.h"
@@ -24,7 +24,7 @@ TEST(PacedLinks, CarryWhatEveryEngineDoes) {
                                               {2, 2, std::vector{0, 1, 2, 3}},
                                               {2, 3, std::vector{0, 2, 4}},
                                               {3, 1, std::vector{0, 1, 2}}}) {
-    plan::Cluster cluster{.num_hosts = hosts, .devices_per_host = devices};
+    planner::Cluster cluster{.num_hosts = hosts, .devices_per_host = devices};
     cluster.inside = {1e-4, 1e8};
     cluster.between = {2e-4, 1e8};
     PacedConnector connector(cluster, std::chrono::seconds(20));
@@ -51,7 +51,7 @@ struct Effort {
       {"ddp"}, {"zero 1", "zero 2", "zero 3"}, {"pipeline"}, {"tensor"}};
 };
 
-Measured run_once(const HiddenCluster& hidden, const schedule::Parallelism& split, int64_t steps) {
+Measured run_once(const HiddenCluster& hidden, const parallel::Parallelism& split, int64_t steps) {
   const auto num_ranks = static_cast<int>(split.num_ranks());
   PacedConnector connector(hidden.cluster, std::chrono::seconds(60));
   std::mutex mutex;
@@ -95,7 +95,7 @@ Measured run_once(const HiddenCluster& hidden, const schedule::Parallelism& spli
 }
 
 /// Of some runs the one that the machine disturbed least.
-Measured measure(const HiddenCluster& hidden, const schedule::Parallelism& split,
+Measured measure(const HiddenCluster& hidden, const parallel::Parallelism& split,
                  const Effort& effort) {
   Measured best{.times_late = std::numeric_limits<int>::max()};
   for (int run = 0; run < effort.runs && best.times_late > 0; ++run) {
@@ -107,7 +107,7 @@ Measured measure(const HiddenCluster& hidden, const schedule::Parallelism& split
 
 /// What was planned for a cluster, first, and the fastest of other ways to share out a step.
 struct Run {
-  std::vector<plan::Trial> trials;
+  std::vector<planner::Trial> trials;
   std::optional<size_t> ddp;
 
   double regret() const {
@@ -120,10 +120,10 @@ struct Run {
 Run run_on(const HiddenCluster& hidden, const Effort& effort) {
   const auto numbers = hidden.numbers();
   auto wishes = hidden.wishes;
-  const auto planned = plan::search(numbers, hidden.cluster, wishes);
+  const auto planned = planner::search(numbers, hidden.cluster, wishes);
   wishes.all = true;
-  const auto all = plan::search(numbers, hidden.cluster, wishes);
-  std::vector<const plan::Planned*> chosen{planned.best()};
+  const auto all = planner::search(numbers, hidden.cluster, wishes);
+  std::vector<const planner::Planned*> chosen{planned.best()};
   for (const auto& families : effort.others) {
     const auto* fastest = fastest_of(all, families);
     if (fastest != nullptr) chosen.push_back(fastest);
@@ -174,8 +174,8 @@ void expect_plans_hold(int64_t first_seed, int64_t number, const Bounds& bounds,
   constexpr std::pair<DataParallel, const char*> kThirds[]{{DataParallel::Impossible, "impossible"},
                                                            {DataParallel::Beaten, "beaten"},
                                                            {DataParallel::Best, "best"}};
-  std::vector<plan::Trial> all;
-  std::map<std::string, std::pair<std::vector<plan::Trial>, double>> thirds;  // and regret
+  std::vector<planner::Trial> all;
+  std::map<std::string, std::pair<std::vector<planner::Trial>, double>> thirds;  // and regret
   for (int64_t seed = first_seed; seed < first_seed + number; ++seed) {
     const auto [is, name] = kThirds[static_cast<size_t>(seed) % std::size(kThirds)];
     SCOPED_TRACE(fmt::format("seed {}, ddp {}", seed, name));
@@ -191,9 +191,9 @@ void expect_plans_hold(int64_t first_seed, int64_t number, const Bounds& bounds,
   }
   for (const auto& [name, third] : thirds) {
     fmt::print("ddp {}: {}; regret at most {:.1f} %\n", name,
-               plan::errors_of(third.first).to_text(), kPercent * third.second);
+               planner::errors_of(third.first).to_text(), kPercent * third.second);
   }
-  const auto errors = plan::errors_of(all);
+  const auto errors = planner::errors_of(all);
   fmt::print("{}\n", errors.to_text());
   EXPECT_LE(errors.median, bounds.median);
   EXPECT_LE(std::abs(errors.worst), bounds.worst);
@@ -233,17 +233,17 @@ HiddenCluster two_hosts(double seconds_of_gradients) {
 TEST(HiddenClusters, WhereALinkBecomesSlowThePlanChangesAndWins) {
   const auto fast = two_hosts(0.002), slow = two_hosts(0.4);
   const auto plan_of = [](const HiddenCluster& hidden) {
-    const auto found = plan::search(hidden.numbers(), hidden.cluster, hidden.wishes);
+    const auto found = planner::search(hidden.numbers(), hidden.cluster, hidden.wishes);
     return found.best()->split;
   };
   const auto of_fast = plan_of(fast), of_slow = plan_of(slow);
   EXPECT_EQ(of_fast.ranks.pipeline, 1) << of_fast.to_text();
   EXPECT_EQ(of_slow.ranks.pipeline, 2) << of_slow.to_text();
   const Effort effort{.steps = 2, .runs = 3};
-  const auto seconds = [&](const HiddenCluster& hidden, const schedule::Parallelism& split) {
+  const auto seconds = [&](const HiddenCluster& hidden, const parallel::Parallelism& split) {
     const auto measured = measure(hidden, split, effort);
     fmt::print("  {}: predicted {:.4f} s, measured {:.4f} s{}\n", split.to_text(),
-               plan::predict(hidden.numbers(), hidden.cluster, hidden.wishes.facts, split).seconds,
+               planner::predict(hidden.numbers(), hidden.cluster, hidden.wishes.facts, split).seconds,
                measured.seconds, measured.times_late > 0 ? " (on a busy machine)" : "");
     return measured.seconds;
   };

@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-#include "convoy/parallel/rows/missed_updates.h"
+#include "convoy/parallel/rows/torch/missed_updates.h"
 
 // Rows that miss updates come to what a table has that is updated whole in every step.
 namespace convoy::parallel {

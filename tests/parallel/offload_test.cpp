@@ -1,4 +1,4 @@
-#include "convoy/parallel/offload/offload.h"
+#include "convoy/parallel/offload/torch/offload.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@
 namespace convoy::parallel {
 namespace {
 
-using schedule::Kind;
+using parallel::Kind;
 
 // As after a loss that is not finite: the first state of the update is on its way then.
 TEST(Offload, NothingIsReadIntoMemoryThatIsGone) {
@@ -21,7 +21,7 @@ TEST(Offload, NothingIsReadIntoMemoryThatIsGone) {
   const auto folder = unique_folder("convoy-offload-test");
   at::Tensor other;  // keeps the file, whose threads go on
   {
-    const schedule::Layout layout({{{0}, {1}}, {}, {false, false}}, {{{{kElements}}}, {{{32}}}},
+    const parallel::Layout layout({{{0}, {1}}, {}, {false, false}}, {{{{kElements}}}, {{{32}}}},
                                   {.bucket_bytes = 0, .offload_optimizer = true});
     Offload offload(layout, {.optimizer = Place::Disk, .folder = folder}, at::kCPU, at::kFloat,
                     optim::make_optimizer()->states());

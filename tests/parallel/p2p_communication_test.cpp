@@ -1,4 +1,4 @@
-#include "convoy/parallel/pipeline/p2p_communication.h"
+#include "convoy/parallel/pipeline/torch/p2p_communication.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 namespace convoy::parallel {
 namespace {
 
-using schedule::Op;
+using parallel::Op;
 
 comm::Groups stages(const comm::Group& group) {
   comm::Groups out;
@@ -23,7 +23,7 @@ TEST(P2PCommunication, WhatAnotherStageSendsLaterSaysWhatHasArrived) {
     P2PCommunication p2p(stages(group), at::kCPU);
     const int peer = 1 - group.rank();
     const auto message = [&](Op op, int64_t m) {
-      return schedule::Instruction{.op = op, .block = 0, .micro_batch = m, .peer = peer};
+      return parallel::Instruction{.op = op, .block = 0, .micro_batch = m, .peer = peer};
     };
     const auto values = [](int64_t m) { return at::full({100'000}, static_cast<double>(m)); };
     const auto forward = [&](int64_t m) {
@@ -57,7 +57,7 @@ TEST(P2PCommunication, WhatIsExpectedComesWhileTheReceiverComputes) {
                                    0,       0,       8 << 20, 8 << 20};
   comm::run_gloo_ranks(2, [&](const comm::Group& group) {
     P2PCommunication p2p(stages(group), at::kCPU);
-    std::vector<schedule::Instruction> messages;
+    std::vector<parallel::Instruction> messages;
     for (size_t m = 0; m < sizes.size(); ++m) {
       messages.push_back({.op = group.rank() == 0 ? Op::Send : Op::Receive,
                           .block = 0,
@@ -100,7 +100,7 @@ TEST(P2PCommunication, BothSidesMaySendMuchBeforeEitherReceives) {
       const bool forward = (rank == 0) == sends;
       const auto op =
           sends ? (forward ? Op::Send : Op::SendGrad) : (forward ? Op::Receive : Op::ReceiveGrad);
-      return schedule::Instruction{.op = op, .block = 0, .micro_batch = m, .peer = 1 - rank};
+      return parallel::Instruction{.op = op, .block = 0, .micro_batch = m, .peer = 1 - rank};
     };
     // Each is of a shape of its own.
     for (int64_t m = 0; m < 9; ++m) {
@@ -119,7 +119,7 @@ TEST(P2PCommunication, AStageMayTellThatItHasGivenUp) {
   comm::run_thread_ranks(2, [&](const comm::Group& group) {
     P2PCommunication p2p(stages(group), at::kCPU);
     const auto message = [&](Op op, int64_t m) {
-      return schedule::Instruction{
+      return parallel::Instruction{
           .op = op, .block = 0, .micro_batch = m, .peer = 1 - group.rank()};
     };
     const nn::Bundle values{{"x", at::ones({3})}};
@@ -146,7 +146,7 @@ TEST(P2PCommunication, ADescriptionTravelsOnce) {
     int64_t number = 0;
     /// Bytes that it took, beside the values.
     const auto carry = [&](const nn::Bundle& bundle) {
-      const schedule::Instruction message{.op = group.rank() == 0 ? Op::Send : Op::Receive,
+      const parallel::Instruction message{.op = group.rank() == 0 ? Op::Send : Op::Receive,
                                           .block = 0,
                                           .micro_batch = number++,
                                           .peer = peer};

@@ -19,7 +19,7 @@
 #include "convoy/base/error.h"
 #include "convoy/comm/groups.h"
 #include "convoy/comm/ticket_work.h"
-#include "convoy/plan/cluster.h"
+#include "convoy/planner/time/cluster.h"
 #include "convoy/shm/worker.h"
 #include "tests/parallel/own_time.h"
 
@@ -32,7 +32,7 @@ namespace convoy::parallel {
 /// those of a host to others likewise; a link's latency keeps nobody from sending the next.
 class Links {
  public:
-  explicit Links(plan::Cluster cluster)
+  explicit Links(planner::Cluster cluster)
       : cluster_(std::move(cluster)),
         ranks_(static_cast<size_t>(cluster_.num_devices())),
         hosts_(static_cast<size_t>(cluster_.num_hosts)) {}
@@ -56,7 +56,7 @@ class Links {
   int host_of(int rank) const { return cluster_.host_of(rank); }
 
  private:
-  const plan::Cluster cluster_;
+  const planner::Cluster cluster_;
   std::atomic<bool> paced_ = false;
   std::mutex mutex_;
   std::vector<own_time::Time> ranks_, hosts_;  // when the last message has left
@@ -325,7 +325,7 @@ class PacedEngine : public comm::Engine {
 /// Makes groups of ranks over links.
 class PacedConnector {
  public:
-  PacedConnector(const plan::Cluster& cluster, std::chrono::milliseconds timeout)
+  PacedConnector(const planner::Cluster& cluster, std::chrono::milliseconds timeout)
       : links_(std::make_shared<Links>(cluster)), timeout_(timeout) {}
 
   comm::Group connect(int rank, const std::vector<int>& ranks, const std::string& name) {

@@ -1,6 +1,6 @@
 #include "convoy/parallel/run/pass.h"
 #include "convoy/nn/declare.h"
-#include "convoy/schedule/run/run_plan.h"
+#include "convoy/parallel/run_plan/run_plan.h"
 
 #include <ATen/ATen.h>
 #include <ATen/record_function.h>
@@ -41,10 +41,10 @@ TEST(Pass, AMicroBatchIsOnTheDeviceFromItsLoadToItsLastBackward) {
   const at::Device device = at::kMeta;
   const auto first = std::make_shared<Watching>(), second = std::make_shared<Watching>();
   const nn::BlockList blocks{first, second};
-  FlatBuffers flat(blocks, schedule::layout_of(nn::declare(blocks), {}), {.device = device});
+  FlatBuffers flat(blocks, parallel::layout_of(nn::declare(blocks), {}), {.device = device});
   Gradients gradients(flat, comm::Groups(comm::Group()), true);
   const auto program =
-      schedule::data_parallel_program(flat.layout(), {.parallelism = {.micro_batches = 2}});
+      parallel::data_parallel_program(flat.layout(), {.parallelism = {.micro_batches = 2}});
   const std::vector<MicroBatch> batches(2, {{{"x", at::ones({3, 4})}}, at::arange(3)});
   const StepInput step;
   uploads = 0;

@@ -11,7 +11,7 @@ namespace convoy::parallel {
 namespace {
 
 using Trial = PipelineTrial;
-using schedule::Placement;
+using parallel::Placement;
 
 /// Trains trials, and what each is compared with once.
 class Comparison {
@@ -113,7 +113,7 @@ using Way = std::pair<std::string, std::optional<Placement>>;
 
 std::vector<Way> all_ways() {
   std::vector<Way> out;
-  for (const auto* entry : schedule::pipeline_schedules()) {
+  for (const auto* entry : parallel::pipeline_schedules()) {
     if (!entry->interleaved) out.emplace_back(entry->name, std::nullopt);
     if (!entry->interleaved) continue;
     for (const auto placement : {Placement::Loop, Placement::V}) {

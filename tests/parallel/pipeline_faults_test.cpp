@@ -71,7 +71,7 @@ TEST(PipelineFaults, ANumberThatIsNotFiniteIsToldOfTheStageThatMadeIt) {
                            replica.start();
                            if (rank == spoilt) replica.flat().fill(NAN);
                            try {
-                             replica.step(trial.batches(0, groups.mesh.place(schedule::kRows)),
+                             replica.step(trial.batches(0, groups.mesh.place(parallel::kRows)),
                                           input_of_step(0), {});
                            } catch (const NumericError& error) {
                              const auto who = fmt::format("not finite on rank {};", spoilt);

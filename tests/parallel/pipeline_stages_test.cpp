@@ -65,7 +65,7 @@ TEST(PipelineStages, BuffersAreThoseOfTheStageThatRunsTheirBlock) {
 TEST(PipelineStages, EachRankHoldsItsOwnBlocksOnly) {
   const auto blocks = PipelineTrial().blocks();
   const int64_t num_parameters =
-      FlatBuffers(blocks, schedule::layout_of(nn::declare(blocks), {}), {}).num_parameters();
+      FlatBuffers(blocks, parallel::layout_of(nn::declare(blocks), {}), {}).num_parameters();
   std::atomic<int64_t> held = 0;
   run_pipeline_ranks(2, 1, std::chrono::seconds(20), [&](const comm::Groups& groups, int rank) {
     Replica replica(PipelineTrial().blocks(), groups, {});
@@ -98,7 +98,7 @@ TEST(PipelineStages, AnEvaluationGoesThroughAllStages) {
 
 TEST(PipelineStages, BlocksThatDoNotGoIntoStagesAreTold) {
   const auto model = nn::declare(PipelineTrial().blocks());
-  const auto refusal = [&](int stages, const schedule::PipelineOptions& options) -> std::string {
+  const auto refusal = [&](int stages, const parallel::PipelineOptions& options) -> std::string {
     try {
       plan_run(model, {{.pipeline = stages}, 0, stages}, {.pipeline = options});
     } catch (const UsageError& error) {
@@ -108,13 +108,13 @@ TEST(PipelineStages, BlocksThatDoNotGoIntoStagesAreTold) {
   };
   EXPECT_THAT(refusal(5, {}), HasSubstr("a pipeline of 5 stages needs as many blocks; got a model "
                                         "of 4 ("));
-  EXPECT_THAT(refusal(3, {.schedule = &schedule::kInterleaved}),
+  EXPECT_THAT(refusal(3, {.schedule = &parallel::kInterleaved}),
               HasSubstr("3 stages with 2 virtual stages each"));
   EXPECT_THAT(refusal(2, {.splits = {1, 2}}), HasSubstr("makes 3 virtual stages; expected 1"));
   EXPECT_THAT(refusal(3, {.splits = {2, 2}}), HasSubstr("must ascend between 1 and 3"));
   EXPECT_THAT(refusal(2, {.splits = {4}}), HasSubstr("must ascend between 1 and 3"));
   const auto plan = plan_run(model, {{.pipeline = 2}, 0, 2}, {.pipeline = {.splits = {3}}});
-  EXPECT_EQ(stages_of(plan.cut), (schedule::Stages{{0, 1, 2}, {3}}));
+  EXPECT_EQ(stages_of(plan.cut), (parallel::Stages{{0, 1, 2}, {3}}));
 }
 
 TEST(PipelineStages, AUsersModulesOfOtherStagesTakeNoMemoryAndDoNotTravel) {

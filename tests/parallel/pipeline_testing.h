@@ -16,8 +16,8 @@
 #include "convoy/comm/groups.h"
 #include "convoy/nn/declare.h"
 #include "convoy/parallel/run/replica.h"
-#include "convoy/schedule/pipeline/pipeline.h"
-#include "convoy/schedule/run/run_plan.h"
+#include "convoy/parallel/pipeline/pipeline.h"
+#include "convoy/parallel/run_plan/run_plan.h"
 #include "tests/comm/ranks_testing.h"
 #include "tests/models/testing.h"
 #include "tests/parallel/own_blocks.h"
@@ -41,7 +41,7 @@ struct PipelineTrial {
   /// always.
   std::string model = "llama";
   bool tied = false;
-  std::optional<schedule::Placement> placement = {};
+  std::optional<parallel::Placement> placement = {};
   int virtual_stages = 2;
   int64_t layers = 2;  ///< and two blocks more, at least
   double max_norm = 1;
@@ -56,7 +56,7 @@ struct PipelineTrial {
     out.parallelism.zero = zero;
     out.parallelism.bucket_bytes = micro_batches % 2 == 0 ? 25 << 20 : 0;
     out.parallelism.recompute = recomputes;
-    out.parallelism.pipeline.schedule = schedule::parse_schedule(schedule);
+    out.parallelism.pipeline.schedule = parallel::parse_schedule(schedule);
     out.parallelism.pipeline.placement = placement;
     out.parallelism.pipeline.virtual_stages = virtual_stages;
     return out;
@@ -65,7 +65,7 @@ struct PipelineTrial {
   std::string name() const {
     return fmt::format("{}{}{}: {}{}, {} stages, {} data, zero {}, {} micro-batches{}{}",
                        tied ? "tied " : "", model, dtype == at::kFloat ? "" : " in bf16", schedule,
-                       placement ? fmt::format(" in a {}", schedule::name_of(*placement)) : "",
+                       placement ? fmt::format(" in a {}", parallel::name_of(*placement)) : "",
                        stages, data, zero, micro_batches, recomputes ? ", recomputes" : "",
                        max_norm == 1 ? "" : fmt::format(", clipped to {}", max_norm)) +
            (steps == kPipelineSteps ? "" : fmt::format(", {} steps", steps));
@@ -134,7 +134,7 @@ struct PipelineOutcome {
   void add(const State& state) {
     for (const auto& tensor : state) {
       auto& whole = weights[tensor.name];
-      if (!whole.defined()) whole = at::full({schedule::num_elements(tensor.shape)}, NAN);
+      if (!whole.defined()) whole = at::full({parallel::num_elements(tensor.shape)}, NAN);
       for (const auto& piece : tensor.pieces) {
         auto place = whole.narrow(0, piece.begin, piece.values.numel());
         // What several stages hold is the same on all.
@@ -160,7 +160,7 @@ inline void run_pipeline_ranks(int stages, int data, std::chrono::milliseconds t
       return connector.connect(rank, ranks, name);
     };
     comm::Groups groups({{.pipeline = stages}, rank, stages * data}, connect);
-    const auto pipeline = groups.mesh.ranks_along(schedule::Axis::Pipeline);
+    const auto pipeline = groups.mesh.ranks_along(parallel::Axis::Pipeline);
     if (pipeline.size() > 1) {
       groups.pipeline_back = connect(pipeline, fmt::format("back-{}", pipeline[0]));
       groups.pipeline_heads = connect(pipeline, fmt::format("heads-{}", pipeline[0]));
@@ -170,7 +170,7 @@ inline void run_pipeline_ranks(int stages, int data, std::chrono::milliseconds t
 }
 
 /// Whether several stages hold a unit.
-inline bool ties_cross_stages(const schedule::Layout& layout) {
+inline bool ties_cross_stages(const parallel::Layout& layout) {
   for (const auto& units : layout.table().units_of_block) {
     for (const int64_t unit : units) {
       if (layout.stages_of(unit).size() > 1) return true;
@@ -186,7 +186,7 @@ inline PipelineOutcome train_pipeline(const PipelineTrial& trial) {
                      [&](const comm::Groups& groups, int rank) {
                        Replica replica(trial.blocks(), groups, trial.options());
                        replica.start();
-                       const int data = groups.mesh.place(schedule::kRows);
+                       const int data = groups.mesh.place(parallel::kRows);
                        for (int64_t step = 0; step < trial.steps; ++step) {
                          const auto result =
                              replica.step(trial.batches(step, data), input_of_step(step),

@@ -141,7 +141,7 @@ TEST(PipelineTime, DISABLED_OfAllSchedulesIsThatOfTheSimulation) {
   fmt::print(
       "| | alike, simulated | measured | uneven, simulated | measured | bytes of each stage |\n"
       "|---|--:|--:|--:|--:|--:|\n");
-  for (const auto* entry : schedule::pipeline_schedules()) {
+  for (const auto* entry : parallel::pipeline_schedules()) {
     SCOPED_TRACE(entry->name);
     auto line = fmt::format("| `{}` |", entry->name);
     std::set<std::string> bytes;

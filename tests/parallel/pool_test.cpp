@@ -1,4 +1,4 @@
-#include "convoy/parallel/run/pool.h"
+#include "convoy/parallel/offload/torch/pool.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>

@@ -10,7 +10,7 @@
 namespace convoy::parallel::tensors {
 namespace {
 
-using schedule::Kind;
+using parallel::Kind;
 using testing::HasSubstr;
 
 /// The lowest byte of an element of what a rank keeps of a kind; undefined where it has not got it.
@@ -23,7 +23,7 @@ at::Tensor byte_of(FlatBuffers& flat, Kind kind, const std::string& name, int64_
     for (const auto& piece : layout.pieces(bucket, kept)) {
       const auto& slots = flat.units()[static_cast<size_t>(piece.unit)].slots;
       if (slots[static_cast<size_t>(piece.param)].param->spec().name != name) continue;
-      schedule::each_row(piece, [&](const schedule::Piece& row) {
+      parallel::each_row(piece, [&](const parallel::Piece& row) {
         const int64_t at = row.place - kept.begin + element - row.begin;
         if (element < row.begin || element >= row.begin + row.length) return;
         out = values.view(at::kByte)[at * static_cast<int64_t>(values.element_size())];

@@ -142,11 +142,11 @@ TEST(SequenceParallel, SaysWhichBlocksDoNotTakeShares) {
   auto blocks = tensor_blocks("gpt2");
   blocks.insert(blocks.begin() + 1, std::make_shared<WholeBlock>());
   Trial trial{.mesh = {.tensor = 2}};
-  const schedule::Mesh mesh(trial.mesh, 0, 2);
-  schedule::plan_run(nn::declare(blocks), mesh, trial.options().parallelism);
+  const parallel::Mesh mesh(trial.mesh, 0, 2);
+  parallel::plan_run(nn::declare(blocks), mesh, trial.options().parallelism);
   trial.sequence = true;
   try {
-    schedule::plan_run(nn::declare(blocks), mesh, trial.options().parallelism);
+    parallel::plan_run(nn::declare(blocks), mesh, trial.options().parallelism);
     FAIL() << "accepted";
   } catch (const UsageError& error) {
     EXPECT_THAT(error.what(), HasSubstr("sequence_parallel needs blocks that compute with a rank's "

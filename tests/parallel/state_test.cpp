@@ -1,4 +1,4 @@
-#include "convoy/parallel/run/state.h"
+#include "convoy/parallel/buffers/state.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
@@ -35,7 +35,7 @@ TEST(State, TheCopiesShareTheWriting) {
       for (const auto& tensor : state) {
         for (auto* counts : {&owned, &written}) {
           auto& count = (*counts)[tensor.name];
-          if (!count.defined()) count = at::zeros({schedule::num_elements(tensor.shape)});
+          if (!count.defined()) count = at::zeros({parallel::num_elements(tensor.shape)});
         }
         for (const auto& piece : tensor.pieces) {
           const int64_t length = piece.values.numel();

@@ -203,7 +203,7 @@ class GridFamilies : public Families {};
 
 // All meshes and kinds of numbers; ./dev test --all.
 TEST_P(GridFamilies, DISABLED_OfTheWholeGridTrainAsOneDevice) {
-  const std::vector<std::pair<schedule::Degrees, int>> meshes{
+  const std::vector<std::pair<parallel::Degrees, int>> meshes{
       {{.tensor = 2}, 0},
       {{.tensor = 3}, 0},
       {{.tensor = 4}, 0},
@@ -229,7 +229,7 @@ TEST_P(GridFamilies, DISABLED_OfTheWholeGridTrainAsOneDevice) {
         many.sequence = sequence;
         many.recomputes = recomputes;
         SCOPED_TRACE(fmt::format("{}, zero {}{}, {}, {}",
-                                 schedule::Mesh(mesh, 0, many.num_ranks()).to_text(), zero,
+                                 parallel::Mesh(mesh, 0, many.num_ranks()).to_text(), zero,
                                  sequence ? ", sequence" : "", drops ? "dropout" : "no dropout",
                                  recomputes ? "recomputed" : "kept"));
         expect_close(train(many), alone);
@@ -245,7 +245,7 @@ INSTANTIATE_TEST_SUITE_P(All, GridFamilies,
 
 TEST(TensorRanks, SayWhatDoesNotGo) {
   const auto refused = [](const std::string& family, int ranks) -> std::string {
-    const schedule::Mesh mesh({.tensor = ranks}, 0, ranks);
+    const parallel::Mesh mesh({.tensor = ranks}, 0, ranks);
     auto blocks = tensor_blocks(family);
     if (family == "own") {
       blocks.resize(1);
@@ -254,7 +254,7 @@ TEST(TensorRanks, SayWhatDoesNotGo) {
       }
     }
     try {
-      schedule::plan_run(nn::declare(blocks), mesh, Trial{}.options().parallelism);
+      parallel::plan_run(nn::declare(blocks), mesh, Trial{}.options().parallelism);
     } catch (const UsageError& error) {
       return error.what();
     }

@@ -14,7 +14,7 @@
 #include "convoy/base/error.h"
 #include "convoy/nn/declare.h"
 #include "convoy/parallel/run/replica.h"
-#include "convoy/schedule/pipeline/pipeline.h"
+#include "convoy/parallel/pipeline/pipeline.h"
 #include "tests/comm/ranks_testing.h"
 #include "tests/models/testing.h"
 
@@ -97,7 +97,7 @@ inline nn::BlockList tensor_blocks(const std::string& family, bool drops = true)
 
 struct Trial {
   std::string family = "gpt2";
-  schedule::Degrees mesh = {};
+  parallel::Degrees mesh = {};
   int64_t micro_batches = 2;
   int64_t steps = 3;
   int zero = 0;
@@ -121,7 +121,7 @@ struct Trial {
     out.parallelism.bucket_bytes = 0;
     out.parallelism.recompute = recomputes;
     out.parallelism.sequence_parallel = sequence;
-    out.parallelism.pipeline.schedule = schedule::parse_schedule(schedule);
+    out.parallelism.pipeline.schedule = parallel::parse_schedule(schedule);
     return out;
   }
 };
@@ -163,7 +163,7 @@ struct TensorOutcome {
 inline void put(std::map<std::string, at::Tensor>& all, const std::string& name,
                 const std::vector<int64_t>& shape, int64_t begin, const at::Tensor& values) {
   auto& whole = all[name];
-  if (!whole.defined()) whole = at::full({schedule::num_elements(shape)}, NAN);
+  if (!whole.defined()) whole = at::full({parallel::num_elements(shape)}, NAN);
   auto place = whole.narrow(0, begin, values.numel());
   const auto known = place.isfinite();
   EXPECT_TRUE(at::equal(place.masked_select(known), values.masked_select(known)))
@@ -179,7 +179,7 @@ inline void put_grads(std::map<std::string, at::Tensor>& all, FlatBuffers& flat)
                            .param->spec();
     if (!spec.trainable) continue;
     const int64_t bucket = flat.layout().bucket_of(piece.unit);
-    schedule::each_row(piece, [&](const schedule::Piece& row) {
+    parallel::each_row(piece, [&](const parallel::Piece& row) {
       put(all, spec.name, spec.shape, row.begin, flat.grads(bucket, {row.place, row.end()}));
     });
   }

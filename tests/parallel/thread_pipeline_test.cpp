@@ -11,14 +11,14 @@
 #include "convoy/base/error.h"
 #include "convoy/base/fault.h"
 #include "convoy/nn/module_block.h"
-#include "convoy/parallel/data/strategy.h"
+#include "convoy/parallel/strategy/strategy.h"
 #include "tests/parallel/pipeline_testing.h"
 
 // Stages that a ThreadStrategy runs, as `--pipeline_parallel_size` without a launcher.
 namespace convoy::parallel {
 namespace {
 
-using schedule::Placement;
+using parallel::Placement;
 using testing::HasSubstr;
 using Trial = PipelineTrial;
 

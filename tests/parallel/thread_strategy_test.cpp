@@ -4,7 +4,7 @@
 #include <thread>
 
 #include "convoy/base/error.h"
-#include "convoy/parallel/data/strategy.h"
+#include "convoy/parallel/strategy/strategy.h"
 #include "tests/models/testing.h"
 
 namespace convoy::parallel {

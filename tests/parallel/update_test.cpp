@@ -1,4 +1,4 @@
-#include "convoy/parallel/run/update.h"
+#include "convoy/parallel/buffers/update.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
@@ -7,8 +7,8 @@
 #include <mutex>
 
 #include "convoy/nn/declare.h"
-#include "convoy/parallel/run/state.h"
-#include "convoy/schedule/run/run_plan.h"
+#include "convoy/parallel/buffers/state.h"
+#include "convoy/parallel/run_plan/run_plan.h"
 #include "tests/comm/ranks_testing.h"
 #include "tests/models/testing.h"
 
@@ -24,13 +24,13 @@ std::map<std::string, at::Tensor> updated_on(int tensors, const std::string& opt
     FlatBuffersOptions options;
     options.optimizer = optim::make_optimizer(optimizer);
     const auto blocks = models::small_gpt2({.ids = 23, .width = 12, .length = 6}).make_blocks();
-    const schedule::LayoutOptions place{.tensor = {world.rank(), tensors}};
-    FlatBuffers flat(blocks, schedule::layout_of(nn::declare(blocks), place), options);
+    const parallel::LayoutOptions place{.tensor = {world.rank(), tensors}};
+    FlatBuffers flat(blocks, parallel::layout_of(nn::declare(blocks), place), options);
     const auto& layout = flat.layout();
     for (const auto& piece : layout.pieces(0)) {
       const int64_t bucket = layout.bucket_of(piece.unit);
-      schedule::each_row(piece, [&](const schedule::Piece& row) {
-        const schedule::Extent extent{row.place, row.end()};
+      parallel::each_row(piece, [&](const parallel::Piece& row) {
+        const parallel::Extent extent{row.place, row.end()};
         const auto index = at::arange(row.begin, row.begin + row.length, at::kFloat);
         flat.grads(bucket, extent).copy_((index * 0.37).sin());
         flat.masters(bucket, extent).copy_((index * 0.11).cos());
@@ -54,7 +54,7 @@ std::map<std::string, at::Tensor> updated_on(int tensors, const std::string& opt
       for (const auto& tensor : state) {
         auto& whole = out[tensor.name];
         if (!whole.defined()) {
-          whole = at::zeros({schedule::num_elements(tensor.shape)}, tensor.dtype);
+          whole = at::zeros({parallel::num_elements(tensor.shape)}, tensor.dtype);
         }
         for (const auto& piece : tensor.pieces) {
           const auto values = piece.values.contiguous().view({-1});
@@ -88,10 +88,10 @@ StepResult weighed(double weight) {
   FlatBuffersOptions options;
   options.optimizer = optim::make_optimizer("adamw_torch");
   const auto blocks = models::small_gpt2({.ids = 23, .width = 12, .length = 6}).make_blocks();
-  FlatBuffers flat(blocks, schedule::layout_of(nn::declare(blocks), schedule::LayoutOptions{}),
+  FlatBuffers flat(blocks, parallel::layout_of(nn::declare(blocks), parallel::LayoutOptions{}),
                    options);
   for (int64_t bucket = 0; bucket < flat.layout().num_trained_buckets(); ++bucket) {
-    flat.grads(bucket, flat.kept(schedule::Kind::Gradients, bucket)).fill_(weight);
+    flat.grads(bucket, flat.kept(parallel::Kind::Gradients, bucket)).fill_(weight);
   }
   Update update(flat, {}, /*may_overflow=*/false);
   const OptimizerOptions how;

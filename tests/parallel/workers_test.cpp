@@ -1,4 +1,4 @@
-#include "convoy/parallel/data/workers.h"
+#include "convoy/parallel/strategy/workers.h"
 
 #include <ATen/Parallel.h>
 #include <c10/core/impl/FakeGuardImpl.h>

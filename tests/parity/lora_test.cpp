@@ -104,7 +104,7 @@ TEST_P(LoraParity, AHundredAdamWSteps) {
   const auto replica = model();
   const auto frozen = replica->flat().num_parameters() - replica->flat().num_trainable_parameters();
   const auto& layout = replica->flat().layout();
-  EXPECT_LT(layout.kept(schedule::Kind::Moments), frozen / 2) << "of frozen weights there are none";
+  EXPECT_LT(layout.kept(parallel::Kind::Moments), frozen / 2) << "of frozen weights there are none";
   expect_losses(*replica, file_, kLoraBatches, [&](int64_t i) { return batch(i); });
 }
 

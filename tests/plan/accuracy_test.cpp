@@ -1,11 +1,11 @@
-#include "convoy/plan/accuracy.h"
+#include "convoy/planner/search/accuracy.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <set>
 
-namespace convoy::plan {
+namespace convoy::planner {
 namespace {
 
 TEST(Accuracy, TellsHowFarPredictionsAreOff) {
@@ -72,4 +72,4 @@ TEST(Accuracy, RowsOfAHugeBatchAreFoundAtOnce) {
 }
 
 }  // namespace
-}  // namespace convoy::plan
+}  // namespace convoy::planner

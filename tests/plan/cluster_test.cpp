@@ -1,11 +1,11 @@
-#include "convoy/plan/cluster.h"
+#include "convoy/planner/time/cluster.h"
 
 #include <gtest/gtest.h>
 
 #include "convoy/base/error.h"
 #include "tests/plan/testing.h"
 
-namespace convoy::plan {
+namespace convoy::planner {
 namespace {
 
 std::string refusal(const std::string& text) {
@@ -88,47 +88,47 @@ Cluster plain_cluster(int hosts, int devices) {
 }
 
 TEST(GroupTimes, OfOneRankAreNone) {
-  const schedule::Mesh mesh({.pipeline = 4}, 0, 4);
+  const parallel::Mesh mesh({.pipeline = 4}, 0, 4);
   const auto cluster = usual_cluster("h100-80", 4);
-  EXPECT_EQ(GroupTimes(cluster, mesh, schedule::kRows).all_reduce(1e9), 0);
+  EXPECT_EQ(GroupTimes(cluster, mesh, parallel::kRows).all_reduce(1e9), 0);
 }
 
 TEST(GroupTimes, GroupsShareTheLinkOfTheirHost) {
   const auto cluster = plain_cluster(2, 4);
   // Four tensor ranks a host: each of the four data groups has one rank on either host.
-  const schedule::Mesh tensor({.tensor = 4}, 0, 8);
-  const GroupTimes data(cluster, tensor, schedule::kRows);
+  const parallel::Mesh tensor({.tensor = 4}, 0, 8);
+  const GroupTimes data(cluster, tensor, parallel::kRows);
   EXPECT_TRUE(data.crosses_hosts());
   EXPECT_DOUBLE_EQ(data.all_reduce(100), 2 * 0.5 * 100 / (10.0 / 4));
-  EXPECT_FALSE(GroupTimes(cluster, tensor, schedule::Axis::Tensor).crosses_hosts());
+  EXPECT_FALSE(GroupTimes(cluster, tensor, parallel::Axis::Tensor).crosses_hosts());
   // All eight share out data: inside of a host first, then one copy of each.
-  const schedule::Mesh plain({}, 0, 8);
+  const parallel::Mesh plain({}, 0, 8);
   EXPECT_DOUBLE_EQ(
-      GroupTimes(cluster, plain, schedule::kRows).time(Collective::AllGather, 100).alone,
+      GroupTimes(cluster, plain, parallel::kRows).time(Collective::AllGather, 100).alone,
       0.75 * 100 / 100 + 0.5 * 100 / 10);
 }
 
 TEST(GroupTimes, AreOfTheGroupThatSpansMostHosts) {
   const auto cluster = plain_cluster(2, 8);
   // Of tensor ranks 0 1 2 | 3 4 5 | 6 7 8 | 9 10 11 the third group is on both hosts.
-  const schedule::Mesh mesh({.tensor = 3}, 0, 12);
-  EXPECT_TRUE(GroupTimes(cluster, mesh, schedule::Axis::Tensor).crosses_hosts());
-  const schedule::Mesh even({.tensor = 4}, 0, 12);
-  EXPECT_FALSE(GroupTimes(cluster, even, schedule::Axis::Tensor).crosses_hosts());
+  const parallel::Mesh mesh({.tensor = 3}, 0, 12);
+  EXPECT_TRUE(GroupTimes(cluster, mesh, parallel::Axis::Tensor).crosses_hosts());
+  const parallel::Mesh even({.tensor = 4}, 0, 12);
+  EXPECT_FALSE(GroupTimes(cluster, even, parallel::Axis::Tensor).crosses_hosts());
 }
 
 TEST(GroupTimes, OfManyHostsAreThoseOfTheFirstThatRepeat) {
   auto cluster = plain_cluster(3, 8);
   cluster.phases_overlap = false;
   // Three ranks a group, eight a host: every third host is as the first.
-  const GroupTimes few(cluster, schedule::Mesh({.tensor = 3}, 0, 24), schedule::Axis::Tensor);
+  const GroupTimes few(cluster, parallel::Mesh({.tensor = 3}, 0, 24), parallel::Axis::Tensor);
   cluster.num_hosts = 1'000'000;
-  const GroupTimes many(cluster, schedule::Mesh({.tensor = 3}, 0, 6'000'000),
-                        schedule::Axis::Tensor);
+  const GroupTimes many(cluster, parallel::Mesh({.tensor = 3}, 0, 6'000'000),
+                        parallel::Axis::Tensor);
   // Two groups have a rank on the middle host: it sends what is not that rank's, twice.
   EXPECT_DOUBLE_EQ(few.all_reduce(30), 2 * (0.5 * 30 / 100 + (2.0 / 3 + 2.0 / 3) * 30 / 10));
   EXPECT_DOUBLE_EQ(many.all_reduce(30), few.all_reduce(30));
 }
 
 }  // namespace
-}  // namespace convoy::plan
+}  // namespace convoy::planner

@@ -5,7 +5,7 @@
 #include "tests/plan/testing.h"
 
 // Positions of rows over context ranks, and tokens over tensor ranks.
-namespace convoy::plan {
+namespace convoy::planner {
 namespace {
 
 Wishes wishes_for(int ranks, int64_t global_batch) {
@@ -21,7 +21,7 @@ TEST(ContextSplits, AreOfSingleRowsAndOfModelsThatTakeThem) {
     EXPECT_EQ(split.num_ranks(), 8);
     EXPECT_EQ(split.global_batch(), 8);
     EXPECT_LE(split.ranks.context, 4);
-    EXPECT_EQ(split.mesh().degree(schedule::Axis::Context), split.ranks.context);
+    EXPECT_EQ(split.mesh().degree(parallel::Axis::Context), split.ranks.context);
     EXPECT_TRUE(split.ranks.context == 1 || split.rows == 1) << split.to_text();
     EXPECT_TRUE(!split.sequence_parallel || split.ranks.tensor > 1) << split.to_text();
     contexts += split.ranks.context > 1 ? 1 : 0;
@@ -83,7 +83,7 @@ TEST(SequenceSplits, KeepLessAndSumWhatIsWhole) {
              tokens = predict(numbers, cluster, {}, shared);
   EXPECT_LT(tokens.memory.activations, 0.85 * static_cast<double>(plain.memory.activations));
   EXPECT_NEAR(tokens.held_up - plain.held_up,
-              GroupTimes(cluster, split.mesh(), schedule::Axis::Tensor).all_reduce(4 * kNorm),
+              GroupTimes(cluster, split.mesh(), parallel::Axis::Tensor).all_reduce(4 * kNorm),
               1e-9);
   // What does not fit otherwise is trained with shares of the tokens.
   auto tight = cluster;
@@ -123,4 +123,4 @@ TEST(ContextSplits, AreFoundAsByBruteForce) {
 }
 
 }  // namespace
-}  // namespace convoy::plan
+}  // namespace convoy::planner

@@ -1,10 +1,10 @@
-#include "convoy/plan/decision.h"
+#include "convoy/planner/search/decision.h"
 
 #include <gtest/gtest.h>
 
 #include "tests/plan/testing.h"
 
-namespace convoy::plan {
+namespace convoy::planner {
 namespace {
 
 std::string told(const PaperModel& model, const Cluster& cluster) {
@@ -21,7 +21,7 @@ bool has(const std::string& text, const std::string& what) {
   return text.find(what) != std::string::npos;
 }
 
-TEST(Decision, AnswersTheGuidesQuestions) {
+TEST(job::Decision, AnswersTheGuidesQuestions) {
   const PaperModel model;
   const auto fits = told(model, paper_cluster(1, 4, 10 * kGiga, 100 * kGiga, 0));
   EXPECT_TRUE(has(fits, "fits into the")) << fits;
@@ -35,7 +35,7 @@ TEST(Decision, AnswersTheGuidesQuestions) {
   EXPECT_TRUE(has(none, "Nothing fits")) << none;
 }
 
-TEST(Decision, TellsOfALayerThatIsTooLarge) {
+TEST(job::Decision, TellsOfALayerThatIsTooLarge) {
   PaperModel model;
   model.layers = 2;
   model.width = 2048;
@@ -45,7 +45,7 @@ TEST(Decision, TellsOfALayerThatIsTooLarge) {
   EXPECT_TRUE(has(text, "no stage of a pipeline can hold it")) << text;
 }
 
-TEST(Decision, EachLoserHasItsReason) {
+TEST(job::Decision, EachLoserHasItsReason) {
   PaperModel model;
   model.layers = 16;
   const auto numbers = model.numbers();
@@ -63,7 +63,7 @@ TEST(Decision, EachLoserHasItsReason) {
   EXPECT_TRUE(waits);
 }
 
-TEST(Decision, TellsHowMuchLongerALoserComputes) {
+TEST(job::Decision, TellsHowMuchLongerALoserComputes) {
   const Planned best{{}, {.seconds = 1, .computing = 1}};
   const auto loser = [&](double seconds) {
     return verdict({{}, {.seconds = seconds, .computing = seconds}}, &best);
@@ -74,7 +74,7 @@ TEST(Decision, TellsHowMuchLongerALoserComputes) {
   EXPECT_EQ(loser(33), "computes 33 times as long");
 }
 
-TEST(Decision, TimesOfStepsHaveThreeDigits) {
+TEST(job::Decision, TimesOfStepsHaveThreeDigits) {
   EXPECT_EQ(step_text(4.2e-6), "4.20 us");
   EXPECT_EQ(step_text(0.014), "14.0 ms");
   EXPECT_EQ(step_text(0.00325), "3.25 ms");
@@ -84,4 +84,4 @@ TEST(Decision, TimesOfStepsHaveThreeDigits) {
 }
 
 }  // namespace
-}  // namespace convoy::plan
+}  // namespace convoy::planner

@@ -1,18 +1,18 @@
-#include "convoy/plan/host_sums.h"
+#include "convoy/planner/time/host_sums.h"
 
 #include <gtest/gtest.h>
 
 #include "tests/plan/testing.h"
 
-namespace convoy::plan {
+namespace convoy::planner {
 namespace {
 
 TEST(HostSums, TheNextOneBeginsOnSomeRanksBeforeTheLastHasEnded) {
   Cluster cluster;
   cluster.num_hosts = cluster.devices_per_host = 2;
   cluster.inside = cluster.between = {0, 100};
-  const schedule::Mesh mesh({}, 0, 4);
-  const GroupTimes ranks(cluster, mesh, schedule::kRows);
+  const parallel::Mesh mesh({}, 0, 4);
+  const GroupTimes ranks(cluster, mesh, parallel::kRows);
   // Half of it to the neighbour, then twice a quarter over the link of the host, and back.
   const auto half = ranks.time(Collective::ReduceScatter, 100);
   EXPECT_DOUBLE_EQ(half.alone, 0.5 + 2 * 0.25);
@@ -24,7 +24,7 @@ TEST(HostSums, TheNextOneBeginsOnSomeRanksBeforeTheLastHasEnded) {
   EXPECT_LT(ranks.waits(100, 1, {1, 1, 1, 1}), 0.8 * ranks.all_reduce(100));
   // Where leaders carry a host's sum as a whole nothing overlaps.
   cluster.phases_overlap = false;
-  const GroupTimes whole(cluster, mesh, schedule::kRows);
+  const GroupTimes whole(cluster, mesh, parallel::kRows);
   EXPECT_DOUBLE_EQ(whole.time(Collective::ReduceScatter, 100).in_row, half.alone);
   EXPECT_DOUBLE_EQ(whole.waits(100, 1, {1, 1, 1, 1}), ranks.all_reduce(100));
 }
@@ -34,7 +34,7 @@ TEST(HostSums, GroupsThatShareALinkTakeTurns) {
   cluster.num_hosts = cluster.devices_per_host = 2;
   cluster.inside = cluster.between = {0, 100};
   // Two groups of a rank on either host: one computes while the link sends the other's.
-  const GroupTimes groups(cluster, schedule::Mesh({.tensor = 2}, 0, 4), schedule::kRows);
+  const GroupTimes groups(cluster, parallel::Mesh({.tensor = 2}, 0, 4), parallel::kRows);
   EXPECT_DOUBLE_EQ(groups.all_reduce(100), 2);
   EXPECT_NEAR(groups.waits(100, 1, {1, 1, 1, 1}), 1, 1e-9);
 }
@@ -43,7 +43,7 @@ TEST(HostSums, OfARankThatBeginsLateTheOthersPartsHaveCome) {
   Cluster cluster;
   cluster.num_hosts = cluster.devices_per_host = 2;
   cluster.inside = cluster.between = {0, 1};
-  const GroupTimes ranks(cluster, schedule::Mesh({}, 0, 4), schedule::kRows);
+  const GroupTimes ranks(cluster, parallel::Mesh({}, 0, 4), parallel::kRows);
   ASSERT_TRUE(ranks.plays_hosts());
   const auto ended = [&](const std::vector<std::vector<Begun>>& by_rank) {
     return ranks.ended(Collective::AllReduce, by_rank);
@@ -63,7 +63,7 @@ TEST(HostSums, TheSlowestRankWaitsLessThanASumTakes) {
   auto cluster = paper_cluster(1, 4, 100 * kGiga, 100, 0);
   cluster.inside.seconds = 0;
   cluster.each.assign(4, cluster.device);
-  const GroupTimes tensor(cluster, schedule::Mesh({.tensor = 4}, 0, 4), schedule::Axis::Tensor);
+  const GroupTimes tensor(cluster, parallel::Mesh({.tensor = 4}, 0, 4), parallel::Axis::Tensor);
   const double alone = tensor.all_reduce(100);
   EXPECT_NEAR(tensor.waits(100, 3, {1, 1, 1, 1}), alone, 1e-9);
   // What the others send has come before it is ready.
@@ -73,4 +73,4 @@ TEST(HostSums, TheSlowestRankWaitsLessThanASumTakes) {
 }
 
 }  // namespace
-}  // namespace convoy::plan
+}  // namespace convoy::planner

@@ -1,17 +1,17 @@
-#include "convoy/plan/offload.h"
+#include "convoy/planner/time/offload.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
-#include "convoy/plan/bounds.h"
-#include "convoy/plan/decision.h"
+#include "convoy/planner/time/bounds.h"
+#include "convoy/planner/search/decision.h"
 #include "tests/plan/testing.h"
 
-namespace convoy::plan {
+namespace convoy::planner {
 namespace {
 
-using schedule::Place;
+using parallel::Place;
 
 bool lies_at(const Parallelism& split, Place optimizer, Place gradients, Place parameters) {
   return split.offload.optimizer == optimizer && split.offload.gradients == gradients &&
@@ -181,4 +181,4 @@ TEST(Offload, IsTriedBesideRecomputation) {
 }
 
 }  // namespace
-}  // namespace convoy::plan
+}  // namespace convoy::planner

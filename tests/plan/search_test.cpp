@@ -1,4 +1,4 @@
-#include "convoy/plan/search.h"
+#include "convoy/planner/search/search.h"
 
 #include <gtest/gtest.h>
 
@@ -6,14 +6,14 @@
 #include <random>
 
 #include "convoy/base/error.h"
-#include "convoy/plan/bounds.h"
+#include "convoy/planner/time/bounds.h"
 #include "tests/plan/testing.h"
 
-namespace convoy::plan {
+namespace convoy::planner {
 namespace {
 
 Found found_for(const PaperModel& model, const Cluster& cluster, int64_t global_batch,
-                bool all = false, std::vector<schedule::Place> offload = {}) {
+                bool all = false, std::vector<parallel::Place> offload = {}) {
   Wishes wishes{.num_ranks = cluster.num_devices(), .global_batch = global_batch};
   wishes.all = all;
   wishes.offload = std::move(offload);
@@ -42,9 +42,9 @@ TEST(Search, IsBruteForce) {
     cluster.host_bytes_per_second = draw(0.1, 50) * kGiga;
     cluster.disk_bytes_per_second = draw(0.1, 10) * kGiga;
     cluster.host_memory_bytes = static_cast<int64_t>(draw(0.05, 5) * kGiga);
-    std::vector<schedule::Place> offload;
-    if (offloads) offload.push_back(schedule::Place::Cpu);
-    if (n % 20 == 0) offload.push_back(schedule::Place::Disk);
+    std::vector<parallel::Place> offload;
+    if (offloads) offload.push_back(parallel::Place::Cpu);
+    if (n % 20 == 0) offload.push_back(parallel::Place::Disk);
     const auto bounded = found_for(model, cluster, 16, false, offload),
                all = found_for(model, cluster, 16, true, offload);
     ASSERT_EQ(bounded.best() == nullptr, all.best() == nullptr) << n;
@@ -71,7 +71,7 @@ TEST(Search, BoundsAreNeverAboveWhatASplitTakes) {
   Wishes wishes{.num_ranks = 8, .global_batch = 32, .ranks_per_host = 4};
   wishes.all = wishes.takes_sequence = true;
   wishes.most_context = 4;
-  wishes.offload = {schedule::Place::Cpu, schedule::Place::Disk};
+  wishes.offload = {parallel::Place::Cpu, parallel::Place::Disk};
   const auto all = search(numbers, cluster, wishes);
   for (const auto& [split, prediction, simplicity] : all.tried) {
     EXPECT_LE(least_seconds(numbers, cluster, {}, split), prediction.seconds * (1 + 1e-9))
@@ -81,7 +81,7 @@ TEST(Search, BoundsAreNeverAboveWhatASplitTakes) {
 }
 
 // Between hosts only what a host owns is summed: stage 3 within hosts gathers over fast links.
-TEST(Decision, ReplicasOfTheStateStayInHostsWithSlowLinks) {
+TEST(job::Decision, ReplicasOfTheStateStayInHostsWithSlowLinks) {
   PaperModel model;
   const auto numbers = model.numbers();
   auto cluster = paper_cluster(2, 4, 100 * kGiga, 100 * kGiga, kGiga);
@@ -99,7 +99,7 @@ TEST(Decision, ReplicasOfTheStateStayInHostsWithSlowLinks) {
   EXPECT_NE(std::find(splits.begin(), splits.end(), hybrid), splits.end());
 }
 
-TEST(Decision, RecomputesTheFewestBlocksThatFit) {
+TEST(job::Decision, RecomputesTheFewestBlocksThatFit) {
   PaperModel model;
   model.layers = 12;
   const auto numbers = model.numbers();
@@ -155,7 +155,7 @@ TEST(Search, ReducesGradientsOnceAStepWhereThatIsFaster) {
   EXPECT_GT(faster, 0);
 }
 
-TEST(Decision, GathersFurtherAheadWhereThatHidesMore) {
+TEST(job::Decision, GathersFurtherAheadWhereThatHidesMore) {
   PaperModel model;
   const auto numbers = model.numbers();
   auto cluster = paper_cluster(1, 4, 100 * kGiga, kGiga, 0);
@@ -226,4 +226,4 @@ TEST(Search, OfEquallyFastSplitsTheSimplerOneWins) {
 }
 
 }  // namespace
-}  // namespace convoy::plan
+}  // namespace convoy::planner

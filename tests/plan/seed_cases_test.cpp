@@ -2,13 +2,13 @@
 
 #include <algorithm>
 
-#include "convoy/plan/decision.h"
-#include "convoy/schedule/run/run_plan.h"
+#include "convoy/planner/search/decision.h"
+#include "convoy/parallel/run_plan/run_plan.h"
 #include "tests/plan/testing.h"
 
 // The cases of Hugging Face's guide to several GPUs ("Parallelization strategy"), asked of clusters
 // that files describe: https://huggingface.co/docs/transformers/perf_train_gpu_many
-namespace convoy::plan {
+namespace convoy::planner {
 namespace {
 
 /// A file's cluster of devices whose memory takes so many bytes of tensors.
@@ -102,7 +102,7 @@ TEST(SeedCases, ALayerThatDoesNotFitIsCut) {
   const double layer = 16 * 12.0 * static_cast<double>(model.width * model.width);
   const auto cluster = described(1, 16, layer * 0.95, 100);
   auto wishes = wishes_of(cluster, 16);
-  wishes.offload = {schedule::Place::Cpu};
+  wishes.offload = {parallel::Place::Cpu};
   wishes.base.gathers.prefetch = 0;  // of stage 3: one layer is gathered at a time
   const auto found = all_of(model, cluster, wishes);
   ASSERT_NE(found.best(), nullptr);
@@ -169,7 +169,7 @@ TEST(SeedCases, FourCardsOfSixGigabytesHoldWhatOneOfTwentyFourHolds) {
   model.length = 16;
   EXPECT_GT(state_of(model), 19e9);
   const auto numbers = model.numbers();
-  const auto naive = &schedule::kNaive;
+  const auto naive = &parallel::kNaive;
   const Parallelism alone{.rows = 8, .micro_batches = 1};
   const Parallelism stages{
       .ranks = {.pipeline = 4}, .rows = 8, .micro_batches = 1, .pipeline = {.schedule = naive}};
@@ -199,7 +199,7 @@ TEST(SeedCases, FortyFiveGigabytesOfWeightsFitFourCardsOffloaded) {
   const auto none = search(model.numbers(), cluster, wishes);
   EXPECT_EQ(none.best(), nullptr);
   EXPECT_GT(none.smallest()->prediction.short_bytes, 4 * kGiga);
-  wishes.offload = {schedule::Place::Cpu};
+  wishes.offload = {parallel::Place::Cpu};
   const auto found = search(model.numbers(), cluster, wishes);
   ASSERT_NE(found.best(), nullptr);
   EXPECT_TRUE(found.best()->split.offload.any());
@@ -223,11 +223,11 @@ TEST(SeedCases, AStepHasAsManyRowsAsMicroBatchesOfAllRanks) {
 
 /// Bytes of gradients that a rank of the first stage hands to sums, and of weights it gathers.
 double bytes_moved(const PaperModel& model, const Parallelism& split) {
-  const auto plan = schedule::plan_run(model.decl(), split.mesh(), split, {}, {}, false);
+  const auto plan = parallel::plan_run(model.decl(), split.mesh(), split, {}, {}, false);
   const auto& stage = plan.stages.front();
   double out = 0;
   for (const auto& i : stage.step) {
-    using schedule::Op;
+    using parallel::Op;
     if (i.op != Op::Reduce && i.op != Op::ReduceScatter && i.op != Op::Gather) continue;
     const auto& bucket = stage.layout.buckets().at(static_cast<size_t>(i.bucket));
     out += 4.0 * static_cast<double>(bucket.all.length());
@@ -260,4 +260,4 @@ TEST(SeedCases, StagesTwoAndThreeOfZeroWithAPipelineMoveMore) {
 }
 
 }  // namespace
-}  // namespace convoy::plan
+}  // namespace convoy::planner

@@ -3,11 +3,11 @@
 
 #include <ctime>
 
-#include "convoy/plan/bounds.h"
+#include "convoy/planner/time/bounds.h"
 #include "tests/plan/testing.h"
 
 // How long a search takes of one core.
-namespace convoy::plan {
+namespace convoy::planner {
 namespace {
 
 /// Seconds to plan 80 blocks of 70B parameters on hosts of eight devices of 80 GB.
@@ -26,7 +26,7 @@ double seconds_to_plan(int num_ranks, int64_t global_batch = 1024) {
                 .ranks_per_host = 8,
                 .most_stages = model.layers + 2,
                 .most_tensor = model.heads,
-                .offload = {schedule::Place::Cpu}};
+                .offload = {parallel::Place::Cpu}};
   wishes.facts.low_precision = true;
   auto numbers = model.numbers();
   numbers.accumulate_seconds = 0;   // GPUs add gradients as they come
@@ -51,4 +51,4 @@ TEST(Speed, EightyBlocksOnManyRanks) {
 }
 
 }  // namespace
-}  // namespace convoy::plan
+}  // namespace convoy::planner

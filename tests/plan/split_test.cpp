@@ -1,9 +1,9 @@
 #include <gtest/gtest.h>
 
-#include "convoy/schedule/run/run_plan.h"
+#include "convoy/parallel/run_plan/run_plan.h"
 #include "tests/plan/testing.h"
 
-namespace convoy::plan {
+namespace convoy::planner {
 namespace {
 
 // A training without stages knows no counts when it chooses the blocks to recompute.
@@ -15,7 +15,7 @@ TEST(Split, WithoutStagesRecomputesTheBlocksThatATrainingDoes) {
   facts.counts[5].kept = 1000;
   const Parallelism split{.ranks = {.shard = 2}, .recomputed = {{2}}};
   const auto blocks = [&](const StepFacts& known) {
-    return schedule::plan_run(decl, split.mesh(), split, known).step.recomputed;
+    return parallel::plan_run(decl, split.mesh(), split, known).step.recomputed;
   };
   EXPECT_NE(blocks(facts), blocks({}));
   auto numbers = model.numbers();
@@ -29,4 +29,4 @@ TEST(Split, WithoutStagesRecomputesTheBlocksThatATrainingDoes) {
 }
 
 }  // namespace
-}  // namespace convoy::plan
+}  // namespace convoy::planner

@@ -5,11 +5,11 @@
 #include <string>
 
 #include "convoy/base/files.h"
-#include "convoy/plan/cluster.h"
-#include "convoy/plan/search.h"
-#include "convoy/schedule/run/knobs.h"
+#include "convoy/planner/time/cluster.h"
+#include "convoy/planner/search/search.h"
+#include "convoy/parallel/knobs.h"
 
-namespace convoy::plan {
+namespace convoy::planner {
 
 constexpr double kGiga = 1e9;
 
@@ -29,10 +29,10 @@ struct PaperModel {
   double flops = 1e12;  ///< a second, of a rank
   double bytes_per_weight = 4;
 
-  schedule::ModelDecl decl() const {
-    schedule::ModelDecl out;
-    const auto add = [&](const std::string& block, const std::string& name, schedule::Shape shape,
-                         schedule::TensorCut cut, bool read_in_backward = true) {
+  parallel::ModelDecl decl() const {
+    parallel::ModelDecl out;
+    const auto add = [&](const std::string& block, const std::string& name, parallel::Shape shape,
+                         parallel::TensorCut cut, bool read_in_backward = true) {
       out.params.push_back({name, std::move(shape), cut, true, true, read_in_backward});
       if (out.blocks.empty() || out.blocks.back().name != block) {
         out.blocks.push_back({block, {}, true, true, true, true});
@@ -108,4 +108,4 @@ inline Cluster paper_cluster(int hosts, int devices, double memory, double insid
   return out;
 }
 
-}  // namespace convoy::plan
+}  // namespace convoy::planner

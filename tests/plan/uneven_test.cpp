@@ -1,11 +1,11 @@
-#include "convoy/plan/uneven.h"
+#include "convoy/planner/time/uneven.h"
 
 #include <gtest/gtest.h>
 
-#include "convoy/plan/search.h"
+#include "convoy/planner/search/search.h"
 #include "tests/plan/testing.h"
 
-namespace convoy::plan {
+namespace convoy::planner {
 namespace {
 
 /// A host whose devices are so fast, and have so much memory.
@@ -125,13 +125,13 @@ TEST(Symmetry, OneOfEachStageTakesWhatAllRanksTake) {
   cluster.host_bytes_per_second = kGiga;
   std::vector<Parallelism> splits{{.ranks = {.shard = 64}, .zero = 3},
                                   {.ranks = {.shard = 32, .tensor = 2}, .zero = 1}};
-  for (const auto schedule : {&schedule::kOneFOneB, &schedule::kZeroBubble}) {
+  for (const auto schedule : {&parallel::kOneFOneB, &parallel::kZeroBubble}) {
     splits.push_back(
         {.ranks = {.pipeline = 4, .shard = 8, .tensor = 2}, .micro_batches = 8, .zero = 1});
     splits.back().pipeline.schedule = schedule;
   }
   splits.push_back({.ranks = {.replicate = 64 / 8, .shard = 8}, .micro_batches = 2, .zero = 3});
-  splits.back().offload.optimizer = schedule::Place::Cpu;
+  splits.back().offload.optimizer = parallel::Place::Cpu;
   for (const auto& split : splits) {
     ASSERT_EQ(split.num_ranks(), 64);
     const auto one = predict(numbers, cluster, {}, split);
@@ -159,8 +159,8 @@ TEST(Symmetry, OfManyMicroBatchesSomeStandForAll) {
         for (const int64_t zero : {1, 2, 3})
           splits.push_back({.ranks = {.shard = 4}, .zero = zero});
         splits.push_back({.ranks = {.pipeline = 2, .shard = 2}, .zero = 1});
-        splits[4].pipeline.schedule = &schedule::kZeroBubble;
-        splits.back().pipeline.schedule = &schedule::kInterleaved;
+        splits[4].pipeline.schedule = &parallel::kZeroBubble;
+        splits.back().pipeline.schedule = &parallel::kInterleaved;
         for (auto& split : splits) {
           split.micro_batches = micro_batches;
           split.bucket_bytes = 4 << 20;
@@ -175,4 +175,4 @@ TEST(Symmetry, OfManyMicroBatchesSomeStandForAll) {
 }
 
 }  // namespace
-}  // namespace convoy::plan
+}  // namespace convoy::planner

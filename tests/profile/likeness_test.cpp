@@ -4,12 +4,12 @@
 
 #include "convoy/nn/layers.h"
 #include "convoy/nn/module_block.h"
-#include "convoy/profile/profile.h"
-#include "convoy/profile/trace.h"
+#include "convoy/planner/cost/profile.h"
+#include "convoy/planner/cost/trace.h"
 #include "tests/models/testing.h"
 
 // Which blocks stand for each other where it is learnt what they cost.
-namespace convoy::profile {
+namespace convoy::planner {
 namespace {
 
 constexpr int64_t kTexts = 3, kWords = 12, kInner = 8;
@@ -104,4 +104,4 @@ TEST(Likeness, OfLayersOfABodyIsTheirs) {
 }
 
 }  // namespace
-}  // namespace convoy::profile
+}  // namespace convoy::planner

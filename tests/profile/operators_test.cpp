@@ -1,4 +1,4 @@
-#include "convoy/profile/operators.h"
+#include "convoy/planner/cost/operators.h"
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-namespace convoy::profile {
+namespace convoy::planner {
 namespace {
 
 constexpr int64_t kWidth = 384;
@@ -89,4 +89,4 @@ TEST(Operators, AreToldApartByTheMemoryThatTheyRead) {
 }
 
 }  // namespace
-}  // namespace convoy::profile
+}  // namespace convoy::planner

@@ -1,13 +1,13 @@
-#include "convoy/profile/trace.h"
+#include "convoy/planner/cost/trace.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
 #include "convoy/nn/layers.h"
-#include "convoy/profile/skipped_products.h"
+#include "convoy/planner/cost/skipped_products.h"
 #include "tests/models/testing.h"
 
-namespace convoy::profile {
+namespace convoy::planner {
 namespace {
 
 constexpr int64_t kRows = 3, kLength = 12;
@@ -208,4 +208,4 @@ TEST(Trace, AHeadCostsByItsTargetsAndADecoderByItsOwnLength) {
 }
 
 }  // namespace
-}  // namespace convoy::profile
+}  // namespace convoy::planner

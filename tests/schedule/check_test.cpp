@@ -1,14 +1,14 @@
-#include "convoy/schedule/run/check.h"
+#include "convoy/parallel/program/check.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "convoy/base/error.h"
-#include "convoy/schedule/pipeline/pipeline.h"
+#include "convoy/parallel/pipeline/pipeline.h"
 #include "tests/schedule/testing.h"
 
 // Programs of several ranks.
-namespace convoy::schedule {
+namespace convoy::parallel {
 namespace {
 
 using testing::HasSubstr;
@@ -47,7 +47,7 @@ struct TwoStages {
   }
   std::vector<Alive> check(const std::vector<Program>& programs,
                            const StepOptions& options = kTwo) const {
-    return schedule::check({{programs[0], layouts[0], {0, 1}}, {programs[1], layouts[1], {0, 1}}},
+    return parallel::check({{programs[0], layouts[0], {0, 1}}, {programs[1], layouts[1], {0, 1}}},
                            options);
   }
   std::string refusal(const std::vector<Program>& programs,
@@ -267,4 +267,4 @@ TEST(Check, WhatIsRecomputedKeepsItsInputOnly) {
 }
 
 }  // namespace
-}  // namespace convoy::schedule
+}  // namespace convoy::parallel

@@ -1,15 +1,15 @@
-#include "convoy/schedule/pipeline/choose.h"
+#include "convoy/parallel/pipeline/choose.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "convoy/base/error.h"
-#include "convoy/schedule/pipeline/csv.h"
-#include "convoy/schedule/pipeline/fit.h"
-#include "convoy/schedule/run/run_plan.h"
+#include "convoy/parallel/pipeline/csv.h"
+#include "convoy/parallel/pipeline/fit.h"
+#include "convoy/parallel/run_plan/run_plan.h"
 
 // What the options of a pipeline make of a model.
-namespace convoy::schedule {
+namespace convoy::parallel {
 namespace {
 
 using testing::HasSubstr;
@@ -256,4 +256,4 @@ TEST(Choose, WhatIsPutOffIsAllThatStaysAfterTheFirstHalf) {
 }
 
 }  // namespace
-}  // namespace convoy::schedule
+}  // namespace convoy::parallel

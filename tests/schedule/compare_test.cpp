@@ -1,11 +1,11 @@
-#include "convoy/schedule/pipeline/compare.h"
+#include "convoy/parallel/pipeline/compare.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "convoy/base/error.h"
 
-namespace convoy::schedule {
+namespace convoy::parallel {
 namespace {
 
 using testing::HasSubstr;
@@ -74,4 +74,4 @@ TEST(Compare, WhatCannotBeHadIsTold) {
 }
 
 }  // namespace
-}  // namespace convoy::schedule
+}  // namespace convoy::parallel

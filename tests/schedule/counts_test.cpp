@@ -1,11 +1,11 @@
-#include "convoy/schedule/run/counts.h"
+#include "convoy/parallel/program/counts.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "convoy/base/error.h"
 
-namespace convoy::schedule {
+namespace convoy::parallel {
 namespace {
 
 using testing::HasSubstr;
@@ -87,4 +87,4 @@ TEST(Counts, AreToldAsTheyAre) {
 }
 
 }  // namespace
-}  // namespace convoy::schedule
+}  // namespace convoy::parallel

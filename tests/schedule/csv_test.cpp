@@ -1,13 +1,13 @@
-#include "convoy/schedule/pipeline/csv.h"
+#include "convoy/parallel/pipeline/csv.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
-#include "convoy/schedule/pipeline/pipeline.h"
+#include "convoy/parallel/pipeline/pipeline.h"
 
-namespace convoy::schedule {
+namespace convoy::parallel {
 namespace {
 
 using testing::HasSubstr;
@@ -109,4 +109,4 @@ TEST(ScheduleFile, NothingWrongIsTaken) {
 }
 
 }  // namespace
-}  // namespace convoy::schedule
+}  // namespace convoy::parallel

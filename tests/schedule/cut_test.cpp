@@ -5,9 +5,9 @@
 #include <random>
 
 #include "convoy/base/error.h"
-#include "convoy/schedule/pipeline/cut_search.h"
+#include "convoy/parallel/pipeline/cut_search.h"
 
-namespace convoy::schedule {
+namespace convoy::parallel {
 namespace {
 
 Ends ends_of(const Cut& cut) {
@@ -142,4 +142,4 @@ TEST(CutBlocks, OfALayoutNeighbouringStretchesOfARankAreOne) {
 }
 
 }  // namespace
-}  // namespace convoy::schedule
+}  // namespace convoy::parallel

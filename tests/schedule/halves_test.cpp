@@ -4,12 +4,12 @@
 #include <algorithm>
 #include <random>
 
-#include "convoy/schedule/pipeline/builders.h"
-#include "convoy/schedule/pipeline/pipeline.h"
+#include "convoy/parallel/pipeline/builders.h"
+#include "convoy/parallel/pipeline/pipeline.h"
 #include "tests/schedule/pipes.h"
 
 // Backwards in two halves, and what the checker makes of every change to such programs.
-namespace convoy::schedule {
+namespace convoy::parallel {
 namespace {
 
 using testing::HasSubstr;
@@ -272,4 +272,4 @@ TEST(Halves, NeighboursThatChangePlacesAreRefusedUnlessItIsTheSame) {
 }
 
 }  // namespace
-}  // namespace convoy::schedule
+}  // namespace convoy::parallel

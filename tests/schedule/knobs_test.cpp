@@ -1,4 +1,4 @@
-#include "convoy/schedule/run/knobs.h"
+#include "convoy/parallel/knobs.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,10 +6,10 @@
 #include <set>
 
 #include "convoy/base/error.h"
-#include "convoy/schedule/pipeline/pipeline.h"
-#include "convoy/schedule/run/refuse.h"
+#include "convoy/parallel/pipeline/pipeline.h"
+#include "convoy/parallel/refuse.h"
 
-namespace convoy::schedule {
+namespace convoy::parallel {
 namespace {
 
 using testing::HasSubstr;
@@ -132,4 +132,4 @@ TEST(Refuse, SaysWhyOptionsDoNotGoTogether) {
 }
 
 }  // namespace
-}  // namespace convoy::schedule
+}  // namespace convoy::parallel

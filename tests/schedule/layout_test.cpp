@@ -1,4 +1,4 @@
-#include "convoy/schedule/run/layout.h"
+#include "convoy/parallel/layout.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include "convoy/base/error.h"
 #include "tests/schedule/testing.h"
 
-namespace convoy::schedule {
+namespace convoy::parallel {
 namespace {
 
 TEST(Layout, BucketsHoldAtLeastTheirSizeInBackwardOrder) {
@@ -191,11 +191,11 @@ TEST(Cut, ARankHasItsStretchOfEachPart) {
                 {{0, 2}, {5, 2}, {0, 0}}, {{0, 6}, {5, 2}, {0, 2}}, {{0, 10}, {5, 2}, {0, 4}}}));
   // The second row's q, k and v, and what begins the third.
   EXPECT_EQ(runs({5, 12}, cut, {1, 2}, 6, 7),
-            (std::vector<schedule::Run>{{14, 6, 2}, {18, 8, 2}, {22, 10, 2}, {26, 12, 1}}));
-  EXPECT_EQ(runs({12, 5}, {.dim = 0}, {1, 2}, 3, 20), (std::vector<schedule::Run>{{33, 3, 20}}));
+            (std::vector<parallel::Run>{{14, 6, 2}, {18, 8, 2}, {22, 10, 2}, {26, 12, 1}}));
+  EXPECT_EQ(runs({12, 5}, {.dim = 0}, {1, 2}, 3, 20), (std::vector<parallel::Run>{{33, 3, 20}}));
   // Rows of which all is asked for are one run for each part.
   EXPECT_EQ(runs({5, 12}, cut, {1, 2}, 4, 20),
-            (std::vector<schedule::Run>{{10, 4, 2},
+            (std::vector<parallel::Run>{{10, 4, 2},
                                         {14, 6, 2, true, 3, 12, 6},
                                         {18, 8, 2, true, 3, 12, 6},
                                         {22, 10, 2, true, 3, 12, 6}}));
@@ -256,7 +256,7 @@ TEST(Cut, StretchesOfWhatIsReadOverlapAndEachGranuleHasOneOwner) {
   EXPECT_EQ(boxes({6, 5}, cut, {1, 2}),
             (std::vector<Box>{{{2, 0}, {2, 5}, {0, 0}, false}, {{4, 0}, {2, 5}, {2, 0}}}));
   EXPECT_EQ(runs({6, 5}, cut, {1, 2}, 0, 20),
-            (std::vector<schedule::Run>{{10, 0, 10, false}, {20, 10, 10}}));
+            (std::vector<parallel::Run>{{10, 0, 10, false}, {20, 10, 10}}));
   for (int ranks = 1; ranks <= 6; ++ranks) {
     std::vector<int> owners(30, 0);
     for (int rank = 0; rank < ranks; ++rank) {
@@ -366,4 +366,4 @@ TEST(BucketCutter, BeginsABucketWhereTheLastIsFullOrTheKindChanges) {
 }
 
 }  // namespace
-}  // namespace convoy::schedule
+}  // namespace convoy::parallel

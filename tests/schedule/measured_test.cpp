@@ -1,4 +1,4 @@
-#include "convoy/schedule/pipeline/measured.h"
+#include "convoy/parallel/run_plan/measured.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 #include "convoy/base/json.h"
 #include "tests/schedule/pipes.h"
 
-namespace convoy::schedule {
+namespace convoy::parallel {
 namespace {
 
 namespace fs = std::filesystem;
@@ -167,4 +167,4 @@ TEST(BlockInstruction, IsReadFromItsTextAlone) {
 }
 
 }  // namespace
-}  // namespace convoy::schedule
+}  // namespace convoy::parallel

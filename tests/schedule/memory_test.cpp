@@ -1,9 +1,9 @@
-#include "convoy/schedule/run/memory.h"
+#include "convoy/parallel/program/memory.h"
 
 #include <gtest/gtest.h>
 
 // What is held between the blocks of a stage, and in its messages.
-namespace convoy::schedule {
+namespace convoy::parallel {
 namespace {
 
 /// The first of two stages, of a block each.
@@ -56,4 +56,4 @@ TEST(Memory, MessagesWithoutAnAnswerMayBeUnderWay) {
 }
 
 }  // namespace
-}  // namespace convoy::schedule
+}  // namespace convoy::parallel

@@ -1,10 +1,10 @@
-#include "convoy/schedule/run/mesh.h"
+#include "convoy/parallel/mesh.h"
 
 #include <gtest/gtest.h>
 
 #include "convoy/base/error.h"
 
-namespace convoy::schedule {
+namespace convoy::parallel {
 namespace {
 
 std::string mesh_refusal(const Degrees& degrees, int num_ranks) {
@@ -72,4 +72,4 @@ TEST(Mesh, SaysWhichDegreeIsWrong) {
 }
 
 }  // namespace
-}  // namespace convoy::schedule
+}  // namespace convoy::parallel

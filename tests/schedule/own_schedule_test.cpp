@@ -5,13 +5,13 @@
 #include <map>
 
 #include "convoy/base/error.h"
-#include "convoy/schedule/pipeline/pipeline.h"
+#include "convoy/parallel/pipeline/pipeline.h"
 #include "tests/schedule/pipeline_testing.h"
 #include "tests/schedule/pipes.h"
 
 // One of one's own is an order of actions and a line: PipelineSchedule.EveryProgramIsSound proves
 // it like the others.
-namespace convoy::schedule {
+namespace convoy::parallel {
 namespace {
 
 /// Each micro-batch goes there and back before the next one comes: the longest bubble there is.
@@ -82,4 +82,4 @@ TEST(OwnSchedule, LetsAllStagesButOneWait) {
 }
 
 }  // namespace
-}  // namespace convoy::schedule
+}  // namespace convoy::parallel

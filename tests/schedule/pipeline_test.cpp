@@ -1,4 +1,4 @@
-#include "convoy/schedule/pipeline/pipeline.h"
+#include "convoy/parallel/pipeline/pipeline.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,7 +6,7 @@
 #include "convoy/base/error.h"
 #include "tests/schedule/pipeline_testing.h"
 
-namespace convoy::schedule {
+namespace convoy::parallel {
 namespace {
 
 using testing::HasSubstr;
@@ -108,4 +108,4 @@ TEST(PipelineSchedule, WhatCrossesIsSentAtOnceAndReceivedWhenNeeded) {
 }
 
 }  // namespace
-}  // namespace convoy::schedule
+}  // namespace convoy::parallel

@@ -3,11 +3,11 @@
 #include <numeric>
 #include <vector>
 
-#include "convoy/schedule/pipeline/pipeline.h"
-#include "convoy/schedule/run/check.h"
-#include "convoy/schedule/run/simulate.h"
+#include "convoy/parallel/pipeline/pipeline.h"
+#include "convoy/parallel/program/check.h"
+#include "convoy/parallel/program/simulate.h"
 
-namespace convoy::schedule {
+namespace convoy::parallel {
 
 /// A pipeline of blocks that are all alike, a unit and a bucket per block.
 struct Pipeline {
@@ -36,8 +36,8 @@ struct Pipeline {
     for (size_t s = 0; s < layouts.size(); ++s) out.push_back({programs[s], layouts[s], stages});
     return out;
   }
-  std::vector<Alive> check() const { return schedule::check(ranks(), options); }
-  Timeline simulate() const { return schedule::simulate(ranks(), costs); }
+  std::vector<Alive> check() const { return parallel::check(ranks(), options); }
+  Timeline simulate() const { return parallel::simulate(ranks(), costs); }
 
   StepOptions options;
   Costs costs;
@@ -45,4 +45,4 @@ struct Pipeline {
   std::vector<Program> programs;
 };
 
-}  // namespace convoy::schedule
+}  // namespace convoy::parallel

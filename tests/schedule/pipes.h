@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "convoy/base/error.h"
-#include "convoy/schedule/pipeline/pipeline.h"
+#include "convoy/parallel/pipeline/pipeline.h"
 
-namespace convoy::schedule {
+namespace convoy::parallel {
 
 /// A step of all stages of a cut, with a unit per block, and a bucket unless `layout` says more;
 /// `tied`: the last block reads the first one's unit, too.
@@ -38,7 +38,7 @@ struct PipelineStep {
     for (size_t s = 0; s < layouts.size(); ++s) out.push_back({programs[s], layouts[s], stages});
     return out;
   }
-  std::vector<Alive> check() const { return schedule::check(ranks(), options); }
+  std::vector<Alive> check() const { return parallel::check(ranks(), options); }
   /// What check() says of one rank's program in place of its own.
   std::string refusal(size_t rank, const Program& program) const {
     auto all = ranks();
@@ -47,7 +47,7 @@ struct PipelineStep {
       changed.push_back({r == rank ? program : programs[r], layouts[r], all[r].pipeline});
     }
     try {
-      schedule::check(changed, options);
+      parallel::check(changed, options);
     } catch (const InternalError& error) {
       return error.what();
     }
@@ -70,4 +70,4 @@ inline Cut cut_for(const Pipe& pipe, int64_t blocks_each) {
   return out;
 }
 
-}  // namespace convoy::schedule
+}  // namespace convoy::parallel

@@ -1,12 +1,12 @@
-#include "convoy/schedule/run/program.h"
+#include "convoy/parallel/program/program.h"
 
 #include <gtest/gtest.h>
 
 #include "convoy/base/error.h"
-#include "convoy/schedule/run/check.h"
+#include "convoy/parallel/program/check.h"
 #include "tests/schedule/testing.h"
 
-namespace convoy::schedule {
+namespace convoy::parallel {
 namespace {
 
 int64_t count(const Program& program, Op op) {
@@ -286,4 +286,4 @@ TEST(Program, TheCheckerNamesAReadOfWeightsThatAreNotThere) {
 }
 
 }  // namespace
-}  // namespace convoy::schedule
+}  // namespace convoy::parallel

@@ -1,4 +1,4 @@
-#include "convoy/schedule/pipeline/recompute.h"
+#include "convoy/parallel/pipeline/recompute.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -7,11 +7,11 @@
 #include <cmath>
 #include <random>
 
-#include "convoy/schedule/pipeline/builders.h"
-#include "convoy/schedule/pipeline/pipeline.h"
+#include "convoy/parallel/pipeline/builders.h"
+#include "convoy/parallel/pipeline/pipeline.h"
 #include "tests/schedule/pipes.h"
 
-namespace convoy::schedule {
+namespace convoy::parallel {
 namespace {
 
 using testing::HasSubstr;
@@ -135,4 +135,4 @@ TEST(Recompute, SoManyBlocksOfAStageAsAreAskedFor) {
 }
 
 }  // namespace
-}  // namespace convoy::schedule
+}  // namespace convoy::parallel

@@ -2,12 +2,12 @@
 #include <gtest/gtest.h>
 
 #include "convoy/base/error.h"
-#include "convoy/schedule/run/check.h"
-#include "convoy/schedule/run/memory.h"
-#include "convoy/schedule/run/run_plan.h"
+#include "convoy/parallel/program/check.h"
+#include "convoy/parallel/program/memory.h"
+#include "convoy/parallel/run_plan/run_plan.h"
 
 // Tables that are kept by rows: what a step and an evaluation do for them, and what they take.
-namespace convoy::schedule {
+namespace convoy::parallel {
 namespace {
 
 using testing::HasSubstr;
@@ -145,4 +145,4 @@ TEST(Rows, AreRefusedWhereTheyDoNotGo) {
 }
 
 }  // namespace
-}  // namespace convoy::schedule
+}  // namespace convoy::parallel

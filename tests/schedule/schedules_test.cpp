@@ -4,12 +4,12 @@
 #include <algorithm>
 #include <random>
 
-#include "convoy/schedule/pipeline/builders.h"
-#include "convoy/schedule/pipeline/pipeline.h"
-#include "convoy/schedule/pipeline/plan.h"
+#include "convoy/parallel/pipeline/builders.h"
+#include "convoy/parallel/pipeline/pipeline.h"
+#include "convoy/parallel/pipeline/plan.h"
 #include "tests/schedule/pipes.h"
 
-namespace convoy::schedule {
+namespace convoy::parallel {
 namespace {
 
 using testing::HasSubstr;
@@ -274,4 +274,4 @@ TEST(Plan, WithoutAModelStagesHaveCosts) {
 }
 
 }  // namespace
-}  // namespace convoy::schedule
+}  // namespace convoy::parallel

@@ -1,4 +1,4 @@
-#include "convoy/schedule/run/simulate.h"
+#include "convoy/parallel/program/simulate.h"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 
 #include "tests/schedule/pipeline_testing.h"
 
-namespace convoy::schedule {
+namespace convoy::parallel {
 namespace {
 
 /// Four blocks of 1 forward and 2 backward on one stage, a bucket each.
@@ -156,4 +156,4 @@ TEST(Simulate, MessagesAndStagesKeepTheirTimesOverSteps) {
 }
 
 }  // namespace
-}  // namespace convoy::schedule
+}  // namespace convoy::parallel

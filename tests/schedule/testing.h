@@ -1,8 +1,8 @@
 #pragma once
 
-#include "convoy/schedule/run/layout.h"
+#include "convoy/parallel/layout.h"
 
-namespace convoy::schedule {
+namespace convoy::parallel {
 
 /// Three blocks; unit 1 (a tied embedding) is read by the first and the last.
 inline Layout tied_layout(LayoutOptions options = {}) {
@@ -22,4 +22,4 @@ inline Layout frozen_layout(LayoutOptions options = {}) {
       options);
 }
 
-}  // namespace convoy::schedule
+}  // namespace convoy::parallel

@@ -16,7 +16,7 @@ class Words(unittest.TestCase):
     def test_refuses_our_own(self):
         for path, line, own in (
                 ("docs/any.md", "the rank stands still", "stands still"),
-                ("convoy/schedule/pipeline/pipeline.h", "for (const auto& row : rows_)", "row"),
+                ("convoy/parallel/pipeline/pipeline.h", "for (const auto& row : rows_)", "row"),
                 ("convoy/schedule/run/any.h", "std::vector<Action> tasks;", "tasks"),
                 ("convoy/schedule/pipeline/any.h", "std::vector<Cell> order;", "Cell"),
                 ("README.md", "convoy train --output_dir runs/sliced", "sliced"),
@@ -38,7 +38,7 @@ class Words(unittest.TestCase):
                 ("convoy/train/any.h", "class CircleTask : public tasks::Task {"),
                 ("convoy/nn/any.cpp", "ids.slice(0, 1); array->Slice(begin, end)"),
                 ("convoy/report/any.h", "one cell for each column"),
-                ("convoy/schedule/pipeline/csv.cpp", "const auto& cell = line[c];"),
+                ("convoy/parallel/pipeline/csv.cpp", "const auto& cell = line[c];"),
                 ("convoy/bench/save.h", "int64_t rounds = 3;"),
                 ("convoy/schedule/run/any.h", "int peer = -1;"),
                 ("convoy/parallel/any.h", "std::deque<InFlight> in_flight_;  // in flight"),

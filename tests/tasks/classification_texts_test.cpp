@@ -22,7 +22,7 @@ std::vector<int64_t> lengths(const tokenizers::Tokenizer& tokenizer, const Paddi
   }
   const auto data =
       make_text_dataset(texts, Labels(texts.labels), tokenizer, padding, "these texts");
-  train::StreamOptions options;
+  data::StreamOptions options;
   options.shuffle = false;
   options.layout.per_device_batch = 2;
   const auto stream = data->open(options);

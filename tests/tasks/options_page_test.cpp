@@ -11,7 +11,7 @@
 #include "convoy/tasks/language/task.h"
 #include "convoy/tasks/session/session_arguments.h"
 #include "convoy/tasks/session/task.h"
-#include "convoy/train/setup/arguments.h"
+#include "convoy/options/arguments.h"
 
 namespace convoy::tasks {
 namespace {
@@ -60,7 +60,7 @@ std::string chat_options() {
 
 /// Markdown table of the options of training whose defaults a task replaces.
 std::string own_defaults(const Task& task) {
-  train::TrainingArguments usual, own;
+  options::TrainingArguments usual, own;
   OptionTable usual_table, own_table;
   usual.declare(usual_table);
   task.set_defaults(own);
@@ -100,7 +100,7 @@ bool is_decoder_beside(const std::string& family, const std::string& other) {
 /// docs/options.md is written by this test when CONVOY_UPDATE_DOCS is set, and checked otherwise.
 TEST(OptionsPage, IsWhatTheProgramKnows) {
   SessionArguments session;
-  train::TrainingArguments training;
+  options::TrainingArguments training;
   ClassificationTask classification;
   OptionTable table;
   session.declare(table);

@@ -10,7 +10,7 @@ namespace convoy::tasks {
 namespace {
 
 TEST(Recommend, ScoresThatAreNotFiniteAreNoOrder) {
-  train::TrainingArguments arguments;
+  options::TrainingArguments arguments;
   arguments.output.quiet = true;
   train::Trainer trainer(train::tiny_model(), arguments, nullptr, nullptr, train::one_device());
   const auto data = train::random_sessions(20, 50, 8);
@@ -29,12 +29,12 @@ TEST(Recommend, ScoresThatAreNotFiniteAreNoOrder) {
 }
 
 TEST(Recommend, NoMoreIsComputedThanTheRowsThatAreAskedFor) {
-  train::TrainingArguments arguments;
+  options::TrainingArguments arguments;
   arguments.output.quiet = true;
   arguments.per_device_eval_batch_size = 4;
   train::Trainer trainer(train::tiny_model(), arguments, nullptr, nullptr, train::one_device());
   int64_t read = 0;
-  const auto data = train::make_map_dataset(20, [&](const std::vector<int64_t>& wanted) {
+  const auto data = dataset::make_map_dataset(20, [&](const std::vector<int64_t>& wanted) {
     const auto count = std::ssize(wanted);
     read += count;
     const auto ones = at::ones({count, 3}, at::kLong);

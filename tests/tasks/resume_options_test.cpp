@@ -14,7 +14,7 @@
 #include "convoy/tasks/classification/task.h"
 #include "convoy/tasks/language/task.h"
 #include "convoy/tasks/session/session_arguments.h"
-#include "convoy/train/setup/arguments.h"
+#include "convoy/options/arguments.h"
 #include "tests/cli/command_testing.h"
 
 // What a resumed run believes: of each option whether the value given now counts.
@@ -236,7 +236,7 @@ OptionTable table_of(Task& task) {
 
 /// docs/resuming.md is written by this test when CONVOY_UPDATE_DOCS is set, and checked otherwise.
 TEST(ResumedOptions, EachHasAnEntry) {
-  train::TrainingArguments training;
+  options::TrainingArguments training;
   OptionTable of_trainer, of_sessions;
   training.declare(of_trainer);
   SessionArguments session;

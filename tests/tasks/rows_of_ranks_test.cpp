@@ -42,10 +42,10 @@ void expect_only_own_rows(const Sent& few, const Sent& more, int64_t bytes) {
 
 /// What ranks send in `work` with a trainer over `kRows` sessions.
 Sent sent_of_sessions(
-    const std::function<void(train::Trainer& trainer, const train::Dataset& data)>& work) {
+    const std::function<void(train::Trainer& trainer, const dataset::Dataset& data)>& work) {
   Sent sent{};
-  train::run_ranks(kRanks, [&](const train::Job& job) {
-    train::TrainingArguments arguments;
+  train::run_ranks(kRanks, [&](const job::Job& job) {
+    options::TrainingArguments arguments;
     arguments.output.quiet = true;
     arguments.per_device_eval_batch_size = 4;
     train::Trainer trainer(train::tiny_model(), arguments, nullptr, nullptr, job);
@@ -58,7 +58,7 @@ Sent sent_of_sessions(
 
 TEST(RowsOfRanks, NumbersGoToRankZeroOnly) {
   const auto sent = [](int64_t width) {
-    return sent_of_sessions([&](train::Trainer& trainer, const train::Dataset& data) {
+    return sent_of_sessions([&](train::Trainer& trainer, const dataset::Dataset& data) {
       int64_t told = 0;
       each_row(
           trainer, data, 0, width, "session",
@@ -74,7 +74,7 @@ TEST(RowsOfRanks, NumbersGoToRankZeroOnly) {
 
 TEST(RowsOfRanks, RecommendationsGoToRankZeroOnly) {
   const auto sent = [](int64_t top_k) {
-    return sent_of_sessions([&](train::Trainer& trainer, const train::Dataset& data) {
+    return sent_of_sessions([&](train::Trainer& trainer, const dataset::Dataset& data) {
       int64_t told = 0;
       recommend(trainer, data, {"items", "", top_k, false},
                 [&](const Recommendation& row) { EXPECT_EQ(row.row, told++); });

@@ -1,4 +1,4 @@
-#include "convoy/train/setup/batch.h"
+#include "convoy/options/batch.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,16 +11,16 @@ namespace {
 
 using testing::HasSubstr;
 
-TrainingArguments of(int64_t batch, int64_t per_device) {
-  TrainingArguments out;
+options::TrainingArguments of(int64_t batch, int64_t per_device) {
+  options::TrainingArguments out;
   out.global_batch_size = batch;
   out.per_device_train_batch_size = per_device;
   return out;
 }
 
-std::string refusal(TrainingArguments arguments, int64_t ranks) {
+std::string refusal(options::TrainingArguments arguments, int64_t ranks) {
   try {
-    hold_batch(arguments, ranks);
+    options::hold_batch(arguments, ranks);
   } catch (const UsageError& error) {
     return error.what();
   }
@@ -30,13 +30,13 @@ std::string refusal(TrainingArguments arguments, int64_t ranks) {
 TEST(GlobalBatch, IsHeldOnAnyNumberOfRanks) {
   for (const int64_t ranks : {1, 2, 3, 4, 6, 12}) {
     auto arguments = of(24, 2);
-    hold_batch(arguments, ranks);
+    options::hold_batch(arguments, ranks);
     EXPECT_EQ(arguments.gradient_accumulation_steps * 2 * ranks, 24);
-    EXPECT_EQ(step_rows(arguments, ranks), 24);
-    hold_batch(arguments, ranks);  // it is done
+    EXPECT_EQ(options::step_rows(arguments, ranks), 24);
+    options::hold_batch(arguments, ranks);  // it is done
     EXPECT_EQ(arguments.gradient_accumulation_steps * 2 * ranks, 24);
   }
-  EXPECT_EQ(step_rows(of(24, 5), 7), 24);
+  EXPECT_EQ(options::step_rows(of(24, 5), 7), 24);
 }
 
 TEST(GlobalBatch, SaysWhatDivides) {
@@ -55,7 +55,7 @@ TEST(GlobalBatch, GivesTheSameTrainingOnAnyNumberOfRanks) {
   auto arguments = short_run(4, 1, 3);
   arguments.global_batch_size = 16;
   const auto data = random_sessions(60, 50, 8);
-  const auto train = [&](const Job& job) { return outcome_of(tiny_model(), data, arguments, job); };
+  const auto train = [&](const job::Job& job) { return outcome_of(tiny_model(), data, arguments, job); };
   const auto one = train(one_device());
   // With a micro-batch on each rank sums are made in the same order.
   expect_same_bits(one, outcome_of_ranks(4, train), 3);

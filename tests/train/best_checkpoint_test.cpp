@@ -16,7 +16,7 @@ using ::testing::Not;
 class BestCheckpoints : public Folders {
  protected:
   /// Evaluates after every second step, of which the first is the best: against the grain.
-  TrainingArguments options(const std::string& name, int64_t steps, const fs::path& from = {}) {
+  options::TrainingArguments options(const std::string& name, int64_t steps, const fs::path& from = {}) {
     auto out = arguments(folder_ / name, steps);
     out.lr_scheduler_type = "constant";
     out.save_steps = 1;
@@ -29,7 +29,7 @@ class BestCheckpoints : public Folders {
     return out;
   }
 
-  End run(const TrainingArguments& options) {
+  End run(const options::TrainingArguments& options) {
     said_ = std::make_shared<Said>();
     auto end = train(options, one_device(), eval_data_, said_);
     EXPECT_EQ(end.error, "");
@@ -58,7 +58,7 @@ class BestCheckpoints : public Folders {
     EXPECT_EQ(model_step(run), 2);
   }
 
-  std::shared_ptr<Dataset> eval_data_ = random_sessions(20, 50, 8);
+  std::shared_ptr<dataset::Dataset> eval_data_ = random_sessions(20, 50, 8);
   std::shared_ptr<Said> said_;
 };
 

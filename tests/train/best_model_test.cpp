@@ -36,7 +36,7 @@ TEST(BestModels, MetricsTellWhichWayIsBetter) {
 }
 
 TEST(BestModels, ASmallerPerplexityIsBetter) {
-  TrainingArguments arguments;
+  options::TrainingArguments arguments;
   arguments.metric_for_best_model = "perplexity";
   BestModel best(arguments);
   best.find_direction(nullptr);
@@ -49,7 +49,7 @@ TEST(BestModels, ASmallerPerplexityIsBetter) {
 }
 
 TEST(BestModels, AScorerOrThePersonTellsOfAnotherMetric) {
-  TrainingArguments arguments;
+  options::TrainingArguments arguments;
   arguments.metric_for_best_model = "eval_distance";
   const Declares scorer;
   BestModel declared(arguments);
@@ -69,7 +69,7 @@ TEST(BestModels, AScorerOrThePersonTellsOfAnotherMetric) {
 
 // As Hugging Face's: the threshold is the patience's, and compares with the best so far.
 TEST(BestModels, TheThresholdIsForThePatienceAlone) {
-  TrainingArguments arguments;
+  options::TrainingArguments arguments;
   arguments.early_stopping_patience = 3;
   arguments.early_stopping_threshold = 0.01;
   BestModel best(arguments);

@@ -1,4 +1,4 @@
-#include "convoy/train/planning/block_costs.h"
+#include "convoy/planner/cost/block_costs.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -35,24 +35,24 @@ class Slow : public nn::Block {
   std::chrono::milliseconds each_row_;
 };
 
-std::shared_ptr<Dataset> rows(int64_t number) {
-  return make_map_dataset(number, [](const std::vector<int64_t>& wanted) {
+std::shared_ptr<dataset::Dataset> rows(int64_t number) {
+  return dataset::make_map_dataset(number, [](const std::vector<int64_t>& wanted) {
     return nn::Bundle{{"x", at::ones({static_cast<int64_t>(wanted.size()), 4})}};
   });
 }
 
 /// Rows of micro-batches that were run for one of so many.
-std::vector<int64_t> sizes_run(const parallel::ModelFactory& factory, const Dataset& data,
+std::vector<int64_t> sizes_run(const parallel::ModelFactory& factory, const dataset::Dataset& data,
                                int64_t asked) {
-  BlockCosts costs(factory, zero_arguments(0), data, sizes_to_run(64), kRanks, false,
-                   kMeasuredRows);
+  planner::BlockCosts costs(factory, zero_arguments(0), data, planner::sizes_to_run(64), kRanks, false,
+                   planner::kMeasuredRows);
   costs.of({.rows = asked});
   std::vector<int64_t> out;
   for (const auto& [share, blocks] : costs.known()) out.push_back(share.rows);
   return out;
 }
 
-TEST(BlockCosts, AreMeasuredForLargeMicroBatchesWhereThatIsSoonDone) {
+TEST(planner::BlockCosts, AreMeasuredForLargeMicroBatchesWhereThatIsSoonDone) {
   const auto fast = [] { return nn::BlockList{std::make_shared<Slow>(0ms)}; };
   EXPECT_THAT(sizes_run(fast, *rows(100), 2), ElementsAre(2));
   EXPECT_THAT(sizes_run(fast, *rows(100), 40), ElementsAre(8, 16, 32, 64));
@@ -61,24 +61,24 @@ TEST(BlockCosts, AreMeasuredForLargeMicroBatchesWhereThatIsSoonDone) {
   EXPECT_THAT(sizes_run(slow, *rows(100), 40), ElementsAre(4, 8));
 }
 
-TEST(BlockCosts, BeyondWhatIsRunGrowEvenly) {
+TEST(planner::BlockCosts, BeyondWhatIsRunGrowEvenly) {
   const auto data = rows(100);
-  BlockCosts costs([] { return nn::BlockList{std::make_shared<Slow>(40ms)}; }, zero_arguments(0),
-                   *data, sizes_to_run(64), kRanks, false, kMeasuredRows);
+  planner::BlockCosts costs([] { return nn::BlockList{std::make_shared<Slow>(40ms)}; }, zero_arguments(0),
+                   *data, planner::sizes_to_run(64), kRanks, false, planner::kMeasuredRows);
   const double seconds = costs.of({.rows = 40}).at(0).forward_seconds;
   EXPECT_GT(seconds, 1.5);  // on a line through two sleeps
   EXPECT_LT(seconds, 2.4);
 }
 
 // A thread that fails does not let the others wait for it.
-TEST(BlockCosts, TellWhatOneOfTheThreadsMet) {
+TEST(planner::BlockCosts, TellWhatOneOfTheThreadsMet) {
   std::atomic<int> made = 0;
   const auto factory = [&made]() -> nn::BlockList {
     if (++made == 3) throw std::runtime_error("the second thread has no model");
     return {std::make_shared<Slow>(1ms)};
   };
   const auto data = rows(100);
-  BlockCosts costs(factory, zero_arguments(0), *data, {1}, kRanks);
+  planner::BlockCosts costs(factory, zero_arguments(0), *data, {1}, kRanks);
   EXPECT_THAT([&] { costs.of({.rows = 1}); },
               testing::ThrowsMessage<std::runtime_error>("the second thread has no model"));
 }

@@ -1,4 +1,4 @@
-#include "convoy/train/block_numbers.h"
+#include "convoy/train/loop/block_numbers.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>

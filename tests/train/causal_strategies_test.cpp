@@ -12,7 +12,7 @@ constexpr int64_t kCausalSteps = 12;
 
 class CausalStrategies : public testing::TestWithParam<std::tuple<const char*, bool>> {
  protected:
-  static Outcome train(int64_t accumulation, const Job& job, bool recompute) {
+  static Outcome train(int64_t accumulation, const job::Job& job, bool recompute) {
     const auto& [family, bf16] = GetParam();
     auto arguments = short_run(4, accumulation, kCausalSteps);
     arguments.gradient_checkpointing = recompute;
@@ -31,7 +31,7 @@ TEST_P(CausalStrategies, AreTheSameBitForBit) {
     expect_same_bits(expected, train(2, one_device(), recompute), kCausalSteps);
     expect_same_bits(expected, train(1, replicas(2), recompute), kCausalSteps);
     expect_same_bits(expected,
-                     outcome_of_ddp([&](const Job& job) { return train(1, job, recompute); }),
+                     outcome_of_ddp([&](const job::Job& job) { return train(1, job, recompute); }),
                      kCausalSteps);
   }
 }

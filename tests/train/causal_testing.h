@@ -35,8 +35,8 @@ inline nn::BlockList small_bert() {
 }
 
 /// The same rows with nothing but their ids.
-inline std::shared_ptr<Dataset> plain_texts() {
-  return make_map_dataset(61, [](const std::vector<int64_t>& rows) {
+inline std::shared_ptr<dataset::Dataset> plain_texts() {
+  return dataset::make_map_dataset(61, [](const std::vector<int64_t>& rows) {
     auto first = at::tensor(rows, at::kLong).unsqueeze(1);
     return nn::Bundle{
         {"input_ids",
@@ -45,8 +45,8 @@ inline std::shared_ptr<Dataset> plain_texts() {
 }
 
 /// Rows that follow a rule; labels of every third row's first half are ignored.
-inline std::shared_ptr<Dataset> texts() {
-  return make_map_dataset(61, [](const std::vector<int64_t>& rows) {
+inline std::shared_ptr<dataset::Dataset> texts() {
+  return dataset::make_map_dataset(61, [](const std::vector<int64_t>& rows) {
     auto first = at::tensor(rows, at::kLong).unsqueeze(1);
     auto ids = (first * 5 + at::arange(kLength, at::kLong) * (first % 7 + 1)).remainder(kIds);
     auto labels = ids.clone();

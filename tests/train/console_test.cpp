@@ -10,7 +10,7 @@
 #include "convoy/base/out_of_memory.h"
 #include "convoy/base/text.h"
 #include "convoy/checkpoint/folder.h"
-#include "convoy/train/setup/memory_check.h"
+#include "convoy/planner/estimate/memory_check.h"
 #include "tests/train/testing.h"
 
 // What is told of a GPU, which the tests of training do not have, and of what takes long to show.
@@ -126,7 +126,7 @@ TEST(Memory, ErrorsOfNvidiasLibrariesAreKnownToo) {
     EXPECT_TRUE(tells_of_memory(message)) << message;
   }
   EXPECT_FALSE(tells_of_memory("CUDA error: an illegal memory access was encountered"));
-  EXPECT_EQ(out_of_memory("CUDA out of memory. Tried").find("[memory] the device has no memory"),
+  EXPECT_EQ(planner::out_of_memory("CUDA out of memory. Tried").find("[memory] the device has no memory"),
             0);
 }
 

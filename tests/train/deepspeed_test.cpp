@@ -1,11 +1,11 @@
-#include "convoy/train/setup/deepspeed.h"
+#include "convoy/options/deepspeed.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
-#include "convoy/train/setup/arguments.h"
+#include "convoy/options/arguments.h"
 #include "tests/train/testing.h"
 
 namespace convoy::train {
@@ -20,7 +20,7 @@ class DeepSpeed : public InFolder {
   void read(const std::string& json) {
     const auto file = folder_ / "ds.json";
     write_file(file, json);
-    const auto asked = read_deepspeed(file);
+    const auto asked = options::read_deepspeed(file);
     notes_ = asked.notes;
     asked.apply(table_, "ds.json");
   }
@@ -33,7 +33,7 @@ class DeepSpeed : public InFolder {
     }
   }
 
-  TrainingArguments arguments_;
+  options::TrainingArguments arguments_;
   OptionTable table_;
   std::vector<std::string> notes_;
 };

@@ -1,4 +1,4 @@
-#include "convoy/train/setup/estimate.h"
+#include "convoy/planner/estimate/estimate.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@ TEST(Estimate, IsWhatEachRankKeeps) {
     const auto plan = convoy::estimate(small_gpt2, options, *texts(), 2);
     ASSERT_EQ(plan.stages.size(), 1U);
     const auto& told = plan.stages[0].memory;
-    run_ranks(2, [&](const Job& job) {
+    run_ranks(2, [&](const job::Job& job) {
       Trainer trainer(small_gpt2, options, texts(), nullptr, job);
       const auto kept = trainer.strategy().replica().memory();
       EXPECT_EQ(told.parameters, kept.parameters);
@@ -33,9 +33,9 @@ TEST(Estimate, IsWhatEachRankKeeps) {
 }
 
 TEST(Estimate, TellsWhatItDoesNotCount) {
-  const auto refusal = [](const TrainingArguments& options, int ranks) -> std::string {
+  const auto refusal = [](const options::TrainingArguments& options, int ranks) -> std::string {
     try {
-      estimate(small_gpt2, options, *texts(), ranks);
+      planner::estimate(small_gpt2, options, *texts(), ranks);
     } catch (const UsageError& error) {
       return error.what();
     }
@@ -46,7 +46,7 @@ TEST(Estimate, TellsWhatItDoesNotCount) {
   options.parallel.strategy = "dp";
   EXPECT_THAT(refusal(options, 1), HasSubstr("try without --strategy and --replicas"));
   options = zero_arguments(0);
-  options.parallel.parallelism.offload.optimizer = schedule::Place::Disk;
+  options.parallel.parallelism.offload.optimizer = parallel::Place::Disk;
   EXPECT_THAT(refusal(options, 1), HasSubstr("needs a folder on a disk"));
   options.parallel.parallelism.offload.folder = "elsewhere";
   const auto offloaded = convoy::estimate(small_gpt2, options, *texts(), 1).stages.at(0).memory;

@@ -57,7 +57,7 @@ class EventStream : public InFolder {
 
 TEST_F(EventStream, TellsWhatATrainingDoes) {
   open_reader();
-  TrainingArguments arguments;
+  options::TrainingArguments arguments;
   arguments.per_device_train_batch_size = 8;
   arguments.max_steps = 4;
   arguments.logging_steps = 2;

@@ -20,7 +20,7 @@ TEST_F(Folders, RanksThatSeeOtherFilesGoOnFromWhatRankZeroSees) {
   ASSERT_EQ(train(arguments(folder_ / "a", 6), one_device()).error, "");
   fs::create_directory(folder_ / "b");
   fs::copy(folder_ / "a/checkpoint-2", folder_ / "b/checkpoint-2");
-  std::array<TrainingArguments, 2> own{arguments(folder_ / "a", 8), arguments(folder_ / "b", 8)};
+  std::array<options::TrainingArguments, 2> own{arguments(folder_ / "a", 8), arguments(folder_ / "b", 8)};
   for (auto& each : own) {
     each.per_device_train_batch_size = 2;
     each.resume_from_checkpoint = "latest";
@@ -68,7 +68,7 @@ TEST_F(Folders, WhatRankZeroRefusesAllRefuseInTheSameWords) {
 }
 
 TEST_F(Folders, RanksAtDifferentStepsStop) {
-  run_two_ranks([&](const Job& job) {
+  run_two_ranks([&](const job::Job& job) {
     const auto strategy = parallel::make_process_strategy(tiny_model(), job.world(), {});
     parallel::StepInput input;
     input.step = job.world().rank() == 0 ? 4 : 9;
@@ -156,7 +156,7 @@ TEST_F(Folders, TheLogFollowsARunWhoseFolderIsMoved) {
 }
 
 TEST_F(Folders, ARestartGoesOnFromItsOwnJobWhateverTheClocksSay) {
-  Job job = one_device();
+  job::Job job = one_device();
   job.environment.job_id = "first";
   ASSERT_EQ(train(arguments(folder_ / "a", 4), job).error, "");
   job.environment.job_id = "second";
@@ -252,7 +252,7 @@ TEST_F(Folders, WeightsOfWholeNumbersOrNoNumbersAreRefused) {
 
 TEST_F(Folders, CheckpointsWrittenBesideTheTrainingAreTheSameFiles) {
   for (const bool beside : {true, false}) {
-    run_ranks(2, [&](const Job& job) {
+    run_ranks(2, [&](const job::Job& job) {
       auto options = arguments(folder_ / (beside ? "beside" : "between"), 7);
       options.save_async = beside;
       options.parallel.parallelism.zero = 2;

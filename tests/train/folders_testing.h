@@ -21,8 +21,8 @@ namespace fs = std::filesystem;
 /// Trains small models in folders.
 class Folders : public InFolder {
  protected:
-  TrainingArguments arguments(const fs::path& dir, int64_t steps) const {
-    TrainingArguments out;
+  options::TrainingArguments arguments(const fs::path& dir, int64_t steps) const {
+    options::TrainingArguments out;
     out.per_device_train_batch_size = 4;
     out.max_steps = steps;
     out.learning_rate = 1e-2;
@@ -46,10 +46,10 @@ class Folders : public InFolder {
     int64_t step = INT64_MAX;
   };
 
-  End train(const TrainingArguments& arguments, const Job& job,
-            std::shared_ptr<Dataset> eval_data = nullptr,
+  End train(const options::TrainingArguments& arguments, const job::Job& job,
+            std::shared_ptr<dataset::Dataset> eval_data = nullptr,
             std::shared_ptr<Callback> callback = nullptr,
-            std::shared_ptr<Dataset> data = random_sessions(45, 50, 8)) const {
+            std::shared_ptr<dataset::Dataset> data = random_sessions(45, 50, 8)) const {
     End end;
     try {
       Trainer trainer(tiny_model(), arguments, std::move(data), std::move(eval_data), job);
@@ -90,9 +90,9 @@ class Folders : public InFolder {
   ModelFiles files_;
 
   /// Two ranks, each with its own settings: they do not see the same files.
-  std::array<End, 2> train_two(const std::array<TrainingArguments, 2>& arguments) const {
+  std::array<End, 2> train_two(const std::array<options::TrainingArguments, 2>& arguments) const {
     std::array<End, 2> ends;
-    run_two_ranks([&](const Job& job) {
+    run_two_ranks([&](const job::Job& job) {
       const auto rank = static_cast<size_t>(job.environment.rank);
       ends[rank] = train(arguments[rank], job, random_sessions(20, 50, 8));
     });

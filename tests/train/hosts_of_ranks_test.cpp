@@ -1,4 +1,4 @@
-#include "convoy/train/setup/hosts_of_ranks.h"
+#include "convoy/job/hosts_of_ranks.h"
 
 #include <gtest/gtest.h>
 
@@ -8,14 +8,14 @@ namespace {
 using Numbers = std::vector<int>;
 
 TEST(HostsOfRanks, FollowTheMachinesHoweverRanksAreNumbered) {
-  EXPECT_EQ(hosts_of_ranks({7, 7, 9, 9}, {0, 1, 0, 1}), (Numbers{0, 0, 1, 1}));
-  EXPECT_EQ(hosts_of_ranks({9, 7, 9, 7}, {0, 0, 1, 1}), (Numbers{0, 1, 0, 1})) << "srun -m cyclic";
-  EXPECT_EQ(hosts_of_ranks({7, 9, 7}, {0, 0, 1}), (Numbers{0, 1, 0}));
+  EXPECT_EQ(job::hosts_of_ranks({7, 7, 9, 9}, {0, 1, 0, 1}), (Numbers{0, 0, 1, 1}));
+  EXPECT_EQ(job::hosts_of_ranks({9, 7, 9, 7}, {0, 0, 1, 1}), (Numbers{0, 1, 0, 1})) << "srun -m cyclic";
+  EXPECT_EQ(job::hosts_of_ranks({7, 9, 7}, {0, 0, 1}), (Numbers{0, 1, 0}));
 }
 
 TEST(HostsOfRanks, TellLaunchersOfOneMachineApart) {
-  EXPECT_EQ(hosts_of_ranks({7, 7, 7, 7}, {0, 1, 0, 1}), (Numbers{0, 0, 1, 1}));
-  EXPECT_EQ(hosts_of_ranks({7, 7, 7, 7}, {0, 0, 1, 1}), (Numbers{0, 1, 0, 1}));
+  EXPECT_EQ(job::hosts_of_ranks({7, 7, 7, 7}, {0, 1, 0, 1}), (Numbers{0, 0, 1, 1}));
+  EXPECT_EQ(job::hosts_of_ranks({7, 7, 7, 7}, {0, 0, 1, 1}), (Numbers{0, 1, 0, 1}));
 }
 
 }  // namespace

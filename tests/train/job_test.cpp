@@ -1,4 +1,4 @@
-#include "convoy/train/setup/job.h"
+#include "convoy/job/job.h"
 
 #include <gtest/gtest.h>
 
@@ -30,10 +30,10 @@ std::vector<at::Device> gpus(int count) {
   return out;
 }
 
-std::string refusal(const ParallelArguments& arguments, const launch::RankEnvironment& env,
+std::string refusal(const options::ParallelArguments& arguments, const launch::RankEnvironment& env,
                     const std::vector<at::Device>& devices) {
   try {
-    plan_job(arguments, env, devices);
+    job::plan_job(arguments, env, devices);
   } catch (const UsageError& error) {
     return error.what();
   }
@@ -42,69 +42,69 @@ std::string refusal(const ParallelArguments& arguments, const launch::RankEnviro
 
 const std::vector<at::Device> kCpu{at::kCPU};
 
-TEST(Job, AutoFollowsLauncherAndDevices) {
-  ParallelArguments automatic;
-  EXPECT_EQ(plan_job(automatic, {}, kCpu).strategy, "single");
-  EXPECT_EQ(plan_job(automatic, ranks(4), kCpu).strategy, "ddp");
-  EXPECT_EQ(plan_job(automatic, {}, gpus(1)).strategy, "single");
-  auto dp = plan_job(automatic, {}, gpus(4));
+TEST(job::Job, AutoFollowsLauncherAndDevices) {
+  options::ParallelArguments automatic;
+  EXPECT_EQ(job::plan_job(automatic, {}, kCpu).strategy, "single");
+  EXPECT_EQ(job::plan_job(automatic, ranks(4), kCpu).strategy, "ddp");
+  EXPECT_EQ(job::plan_job(automatic, {}, gpus(1)).strategy, "single");
+  auto dp = job::plan_job(automatic, {}, gpus(4));
   EXPECT_EQ(dp.strategy, "dp");
   EXPECT_EQ(dp.devices.size(), 4u);
   EXPECT_NE(dp.reason.find("4 GPUs are visible and no launcher set ranks"), std::string::npos);
   EXPECT_NE(dp.faster.find("convoy launch -n 4"), std::string::npos);
   auto one = ranks(1);
   one.source = "convoy launch";
-  EXPECT_EQ(plan_job(automatic, one, kCpu).reason,
+  EXPECT_EQ(job::plan_job(automatic, one, kCpu).reason,
             "one device is visible and convoy launch started one rank");
-  EXPECT_EQ(plan_job(automatic, one, gpus(4)).reason,
+  EXPECT_EQ(job::plan_job(automatic, one, gpus(4)).reason,
             "4 GPUs are visible and convoy launch started one rank");
   automatic.replicas = 2;
-  EXPECT_EQ(plan_job(automatic, {}, kCpu).devices.size(), 2u);
+  EXPECT_EQ(job::plan_job(automatic, {}, kCpu).devices.size(), 2u);
 }
 
-TEST(Job, DdpTakesTheLocalDevice) {
+TEST(job::Job, DdpTakesTheLocalDevice) {
   auto env = ranks(8, 2);
   env.local_rank = 3;
-  EXPECT_EQ(plan_job({}, env, gpus(4)).devices[0], at::Device(at::kCUDA, 3));
+  EXPECT_EQ(job::plan_job({}, env, gpus(4)).devices[0], at::Device(at::kCUDA, 3));
 }
 
-TEST(Job, RanksAndReplicasShareGpusAndSaySo) {
+TEST(job::Job, RanksAndReplicasShareGpusAndSaySo) {
   auto env = ranks(4);
   env.local_rank = 3;
-  const auto ddp = plan_job({}, env, gpus(2));
+  const auto ddp = job::plan_job({}, env, gpus(2));
   EXPECT_EQ(ddp.devices, std::vector<at::Device>{gpus(2)[1]});
   EXPECT_EQ(ddp.warnings, std::vector<std::string>{"4 ranks share 2 GPUs and take turns"});
-  EXPECT_TRUE(plan_job({}, ranks(2), gpus(2)).warnings.empty());
+  EXPECT_TRUE(job::plan_job({}, ranks(2), gpus(2)).warnings.empty());
 
-  ParallelArguments three;
+  options::ParallelArguments three;
   three.replicas = 3;
-  const auto dp = plan_job(three, {}, gpus(2));
+  const auto dp = job::plan_job(three, {}, gpus(2));
   EXPECT_EQ(dp.strategy, "dp");
   EXPECT_EQ(dp.devices, (std::vector<at::Device>{gpus(2)[0], gpus(2)[1], gpus(2)[0]}));
   EXPECT_EQ(dp.warnings, std::vector<std::string>{"3 replicas share 2 GPUs and take turns"});
   three.strategy = "dp";
-  EXPECT_EQ(plan_job(three, {}, gpus(1)).warnings,
+  EXPECT_EQ(job::plan_job(three, {}, gpus(1)).warnings,
             std::vector<std::string>{"3 replicas share one GPU and take turns"});
   three.replicas = 1;
-  EXPECT_EQ(plan_job(three, {}, gpus(4)).devices, gpus(1));
-  EXPECT_TRUE(plan_job(three, {}, gpus(4)).warnings.empty());
+  EXPECT_EQ(job::plan_job(three, {}, gpus(4)).devices, gpus(1));
+  EXPECT_TRUE(job::plan_job(three, {}, gpus(4)).warnings.empty());
 }
 
-TEST(Job, WithoutALauncherStagesAreThreads) {
-  ParallelArguments two;
+TEST(job::Job, WithoutALauncherStagesAreThreads) {
+  options::ParallelArguments two;
   two.parallelism.ranks.pipeline = 2;
-  const auto on_cpu = plan_job(two, {}, kCpu);
+  const auto on_cpu = job::plan_job(two, {}, kCpu);
   EXPECT_EQ(on_cpu.strategy, "pipeline");
   EXPECT_EQ(on_cpu.reason, "2 stages as threads of one process");
   EXPECT_EQ(on_cpu.devices, std::vector<at::Device>(2, at::kCPU));
   EXPECT_EQ(on_cpu.num_ranks(), 1);
   EXPECT_EQ(on_cpu.num_devices(), 2);
-  EXPECT_EQ(plan_job(two, {}, gpus(2)).devices, gpus(2));
-  EXPECT_EQ(plan_job(two, {}, gpus(5)).devices, gpus(4)) << "two replicas have room";
-  const auto shared = plan_job(two, {}, gpus(1));
+  EXPECT_EQ(job::plan_job(two, {}, gpus(2)).devices, gpus(2));
+  EXPECT_EQ(job::plan_job(two, {}, gpus(5)).devices, gpus(4)) << "two replicas have room";
+  const auto shared = job::plan_job(two, {}, gpus(1));
   EXPECT_EQ(shared.warnings, std::vector<std::string>{"2 stages share one GPU and take turns"});
   two.replicas = 2;
-  const auto four = plan_job(two, {}, gpus(2));
+  const auto four = job::plan_job(two, {}, gpus(2));
   EXPECT_EQ(four.reason, "2 stages as threads of one process, 2 replicas of each");
   EXPECT_EQ(four.devices,
             (std::vector<at::Device>{gpus(2)[0], gpus(2)[0], gpus(2)[1], gpus(2)[1]}));
@@ -129,30 +129,30 @@ TEST(Job, WithoutALauncherStagesAreThreads) {
             std::string::npos);
 }
 
-TEST(Job, MisfitsAreRefusedWithTheReason) {
-  ParallelArguments dp;
+TEST(job::Job, MisfitsAreRefusedWithTheReason) {
+  options::ParallelArguments dp;
   dp.strategy = "dp";
   EXPECT_NE(refusal(dp, ranks(8, 2), kCpu).find("cannot span 2 nodes; try strategy = ddp"),
             std::string::npos);
   EXPECT_NE(refusal(dp, ranks(2), kCpu).find("torchrun started 2 ranks"), std::string::npos);
-  ParallelArguments ddp;
+  options::ParallelArguments ddp;
   ddp.strategy = "ddp";
   EXPECT_NE(refusal(ddp, {}, kCpu).find("convoy launch -n 2"), std::string::npos);
   EXPECT_EQ(refusal(ddp, ranks(2), kCpu), "accepted");
-  ParallelArguments nccl;
+  options::ParallelArguments nccl;
   nccl.backend = "nccl";
   EXPECT_NE(
       refusal(nccl, ranks(4), gpus(2)).find("a GPU for each of the 4 ranks on this host; got 2"),
       std::string::npos);
   EXPECT_EQ(refusal(nccl, ranks(2), gpus(2)), "accepted");
-  ParallelArguments many;
+  options::ParallelArguments many;
   many.replicas = 3;
   EXPECT_NE(refusal(many, ranks(2), kCpu).find("replicas = 3 is for DataParallel"),
             std::string::npos);
 }
 
-TEST(Job, ABackendNeedsSeveralProcesses) {
-  ParallelArguments gloo;
+TEST(job::Job, ABackendNeedsSeveralProcesses) {
+  options::ParallelArguments gloo;
   gloo.backend = "gloo";
   for (const char* strategy : {"auto", "single", "dp"}) {
     gloo.strategy = strategy;
@@ -165,14 +165,14 @@ TEST(Job, ABackendNeedsSeveralProcesses) {
   EXPECT_EQ(refusal(gloo, ranks(1), kCpu), "accepted") << "the launcher decides how many";
 }
 
-TEST(Job, TheRestartCountKeepsTheStoresKeysApart) {
+TEST(job::Job, TheRestartCountKeepsTheStoresKeysApart) {
   auto env = ranks(2);
   env.restart_count = 3;
-  EXPECT_EQ(store_address(plan_job({}, env, kCpu), {}).attempt, 3);
+  EXPECT_EQ(job::store_address(job::plan_job({}, env, kCpu), {}).attempt, 3);
 }
 
 TEST(Arguments, HelpIsReturnedForTheProgramToPrint) {
-  TrainingArguments arguments;
+  options::TrainingArguments arguments;
   char name[] = "program", help[] = "--help", rate[] = "--learning_rate=0.5";
   char* asking[] = {name, help};
   constexpr int kWentOn = 7;
@@ -193,7 +193,7 @@ TEST(Arguments, HelpIsReturnedForTheProgramToPrint) {
 
 TEST(Arguments, WhatAProgramSetsIsHeldAgainstTheSameRules) {
   const auto refused = [](const auto& set, const std::string& part) {
-    TrainingArguments arguments;
+    options::TrainingArguments arguments;
     set(arguments);
     try {
       arguments.check(true, true);
@@ -214,7 +214,7 @@ TEST(Arguments, ReadADeepspeedFileAsTheProgramConvoyDoes) {
   const auto folder = unique_folder("convoy-test");
   const auto file = (folder / "ds.json").string();
   write_file(file, R"({"zero_optimization": {"stage": 2}, "gradient_clipping": 0.5})");
-  TrainingArguments arguments;
+  options::TrainingArguments arguments;
   char name[] = "./program", option[] = "--deepspeed";
   auto value = file;
   char* typed[] = {name, option, value.data()};
@@ -223,12 +223,12 @@ TEST(Arguments, ReadADeepspeedFileAsTheProgramConvoyDoes) {
   EXPECT_EQ(arguments.max_grad_norm, 0.5);
   value = (folder / "none.json").string();
   char* missing[] = {name, option, value.data()};
-  EXPECT_THROW((void)TrainingArguments().read_command_line(3, missing), FileError);
+  EXPECT_THROW((void)options::TrainingArguments().read_command_line(3, missing), FileError);
   std::filesystem::remove_all(folder);
 }
 
 TEST(Arguments, RanksOfOnesOwnProgramAreStartedByALauncher) {
-  TrainingArguments arguments;
+  options::TrainingArguments arguments;
   char name[] = "./program", ranks[] = "--nproc", number[] = "2";
   char* typed[] = {name, ranks, number};
   try {
@@ -241,7 +241,7 @@ TEST(Arguments, RanksOfOnesOwnProgramAreStartedByALauncher) {
 }
 
 /// Two data ranks, each of two tensor ranks.
-TEST(Job, TensorRanksOfADataRankReadTheSameRows) {
+TEST(job::Job, TensorRanksOfADataRankReadTheSameRows) {
   constexpr int kRanks = 4;
   comm::ThreadConnector connector(std::chrono::minutes(2));
   std::array<std::vector<int64_t>, kRanks> rows;
@@ -254,7 +254,7 @@ TEST(Job, TensorRanksOfADataRankReadTheSameRows) {
     auto job = rank_of(groups.world);
     job.groups = groups;
     auto& own = rows[static_cast<size_t>(rank)];
-    const auto data = make_map_dataset(61, [&own](const std::vector<int64_t>& wanted) {
+    const auto data = dataset::make_map_dataset(61, [&own](const std::vector<int64_t>& wanted) {
       own.insert(own.end(), wanted.begin(), wanted.end());
       const auto ids = at::tensor(wanted, at::kLong).unsqueeze(1).repeat({1, kLength});
       return nn::Bundle{{"input_ids", ids}, {"labels", ids}};
@@ -268,9 +268,9 @@ TEST(Job, TensorRanksOfADataRankReadTheSameRows) {
   EXPECT_NE(rows[0], rows[2]);
 }
 
-TEST(Job, TensorRanksAreNeighboursAndStateReplicasDivideWhatIsLeft) {
-  using schedule::Axis;
-  ParallelArguments arguments;
+TEST(job::Job, TensorRanksAreNeighboursAndStateReplicasDivideWhatIsLeft) {
+  using parallel::Axis;
+  options::ParallelArguments arguments;
   launch::RankEnvironment environment;
   arguments.parallelism.ranks.tensor = arguments.parallelism.ranks.pipeline = 2;
   environment.world_size = 16;
@@ -278,19 +278,19 @@ TEST(Job, TensorRanksAreNeighboursAndStateReplicasDivideWhatIsLeft) {
   environment.rank = 3;
   for (const auto& [shard_ranks, replicas] : {std::pair("all", 1), {"2", 2}, {"host", 1}}) {
     arguments.shard_ranks = shard_ranks;
-    const auto mesh = mesh_of(arguments, environment);
+    const auto mesh = job::mesh_of(arguments, environment);
     EXPECT_EQ(mesh.ranks_along(Axis::Tensor), (std::vector<int>{2, 3}));
     EXPECT_EQ(mesh.ranks_along(Axis::Pipeline), (std::vector<int>{3, 11}));
-    EXPECT_EQ(mesh.degree(schedule::kRows), 4);
+    EXPECT_EQ(mesh.degree(parallel::kRows), 4);
     EXPECT_EQ(mesh.degree(Axis::Replicate), replicas) << shard_ranks;
   }
   environment.world_size = 6;
-  EXPECT_THROW(mesh_of(arguments, environment), UsageError);
+  EXPECT_THROW(job::mesh_of(arguments, environment), UsageError);
 }
 
-TEST(Job, ContextRanksReadTheSameRowsAndKeepAStateReplicaTogether) {
-  using schedule::Axis;
-  ParallelArguments arguments;
+TEST(job::Job, ContextRanksReadTheSameRowsAndKeepAStateReplicaTogether) {
+  using parallel::Axis;
+  options::ParallelArguments arguments;
   launch::RankEnvironment environment;
   arguments.parallelism.ranks.tensor = arguments.parallelism.ranks.context = 2;
   environment.world_size = 24;
@@ -299,29 +299,29 @@ TEST(Job, ContextRanksReadTheSameRowsAndKeepAStateReplicaTogether) {
   for (const auto& [shard_ranks, of_replica] :
        {std::pair("all", 12), {"2", 2}, {"4", 4}, {"host", 6}, {"12", 12}}) {
     arguments.shard_ranks = shard_ranks;
-    const auto mesh = mesh_of(arguments, environment);
+    const auto mesh = job::mesh_of(arguments, environment);
     EXPECT_EQ(mesh.ranks_along(Axis::Context), (std::vector<int>{5, 7}));
-    EXPECT_EQ(mesh.degree(schedule::kRows), 6);
-    EXPECT_EQ(mesh.degree(schedule::kState), of_replica) << shard_ranks;
+    EXPECT_EQ(mesh.degree(parallel::kRows), 6);
+    EXPECT_EQ(mesh.degree(parallel::kState), of_replica) << shard_ranks;
   }
   for (const char* wrong : {"1", "3", "8", "24"}) {
     arguments.shard_ranks = wrong;
-    EXPECT_THROW(mesh_of(arguments, environment), UsageError) << wrong;
+    EXPECT_THROW(job::mesh_of(arguments, environment), UsageError) << wrong;
   }
   environment.world_size = 6;
   arguments.shard_ranks = "all";
-  EXPECT_THROW(mesh_of(arguments, environment), UsageError);
+  EXPECT_THROW(job::mesh_of(arguments, environment), UsageError);
 }
 
-TEST(Job, StateReplicasDivideTheRanks) {
+TEST(job::Job, StateReplicasDivideTheRanks) {
   launch::RankEnvironment environment;
   environment.world_size = 8;
   environment.local_world_size = 4;
-  ParallelArguments arguments;
+  options::ParallelArguments arguments;
   const auto ranks_of_replica = [&] {
-    const auto mesh = mesh_of(arguments, environment);
-    EXPECT_EQ(mesh.degree(schedule::kRows), 8);
-    return mesh.degree(schedule::kState);
+    const auto mesh = job::mesh_of(arguments, environment);
+    EXPECT_EQ(mesh.degree(parallel::kRows), 8);
+    return mesh.degree(parallel::kState);
   };
   EXPECT_EQ(ranks_of_replica(), 8);
   arguments.shard_ranks = "2";
@@ -332,16 +332,16 @@ TEST(Job, StateReplicasDivideTheRanks) {
   EXPECT_EQ(ranks_of_replica(), 8);
   for (const char* wrong : {"3", "0", "-2", "half", "16"}) {
     arguments.shard_ranks = wrong;
-    EXPECT_THROW(mesh_of(arguments, environment), UsageError) << wrong;
+    EXPECT_THROW(job::mesh_of(arguments, environment), UsageError) << wrong;
   }
 }
 
-TEST(Job, TheRanksOfAStateReplicaShareTheHostThatShardRanksNames) {
-  const schedule::Mesh mesh({.replicate = 2}, 0, 4);
-  check_state_replicas(mesh, {"a", "a", "b", "b"});
-  check_state_replicas(mesh, {"a", "a", "a", "a"});
+TEST(job::Job, TheRanksOfAStateReplicaShareTheHostThatShardRanksNames) {
+  const parallel::Mesh mesh({.replicate = 2}, 0, 4);
+  job::check_state_replicas(mesh, {"a", "a", "b", "b"});
+  job::check_state_replicas(mesh, {"a", "a", "a", "a"});
   try {
-    check_state_replicas(mesh, {"a", "a", "b", "c"});
+    job::check_state_replicas(mesh, {"a", "a", "b", "c"});
     FAIL() << "accepted";
   } catch (const UsageError& error) {
     EXPECT_NE(
@@ -352,7 +352,7 @@ TEST(Job, TheRanksOfAStateReplicaShareTheHostThatShardRanksNames) {
         std::string::npos)
         << error.what();
   }
-  EXPECT_THROW(check_state_replicas(mesh, {"a", "b", "a", "b"}), UsageError)
+  EXPECT_THROW(job::check_state_replicas(mesh, {"a", "b", "a", "b"}), UsageError)
       << "as srun -m cyclic does";
 }
 

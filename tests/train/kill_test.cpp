@@ -29,9 +29,9 @@ nn::BlockList model() {
 
 /// What is killed: two ranks that keep shards, save after every step, and go on from the newest.
 void save_all_the_time(const fs::path& run) {
-  run_ranks(2, [&](const Job& job) {
+  run_ranks(2, [&](const job::Job& job) {
     at::set_num_threads(1);
-    TrainingArguments arguments;
+    options::TrainingArguments arguments;
     arguments.per_device_train_batch_size = 1;
     arguments.max_steps = 1 << 30;
     arguments.save_steps = 1;

@@ -30,7 +30,7 @@ parallel::ModelFactory adapted_model(const std::string& family,
   };
 }
 
-std::shared_ptr<Dataset> rows_of(const std::string& family) {
+std::shared_ptr<dataset::Dataset> rows_of(const std::string& family) {
   return family == "t5" ? plain_texts() : texts();
 }
 

@@ -2,13 +2,13 @@
 
 #include "convoy/base/error.h"
 #include "convoy/data/loader.h"
-#include "convoy/train/batches.h"
+#include "convoy/dataset/batches.h"
 #include "tests/data/shuffle_testing.h"
 
 namespace convoy::train {
 namespace {
 
-data::testing::Batches batches_of(BatchStream& stream, int64_t epoch) {
+data::testing::Batches batches_of(dataset::BatchStream& stream, int64_t epoch) {
   data::testing::Batches out;
   stream.start(epoch, 0);
   while (const auto step = stream.next()) {
@@ -22,19 +22,19 @@ data::testing::Batches batches_of(BatchStream& stream, int64_t epoch) {
   return out;
 }
 
-std::shared_ptr<Dataset> row_numbers(int64_t rows) {
-  return make_map_dataset(rows, [](const std::vector<int64_t>& wanted) {
+std::shared_ptr<dataset::Dataset> row_numbers(int64_t rows) {
+  return dataset::make_map_dataset(rows, [](const std::vector<int64_t>& wanted) {
     return nn::Bundle{{"row", at::tensor(wanted, at::kLong)}};
   });
 }
 
 TEST(MapDataset, HasARowForEachThatIsAskedFor) {
-  EXPECT_THROW(make_map_dataset(8, nullptr), UsageError);
-  const auto short_by_one = make_map_dataset(8, [](std::vector<int64_t> wanted) {
+  EXPECT_THROW(dataset::make_map_dataset(8, nullptr), UsageError);
+  const auto short_by_one = dataset::make_map_dataset(8, [](std::vector<int64_t> wanted) {
     wanted.pop_back();
     return nn::Bundle{{"row", at::tensor(wanted, at::kLong)}};
   });
-  StreamOptions options;
+  data::StreamOptions options;
   options.layout = {1, 0, 1, 8};
   EXPECT_THROW(short_by_one->open(options)->next(), UsageError);
 }
@@ -44,7 +44,7 @@ TEST(MapDataset, SortedRowsComeAsUniformDraws) {
     const auto dataset = row_numbers(1000 * batch);
     data::testing::expect_shuffled(
         batch, [&](uint64_t seed, int64_t epoch, int64_t world, int64_t rank, int64_t rows) {
-          StreamOptions options;
+          data::StreamOptions options;
           options.layout = {world, rank, 1, rows};
           options.seed = seed;
           return batches_of(*dataset->open(options), epoch);
@@ -56,7 +56,7 @@ TEST(MapDataset, ItsOrderIsOfSeedAndEpochAlone) {
   const auto order = [](int64_t world, int64_t accumulation, int64_t batch) {
     std::vector<std::vector<int64_t>> steps(5);
     for (int64_t rank = 0; rank < world; ++rank) {
-      StreamOptions options;
+      data::StreamOptions options;
       options.layout = {world, rank, accumulation, batch};
       const auto stream = row_numbers(120)->open(options);
       stream->start(1, 0);

@@ -1,11 +1,11 @@
-#include "convoy/train/setup/memory_check.h"
+#include "convoy/planner/estimate/memory_check.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <array>
 
-#include "convoy/train/setup/estimate.h"
+#include "convoy/planner/estimate/estimate.h"
 #include "tests/train/zero_testing.h"
 
 namespace convoy::train {
@@ -18,13 +18,13 @@ using ::testing::Not;
 class StateBytes : public InFolder {
  protected:
   /// With `kinds` of state on a disk: moments (and masters), gradients, weights.
-  TrainingArguments arguments(const std::string& precision, int64_t zero, int64_t kinds) const {
+  options::TrainingArguments arguments(const std::string& precision, int64_t zero, int64_t kinds) const {
     auto out = in_precision(zero_arguments(zero), precision);
     auto& offload = out.parallel.parallelism.offload;
     if (kinds > 0) offload.folder = folder_.string();
-    if (kinds > 0) offload.optimizer = schedule::Place::Disk;
-    if (kinds > 1) offload.gradients = schedule::Place::Disk;
-    if (kinds > 2) offload.parameters = schedule::Place::Disk;
+    if (kinds > 0) offload.optimizer = parallel::Place::Disk;
+    if (kinds > 1) offload.gradients = parallel::Place::Disk;
+    if (kinds > 2) offload.parameters = parallel::Place::Disk;
     OptionTable table;
     auto typed = out;
     typed.declare(table);
@@ -46,13 +46,13 @@ TEST_F(StateBytes, AreTheSameToTheCheckTheEstimateAndTheRank) {
         if (parameters == 0) parameters = static_cast<double>(told.parameters) / 4;
         const auto estimated =
             static_cast<double>(told.parameters + told.gradients + told.optimizer);
-        run_ranks(kRanks, [&](const Job& job) {
+        run_ranks(kRanks, [&](const job::Job& job) {
           Trainer trainer(small_gpt2, options, texts(), nullptr, job);
           const auto kept = trainer.strategy().replica().memory();
           EXPECT_EQ(told.parameters, kept.parameters);
           EXPECT_EQ(told.gradients, kept.gradients);
           EXPECT_EQ(told.optimizer, kept.optimizer);
-          const double checked = state_bytes({{.what = "it takes", .parameters = parameters}},
+          const double checked = planner::state_bytes({{.what = "it takes", .parameters = parameters}},
                                              options.parallel, job.environment);
           EXPECT_NEAR(checked, estimated, 0.01 * estimated + 1);
         });
@@ -62,30 +62,30 @@ TEST_F(StateBytes, AreTheSameToTheCheckTheEstimateAndTheRank) {
 }
 
 TEST(MemoryAdvice, IsNothingThatARunDoesAlready) {
-  TrainingArguments arguments;
+  options::TrainingArguments arguments;
   arguments.per_device_train_batch_size = 8;
-  const auto plain = to_take_less(arguments, 1);
+  const auto plain = planner::to_take_less(arguments, 1);
   EXPECT_THAT(plain, HasSubstr("a smaller per_device_train_batch_size"));
   EXPECT_THAT(plain, HasSubstr("bf16"));
   EXPECT_THAT(plain, Not(HasSubstr("zero")));
   EXPECT_THAT(plain, Not(HasSubstr("fewer ranks")));
-  EXPECT_THAT(to_take_less(arguments, 4, 2), HasSubstr("zero = 3, fewer ranks on a host"));
+  EXPECT_THAT(planner::to_take_less(arguments, 4, 2), HasSubstr("zero = 3, fewer ranks on a host"));
   arguments.per_device_train_batch_size = 1;
   arguments.bf16 = arguments.gradient_checkpointing = true;
-  arguments.parallel.parallelism.offload.optimizer = schedule::Place::Disk;
+  arguments.parallel.parallelism.offload.optimizer = parallel::Place::Disk;
   arguments.parallel.parallelism.zero = 3;
-  EXPECT_EQ(to_take_less(arguments, 2), "shorter rows");
+  EXPECT_EQ(planner::to_take_less(arguments, 2), "shorter rows");
   arguments.bf16 = false;
   arguments.fp16 = true;
-  EXPECT_THAT(to_take_less(arguments, 2), Not(HasSubstr("bf16")));
+  EXPECT_THAT(planner::to_take_less(arguments, 2), Not(HasSubstr("bf16")));
 }
 
 TEST(MemoryAdvice, IsThatOfTheRunUnderWay) {
-  set_memory_advice("shorter rows");
-  EXPECT_THAT(out_of_memory(""), HasSubstr("; try shorter rows"));
-  EXPECT_THAT(little_memory(1, 1), HasSubstr("; try shorter rows"));
-  set_memory_advice("");
-  EXPECT_THAT(out_of_memory(""), HasSubstr("; try a smaller batch"));
+  planner::set_memory_advice("shorter rows");
+  EXPECT_THAT(planner::out_of_memory(""), HasSubstr("; try shorter rows"));
+  EXPECT_THAT(planner::little_memory(1, 1), HasSubstr("; try shorter rows"));
+  planner::set_memory_advice("");
+  EXPECT_THAT(planner::out_of_memory(""), HasSubstr("; try a smaller batch"));
 }
 
 }  // namespace

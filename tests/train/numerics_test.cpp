@@ -1,4 +1,4 @@
-#include "convoy/train/setup/numerics.h"
+#include "convoy/job/numerics.h"
 
 #include <ATen/Context.h>
 #include <gtest/gtest.h>
@@ -15,16 +15,16 @@ TEST(Numerics, Tf32LastsAsLongAsItsObject) {
   auto& context = at::globalContext();
   ASSERT_FALSE(context.allowTF32CuBLAS());
   {
-    const Tf32 products(true);
+    const job::Tf32 products(true);
     EXPECT_TRUE(context.allowTF32CuBLAS());
   }
   EXPECT_FALSE(context.allowTF32CuBLAS());
-  const Tf32 products(false);
+  const job::Tf32 products(false);
   EXPECT_FALSE(context.allowTF32CuBLAS());
 }
 
 TEST(Numerics, DeterministicLeavesNoOperationWithoutAnOrder) {
-  make_gpus_deterministic();
+  job::make_gpus_deterministic();
   auto& context = at::globalContext();
   EXPECT_TRUE(context.deterministicAlgorithms());
   EXPECT_FALSE(context.userEnabledFlashSDP() || context.userEnabledMemEfficientSDP() ||
@@ -39,7 +39,7 @@ TEST(Numerics, DeterministicLeavesNoOperationWithoutAnOrder) {
 }
 
 TEST(Numerics, Tf32IsRefusedOnTheCpu) {
-  TrainingArguments arguments;
+  options::TrainingArguments arguments;
   arguments.tf32 = true;
   const auto model = [] { return nn::BlockList{}; };
   try {

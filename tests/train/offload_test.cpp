@@ -12,17 +12,17 @@ using namespace zero_testing;
 
 class Offload : public InFolder {
  protected:
-  TrainingArguments on_disk(TrainingArguments options) const {
+  options::TrainingArguments on_disk(options::TrainingArguments options) const {
     options.parallel.parallelism.offload.folder = folder_.string();
-    options.parallel.parallelism.offload.optimizer = schedule::Place::Disk;
+    options.parallel.parallelism.offload.optimizer = parallel::Place::Disk;
     if (options.parallel.parallelism.zero >= 2)
-      options.parallel.parallelism.offload.gradients = schedule::Place::Disk;
+      options.parallel.parallelism.offload.gradients = parallel::Place::Disk;
     if (options.parallel.parallelism.zero >= 3)
-      options.parallel.parallelism.offload.parameters = schedule::Place::Disk;
+      options.parallel.parallelism.offload.parameters = parallel::Place::Disk;
     return options;
   }
 
-  std::string refusal(const TrainingArguments& options, const Job& job = one_device()) const {
+  std::string refusal(const options::TrainingArguments& options, const job::Job& job = one_device()) const {
     try {
       Trainer trainer(small_gpt2, options, texts(), nullptr, job);
     } catch (const Error& error) {
@@ -57,10 +57,10 @@ TEST_F(Offload, EachKindAloneChangesNoBitEither) {
     one.parallel.parallelism.offload.folder = folder_.string();
     one.parallel.parallelism.bucket_bytes = each ? 0 : 25 << 20;
     auto gradients = one;
-    gradients.parallel.parallelism.offload.gradients = schedule::Place::Disk;
+    gradients.parallel.parallelism.offload.gradients = parallel::Place::Disk;
     expect_same_bits(expected, on_ranks(2, small_llama, gradients), kZeroSteps);
     auto parameters = one;
-    parameters.parallel.parallelism.offload.parameters = schedule::Place::Disk;
+    parameters.parallel.parallelism.offload.parameters = parallel::Place::Disk;
     parameters.parallel.parallelism.gathers.prefetch = each ? 3 : 0;
     expect_same_bits(expected, on_ranks(2, small_llama, parameters), kZeroSteps);
   }
@@ -73,7 +73,7 @@ TEST_F(Offload, WorksWithSeveralStateReplicasAndGloo) {
     expect_same_bits(expected,
                      outcome_of(small_gpt2, texts(), on_disk(zero_arguments(stage)), replicas(2)),
                      kZeroSteps);
-    expect_same_bits(expected, outcome_of_ddp([&](const Job& job) {
+    expect_same_bits(expected, outcome_of_ddp([&](const job::Job& job) {
                        return outcome_of(small_gpt2, texts(), on_disk(zero_arguments(stage)), job);
                      }),
                      kZeroSteps);
@@ -114,10 +114,10 @@ TEST_F(Offload, GoesOnFromItsCheckpointAndIntoOthers) {
 TEST_F(Offload, RefusesWhatCannotBe) {
   using testing::HasSubstr;
   auto options = zero_arguments(0);
-  options.parallel.parallelism.offload.optimizer = schedule::Place::Cpu;
+  options.parallel.parallelism.offload.optimizer = parallel::Place::Cpu;
   EXPECT_THAT(refusal(options), HasSubstr("the device is the CPU, whose memory that is; try "
                                           "offload_optimizer = disk"));
-  options.parallel.parallelism.offload.optimizer = schedule::Place::Disk;
+  options.parallel.parallelism.offload.optimizer = parallel::Place::Disk;
   EXPECT_THAT(refusal(options), HasSubstr("offload_optimizer = disk needs a folder"));
   options.parallel.parallelism.offload.folder = (folder_ / "none").string();
   EXPECT_THAT(refusal(options), HasSubstr("/none is no folder on "));
@@ -128,11 +128,11 @@ TEST_F(Offload, RefusesWhatCannotBe) {
   options.parallel.parallelism.offload.folder = folder_.string();
   EXPECT_EQ(refusal(options), "none");
   EXPECT_THAT(refusal(options, replicas(2)), HasSubstr("with DataParallel"));
-  options.parallel.parallelism.offload.gradients = schedule::Place::Disk;
+  options.parallel.parallelism.offload.gradients = parallel::Place::Disk;
   EXPECT_THAT(refusal(options), HasSubstr("offload_gradients = disk with zero = 0: backward needs "
                                           "whole gradients there; try --zero 2"));
-  options.parallel.parallelism.offload.gradients = schedule::Place::Device;
-  options.parallel.parallelism.offload.parameters = schedule::Place::Disk;
+  options.parallel.parallelism.offload.gradients = parallel::Place::Device;
+  options.parallel.parallelism.offload.parameters = parallel::Place::Disk;
   EXPECT_THAT(refusal(options), HasSubstr("try --zero 3"));
   options.parallel.parallelism.zero = 3;
   options.parallel.parallelism.keep_bytes = 4 << 20;
@@ -141,7 +141,7 @@ TEST_F(Offload, RefusesWhatCannotBe) {
 }
 
 TEST_F(Offload, KeepsInMemoryWhatIsNotOnTheDisk) {
-  run_ranks(2, [&](const Job& job) {
+  run_ranks(2, [&](const job::Job& job) {
     auto options = on_disk(zero_arguments(3));
     options.bf16 = true;
     Trainer trainer(small_gpt2, options, texts(), nullptr, job);

@@ -126,7 +126,7 @@ TEST_F(Folders, ACheckpointUnderWayIsKeptWhenTheLossIsNotFinite) {
   auto args = arguments(folder_ / "a", 20);
   args.learning_rate = 1e30;
   args.save_steps = 1;
-  run_ranks(2, [&](const Job& job) {
+  run_ranks(2, [&](const job::Job& job) {
     const auto error = train(args, job).error;
     EXPECT_NE(error.find("is not finite"), std::string::npos) << error;
   });
@@ -152,7 +152,7 @@ TEST_F(Folders, NewerCheckpointsThatAreNotWholeArePassedOverAloud) {
   auto bytes = read_file(weights);
   bytes[bytes.size() - 3] ^= 1;
   write_file(weights, bytes);
-  run_ranks(2, [&](const Job& job) {
+  run_ranks(2, [&](const job::Job& job) {
     Trainer trainer(tiny_model(), more, random_sessions(45, 50, 8), nullptr, job);
     auto said = std::make_shared<Said>();
     auto first = std::make_shared<First>();

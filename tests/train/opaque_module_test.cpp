@@ -53,11 +53,11 @@ parallel::ModelFactory model(bool with_norm, std::shared_ptr<Net>* keep = nullpt
   };
 }
 
-std::shared_ptr<Dataset> points() {
+std::shared_ptr<dataset::Dataset> points() {
   torch::manual_seed(3);
   auto x = torch::randn({90, 6});
   auto y = x.narrow(1, 0, 3).argmax(1);
-  return make_map_dataset(90, [=](const std::vector<int64_t>& rows) {
+  return dataset::make_map_dataset(90, [=](const std::vector<int64_t>& rows) {
     auto index = torch::tensor(rows, torch::kLong);
     return nn::Bundle{{"x", x.index_select(0, index)}, {"y", y.index_select(0, index)}};
   });
@@ -65,8 +65,8 @@ std::shared_ptr<Dataset> points() {
 
 class OpaqueModule : public InFolder {
  protected:
-  TrainingArguments arguments(int64_t per_device, int64_t accumulation = 1) {
-    TrainingArguments out;
+  options::TrainingArguments arguments(int64_t per_device, int64_t accumulation = 1) {
+    options::TrainingArguments out;
     out.per_device_train_batch_size = per_device;
     out.per_device_eval_batch_size = 30;
     out.gradient_accumulation_steps = accumulation;
@@ -90,12 +90,12 @@ class OpaqueModule : public InFolder {
     return "";
   }
 
-  TrainingArguments of_stage(int64_t stage) {
+  options::TrainingArguments of_stage(int64_t stage) {
     auto out = arguments(8);
     out.parallel.parallelism.bucket_bytes = 0;
     out.parallel.parallelism.offload.folder = folder_.string();
     out.parallel.parallelism.zero = std::min<int64_t>(stage, 3);
-    if (stage == 4) out.parallel.parallelism.offload.parameters = schedule::Place::Disk;
+    if (stage == 4) out.parallel.parallelism.offload.parameters = parallel::Place::Disk;
     return out;
   }
 
@@ -107,7 +107,7 @@ class OpaqueModule : public InFolder {
     for (const int64_t stage : {0, 1, 2, 3, 4}) {
       SCOPED_TRACE(stage);
       const auto options = of_stage(stage);
-      const auto outcome = outcome_of_ranks(2, [&](const Job& job) {
+      const auto outcome = outcome_of_ranks(2, [&](const job::Job& job) {
         const auto own = outcome_of(make, data_, options, job);
         Trainer trainer(make, options, data_, nullptr, job);
         look(stage, trainer.strategy().replica());
@@ -120,7 +120,7 @@ class OpaqueModule : public InFolder {
     return expected;
   }
 
-  std::vector<double> losses(bool with_norm, const TrainingArguments& arguments, const Job& job) {
+  std::vector<double> losses(bool with_norm, const options::TrainingArguments& arguments, const job::Job& job) {
     Trainer trainer(model(with_norm), arguments, data_, nullptr, job);
     auto recorder = std::make_shared<Recorder>();
     trainer.add_callback(recorder);
@@ -128,7 +128,7 @@ class OpaqueModule : public InFolder {
     return recorder->losses;
   }
 
-  std::shared_ptr<Dataset> data_ = points();
+  std::shared_ptr<dataset::Dataset> data_ = points();
 };
 
 TEST_F(OpaqueModule, ThatCannotBeTrainedIsRefused) {
@@ -168,7 +168,7 @@ TEST_F(OpaqueModule, SaysThatItsShardsCannotBeRead) {
   if (!kRefusesReads<c10::StorageImpl>) GTEST_SKIP() << "this torch has no error for it";
   std::shared_ptr<Net> kept;
   const auto make = model(false, &kept);
-  run_two_ranks([&](const Job& job) {
+  run_two_ranks([&](const job::Job& job) {
     Trainer trainer(make, of_stage(3), data_, nullptr, job);
     trainer.train();
   });
@@ -190,7 +190,7 @@ TEST_F(OpaqueModule, LeavesTheThreadsOfTheProgramAsTheyWere) {
 
 TEST_F(OpaqueModule, RanksThatFreezeOtherParametersAreToldWhich) {
   for (const int64_t stage : {0, 3}) {
-    run_two_ranks([&](const Job& job) {
+    run_two_ranks([&](const job::Job& job) {
       const auto make = [&] {
         auto net = std::make_shared<Net>(false);
         if (!job.is_main()) net->in->weight.set_requires_grad(false);
@@ -212,7 +212,7 @@ TEST_F(OpaqueModule, EveryStrategyGivesTheSameBits) {
   EXPECT_LT(single.back(), 0.5 * single.front());
   EXPECT_EQ(losses(false, arguments(8), replicas(2)), single);
   std::vector<double> ddp;
-  run_two_ranks([&](const Job& job) {
+  run_two_ranks([&](const job::Job& job) {
     auto mine = losses(false, arguments(8), job);
     if (job.is_main()) ddp = mine;
   });
@@ -224,7 +224,7 @@ TEST_F(OpaqueModule, StageThreeSaysThatItIsGatheredAsAWhole) {
   auto options = arguments(8);
   options.max_steps = 1;
   options.parallel.parallelism.zero = 3;
-  run_ranks(2, [&](const Job& job) {
+  run_ranks(2, [&](const job::Job& job) {
     Trainer trainer(model(false), options, data_, nullptr, job);
     EXPECT_EQ(trainer.strategy().replica().flat().layout().num_buckets(), 2);
     const auto warned = warnings_of(trainer);
@@ -239,7 +239,7 @@ TEST_F(OpaqueModule, BuffersAreKeptInStepAndSaved) {
   std::vector<double> ddp;
   std::vector<std::shared_ptr<Net>> nets(2);
   std::vector<double> evaluated(2);
-  run_two_ranks([&](const Job& job) {
+  run_two_ranks([&](const job::Job& job) {
     const auto rank = static_cast<size_t>(job.environment.rank);
     auto own = arguments(8);
     own.output.dir = (folder_ / "run").string();
@@ -294,7 +294,7 @@ TEST_F(OpaqueModule, StagesOfZeroKeepItsFp32WeightsInBf16Too) {
     SCOPED_TRACE(stage);
     options.parallel.parallelism.zero = stage;
     const auto outcome = outcome_of_ranks(
-        2, [&](const Job& job) { return outcome_of(model(true), data_, options, job); });
+        2, [&](const job::Job& job) { return outcome_of(model(true), data_, options, job); });
     if (stage == 0) expected = outcome;
     expect_same_bits(expected, outcome, expected.losses.size());
   }

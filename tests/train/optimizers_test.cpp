@@ -19,17 +19,17 @@ class EachOptimizer : public testing::TestWithParam<std::string> {
   EachOptimizer() { at::set_num_threads(1); }
   ~EachOptimizer() override { std::filesystem::remove_all(folder_); }
 
-  TrainingArguments arguments(int64_t zero, int64_t accumulation = 1) const {
+  options::TrainingArguments arguments(int64_t zero, int64_t accumulation = 1) const {
     auto out = zero_arguments(zero, accumulation);
     out.optim = GetParam();
     out.learning_rate = 1e-3;
     return out;
   }
-  TrainingArguments on_disk(TrainingArguments out) const {
+  options::TrainingArguments on_disk(options::TrainingArguments out) const {
     out.parallel.parallelism.offload.folder = folder_.string();
-    out.parallel.parallelism.offload.optimizer = schedule::Place::Disk;
+    out.parallel.parallelism.offload.optimizer = parallel::Place::Disk;
     if (out.parallel.parallelism.zero >= 3)
-      out.parallel.parallelism.offload.parameters = schedule::Place::Disk;
+      out.parallel.parallelism.offload.parameters = parallel::Place::Disk;
     return out;
   }
 
@@ -91,7 +91,7 @@ TEST_P(EachOptimizer, TakesTheMemoryThatItSays) {
   trainer.train();
   const auto& replica = trainer.strategy().replica();
   EXPECT_EQ(replica.memory().optimizer,
-            trainer.strategy().replica().flat().layout().kept(schedule::Kind::Moments) *
+            trainer.strategy().replica().flat().layout().kept(parallel::Kind::Moments) *
                 optim::make_optimizer(GetParam())->state_bytes());
 }
 

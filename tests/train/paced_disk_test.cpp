@@ -44,7 +44,7 @@ namespace {
 class PacedDisk : public Folders {
  protected:
   /// Two ranks, one of whose calls is slow: which of them.
-  void run(const TrainingArguments& options, std::atomic<int>& until_slow, int call) {
+  void run(const options::TrainingArguments& options, std::atomic<int>& until_slow, int call) {
     SCOPED_TRACE(call);
     until_slow = call;
     std::atomic<int> well{0};
@@ -123,8 +123,8 @@ TEST_F(PacedDisk, ACheckpointUnderWayIsKeptWhereAllRanksEndAndOnlyThere) {
 }
 
 /// Three steps of two ranks: sessions of one item, after which nothing comes.
-std::shared_ptr<Dataset> without_targets() {
-  return make_map_dataset(24, [](const std::vector<int64_t>& rows) {
+std::shared_ptr<dataset::Dataset> without_targets() {
+  return dataset::make_map_dataset(24, [](const std::vector<int64_t>& rows) {
     const auto count = static_cast<int64_t>(rows.size());
     return nn::Bundle{{"items", at::ones({count, 1}, at::kLong)},
                       {"kind", at::ones({count, 1}, at::kLong)},

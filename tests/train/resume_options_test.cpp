@@ -10,7 +10,7 @@ using ::testing::HasSubstr;
 
 class ResumedOptions : public Folders {
  protected:
-  std::string resumed(const std::function<void(TrainingArguments&)>& change) const {
+  std::string resumed(const std::function<void(options::TrainingArguments&)>& change) const {
     auto options = arguments(folder_ / "a", 6);
     options.resume_from_checkpoint = (folder_ / "a/checkpoint-2").string();
     change(options);
@@ -23,7 +23,7 @@ TEST_F(ResumedOptions, AreRefusedOrTakenAsTheTableSays) {
   EXPECT_THAT(resumed([](auto& o) { o.optim = "lion_32bit"; }), HasSubstr("try --optim"));
   EXPECT_THAT(resumed([](auto& o) { o.seed = 7; }), HasSubstr("data seed"));
   EXPECT_THAT(resumed([](auto& o) { o.data_seed = 7; }), HasSubstr("data seed"));
-  const auto takes = [&](const char* what, const std::function<void(TrainingArguments&)>& change) {
+  const auto takes = [&](const char* what, const std::function<void(options::TrainingArguments&)>& change) {
     EXPECT_EQ(resumed(change), "") << what;
   };
   takes("rates", [](auto& o) {

@@ -11,7 +11,7 @@ namespace convoy::train {
 namespace {
 
 TEST_F(TrainerTest, ResumingInMidEpochGivesTheSameBits) {
-  auto run = [&](const std::string& name, const std::function<void(TrainingArguments&)>& change) {
+  auto run = [&](const std::string& name, const std::function<void(options::TrainingArguments&)>& change) {
     auto args = arguments(name);
     change(args);
     Trainer trainer(tiny_model(), args, data_, nullptr, job_);
@@ -113,7 +113,7 @@ TEST_F(TrainerTest, ASignalEndsAnEvaluationWhichIsMadeUp) {
   const auto train = [&](const std::string& name, int ranks, int64_t stop_at) {
     Json found = Json::array();
     at::Tensor weights;
-    const auto run = [&](const Job& job) {
+    const auto run = [&](const job::Job& job) {
       auto args = arguments(name);
       args.per_device_train_batch_size /= ranks;
       args.per_device_eval_batch_size = 4;
@@ -228,7 +228,7 @@ TEST_F(TrainerTest, ResumingOnReplicasContinuesTheSameEpoch) {
   auto again = arguments("two");
   again.per_device_train_batch_size = 4;
   again.resume_from_checkpoint = (folder_ / "one" / "checkpoint-4").string();
-  Job dp = job_;
+  job::Job dp = job_;
   dp.strategy = "dp";
   dp.devices = {at::kCPU, at::kCPU};
   Trainer second(tiny_model(), again, data_, nullptr, dp);
@@ -242,7 +242,7 @@ TEST_F(TrainerTest, ResumingInMidEpochIsExactOnAnyNumberOfRanks) {
   // A step is five rows on three ranks, or three times five on one.
   auto run = [&](const std::string& name, int ranks, int64_t accumulation, const fs::path& from) {
     at::Tensor weights;
-    run_ranks(ranks, [&](const Job& job) {
+    run_ranks(ranks, [&](const job::Job& job) {
       auto args = arguments(name);
       args.per_device_train_batch_size = 5;
       args.gradient_accumulation_steps = accumulation;
@@ -283,12 +283,12 @@ TEST_F(TrainerTest, AnotherTotalBatchMayDropTheLastRows) {
 
 // Of rows that are all alike, whose order does not matter.
 TEST_F(TrainerTest, ARunThatBeginsWithMomentsIsTheRestOfALongerOne) {
-  const auto alike = make_map_dataset(24, [](const std::vector<int64_t>& rows) {
+  const auto alike = dataset::make_map_dataset(24, [](const std::vector<int64_t>& rows) {
     const auto ids = at::arange(1, 7, at::kLong).repeat({std::ssize(rows), 1});
     return nn::Bundle{{"items", ids}, {"lengths", at::full({std::ssize(rows)}, 6, at::kLong)}};
   });
   const auto train = [&](const std::string& name, int64_t steps, const fs::path& weights,
-                         const fs::path& moments, const Job& job) {
+                         const fs::path& moments, const job::Job& job) {
     auto own = arguments(name);
     own.max_steps = steps;
     own.lr_scheduler_type = "constant";

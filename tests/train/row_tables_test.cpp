@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "convoy/base/error.h"
-#include "convoy/train/setup/estimate.h"
+#include "convoy/planner/estimate/estimate.h"
 #include "tests/train/testing.h"
 
 // A table of items that ranks keep by rows is the table that each of them keeps whole.
@@ -25,7 +25,7 @@ parallel::ModelFactory model(const std::function<void(models::SessionConfig&)>& 
   return [config] { return models::make_session_model(config); };
 }
 
-TrainingArguments by_rows(int64_t per_device, int64_t accumulation, bool rows = true) {
+options::TrainingArguments by_rows(int64_t per_device, int64_t accumulation, bool rows = true) {
   auto out = short_run(per_device, accumulation, static_cast<int64_t>(kSteps));
   out.learning_rate = 5e-3;
   out.weight_decay = 0.1;
@@ -34,13 +34,13 @@ TrainingArguments by_rows(int64_t per_device, int64_t accumulation, bool rows = 
   return out;
 }
 
-std::shared_ptr<Dataset> sessions(int64_t rows = 203) {
+std::shared_ptr<dataset::Dataset> sessions(int64_t rows = 203) {
   return random_sessions(rows, kItems, kLength);
 }
 
-Outcome on_two(const parallel::ModelFactory& factory, const TrainingArguments& arguments) {
+Outcome on_two(const parallel::ModelFactory& factory, const options::TrainingArguments& arguments) {
   return outcome_of_ranks(
-      2, [&](const Job& job) { return outcome_of(factory, sessions(), arguments, job); });
+      2, [&](const job::Job& job) { return outcome_of(factory, sessions(), arguments, job); });
 }
 
 void expect_near(const Outcome& rows, const Outcome& dense) {
@@ -79,7 +79,7 @@ TEST(RowTables, OfThreeRanksAndReplicasHaveTheBitsOfOneDeviceToo) {
   const auto alone = outcome_of(factory, sessions(), by_rows(8, 3), one_device());
   expect_same_bits(alone, outcome_of(factory, sessions(), by_rows(8, 1), replicas(3)), kSteps);
   const auto ranks = outcome_of_ranks(
-      3, [&](const Job& job) { return outcome_of(factory, sessions(), by_rows(8, 1), job); });
+      3, [&](const job::Job& job) { return outcome_of(factory, sessions(), by_rows(8, 1), job); });
   expect_same_bits(alone, ranks, kSteps);
 }
 
@@ -165,8 +165,8 @@ class Ranks : public Scorer {
   at::Tensor counts_ = at::zeros({kItems + 1}, at::kLong);
 };
 
-Metrics evaluated(const parallel::ModelFactory& factory, const TrainingArguments& arguments,
-                  const Job& job) {
+Metrics evaluated(const parallel::ModelFactory& factory, const options::TrainingArguments& arguments,
+                  const job::Job& job) {
   at::set_num_threads(1);
   auto options = arguments;
   options.per_device_eval_batch_size = 10;
@@ -191,7 +191,7 @@ TEST(RowTables, AreRankedByTheirOwners) {
   // 61 rows in steps of 30: of the last step's single one two ranks have none.
   for (const int ranks : {1, 3}) {
     SCOPED_TRACE(ranks);
-    run_ranks(ranks, [&](const Job& job) {
+    run_ranks(ranks, [&](const job::Job& job) {
       auto own = evaluated(factory, by_rows(4, 3 / ranks), job);
       if (!job.is_main()) return;
       EXPECT_NEAR(own.at("eval_loss") / whole.at("eval_loss"), 1, 1e-5);
@@ -231,7 +231,7 @@ TEST_F(RowTablesInFolders, AreSavedAsTheWholeTable) {
   EXPECT_LT(near(on_two(model(), back).weights, all.weights), 1e-6);
 }
 
-std::string refusal(const parallel::ModelFactory& factory, const TrainingArguments& arguments) {
+std::string refusal(const parallel::ModelFactory& factory, const options::TrainingArguments& arguments) {
   try {
     Trainer trainer(factory, arguments, sessions(), nullptr, one_device());
     trainer.predict(*sessions(), [](const auto&, const auto&) {});
@@ -269,7 +269,7 @@ TEST(RowTables, AreEstimated) {
   const auto& told = plan.stages.at(0).memory;
   const auto whole = convoy::estimate(model(), by_rows(4, 2, false), *sessions(), 2);
   EXPECT_LT(told.sum(), whole.stages.at(0).memory.sum());
-  run_ranks(2, [&](const Job& job) {
+  run_ranks(2, [&](const job::Job& job) {
     Trainer trainer(model(), by_rows(4, 2), sessions(), nullptr, job);
     if (!job.is_main()) return;  // of several the first has most
     const auto kept = trainer.strategy().replica().memory();
@@ -281,7 +281,7 @@ TEST(RowTables, AreEstimated) {
 
 TEST(RowTables, TakeNothingOfTheTablesSizeBesideWeightsAndMoments) {
   const auto factory = model();
-  run_ranks(2, [&](const Job& job) {
+  run_ranks(2, [&](const job::Job& job) {
     auto arguments = by_rows(2, 1);
     arguments.max_steps = 2;
     Trainer trainer(factory, arguments, sessions(), nullptr, job);

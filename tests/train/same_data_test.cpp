@@ -17,7 +17,7 @@ using Use = std::function<void(const Job&, const Data& own, const Data& same)>;
 std::array<std::string, 2> told(const Use& use) {
   at::set_num_threads(1);
   std::array<std::string, 2> out;
-  run_two_ranks([&](const Job& job) {
+  run_two_ranks([&](const job::Job& job) {
     const int rank = job.environment.rank;
     try {
       use(job, random_sessions(45 - rank, 50, 8), random_sessions(45, 50, 8));
@@ -39,18 +39,18 @@ void expect_told(const std::string& what, const Use& use) {
 // Else one of them waits in a collective for an answer that the other never gives.
 TEST(SameData, IsWhatAllRanksMustRead) {
   const auto arguments = short_run(4, 1, 2);
-  expect_told("training data", [&](const Job& job, const Data& own, const Data& same) {
+  expect_told("training data", [&](const job::Job& job, const Data& own, const Data& same) {
     Trainer(tiny_model(), arguments, own, same, job).train();
   });
-  expect_told("evaluation data", [&](const Job& job, const Data& own, const Data& same) {
+  expect_told("evaluation data", [&](const job::Job& job, const Data& own, const Data& same) {
     Trainer(tiny_model(), arguments, same, own, job).train();
   });
-  expect_told("evaluation data", [&](const Job& job, const Data& own, const Data&) {
+  expect_told("evaluation data", [&](const job::Job& job, const Data& own, const Data&) {
     Trainer(tiny_model(), arguments, nullptr, own, job).evaluate();
   });
-  expect_told("data to predict", [&](const Job& job, const Data& own, const Data&) {
+  expect_told("data to predict", [&](const job::Job& job, const Data& own, const Data&) {
     Trainer(tiny_model(), arguments, nullptr, nullptr, job)
-        .predict(*own, [](const StepBatch&, const std::vector<nn::Bundle>&) {});
+        .predict(*own, [](const dataset::StepBatch&, const std::vector<nn::Bundle>&) {});
   });
 }
 

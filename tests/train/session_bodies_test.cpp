@@ -22,7 +22,7 @@ struct Body {
 
 class SessionBodies : public testing::TestWithParam<Body> {
  protected:
-  Outcome train(const TrainingArguments& arguments, const Job& job) const {
+  Outcome train(const options::TrainingArguments& arguments, const job::Job& job) const {
     auto config = models::small_session({.ids = 120, .width = 24, .heads = 3, .length = 12});
     config.features.push_back({"kind", true, 7});
     config.body = GetParam().name;
@@ -61,7 +61,7 @@ class SessionBodies : public testing::TestWithParam<Body> {
                       random_sessions(203, 120, 12), arguments, job);
   }
 
-  static TrainingArguments arguments(int64_t per_device, int64_t accumulation, int64_t zero = 0) {
+  static options::TrainingArguments arguments(int64_t per_device, int64_t accumulation, int64_t zero = 0) {
     auto out = short_run(per_device, accumulation, static_cast<int64_t>(kSteps));
     out.learning_rate = 5e-3;
     out.parallel.parallelism.zero = zero;
@@ -79,7 +79,7 @@ TEST_P(SessionBodies, AreOneDeviceThatAccumulatesBitForBit) {
   for (const int64_t zero : {0, 3}) {
     expect_same_bits(
         alone,
-        outcome_of_ranks(2, [&](const Job& job) { return train(arguments(10, 1, zero), job); }),
+        outcome_of_ranks(2, [&](const job::Job& job) { return train(arguments(10, 1, zero), job); }),
         kSteps);
   }
 }
@@ -91,7 +91,7 @@ TEST_P(SessionBodies, OfThreeRanksAreOneDeviceThatAccumulatesBitForBit) {
   for (const int64_t zero : {0, 3}) {
     expect_same_bits(
         alone,
-        outcome_of_ranks(3, [&](const Job& job) { return train(arguments(7, 1, zero), job); }),
+        outcome_of_ranks(3, [&](const job::Job& job) { return train(arguments(7, 1, zero), job); }),
         kSteps);
   }
 }
@@ -102,7 +102,7 @@ TEST_P(SessionBodies, TrainThroughStages) {
   for (const int num_stages : {2, 3}) {
     auto staged = arguments(10, 4);
     staged.parallel.parallelism.ranks.pipeline = num_stages;
-    Job job = one_device();
+    job::Job job = one_device();
     job.strategy = "pipeline";
     job.devices.assign(static_cast<size_t>(num_stages), at::kCPU);
     const auto outcome = train(staged, job);

@@ -3,7 +3,7 @@
 
 #include <map>
 
-#include "convoy/train/setup/arguments.h"
+#include "convoy/options/arguments.h"
 
 namespace convoy::train {
 namespace {
@@ -29,12 +29,12 @@ std::string another(const Option& option) {
 
 // Whoever declares an option need not think of it: what differs between ranks says so.
 TEST(SharedOptions, AreAllButThoseThatMayDiffer) {
-  TrainingArguments usual;
+  options::TrainingArguments usual;
   OptionTable names;
   usual.declare(names);
   std::vector<std::string> may_differ;
   for (const auto& name : names.keys()) {
-    TrainingArguments other;
+    options::TrainingArguments other;
     OptionTable table;
     other.declare(table);
     table.set(name, another(*table.find(name)), "the test");
@@ -50,7 +50,7 @@ TEST(SharedOptions, AreAllButThoseThatMayDiffer) {
 }
 
 TEST(SharedOptions, OfAFolderCountsWhetherThereIsOne) {
-  TrainingArguments first, second, third;
+  options::TrainingArguments first, second, third;
   first.output.dir = "/data/run";
   second.output.dir = "/scratch/run";
   EXPECT_EQ(first.shared_options(), second.shared_options());

@@ -19,22 +19,22 @@ models::SessionConfig model_config(double dropout, const std::string& body) {
   return config;
 }
 
-TrainingArguments arguments(int64_t per_device, int64_t accumulation) {
+options::TrainingArguments arguments(int64_t per_device, int64_t accumulation) {
   auto out = short_run(per_device, accumulation, kCompared);
   out.learning_rate = 5e-3;
   out.warmup_steps = 5;
   return out;
 }
 
-Outcome train(const TrainingArguments& arguments, const Job& job, double dropout,
+Outcome train(const options::TrainingArguments& arguments, const job::Job& job, double dropout,
               const std::string& body = "gpt2") {
   auto config = model_config(dropout, body);
   return outcome_of([config] { return models::make_session_model(config); },
                     random_sessions(203, 120, 12), arguments, job);
 }
 
-Outcome train_ddp(const TrainingArguments& arguments, double dropout) {
-  return outcome_of_ddp([&](const Job& job) { return train(arguments, job, dropout); });
+Outcome train_ddp(const options::TrainingArguments& arguments, double dropout) {
+  return outcome_of_ddp([&](const job::Job& job) { return train(arguments, job, dropout); });
 }
 
 void expect_same_bits(const Outcome& a, const Outcome& b) {
@@ -77,7 +77,7 @@ TEST(Strategies, OddNumbersOfRanksEqualAccumulationBitForBit) {
   for (int ranks : {3, 5, 7}) {
     const auto expected = train(arguments(3, ranks), one_device(), 0.1);
     expect_same_bits(expected, train(arguments(3, 1), replicas(ranks), 0.1));
-    expect_same_bits(expected, outcome_of_ranks(ranks, [](const Job& job) {
+    expect_same_bits(expected, outcome_of_ranks(ranks, [](const job::Job& job) {
                        return train(arguments(3, 1), job, 0.1);
                      }));
   }
@@ -129,7 +129,7 @@ TEST(Strategies, Fp16IsTheSameInEveryLayout) {
   const auto expected = train(alone, one_device(), 0.1);
   expect_same_bits(expected, train(parts, replicas(3), 0.1));
   expect_same_bits(expected,
-                   outcome_of_ranks(3, [&](const Job& job) { return train(parts, job, 0.1); }));
+                   outcome_of_ranks(3, [&](const job::Job& job) { return train(parts, job, 0.1); }));
 }
 
 TEST(Strategies, Bf16StaysNearFp32) {

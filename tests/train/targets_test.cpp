@@ -24,8 +24,8 @@ parallel::ModelFactory line() {
 }
 
 /// Rows of which one in `every` has a target.
-std::shared_ptr<Dataset> rows(int64_t every) {
-  return make_map_dataset(8, [every](const std::vector<int64_t>& wanted) {
+std::shared_ptr<dataset::Dataset> rows(int64_t every) {
+  return dataset::make_map_dataset(8, [every](const std::vector<int64_t>& wanted) {
     const auto numbers = at::tensor(wanted, at::kLong).unsqueeze(1);
     return nn::Bundle{{"asked", numbers.remainder(every).eq(0).to(at::kFloat)}};
   });
@@ -67,7 +67,7 @@ TEST_F(Targets, AStepWithoutOneCountsInNoMean) {
 
 TEST_F(Targets, AnEvaluationWithoutOneNamesWhatMayBeTheCause) {
   Trainer trainer(line(), arguments("a"), nullptr, rows(100), job_);
-  const auto none = make_map_dataset(8, [](const std::vector<int64_t>& wanted) {
+  const auto none = dataset::make_map_dataset(8, [](const std::vector<int64_t>& wanted) {
     return nn::Bundle{{"asked", at::zeros({std::ssize(wanted), 1})}};
   });
   try {
@@ -117,7 +117,7 @@ TEST_F(Targets, MetricsThatAreNotFiniteAreToldAndComeBackFromAState) {
 }
 
 TEST_F(Targets, OnlyWholeNumbersOfStepsAndBatchesThatCount) {
-  const auto error = [&](const std::function<void(TrainingArguments&)>& change) {
+  const auto error = [&](const std::function<void(options::TrainingArguments&)>& change) {
     auto args = arguments("a");
     change(args);
     return error_of(args);

@@ -12,7 +12,7 @@
 #include "convoy/train/callback.h"
 #include "convoy/train/checkpoints/model_files.h"
 #include "convoy/train/scorer.h"
-#include "convoy/train/setup/job.h"
+#include "convoy/job/job.h"
 #include "convoy/train/state.h"
 #include "convoy/train/trainer.h"
 #include "tests/comm/ranks_testing.h"
@@ -48,8 +48,8 @@ inline parallel::ModelFactory tiny_model(double dropout = 0.1) {
 
 /// Sessions of 2 to `max_length` items that follow a rule, with two more features, and of each
 /// whether its first item is even, and a part of that item's number.
-inline std::shared_ptr<Dataset> random_sessions(int64_t rows, int64_t items, int64_t max_length) {
-  return make_map_dataset(rows, [=](const std::vector<int64_t>& wanted) {
+inline std::shared_ptr<dataset::Dataset> random_sessions(int64_t rows, int64_t items, int64_t max_length) {
+  return dataset::make_map_dataset(rows, [=](const std::vector<int64_t>& wanted) {
     std::vector<int64_t> lengths;
     for (int64_t row : wanted) {
       lengths.push_back(2 + static_cast<int64_t>(mix64(static_cast<uint64_t>(row)) %
@@ -84,8 +84,8 @@ inline std::shared_ptr<Dataset> random_sessions(int64_t rows, int64_t items, int
 }
 
 /// One of `every` of its 48 rows has a "price" that fp16 cannot hold.
-inline std::shared_ptr<Dataset> rare_prices(int64_t every = 24) {
-  return make_map_dataset(48, [every](const std::vector<int64_t>& rows) {
+inline std::shared_ptr<dataset::Dataset> rare_prices(int64_t every = 24) {
+  return dataset::make_map_dataset(48, [every](const std::vector<int64_t>& rows) {
     const auto count = static_cast<int64_t>(rows.size());
     auto items = at::tensor(rows, at::kLong).view({count, 1}).repeat({1, 5}) + 1;
     auto price = at::where(items % every == 0, 1e6, 1.0).to(at::kFloat);
@@ -95,8 +95,8 @@ inline std::shared_ptr<Dataset> rare_prices(int64_t every = 24) {
 }
 
 /// Of so many steps, each of which is logged; writes nothing.
-inline TrainingArguments short_run(int64_t per_device, int64_t accumulation, int64_t steps) {
-  TrainingArguments out;
+inline options::TrainingArguments short_run(int64_t per_device, int64_t accumulation, int64_t steps) {
+  options::TrainingArguments out;
   out.per_device_train_batch_size = per_device;
   out.gradient_accumulation_steps = accumulation;
   out.max_steps = steps;
@@ -130,22 +130,22 @@ inline std::vector<std::string> warnings_of(Trainer& trainer) {
   return warned->all;
 }
 
-inline Job one_device() {
-  Job job;
+inline job::Job one_device() {
+  job::Job job;
   job.strategy = "single";
   job.devices = {at::kCPU};
   return job;
 }
 
-inline Job replicas(int count) {
-  Job job;
+inline job::Job replicas(int count) {
+  job::Job job;
   job.strategy = "dp";
   job.devices.assign(static_cast<size_t>(count), at::kCPU);
   return job;
 }
 
-inline Job rank_of(const comm::Group& group) {
-  Job job = one_device();
+inline job::Job rank_of(const comm::Group& group) {
+  job::Job job = one_device();
   job.strategy = "ddp";
   job.environment.rank = group.rank();
   job.environment.world_size = group.size();
@@ -154,12 +154,12 @@ inline Job rank_of(const comm::Group& group) {
 }
 
 /// Runs `work(job)` as two ranks over Gloo, threads of this process.
-inline void run_two_ranks(const std::function<void(const Job&)>& work) {
+inline void run_two_ranks(const std::function<void(const job::Job&)>& work) {
   comm::run_gloo_ranks(2, [&](const comm::Group& group) { work(rank_of(group)); });
 }
 
 /// The same for any number of ranks, with the sums of shared memory: in rank order.
-inline void run_ranks(int size, const std::function<void(const Job&)>& work) {
+inline void run_ranks(int size, const std::function<void(const job::Job&)>& work) {
   comm::run_thread_ranks(
       size, [&](const comm::Group& group) { work(rank_of(group)); }, std::chrono::minutes(2));
 }
@@ -189,8 +189,8 @@ struct Outcome {
   at::Tensor weights;
 };
 
-inline Outcome outcome_of(const parallel::ModelFactory& factory, std::shared_ptr<Dataset> data,
-                          const TrainingArguments& arguments, const Job& job) {
+inline Outcome outcome_of(const parallel::ModelFactory& factory, std::shared_ptr<dataset::Dataset> data,
+                          const options::TrainingArguments& arguments, const job::Job& job) {
   at::set_num_threads(1);
   Trainer trainer(factory, arguments, std::move(data), nullptr, job);
   auto recorder = std::make_shared<Recorder>();
@@ -201,11 +201,11 @@ inline Outcome outcome_of(const parallel::ModelFactory& factory, std::shared_ptr
 
 /// Of all ranks that `run` starts, whose weights must agree.
 inline Outcome outcome_of_all(
-    int size, const std::function<Outcome(const Job&)>& train,
-    const std::function<void(int, std::function<void(const Job&)>)>& run) {
+    int size, const std::function<Outcome(const job::Job&)>& train,
+    const std::function<void(int, std::function<void(const job::Job&)>)>& run) {
   std::vector<Outcome> outcomes(static_cast<size_t>(size));
   run(size,
-      [&](const Job& job) { outcomes[static_cast<size_t>(job.environment.rank)] = train(job); });
+      [&](const job::Job& job) { outcomes[static_cast<size_t>(job.environment.rank)] = train(job); });
   for (const auto& other : outcomes) {
     EXPECT_EQ(outcomes[0].skipped_steps, other.skipped_steps) << "not all ranks skipped alike";
     EXPECT_TRUE(at::equal(outcomes[0].weights, other.weights)) << "the ranks drifted apart";
@@ -214,12 +214,12 @@ inline Outcome outcome_of_all(
 }
 
 /// As two ranks over Gloo.
-inline Outcome outcome_of_ddp(const std::function<Outcome(const Job&)>& train) {
+inline Outcome outcome_of_ddp(const std::function<Outcome(const job::Job&)>& train) {
   return outcome_of_all(2, train, [](int, const auto& work) { run_two_ranks(work); });
 }
 
 /// As ranks over shared memory, which add in rank order.
-inline Outcome outcome_of_ranks(int size, const std::function<Outcome(const Job&)>& train) {
+inline Outcome outcome_of_ranks(int size, const std::function<Outcome(const job::Job&)>& train) {
   return outcome_of_all(size, train, run_ranks);
 }
 

@@ -1,4 +1,4 @@
-#include "convoy/train/setup/torch_seed.h"
+#include "convoy/train/loop/torch_seed.h"
 
 #include <gtest/gtest.h>
 #include <torch/nn.h>
@@ -27,8 +27,8 @@ nn::Bundle noisy_loss(Noisy& net, const nn::Bundle& batch) {
 
 class TorchSeed : public InFolder {
  protected:
-  static TrainingArguments arguments(int64_t seed) {
-    TrainingArguments out;
+  static options::TrainingArguments arguments(int64_t seed) {
+    options::TrainingArguments out;
     out.per_device_train_batch_size = 8;
     out.max_steps = 5;
     out.logging_steps = 1;
@@ -39,10 +39,10 @@ class TorchSeed : public InFolder {
     return out;
   }
 
-  static std::shared_ptr<Dataset> points() {
+  static std::shared_ptr<dataset::Dataset> points() {
     const auto x = at::randn({40, 6}, at::detail::createCPUGenerator(3));
     const auto y = x.narrow(1, 0, 3).argmax(1);
-    return make_map_dataset(40, [=](const std::vector<int64_t>& rows) {
+    return dataset::make_map_dataset(40, [=](const std::vector<int64_t>& rows) {
       const auto index = torch::tensor(rows, torch::kLong);
       return nn::Bundle{{"x", x.index_select(0, index)}, {"y", y.index_select(0, index)}};
     });

@@ -27,7 +27,7 @@ TEST_F(TrainerTest, CountsStepsAsHuggingFaceDoes) {
 
 TEST_F(TrainerTest, EveryRowOnceAnEpochAlsoWithAShortLastBatch) {
   std::map<int64_t, int> seen;
-  auto counting = make_map_dataset(45, [&](const std::vector<int64_t>& rows) {
+  auto counting = dataset::make_map_dataset(45, [&](const std::vector<int64_t>& rows) {
     for (int64_t row : rows) ++seen[row];
     const auto count = static_cast<int64_t>(rows.size());
     return nn::Bundle{{"items", at::ones({count, 3}, at::kLong)},
@@ -118,7 +118,7 @@ TEST_F(TrainerTest, EvaluationDoesNotDependOnTheBatchSizeOrReplicas) {
     auto args = arguments("");
     args.output.dir.clear();
     args.per_device_eval_batch_size = batch;
-    Job job = job_;
+    job::Job job = job_;
     if (replicas > 1) job.strategy = "dp";
     job.devices.assign(static_cast<size_t>(replicas), at::kCPU);
     Trainer trainer(tiny_model(), args, nullptr, nullptr, job);
@@ -169,7 +169,7 @@ TEST_F(TrainerTest, ACheckpointThatDoesNotFitIsRefused) {
 TEST_F(TrainerTest, ALossThatIsNotANumberStopsAndNamesTheStep) {
   auto config = models::small_session({.width = 8, .heads = 4, .length = 8});
   config.features.push_back({"price", false, 0});
-  auto poisoned = make_map_dataset(40, [](const std::vector<int64_t>& rows) {
+  auto poisoned = dataset::make_map_dataset(40, [](const std::vector<int64_t>& rows) {
     const auto count = static_cast<int64_t>(rows.size());
     return nn::Bundle{{"items", at::ones({count, 3}, at::kLong)},
                       {"price", at::full({count, 3}, NAN)},

@@ -15,8 +15,8 @@ namespace fs = std::filesystem;
 
 class TrainerTest : public InFolder {
  protected:
-  TrainingArguments arguments(const std::string& name) {
-    TrainingArguments out;
+  options::TrainingArguments arguments(const std::string& name) {
+    options::TrainingArguments out;
     out.per_device_train_batch_size = 8;
     out.per_device_eval_batch_size = 16;
     out.num_train_epochs = 2;
@@ -28,8 +28,8 @@ class TrainerTest : public InFolder {
     return out;
   }
 
-  std::string error_of(const TrainingArguments& arguments,
-                       std::shared_ptr<Dataset> data = random_sessions(45, 50, 8)) {
+  std::string error_of(const options::TrainingArguments& arguments,
+                       std::shared_ptr<dataset::Dataset> data = random_sessions(45, 50, 8)) {
     try {
       Trainer(tiny_model(), arguments, data, nullptr, job_).train();
     } catch (const Error& error) {
@@ -42,8 +42,8 @@ class TrainerTest : public InFolder {
     EXPECT_NE(text.find(part), std::string::npos) << text;
   }
 
-  Job job_ = one_device();
-  std::shared_ptr<Dataset> data_ = random_sessions(45, 50, 8);
+  job::Job job_ = one_device();
+  std::shared_ptr<dataset::Dataset> data_ = random_sessions(45, 50, 8);
 };
 
 }  // namespace convoy::train

@@ -155,7 +155,7 @@ TEST(Zero, SmallBucketsThatStayWholeChangeNoBitAndTakeTheirMemory) {
     EXPECT_TRUE(at::equal(ddp.weights, on_ranks(2, wide_gpt2, later).weights));
     later.parallel.parallelism.zero = later.parallel.parallelism.keep_bytes = 0;
     EXPECT_TRUE(at::equal(ddp.weights, on_ranks(2, wide_gpt2, later).weights));
-    run_ranks(2, [&](const Job& job) {
+    run_ranks(2, [&](const job::Job& job) {
       Trainer trainer(wide_gpt2, keeps, texts(), nullptr, job);
       auto& replica = trainer.strategy().replica();
       const auto& layout = replica.flat().layout();
@@ -179,7 +179,7 @@ TEST(Zero, RanksOverGlooAndReplicasInThreadsAgreeToo) {
   for (const int64_t stage : {0, 1, 2, 3}) {
     SCOPED_TRACE(stage);
     const auto over_gloo = [&](int64_t accumulation) {
-      return outcome_of_ddp([&](const Job& job) {
+      return outcome_of_ddp([&](const job::Job& job) {
         return outcome_of(small_gpt2, texts(), zero_arguments(stage, accumulation), job);
       });
     };
@@ -232,7 +232,7 @@ TEST(Zero, WhatSeveralStateReplicasSendIsCounted) {
   const auto member = in_copies(4, 2);
   for (const int64_t stage : {1, 2}) {
     SCOPED_TRACE(stage);
-    run_ranks(4, [&](const Job& rank) {
+    run_ranks(4, [&](const job::Job& rank) {
       const auto job = member(rank);
       Trainer trainer(small_gpt2, zero_arguments(stage), texts(), nullptr, job);
       auto& strategy = trainer.strategy();
@@ -256,7 +256,7 @@ TEST(Zero, EvaluationTakesPartWithoutRows) {
   // 61 rows in steps of 30 on 3 ranks: two of them have none of the last step's single row.
   std::vector<double> losses;
   for (const int64_t stage : {0, 1, 2, 3}) {
-    run_ranks(3, [&](const Job& job) {
+    run_ranks(3, [&](const job::Job& job) {
       at::set_num_threads(1);
       auto options = zero_arguments(stage);
       options.max_steps = 3;
@@ -291,7 +291,7 @@ TEST(Zero, WhatOverflowsOnOneRankIsSkippedByAll) {
   }
 }
 
-std::vector<std::string> warnings(const TrainingArguments& options, const Job& job) {
+std::vector<std::string> warnings(const options::TrainingArguments& options, const job::Job& job) {
   Trainer trainer(small_gpt2, options, texts(), nullptr, job);
   return warnings_of(trainer);
 }
@@ -304,7 +304,7 @@ TEST(Zero, WarnsWhereAStageHasNoEffect) {
   EXPECT_THAT(warnings(options, one_device()),
               ElementsAre(HasSubstr("zero = 3 shards nothing on one rank")));
   const auto alone = in_copies(2, 1);
-  run_ranks(2, [&](const Job& job) {
+  run_ranks(2, [&](const job::Job& job) {
     const auto copies = warnings(options, alone(job));
     if (!job.is_main()) return;
     EXPECT_THAT(copies,
@@ -316,7 +316,7 @@ TEST(Zero, WarnsWhereAStageHasNoEffect) {
   EXPECT_THAT(warnings(idle, one_device()),
               ElementsAre(HasSubstr("offload_dir = scratch has no effect: nothing is offloaded to "
                                     "the disk; try --offload_optimizer disk")));
-  run_ranks(2, [&](const Job& job) {
+  run_ranks(2, [&](const job::Job& job) {
     auto own = options;
     const auto pieces = warnings(own, job);
     own.parallel.parallelism.keep_bytes = 1 << 20;
@@ -335,7 +335,7 @@ TEST(Zero, WarnsWhereAStageHasNoEffect) {
 TEST(Zero, EachRankKeepsWhatItsStageSays) {
   for (const bool bf16 : {false, true}) {
     for (const int64_t stage : {0, 1, 2, 3}) {
-      run_ranks(4, [&](const Job& job) {
+      run_ranks(4, [&](const job::Job& job) {
         auto options = zero_arguments(stage);
         options.bf16 = bf16;
         Trainer trainer(small_gpt2, options, texts(), nullptr, job);
@@ -359,7 +359,7 @@ TEST(Zero, WhatIsWholeForAWhileTakesWhatTheProgramHasAlive) {
         .make_blocks();
   };
   for (const int64_t stage : {2, 3}) {
-    run_ranks(2, [&](const Job& job) {
+    run_ranks(2, [&](const job::Job& job) {
       auto options = zero_arguments(stage);
       options.max_steps = 5;
       Trainer trainer(deep_gpt2, options, texts(), nullptr, job);

@@ -157,7 +157,7 @@ class BertLayer : public nn::Block {
   }
 
   nn::DenseParams dense(const std::string& name, int64_t in, int64_t out,
-                        const schedule::TensorCut& cut) {
+                        const parallel::TensorCut& cut) {
     return declare_dense(name, in, out, config_.initializer_range, cut);
   }
   nn::DenseParams tied(const nn::DenseParams& of) { return {tie(of.weight), tie(of.bias)}; }

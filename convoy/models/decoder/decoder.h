@@ -54,7 +54,7 @@ class DecoderConfig : public LanguageModelConfig {
   int64_t num_layers() const override { return num_hidden_layers; }
   int64_t attention_width() const override { return num_attention_heads * head_width(); }
   int64_t key_width() const override { return num_key_heads() * head_width(); }
-  int64_t key_width_on(const schedule::TensorPlace& place) const override;
+  int64_t key_width_on(const parallel::TensorPlace& place) const override;
   double training_flops(int64_t length, int64_t asked = 0) const override;
   Fields fields() override;
   nn::BlockList make_blocks() const override;

@@ -82,9 +82,9 @@ class DecoderLayer : public nn::Block {
   void declare_attention() {
     const int64_t D = config_.hidden_size, H = heads_ * width_, K = key_heads_ * width_;
     const bool biased = family_.biased_queries || config_.attention_bias;
-    const schedule::TensorCut by_readers{0, {}, width_, heads_ / key_heads_};
+    const parallel::TensorCut by_readers{0, {}, width_, heads_ / key_heads_};
     if (family_.fused) {
-      schedule::TensorCut cut{0, {H, K, K}, width_};
+      parallel::TensorCut cut{0, {H, K, K}, width_};
       cut.part_readers = {1, heads_ / key_heads_, heads_ / key_heads_};
       query_ = dense("self_attn.qkv_proj", D, H + 2 * K, biased, cut);
     } else {
@@ -96,7 +96,7 @@ class DecoderLayer : public nn::Block {
     if (family_.query_norm == QueryNorm::None) return;
     // A rank turns its own heads back, so what it knows of the gradient is a part.
     const bool by_head = family_.query_norm == QueryNorm::ByHead;
-    const schedule::TensorCut in_parts{.partial_grad = true};
+    const parallel::TensorCut in_parts{.partial_grad = true};
     query_norm_ = by_head ? norm("self_attn.q_norm.weight", width_, in_parts)
                           : norm("self_attn.q_norm.weight", H, {0, {}, width_});
     key_norm_ = by_head ? norm("self_attn.k_norm.weight", width_, in_parts)
@@ -219,13 +219,13 @@ class DecoderLayer : public nn::Block {
     return nn::linear(nn::activate(config_.hidden_act, inner[0], inner[1]), down_, ranks);
   }
 
-  ParamPtr norm(const std::string& leaf, int64_t size, const schedule::TensorCut& cut = {}) {
+  ParamPtr norm(const std::string& leaf, int64_t size, const parallel::TensorCut& cut = {}) {
     return declare_vector(name() + "." + leaf, size,
                           family_.one_more ? Init::zeros() : Init::ones(), cut);
   }
 
   nn::DenseParams dense(const std::string& leaf, int64_t in, int64_t out, bool biased,
-                        const schedule::TensorCut& cut) {
+                        const parallel::TensorCut& cut) {
     const auto full = name() + "." + leaf;
     const double deviation = config_.initializer_range;
     if (biased) return declare_dense(full, in, out, deviation, cut);

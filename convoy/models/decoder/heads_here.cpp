@@ -6,10 +6,10 @@
 
 namespace convoy::models {
 
-HeadsHere HeadsHere::of(int64_t queries, int64_t keys, const schedule::TensorPlace& place) {
+HeadsHere HeadsHere::of(int64_t queries, int64_t keys, const parallel::TensorPlace& place) {
   const int64_t readers = queries / keys;
-  const auto read = schedule::boxes({queries}, {.dim = 0}, place);
-  const auto held = schedule::boxes({keys}, {.dim = 0, .readers = readers}, place);
+  const auto read = parallel::boxes({queries}, {.dim = 0}, place);
+  const auto held = parallel::boxes({keys}, {.dim = 0, .readers = readers}, place);
   return {read[0].begin[0], read[0].size[0], held[0].begin[0],
           held.back().local_begin[0] + held.back().size[0], readers};
 }

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "convoy/schedule/tensor/cut.h"
+#include "convoy/parallel/tensor/cut.h"
 
 namespace convoy::models {
 
@@ -14,7 +14,7 @@ struct HeadsHere {
   int64_t first_query = 0, queries = 0, first_key = 0, keys = 0;
   int64_t readers = 1;  ///< heads of queries that read one of keys
 
-  static HeadsHere of(int64_t queries, int64_t keys, const schedule::TensorPlace& place);
+  static HeadsHere of(int64_t queries, int64_t keys, const parallel::TensorPlace& place);
 
   /// Number among `keys` of the head that each head of queries reads; empty where each serves as
   /// many as the others, one after the other.

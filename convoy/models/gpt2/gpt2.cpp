@@ -110,14 +110,14 @@ class Gpt2Layer : public nn::Block {
   }
 
   ParamPtr matrix(const char* leaf, int64_t in, int64_t out, double deviation,
-                  schedule::TensorCut cut) {
+                  parallel::TensorCut cut) {
     nn::ParamSpec spec{name() + "." + leaf + ".weight", {in, out}, Init::normal(deviation)};
     spec.cut = std::move(cut);
     spec.in_first = true;
     return declare(std::move(spec));
   }
 
-  ParamPtr bias(const char* leaf, int64_t size, schedule::TensorCut cut = {}) {
+  ParamPtr bias(const char* leaf, int64_t size, parallel::TensorCut cut = {}) {
     return declare_vector(name() + "." + leaf + ".bias", size, Init::zeros(), std::move(cut));
   }
 

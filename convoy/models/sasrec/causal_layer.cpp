@@ -13,7 +13,7 @@ namespace convoy::models {
 CausalLayer::CausalLayer(const SasrecConfig& config, const std::string& name, bool asked_only)
     : Block(name), config_(config), asked_only_(asked_only) {
   const int64_t D = config.hidden_size, E = D / config.num_attention_heads;
-  const auto product = [&](const char* leaf, const schedule::TensorCut& cut) {
+  const auto product = [&](const char* leaf, const parallel::TensorCut& cut) {
     return declare_dense(name + ".multi_head_attn." + leaf, D, D, config.initializer_range, cut);
   };
   query_ = product("query", {0, {}, E});

@@ -131,7 +131,7 @@ struct SessionConfig {
   bool has_own_negatives() const { return loss == "gbce"; }
   /// Row reads of the item table; nothing where a step may read all of it, or the head has a table
   /// of its own.
-  std::optional<schedule::RowReads> item_reads() const;
+  std::optional<parallel::RowReads> item_reads() const;
   /// Targets of whole sessions are read from the state of a vector of its own behind the session.
   bool has_cls() const { return summary_type == "cls" && !targets.empty(); }
   /// Masked-item prediction appends a position, cls another.

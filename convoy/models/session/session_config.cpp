@@ -172,12 +172,12 @@ std::string SessionConfig::masking_kind() const {
   return masking == "auto" ? session_body(body).maskings.front() : masking;
 }
 
-std::optional<schedule::RowReads> SessionConfig::item_reads() const {
+std::optional<parallel::RowReads> SessionConfig::item_reads() const {
   // What a generator will draw is not known before it has run.
   if (detects() || !(sampled_softmax || has_own_negatives()) || !weight_tying) return std::nullopt;
   const int64_t times = stochastic_swap_noise > 0 ? 2 : 1;  // what is there, and what is predicted
   const int64_t own = has_own_negatives() ? n_negatives : 0;
-  return schedule::RowReads{(sampled_softmax ? max_n_samples : 0) + 1, (times + own) * max_length};
+  return parallel::RowReads{(sampled_softmax ? max_n_samples : 0) + 1, (times + own) * max_length};
 }
 
 bool SessionConfig::counts_from_end() const {

@@ -166,7 +166,7 @@ class T5Layer : public nn::Block {
     return Init::normal(config_.initializer_factor / std::sqrt(terms));
   }
   ParamPtr matrix(const std::string& leaf, int64_t in, int64_t out, Init init,
-                  const schedule::TensorCut& cut) {
+                  const parallel::TensorCut& cut) {
     return declare_matrix(name() + "." + leaf + ".weight", {out, in}, init, cut);
   }
   ParamPtr norm(const std::string& leaf) {
@@ -176,7 +176,7 @@ class T5Layer : public nn::Block {
   Attention declare_attention(const std::string& leaf) {
     const int64_t D = config_.d_model, inner = config_.num_heads * config_.d_kv;
     const auto d = static_cast<double>(D), e = static_cast<double>(config_.d_kv);
-    const schedule::TensorCut heads{.dim = 0, .granule = config_.d_kv};
+    const parallel::TensorCut heads{.dim = 0, .granule = config_.d_kv};
     return {matrix(leaf + ".q", D, inner, normal(d * e), heads),
             matrix(leaf + ".k", D, inner, normal(d), heads),
             matrix(leaf + ".v", D, inner, normal(d), heads),

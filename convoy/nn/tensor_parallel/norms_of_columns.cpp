@@ -17,9 +17,9 @@ namespace {
 at::Tensor owned_columns(const ParamPtr& weight, const TensorRanks& ranks) {
   const auto& spec = weight->spec();
   const auto& group = ranks.group();
-  if (!schedule::overlaps(spec.shape, spec.cut, group.size())) return {};
+  if (!parallel::overlaps(spec.shape, spec.cut, group.size())) return {};
   auto out = at::zeros({weight->value().numel()}, at::kFloat);
-  for (const auto& box : schedule::boxes(spec.shape, spec.cut, {group.rank(), group.size()})) {
+  for (const auto& box : parallel::boxes(spec.shape, spec.cut, {group.rank(), group.size()})) {
     if (box.owned) out.narrow(0, box.local_begin[0], box.size[0]).fill_(1);
   }
   return out.to(weight->value().device());

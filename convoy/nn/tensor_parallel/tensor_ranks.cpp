@@ -165,12 +165,12 @@ Operand to_columns(const at::Tensor& x, const ParamPtr& weight, const TensorRank
 
 at::Tensor with_overlaps(const at::Tensor& g, const ParamPtr& weight, const comm::Group& tensor) {
   const auto& spec = weight->spec();
-  if (!is_cut(weight, tensor) || !schedule::overlaps(spec.shape, spec.cut, tensor.size())) return g;
+  if (!is_cut(weight, tensor) || !parallel::overlaps(spec.shape, spec.cut, tensor.size())) return g;
   const int64_t columns = spec.shape[static_cast<size_t>(spec.cut.dim)];
   auto all = at::zeros({g.size(0), columns}, g.options());
   std::vector<at::Tensor> here;  // of each part this rank's columns, side by side
   int64_t local = 0;
-  for (const auto& box : schedule::boxes(spec.shape, spec.cut, {tensor.rank(), tensor.size()})) {
+  for (const auto& box : parallel::boxes(spec.shape, spec.cut, {tensor.rank(), tensor.size()})) {
     const auto dim = static_cast<size_t>(spec.cut.dim);
     here.push_back(all.narrow(1, box.begin[dim], box.size[dim]));
     here.back().copy_(g.narrow(1, local, box.size[dim]));
@@ -183,12 +183,12 @@ at::Tensor with_overlaps(const at::Tensor& g, const ParamPtr& weight, const comm
 
 std::vector<Columns> shared_columns(const ParamPtr& weight, const comm::Group& tensor) {
   const auto& spec = weight->spec();
-  if (!is_cut(weight, tensor) || !schedule::overlaps(spec.shape, spec.cut, tensor.size()))
+  if (!is_cut(weight, tensor) || !parallel::overlaps(spec.shape, spec.cut, tensor.size()))
     return {};
   const auto dim = static_cast<size_t>(spec.cut.dim);
   std::vector<Columns> out;
   for (const auto& box :
-       schedule::common_boxes(spec.shape, spec.cut, {tensor.rank(), tensor.size()})) {
+       parallel::common_boxes(spec.shape, spec.cut, {tensor.rank(), tensor.size()})) {
     if (box.size[dim] > 0) out.push_back({box.local_begin[dim], box.size[dim]});
   }
   return out;
@@ -201,7 +201,7 @@ at::Tensor gather_columns(const at::Tensor& x, const ParamPtr& weight, int64_t d
   const auto d = static_cast<size_t>(dim);
   comm::Counts counts;
   for (int rank = 0; rank < tensor.size(); ++rank) {
-    const auto box = schedule::boxes(spec.shape, spec.cut, {rank, tensor.size()}).front();
+    const auto box = parallel::boxes(spec.shape, spec.cut, {rank, tensor.size()}).front();
     const int64_t end = box.begin[d] + box.size[d];
     counts.push_back(std::max<int64_t>(0, end - std::max(first, box.begin[d])) * x.size(0));
   }

@@ -1,176 +1,95 @@
-#include "convoy/parallel/offload/offload.h"
-
-#include <ATen/ATen.h>
-#include <fmt/format.h>
-
 #include <algorithm>
-#include <chrono>
+#include <map>
 #include <utility>
 
-#include "convoy/base/error.h"
-#include "convoy/base/scratch_file.h"
-#include "convoy/base/text.h"
-#include "convoy/base/timing.h"
+#include "convoy/parallel/program/insertions.h"
+#include "convoy/parallel/parallelism.h"
 
 namespace convoy::parallel {
 
-using schedule::Kind;
-
 namespace {
 
-constexpr int64_t kAlignment = ScratchFile::kAlignment;
+Instruction fetch(Kind kind, int64_t bucket) {
+  return {.op = Op::Fetch, .bucket = bucket, .kind = kind};
+}
+
+Instruction store(Kind kind, int64_t bucket, int64_t micro_batch = -1) {
+  return {.op = Op::Store, .bucket = bucket, .micro_batch = micro_batch, .kind = kind};
+}
+
+/// A bucket's part is fetched when the gather before starts.
+void around_gathers(const Program& program, Insertions& insertions) {
+  size_t before = 0;
+  int64_t last = -1;
+  for (size_t at = 0; at < program.size(); ++at) {
+    if (program[at].op != Op::Gather) continue;
+    const int64_t bucket = program[at].bucket;
+    insertions.take(bucket == last ? before + 1 : before, fetch(Kind::Weights, bucket));
+    before = at;
+    last = bucket;
+  }
+}
+
+/// A sum is stored when the next one starts: backward goes on meanwhile.
+void around_reductions(const Program& program, Insertions& insertions) {
+  std::map<int64_t, size_t> stored;  // [bucket] position
+  size_t before = 0;                 // the reduction before, or the loss
+  int64_t last = -1, micro_batch = -1;
+  for (size_t at = 0; at < program.size(); ++at) {
+    const auto& i = program[at];
+    if (i.op == Op::Loss) before = at;
+    if (i.op != Op::ReduceScatter && i.op != Op::ReduceLoss) continue;
+    if (last >= 0) {
+      insertions.give(stored[last] = at, store(Kind::Gradients, last, micro_batch));
+    }
+    if (i.op == Op::ReduceLoss) break;
+    if (const auto found = stored.find(i.bucket); found != stored.end()) {
+      insertions.take(std::max(before, found->second), fetch(Kind::Gradients, i.bucket));
+    }
+    before = at;
+    last = i.bucket;
+    micro_batch = i.micro_batch;
+  }
+}
+
+/// The first bucket's state is fetched while the ranks sum up the norm.
+void around_updates(const Program& program, const Layout& layout, Insertions& insertions) {
+  const auto kinds = offloaded_in_update(layout);
+  if (kinds.empty()) return;
+  size_t before = 0;
+  for (size_t at = 0; at < program.size(); ++at) {
+    const auto& i = program[at];
+    if (i.op == Op::ReduceLoss) before = at;
+    if (i.op != Op::Update) continue;
+    for (const Kind kind : kinds) {
+      insertions.take(before, fetch(kind, i.bucket));
+      if (kind != Kind::Gradients) insertions.give(at + 1, store(kind, i.bucket));
+    }
+    before = at;
+  }
+}
 
 }  // namespace
 
-Offload::Offload(const schedule::Layout& layout, const OffloadOptions& options, at::Device device,
-                 at::ScalarType compute_dtype, const std::vector<optim::StateSpec>& states)
-    : pool_(at::TensorOptions().dtype(at::kByte).device(device)) {
-  const bool low = layout.options().low_precision;
-  std::map<Place, int64_t> bytes;
-  const auto add = [&](Kind kind, Place place, const std::vector<at::ScalarType>& dtypes) {
-    if (place == Place::Device || !layout.offloaded(kind)) return;
-    for (int64_t bucket = 0; bucket < layout.num_buckets(kind); ++bucket) {
-      Entry entry;
-      entry.place = bytes[place];
-      for (const auto dtype : dtypes) {
-        const auto size =
-            layout.kept(kind, bucket, 0).length() * static_cast<int64_t>(at::elementSize(dtype));
-        entry.parts.push_back({entry.bytes, size, dtype});
-        entry.bytes += size;
-      }
-      entry.bytes = static_cast<int64_t>(ScratchFile::aligned(static_cast<size_t>(entry.bytes)));
-      bytes[place] += entry.bytes;
-      entries_.emplace(Key{kind, bucket}, std::move(entry));
-    }
-  };
-  std::vector<at::ScalarType> moments;
-  for (const auto& state : states) moments.push_back(state.dtype);
-  add(Kind::Moments, options.optimizer, moments);
-  if (low) add(Kind::Masters, options.optimizer, {at::kFloat});
-  add(Kind::Gradients, options.gradients, {at::kFloat});
-  add(Kind::Weights, options.parameters, {low ? compute_dtype : at::kFloat});
-  std::vector<std::string> on_disk;
-  const auto name = [&](Place place, const char* option) {
-    if (place == Place::Disk) on_disk.push_back(fmt::format("{} = disk", option));
-  };
-  name(options.optimizer, "offload_optimizer");
-  name(options.gradients, "offload_gradients");
-  name(options.parameters, "offload_parameters");
-  for (const auto& [place, size] : bytes) {
-    num_bytes_ += size;
-    stores_[place] = place == Place::Disk
-                         ? make_disk_store(options.folder, size,
-                                           fmt::format("{}, rank {}", join(on_disk), options.rank))
-                         : make_host_store(size, device);
+const char* name_of(Place place) {
+  return place == Place::Device ? "none" : place == Place::Cpu ? "cpu" : "disk";
+}
+
+std::vector<Kind> offloaded_in_update(const Layout& layout) {
+  std::vector<Kind> out;
+  for (const Kind kind : {Kind::Weights, Kind::Masters, Kind::Gradients, Kind::Moments}) {
+    const bool is_weights = kind == Kind::Masters && !layout.options().low_precision;
+    if (layout.offloaded(kind) && !is_weights) out.push_back(kind);
   }
-  const auto place_of = [&](Kind kind) {
-    return kind == Kind::Gradients ? options.gradients
-           : kind == Kind::Weights ? options.parameters
-                                   : options.optimizer;
-  };
-  for (auto& [key, entry] : entries_) entry.store = stores_.at(place_of(key.first)).get();
+  return out;
 }
 
-Offload::~Offload() {
-  const auto disk = stores_.find(Place::Disk);
-  const auto end = [&](const Entry& entry, const OffloadStore::Wait& wait) {
-    if (disk == stores_.end() || entry.store != disk->second.get() || !wait) return;
-    try {
-      wait();
-    } catch (const std::exception&) {
-      // Nobody needs it any more.
-    }
-  };
-  for (auto& [key, entry] : entries_) end(entry, entry.wait);
-  for (auto& write : in_flight_) end(entries_.at(write.key), write.wait);
-}
-
-Offload::Entry& Offload::entry(Kind kind, int64_t bucket) {
-  const auto found = entries_.find({kind, bucket});
-  internal_check(found != entries_.end(), "parallel", "bucket {} is not offloaded", bucket);
-  return found->second;
-}
-
-int64_t Offload::num_bytes(Kind kind) const {
-  int64_t sum = 0;
-  for (const auto& [key, entry] : entries_) sum += key.first == kind ? entry.bytes : 0;
-  return sum;
-}
-
-/// Finds memory. One bucket may be on its way out while another is used and a third comes in.
-void Offload::take(Entry& entry) {
-  internal_check(!entry.memory.defined(), "parallel", "offloaded state comes twice");
-  while (!in_flight_.empty() && in_flight_.front().key.second != in_flight_.back().key.second)
-    complete();
-  entry.memory = pool_.take(entry.bytes + kAlignment);
-  entry.values = aligned(entry.memory, entry.bytes);
-}
-
-void Offload::create(Kind kind, int64_t bucket) {
-  take(entry(kind, bucket));
-}
-
-void Offload::fetch(Kind kind, int64_t bucket) {
-  const Key key{kind, bucket};
-  while (std::any_of(in_flight_.begin(), in_flight_.end(),
-                     [&](const InFlight& write) { return write.key == key; })) {
-    complete();
-  }
-  auto& wanted = entry(kind, bucket);
-  take(wanted);
-  wanted.wait = wanted.store->read(wanted.place, wanted.values);
-}
-
-at::Tensor Offload::Part::of(const at::Tensor& bytes_of_entry) const {
-  return bytes_of_entry.narrow(0, begin, bytes).view(dtype);
-}
-
-at::Tensor Offload::here(Kind kind, int64_t bucket, size_t moment) {
-  auto& wanted = entry(kind, bucket);
-  internal_check(wanted.memory.defined(), "parallel", "bucket {} was not fetched", bucket);
-  if (wanted.wait) {
-    const auto start = std::chrono::steady_clock::now();
-    std::exchange(wanted.wait, {})();
-    wait_seconds += seconds_since(start);
-  }
-  return wanted.parts.at(moment).of(wanted.values);
-}
-
-void Offload::store(Kind kind, int64_t bucket) {
-  auto& done = entry(kind, bucket);
-  here(kind, bucket);
-  auto wait = done.store->write(done.place, std::exchange(done.values, {}));
-  in_flight_.push_back({{kind, bucket}, std::exchange(done.memory, {}), std::move(wait)});
-}
-
-void Offload::drop(Kind kind, int64_t bucket) {
-  auto& unused = entry(kind, bucket);
-  here(kind, bucket);
-  unused.values.reset();
-  pool_.give(std::exchange(unused.memory, {}));
-}
-
-/// Waits for the oldest write.
-void Offload::complete() {
-  const auto start = std::chrono::steady_clock::now();
-  auto write = std::move(in_flight_.front());
-  in_flight_.pop_front();
-  write.wait();
-  pool_.give(std::move(write.memory));
-  wait_seconds += seconds_since(start);
-}
-
-void Offload::forget() {
-  for (auto& [key, entry] : entries_) {
-    if (entry.memory.defined()) drop(key.first, key.second);
-  }
-}
-
-at::Tensor Offload::view(Kind kind, int64_t bucket, size_t moment) {
-  forget();
-  while (!in_flight_.empty()) complete();
-  auto& wanted = entry(kind, bucket);
-  return wanted.parts.at(moment).of(wanted.store->view(wanted.place, wanted.bytes));
+Program with_offload(Program program, const Layout& layout) {
+  Insertions insertions;
+  if (layout.offloaded(Kind::Weights)) around_gathers(program, insertions);
+  if (layout.offloaded(Kind::Gradients)) around_reductions(program, insertions);
+  around_updates(program, layout, insertions);
+  return insertions.into(std::move(program));
 }
 
 }  // namespace convoy::parallel

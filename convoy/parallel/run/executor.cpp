@@ -12,19 +12,17 @@
 #include "convoy/base/out_of_memory.h"
 #include "convoy/base/timing.h"
 #include "convoy/comm/to_host.h"
-#include "convoy/parallel/run/finite.h"
-#include "convoy/parallel/tensor/layer_faults.h"
+#include "convoy/parallel/buffers/finite.h"
+#include "convoy/parallel/tensor/torch/layer_faults.h"
 
 namespace convoy::parallel {
 
 namespace {
 
-using schedule::Axis;
-using schedule::Op;
 
 /// Instructions of a program that receive from other stages.
-std::vector<schedule::Instruction> received_in(const schedule::Program& program, const Pass& pass) {
-  std::vector<schedule::Instruction> out;
+std::vector<Instruction> received_in(const Program& program, const Pass& pass) {
+  std::vector<Instruction> out;
   for (const auto& i : program) {
     const bool receives = i.op == Op::Receive || i.op == Op::ReceiveGrad;
     if (receives && !pass.empty(i.micro_batch)) out.push_back(i);
@@ -35,7 +33,7 @@ std::vector<schedule::Instruction> received_in(const schedule::Program& program,
 }  // namespace
 
 Executor::Executor(nn::BlockList blocks, FlatBuffers& flat, RowTables& rows, comm::Groups groups,
-                   at::ScalarType compute_dtype, const schedule::StepOptions& options)
+                   at::ScalarType compute_dtype, const StepOptions& options)
     : blocks_(std::move(blocks)),
       flat_(flat),
       rows_(rows),
@@ -51,7 +49,7 @@ Executor::Executor(nn::BlockList blocks, FlatBuffers& flat, RowTables& rows, com
   observers_.push_back(make_fault_injector(flat, gathers_, groups_));
 }
 
-StepResult Executor::run(const schedule::Program& program,
+StepResult Executor::run(const Program& program,
                          const std::vector<MicroBatch>& micro_batches, const StepInput& input,
                          const OptimizerOptions& optimizer) {
   auto pass = make_pass(micro_batches, input, nn::Mode::Train, program);
@@ -80,7 +78,7 @@ StepResult Executor::run(const schedule::Program& program,
   return result;
 }
 
-nn::Bundle Executor::forward(const schedule::Program& program, const MicroBatch& batch,
+nn::Bundle Executor::forward(const Program& program, const MicroBatch& batch,
                              nn::Mode mode) {
   const std::vector<MicroBatch> batches{batch};
   const StepInput input;
@@ -93,7 +91,7 @@ nn::Bundle Executor::forward(const schedule::Program& program, const MicroBatch&
 }
 
 Pass Executor::make_pass(const std::vector<MicroBatch>& micro_batches, const StepInput& input,
-                         nn::Mode mode, const schedule::Program& program) {
+                         nn::Mode mode, const Program& program) {
   const PassInput given{micro_batches,
                         input,
                         mode,
@@ -106,7 +104,7 @@ Pass Executor::make_pass(const std::vector<MicroBatch>& micro_batches, const Ste
 }
 
 template <class Run>
-void Executor::observed(const schedule::Instruction& i, const Run& run) {
+void Executor::observed(const Instruction& i, const Run& run) {
   bool skips = false;
   for (const auto& observer : observers_) {
     observer->before(i);
@@ -118,7 +116,7 @@ void Executor::observed(const schedule::Instruction& i, const Run& run) {
 
 /// Whether this rank can do without what the instruction makes: others wait inside of layers only
 /// where they share those.
-bool Executor::can_give_up(const schedule::Instruction& i, const StepInput& input) const {
+bool Executor::can_give_up(const Instruction& i, const StepInput& input) const {
   if (!input.may_give_up || layers_.size() > 1 || context_.size() > 1) return false;
   switch (i.op) {
     case Op::Load:
@@ -134,7 +132,7 @@ bool Executor::can_give_up(const schedule::Instruction& i, const StepInput& inpu
   }
 }
 
-void Executor::execute(Pass& pass, const schedule::Instruction& i) {
+void Executor::execute(Pass& pass, const Instruction& i) {
   if (groups_.shard.size() > 1) timed([&] { gathers_.await(i); });
   switch (i.op) {
     case Op::Load:
@@ -205,8 +203,8 @@ void Executor::execute(Pass& pass, const schedule::Instruction& i) {
       break;
     case Op::Update:
       update_.update(i.bucket);
-      if (flat_.layout().offloaded(schedule::Kind::Gradients)) {
-        flat_.offload()->drop(schedule::Kind::Gradients, i.bucket);
+      if (flat_.layout().offloaded(Kind::Gradients)) {
+        flat_.offload()->drop(Kind::Gradients, i.bucket);
       }
       break;
     case Op::FetchRows:
@@ -218,7 +216,7 @@ void Executor::execute(Pass& pass, const schedule::Instruction& i) {
   }
 }
 
-void Executor::execute_on_rows(Pass& pass, const schedule::Instruction& i) {
+void Executor::execute_on_rows(Pass& pass, const Instruction& i) {
   auto& table = rows_.of(i.unit);
   const auto& input = pass.input();
   const double before = groups_.shard.traffic().waited;
@@ -261,8 +259,8 @@ void Executor::take_loss(Pass& pass, int64_t m) {
   if (groups_.tensor.rank() == 0) update_.add(loss, count);  // all tensor ranks have the same
 }
 
-void Executor::store(const Pass& pass, const schedule::Instruction& i) {
-  if (i.kind == schedule::Kind::Gradients) {
+void Executor::store(const Pass& pass, const Instruction& i) {
+  if (i.kind == Kind::Gradients) {
     const bool last = i.micro_batch + 1 == pass.num_micro_batches();
     timed([&] { gradients_.complete(i.bucket, last); });
     if (last) update_.add_squares(i.bucket);
@@ -290,11 +288,11 @@ void Executor::in_layers(bool backward, const Work& work) {
 
 template <class Look>
 void Executor::run_again(const std::vector<MicroBatch>& micro_batches, const StepInput& input,
-                         const schedule::Program& program, const Look& look) {
-  const schedule::Instruction end{Op::ReduceLoss};
-  schedule::Program until(program.begin(), std::find(program.begin(), program.end(), end));
-  std::erase_if(until, [](const schedule::Instruction& i) {
-    return i.op == Op::Store || (i.op == Op::Fetch && i.kind != schedule::Kind::Weights);
+                         const Program& program, const Look& look) {
+  const Instruction end{Op::ReduceLoss};
+  Program until(program.begin(), std::find(program.begin(), program.end(), end));
+  std::erase_if(until, [](const Instruction& i) {
+    return i.op == Op::Store || (i.op == Op::Fetch && i.kind != Kind::Weights);
   });
   if (auto* offload = flat_.offload()) offload->forget();
   auto again = make_pass(micro_batches, input, nn::Mode::Train, until);
@@ -310,7 +308,7 @@ void Executor::run_again(const std::vector<MicroBatch>& micro_batches, const Ste
 }
 
 void Executor::fail_for_loss(const std::vector<MicroBatch>& micro_batches, const StepInput& input,
-                             const schedule::Program& program) {
+                             const Program& program) {
   const auto& world = groups_.world;
   int64_t who = update_.spoilt_loss();  // of tensor ranks the first, which tells for all
   const double loss = update_.result.loss_sum;
@@ -320,7 +318,7 @@ void Executor::fail_for_loss(const std::vector<MicroBatch>& micro_batches, const
     auto firsts = at::full({world.size()}, num_blocks, at::kLong);  // block that is not finite
     auto* firsts_of = firsts.data_ptr<int64_t>();
     auto& first = firsts_of[world.rank()];
-    run_again(micro_batches, input, program, [&](Pass& pass, const schedule::Instruction& i) {
+    run_again(micro_batches, input, program, [&](Pass& pass, const Instruction& i) {
       if (i.op == Op::Reduce || i.op == Op::ReduceScatter) gradients_.finite(i.bucket);
       if (i.op != Op::Forward || pass.empty(i.micro_batch)) return;
       for (const auto& [name, tensor] : pass.output(i.block, i.micro_batch)) {
@@ -341,13 +339,13 @@ void Executor::fail_for_loss(const std::vector<MicroBatch>& micro_batches, const
 }
 
 void Executor::fail_for_gradient(const std::vector<MicroBatch>& micro_batches,
-                                 const StepInput& input, const schedule::Program& program) {
+                                 const StepInput& input, const Program& program) {
   const auto& world = groups_.world;
   std::string who = fmt::format("on rank {}", world.rank());
   // The ranks' own gradients are summed away by now: compute them again.
   if (world.size() > 1) {
     auto spoilt = at::zeros({world.size()}, at::kLong);
-    run_again(micro_batches, input, program, [&](Pass&, const schedule::Instruction& i) {
+    run_again(micro_batches, input, program, [&](Pass&, const Instruction& i) {
       if (i.op == Op::ReduceRows && !rows_.of(i.unit).finite()) spoilt[world.rank()] = 1;
       if (i.op != Op::Reduce && i.op != Op::ReduceScatter) return;
       if (!gradients_.finite(i.bucket)) spoilt[world.rank()] = 1;

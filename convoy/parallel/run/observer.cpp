@@ -9,19 +9,17 @@
 #include "convoy/base/activity.h"
 #include "convoy/base/fault.h"
 #include "convoy/comm/range.h"
-#include "convoy/schedule/run/op_table.h"
+#include "convoy/parallel/program/op_table.h"
 
 namespace convoy::parallel {
 
 namespace {
 
-using schedule::Instruction;
-using schedule::Op;
 
 class ActivityObserver : public Observer {
  public:
   void before(const Instruction& i) override {
-    const auto name = schedule::to_text(i);
+    const auto name = to_text(i);
     tell_operation(name);
     range_.reset();  // an instruction that threw left it open
     range_.emplace([&] { return name; });
@@ -43,7 +41,7 @@ class FaultInjector : public Observer {
 
   void before(const Instruction& i) override {
     skips_ = false;
-    const char* phase = schedule::facts_of(i.op).phase;
+    const char* phase = facts_of(i.op).phase;
     if (phase == nullptr) return;
     const auto fault = fault_at(phase);
     const bool reduces = i.op == Op::Reduce || i.op == Op::ReduceScatter;
@@ -80,7 +78,7 @@ class FaultInjector : public Observer {
     if (is_backward(i.op)) {
       spoils_backward_ = true;
     } else if (i.op == Op::Store) {
-      if (i.kind != schedule::Kind::Gradients) spoil(flat_.offload()->here(i.kind, i.bucket));
+      if (i.kind != Kind::Gradients) spoil(flat_.offload()->here(i.kind, i.bucket));
     } else if (i.op == Op::Reduce || i.op == Op::ReduceScatter) {
       spoil_bucket(i.bucket);
     } else {
@@ -92,11 +90,11 @@ class FaultInjector : public Observer {
 
   /// Offloaded weights may not be in memory.
   void spoil_what_is_here(const Instruction& i) {
-    for (const int64_t bucket : schedule::reads(i, flat_.layout())) {
+    for (const int64_t bucket : reads(i, flat_.layout())) {
       spoil(flat_.bucket_weights(bucket));
     }
     if (i.bucket < 0) return;
-    const auto kind = i.op == Op::Update ? schedule::Kind::Masters : schedule::Kind::Weights;
+    const auto kind = i.op == Op::Update ? Kind::Masters : Kind::Weights;
     spoil(flat_.narrow(kind, i.bucket, flat_.part(i.bucket)));
   }
 
@@ -111,7 +109,7 @@ class FaultInjector : public Observer {
 
   /// Spoils a complete bucket: where it has no memory of its own, the flat buffers hold it.
   void spoil_bucket(int64_t bucket) {
-    if (flat_.layout().is_sharded(schedule::Kind::Gradients)) {
+    if (flat_.layout().is_sharded(Kind::Gradients)) {
       return spoil_gradient(flat_.layout().buckets()[static_cast<size_t>(bucket)].units);
     }
     const auto& all = flat_.layout().buckets()[static_cast<size_t>(bucket)].all;

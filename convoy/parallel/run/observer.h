@@ -2,7 +2,7 @@
 
 #include <memory>
 
-#include "convoy/parallel/zero/gathers.h"
+#include "convoy/parallel/zero/torch/gathers.h"
 
 namespace convoy::parallel {
 
@@ -10,10 +10,10 @@ namespace convoy::parallel {
 class Observer {
  public:
   virtual ~Observer() = default;
-  virtual void before(const schedule::Instruction& instruction) = 0;
+  virtual void before(const Instruction& instruction) = 0;
   /// Whether the instruction is to be left out; asked after before().
-  virtual bool skips(const schedule::Instruction& /*instruction*/) { return false; }
-  virtual void after(const schedule::Instruction& instruction) = 0;
+  virtual bool skips(const Instruction& /*instruction*/) { return false; }
+  virtual void after(const Instruction& instruction) = 0;
 };
 
 /// Tells whoever watches this process what it does, and writes a range into traces.

@@ -18,8 +18,6 @@ namespace convoy::parallel {
 
 namespace {
 
-using schedule::Instruction;
-using schedule::Op;
 
 /// The batch with its inputs on `device`.
 MicroBatch to_device(MicroBatch batch, at::Device device) {
@@ -66,7 +64,7 @@ const at::Tensor& required(const nn::Bundle& bundle, const char* name) {
 namespace {
 
 /// A loss that hangs on no weight trains nothing; without targets it may.
-void check_loss(const at::Tensor& loss, const nn::Bundle& out, const schedule::Layout& layout) {
+void check_loss(const at::Tensor& loss, const nn::Bundle& out, const Layout& layout) {
   if (loss.requires_grad()) return;
   bool trains = false;
   for (int64_t unit = 0; unit < layout.table().num_units(); ++unit) {
@@ -82,8 +80,8 @@ void check_loss(const at::Tensor& loss, const nn::Bundle& out, const schedule::L
 
 }  // namespace
 
-Pass::Pass(const nn::BlockList& blocks, const schedule::Layout& layout, Gradients& gradients,
-           const PassInput& input, const schedule::Program& program)
+Pass::Pass(const nn::BlockList& blocks, const Layout& layout, Gradients& gradients,
+           const PassInput& input, const Program& program)
     : blocks_(blocks),
       layout_(layout),
       gradients_(gradients),
@@ -246,7 +244,7 @@ void Pass::transfer(const Instruction& i, P2PCommunication& p2p) {
   if (has_no_rows(i.micro_batch)) return;  // on all stages alike
   const auto& batches = given_up_ ? input_.micro_batches : batches_;
   const auto& batch = batches[static_cast<size_t>(i.micro_batch)].inputs;
-  if (schedule::sends(i.op)) {
+  if (sends(i.op)) {
     if (given_up_) return p2p.tell_given_up(i);
     return p2p.send(i, outgoing(i), i.op == Op::Send ? batch : nn::Bundle());
   }

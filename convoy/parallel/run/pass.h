@@ -8,10 +8,10 @@
 
 #include "convoy/nn/block.h"
 #include "convoy/nn/put_off.h"
-#include "convoy/parallel/data/gradients.h"
-#include "convoy/parallel/pipeline/p2p_communication.h"
-#include "convoy/parallel/run/types.h"
-#include "convoy/parallel/run/update.h"
+#include "convoy/parallel/data/torch/gradients.h"
+#include "convoy/parallel/pipeline/torch/p2p_communication.h"
+#include "convoy/parallel/buffers/types.h"
+#include "convoy/parallel/buffers/update.h"
 
 namespace convoy::parallel {
 
@@ -33,8 +33,8 @@ struct PassInput {
 class Pass {
  public:
   /// Blocks and micro-batches of `program`'s Recomputes keep their inputs only.
-  Pass(const nn::BlockList& blocks, const schedule::Layout& layout, Gradients& gradients,
-       const PassInput& input, const schedule::Program& program);
+  Pass(const nn::BlockList& blocks, const Layout& layout, Gradients& gradients,
+       const PassInput& input, const Program& program);
 
   void load(int64_t m);
   void forward(int64_t block, int64_t m);
@@ -56,7 +56,7 @@ class Pass {
   nn::Bundle& result(int64_t m) { return outs_[static_cast<size_t>(m)].back(); }
 
   /// Carries out a send or a receive.
-  void transfer(const schedule::Instruction& instruction, P2PCommunication& p2p);
+  void transfer(const Instruction& instruction, P2PCommunication& p2p);
 
  private:
   bool has_no_rows(int64_t m) const {
@@ -70,13 +70,13 @@ class Pass {
   void run_backward(int64_t block, int64_t m);
   void count_backward(int64_t m);
   nn::Bundle take_gradient_after(int64_t block, int64_t m);
-  nn::Bundle outgoing(const schedule::Instruction& instruction);
+  nn::Bundle outgoing(const Instruction& instruction);
   static nn::Bundle& at(Bundles& bundles, int64_t block, int64_t m) {
     return bundles[static_cast<size_t>(m)].at(static_cast<size_t>(block));
   }
 
   const nn::BlockList& blocks_;
-  const schedule::Layout& layout_;
+  const Layout& layout_;
   Gradients& gradients_;
   PassInput input_;
   std::vector<MicroBatch> batches_;      // on the device

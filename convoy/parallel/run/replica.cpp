@@ -12,13 +12,12 @@
 #include "convoy/comm/broadcast_together.h"
 #include "convoy/nn/declare.h"
 #include "convoy/parallel/run/replicas_check.h"
-#include "convoy/schedule/pipeline/pipeline.h"
+#include "convoy/parallel/pipeline/pipeline.h"
 
 namespace convoy::parallel {
 
-using schedule::Kind;
 
-schedule::StepFacts ReplicaOptions::facts() const {
+StepFacts ReplicaOptions::facts() const {
   return {.trains = trains,
           .low_precision = compute_dtype != at::kFloat,
           .state_bytes = optimizer->state_bytes(),
@@ -27,11 +26,11 @@ schedule::StepFacts ReplicaOptions::facts() const {
 
 namespace {
 
-schedule::RunPlan plan_of(const nn::BlockList& blocks, const comm::Groups& groups,
+RunPlan plan_of(const nn::BlockList& blocks, const comm::Groups& groups,
                           const ReplicaOptions& options, bool shares_weights) {
   auto facts = options.facts();
   facts.shares_weights = shares_weights;
-  return schedule::plan_run(nn::declare(blocks), groups.mesh, options.parallelism, facts);
+  return plan_run(nn::declare(blocks), groups.mesh, options.parallelism, facts);
 }
 
 std::vector<at::Tensor> copies(const std::vector<nn::NamedTensor>& tensors) {
@@ -70,7 +69,7 @@ Replica::Replica(nn::BlockList blocks, comm::Groups groups, const ReplicaOptions
       flat_(
           blocks_, stage().layout,
           {options_.device, options_.compute_dtype, options_.trains,
-           groups_.mesh.place(schedule::kState), options_.parallelism.offload, options_.optimizer},
+           groups_.mesh.place(kState), options_.parallelism.offload, options_.optimizer},
           lender == nullptr ? nullptr : &lender->flat_),
       rows_(blocks_, flat_, groups_.shard) {
   for (auto& buffer : buffers()) buffer.tensor.set_data(buffer.tensor.data().to(options.device));
@@ -95,15 +94,15 @@ void Replica::start() {
 void Replica::draw(const std::set<std::string>& names) {
   at::NoGradGuard no_grad;
   rows_.draw(names, options_.seed);
-  const auto spec_of = [this](const schedule::Piece& piece) -> const nn::ParamSpec& {
+  const auto spec_of = [this](const Piece& piece) -> const nn::ParamSpec& {
     const auto& slots = flat_.units()[static_cast<size_t>(piece.unit)].slots;
     return slots[static_cast<size_t>(piece.param)].param->spec();
   };
   flat_.change_pieces(
-      [&](const schedule::Piece& piece) { return names.contains(spec_of(piece).name); },
-      [&](int64_t bucket, const schedule::Piece& piece) {
+      [&](const Piece& piece) { return names.contains(spec_of(piece).name); },
+      [&](int64_t bucket, const Piece& piece) {
         const auto values = flat_.masters(bucket, {piece.place, piece.end()});
-        schedule::each_row(piece, [&](const schedule::Piece& row) {
+        each_row(piece, [&](const Piece& row) {
           nn::initialize(spec_of(piece), options_.seed,
                          values.narrow(0, row.place - piece.place, row.length), row.begin);
         });
@@ -184,11 +183,11 @@ State Replica::moments() {
   return out;
 }
 
-schedule::MemoryUse Replica::memory() const {
+MemoryUse Replica::memory() const {
   auto bytes = [](const at::Tensor& t) {
     return t.defined() ? t.numel() * static_cast<int64_t>(t.element_size()) : 0;
   };
-  schedule::MemoryUse out;
+  MemoryUse out;
   out.parameters = bytes(flat_.masters());
   const auto& weights = flat_.compute_weights();
   if (!weights.is_same(flat_.masters())) out.parameters += bytes(weights);

@@ -6,27 +6,27 @@
 #include <string>
 
 #include "convoy/parallel/run/executor.h"
-#include "convoy/parallel/run/state.h"
-#include "convoy/parallel/run/types.h"
-#include "convoy/schedule/run/run_plan.h"
+#include "convoy/parallel/buffers/state.h"
+#include "convoy/parallel/buffers/types.h"
+#include "convoy/parallel/run_plan/run_plan.h"
 
 namespace convoy::parallel {
 
 /// Layout of a run, and the settings of a replica of it.
 struct ReplicaOptions {
-  schedule::Parallelism parallelism;
+  Parallelism parallelism;
   bool trains = true;  ///< else no gradients and no moments are held
   at::Device device = at::kCPU;
   at::ScalarType compute_dtype = at::kFloat;  ///< bf16 and fp16 keep fp32 master weights
   uint64_t seed = 42;
-  std::vector<schedule::BlockCounts> counts = {};  ///< see StepFacts
+  std::vector<BlockCounts> counts = {};  ///< see StepFacts
   optim::OptimizerPtr optimizer = optim::make_optimizer();
   /// Gives every parameter's elements that this rank owns their first value: reads what it has and
   /// has the rest drawn. Default: all are drawn.
   std::function<void(Replica&)> fill;
 
   /// Facts that follow from dtype and optimizer.
-  schedule::StepFacts facts() const;
+  StepFacts facts() const;
 };
 
 /// A whole model on one device, or this rank's stage or shards of it: blocks, flat buffers,
@@ -55,15 +55,15 @@ class Replica {
   /// All ranks that hold the model together.
   const comm::Group& world() const { return groups_.world; }
   comm::Traffic traffic() const { return groups_.traffic(); }
-  const schedule::Program& program() const { return stage().step; }
+  const Program& program() const { return stage().step; }
   at::ScalarType compute_dtype() const { return options_.compute_dtype; }
   const ReplicaOptions& options() const { return options_; }
   /// Memory by kind, without activations, which a replica does not know.
-  schedule::MemoryUse memory() const;
+  MemoryUse memory() const;
   /// Bytes of the tables that are kept by rows: the part of memory() that no other replica has.
   int64_t row_bytes() const { return rows_.weight_bytes() + rows_.optimizer_bytes(); }
   /// Programs and layouts of all stages.
-  const schedule::RunPlan& plan() const { return plan_; }
+  const RunPlan& plan() const { return plan_; }
   /// Bytes of weights that a step gathers at a time, at most.
   int64_t most_gathered() const;
 
@@ -81,16 +81,16 @@ class Replica {
   void share(bool moments);
 
  private:
-  const schedule::StagePlan& stage() const { return plan_.of(groups_.mesh); }
+  const StagePlan& stage() const { return plan_.of(groups_.mesh); }
   void broadcast_leaves();
   void broadcast_buffers();
   void check_same_model() const;
-  void gather_whole(schedule::Kind kind, const std::string& what);
+  void gather_whole(Kind kind, const std::string& what);
 
   nn::BlockList blocks_;
   comm::Groups groups_;
   ReplicaOptions options_;
-  schedule::RunPlan plan_;
+  RunPlan plan_;
   FlatBuffers flat_;
   RowTables rows_;
   std::unique_ptr<Executor> executor_;

@@ -16,8 +16,6 @@ namespace convoy::parallel {
 
 namespace {
 
-using schedule::Axis;
-using schedule::Kind;
 
 /// A value that several ranks may have: a parameter's values of a kind, or one granule of those
 /// that some tensor ranks have together.
@@ -35,7 +33,7 @@ struct Entry {
 /// Among which ranks entries are compared, and what people call that.
 struct Among {
   const comm::Group& group;
-  schedule::AxisSet axes;
+  AxisSet axes;
   const char* who;
 };
 
@@ -100,7 +98,7 @@ class Entries {
       const auto values = comm::download(flat_.view(kind, bucket, moment)).contiguous();
       for (const auto& piece : layout.pieces(bucket, kept)) {
         const auto u = static_cast<size_t>(piece.unit), p = static_cast<size_t>(piece.param);
-        schedule::each_row(piece, [&](const schedule::Piece& row) {
+        each_row(piece, [&](const Piece& row) {
           add_up(first.at({u, p}), row, values, row.place - kept.begin);
         });
       }
@@ -115,7 +113,7 @@ class Entries {
     entry.here = layout.holds_unit(static_cast<int64_t>(u));
     entry.is_sharded =
         entry.here && layout.is_sharded(kind, layout.bucket_of(static_cast<int64_t>(u)));
-    if (!schedule::overlaps(spec.shape, spec.cut, tensor_.num_ranks)) {
+    if (!overlaps(spec.shape, spec.cut, tensor_.num_ranks)) {
       all.push_back(entry);
       return;
     }
@@ -123,7 +121,7 @@ class Entries {
     const bool held = entry.here;
     for (entry.granule = 0; entry.granule < spec.shape[dim] / spec.cut.granule; ++entry.granule) {
       entry.here = false;
-      for (const auto& box : schedule::boxes(spec.shape, spec.cut, tensor_)) {
+      for (const auto& box : boxes(spec.shape, spec.cut, tensor_)) {
         const int64_t at = entry.granule * spec.cut.granule - box.begin[dim];
         entry.here = entry.here || (held && at >= 0 && at < box.size[dim]);
       }
@@ -131,7 +129,7 @@ class Entries {
     }
   }
 
-  void add_up(size_t first, const schedule::Piece& row, const at::Tensor& values, int64_t at) {
+  void add_up(size_t first, const Piece& row, const at::Tensor& values, int64_t at) {
     const auto width = values.element_size();
     const auto* from =
         static_cast<const std::byte*>(values.const_data_ptr()) + static_cast<size_t>(at) * width;
@@ -159,7 +157,7 @@ class Entries {
 
   const FlatBuffers& flat_;
   const comm::Groups& groups_;
-  schedule::TensorPlace tensor_;
+  TensorPlace tensor_;
 };
 
 struct Difference {
@@ -169,7 +167,7 @@ struct Difference {
 /// The first of those that `concerns` picks which two ranks have differently.
 template <class Concerns>
 std::optional<Difference> compare(const std::vector<Entry>& entries, const Among& among,
-                                  const schedule::Mesh& mesh, const Concerns& concerns) {
+                                  const Mesh& mesh, const Concerns& concerns) {
   if (among.group.size() == 1) return std::nullopt;
   const auto count = static_cast<int64_t>(entries.size());
   auto mine = at::zeros({2, count}, at::kLong);
@@ -197,9 +195,9 @@ std::optional<Difference> compare(const std::vector<Entry>& entries, const Among
 }
 
 /// Name of the ranks that sum gradients.
-const char* gradient_ranks(const schedule::Mesh& mesh) {
+const char* gradient_ranks(const Mesh& mesh) {
   if (mesh.degree(Axis::Context) == 1) return "data-parallel ranks";
-  return mesh.degree(schedule::kRows) == 1 ? "context ranks" : "data-parallel and context ranks";
+  return mesh.degree(kRows) == 1 ? "context ranks" : "data-parallel and context ranks";
 }
 
 }  // namespace
@@ -208,7 +206,7 @@ void check_replicas(const FlatBuffers& flat, const comm::Groups& groups, int64_t
   if (groups.world.size() == 1 || flat.layout().options().shares_weights) return;
   Entries entries(flat, groups);
   const std::array<Among, 4> among{{
-      {groups.gradients, schedule::kGradients, gradient_ranks(groups.mesh)},
+      {groups.gradients, kGradients, gradient_ranks(groups.mesh)},
       {groups.replicas, Axis::Replicate, "state replicas"},
       {groups.tensor, Axis::Tensor, "tensor ranks"},
       {groups.pipeline, Axis::Pipeline, "stages"},

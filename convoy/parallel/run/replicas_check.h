@@ -1,7 +1,7 @@
 #pragma once
 
 #include "convoy/comm/groups.h"
-#include "convoy/parallel/run/flat_buffers.h"
+#include "convoy/parallel/buffers/flat_buffers.h"
 
 namespace convoy::parallel {
 

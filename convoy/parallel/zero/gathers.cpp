@@ -1,45 +1,84 @@
-#include "convoy/parallel/zero/gathers.h"
-
-#include <fmt/format.h>
-
+#include <algorithm>
+#include <map>
 #include <utility>
+
+#include "convoy/parallel/program/insertions.h"
 
 namespace convoy::parallel {
 
-Gathers::Gathers(FlatBuffers& flat, comm::Group shard)
-    : flat_(flat), shard_(std::move(shard)), under_way_(flat.layout().buckets().size()) {}
+namespace {
 
-void Gathers::start(int64_t bucket) {
-  const auto& layout = flat_.layout();
-  const auto label = fmt::format("gather bucket {}", bucket);
-  auto& handle = under_way_[static_cast<size_t>(bucket)];
-  std::exchange(handle, {}).wait();
-  // Threads that write into the same memory need only know when all are done.
-  if (layout.options().shares_weights) return shard_.barrier(label);
-  const auto part = flat_.part(bucket);
-  const auto begin = layout.buckets()[static_cast<size_t>(bucket)].all.begin;
-  const bool sharded = layout.is_sharded(schedule::Kind::Weights, bucket);
-  if (sharded) flat_.attach(bucket);
-  auto out = flat_.bucket_weights(bucket);
-  auto own = out.narrow(0, part.begin - begin, part.length());
-  if (layout.offloaded(schedule::Kind::Weights)) {
-    own.copy_(flat_.weights(bucket, part));
-    flat_.offload()->drop(schedule::Kind::Weights, bucket);
-  } else if (sharded) {
-    own = flat_.weights(bucket, part);  // nobody writes it before the gather is waited for
-  }
-  handle = shard_.start_all_gather(out, own, label);
+/// A stretch of a program, by position of its first and last reader, over which a bucket stays.
+struct Stay {
+  int64_t bucket;
+  int64_t micro_batch;
+  bool forward;  ///< its last reader is one
+  size_t first, last;
+  size_t earliest;   ///< position at which it may be gathered
+  size_t num_stays;  ///< of all buckets, up to its last reader
+};
+
+}  // namespace
+
+const std::vector<int64_t>& reads(const Instruction& i, const Layout& layout) {
+  static const std::vector<int64_t> kNone;
+  if (i.op == Op::Forward || i.op == Op::Recompute) return layout.buckets_of_block(i.block);
+  // The second half of a backward multiplies inputs with gradients only.
+  const bool backward = i.op == Op::Backward || i.op == Op::BackwardInput;
+  return backward ? layout.buckets_of_backward(i.block) : kNone;
 }
 
-void Gathers::await(const schedule::Instruction& instruction) {
-  if (shard_.size() == 1) return;
-  for (const int64_t bucket : schedule::reads(instruction, flat_.layout())) {
-    std::exchange(under_way_[static_cast<size_t>(bucket)], {}).wait();
+Program with_gathers(Program program, const Layout& layout, const StepOptions& options) {
+  if (!layout.is_sharded(Kind::Weights)) return program;
+  const auto ahead = static_cast<size_t>(options.parallelism.gathers.prefetch);
+  std::vector<Stay> stays;
+  std::map<int64_t, size_t> current;  // [bucket] its newest stay
+  for (size_t at = 0; at < program.size(); ++at) {
+    const bool forward = program[at].op == Op::Forward;
+    for (const int64_t bucket : reads(program[at], layout)) {
+      if (!layout.is_sharded(Kind::Weights, bucket)) continue;
+      size_t earliest = 0;
+      if (const auto known = current.find(bucket); known != current.end()) {
+        auto& stay = stays[known->second];
+        // What the last block reads, too (a tied table), is there when most is in memory: it
+        // would save nothing to drop it until then.
+        const bool kept =
+            stay.micro_batch == program[at].micro_batch &&
+            ((forward && stay.forward) || !options.parallelism.gathers.reshard_after_forward);
+        // Released now, it would be gathered ahead at once.
+        if (kept || stays.size() - stay.num_stays <= ahead) {
+          stay.last = at;
+          stay.forward = forward;
+          stay.num_stays = stays.size();
+          continue;
+        }
+        earliest = stay.last + 1;
+      }
+      current[bucket] = stays.size();
+      stays.push_back(
+          {bucket, program[at].micro_batch, forward, at, at, earliest, stays.size() + 1});
+    }
   }
+  Insertions insertions;
+  for (size_t n = 0; n < stays.size(); ++n) {
+    const auto& stay = stays[n];
+    const size_t wanted = n < ahead ? 0 : stays[n - ahead].first;
+    insertions.take(std::max(wanted, stay.earliest), {.op = Op::Gather, .bucket = stay.bucket});
+    insertions.give(stay.last + 1, {.op = Op::Release, .bucket = stay.bucket});
+  }
+  return insertions.into(std::move(program));
 }
 
-void Gathers::settle() {
-  for (auto& handle : under_way_) std::exchange(handle, {}).wait();
+int64_t most_gathered(const Program& program, const Layout& layout) {
+  int64_t now = 0, most = 0;
+  for (const auto& i : program) {
+    if (i.op != Op::Gather && i.op != Op::Release) continue;
+    if (!layout.is_sharded(Kind::Weights, i.bucket)) continue;
+    const int64_t length = layout.buckets()[static_cast<size_t>(i.bucket)].all.length();
+    now += i.op == Op::Gather ? length : -length;
+    most = std::max(most, now);
+  }
+  return most;
 }
 
 }  // namespace convoy::parallel

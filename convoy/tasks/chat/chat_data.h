@@ -11,7 +11,7 @@
 #include "convoy/chat/row.h"
 #include "convoy/data/mixture.h"
 #include "convoy/tokenizers/tokenizer.h"
-#include "convoy/train/batches.h"
+#include "convoy/dataset/batches.h"
 
 namespace convoy::tasks {
 
@@ -83,7 +83,7 @@ struct ChatPadding {
 /// padded to the longest of the micro-batch. Where `packed`, `documents` and `positions` keep the
 /// conversations of a row apart (nn/documents.h). With a mixture an epoch has the rows that it
 /// draws.
-std::shared_ptr<train::Dataset> make_chat_dataset(std::shared_ptr<const ChatRows> all,
+std::shared_ptr<dataset::Dataset> make_chat_dataset(std::shared_ptr<const ChatRows> all,
                                                   RowsOfConversations rows, bool packed,
                                                   const ChatPadding& padding,
                                                   std::optional<data::Mixture> mixture = {});

@@ -51,7 +51,7 @@ RowsOfConversations rows_of_conversations(const ChatRows& all, const ChatRange& 
   return rows;
 }
 
-std::shared_ptr<train::Dataset> make_chat_dataset(std::shared_ptr<const ChatRows> all,
+std::shared_ptr<dataset::Dataset> make_chat_dataset(std::shared_ptr<const ChatRows> all,
                                                   RowsOfConversations rows, bool packed,
                                                   const ChatPadding& padding,
                                                   std::optional<data::Mixture> mixture) {
@@ -90,8 +90,8 @@ std::shared_ptr<train::Dataset> make_chat_dataset(std::shared_ptr<const ChatRows
     }
     return out;
   };
-  return mixture ? train::make_mixed_dataset(std::move(*mixture), batch, lengths)
-                 : train::make_map_dataset(num_rows, batch, lengths);
+  return mixture ? dataset::make_mixed_dataset(std::move(*mixture), batch, lengths)
+                 : dataset::make_map_dataset(num_rows, batch, lengths);
 }
 
 }  // namespace convoy::tasks

@@ -194,7 +194,7 @@ RowsOfConversations ChatTask::rows_of(const ChatRows& all,
   return out;
 }
 
-std::shared_ptr<train::Dataset> ChatTask::dataset(std::shared_ptr<const ChatRows> all,
+std::shared_ptr<dataset::Dataset> ChatTask::dataset(std::shared_ptr<const ChatRows> all,
                                                   RowsOfConversations rows,
                                                   std::optional<data::Mixture> mixture) const {
   const auto& pad = tokenizer_->special_ids().pad;
@@ -205,14 +205,14 @@ std::shared_ptr<train::Dataset> ChatTask::dataset(std::shared_ptr<const ChatRows
                            std::move(mixture));
 }
 
-std::shared_ptr<train::Dataset> ChatTask::evaluation_rows(std::shared_ptr<const ChatRows> all,
+std::shared_ptr<dataset::Dataset> ChatTask::evaluation_rows(std::shared_ptr<const ChatRows> all,
                                                           std::vector<ChatRange> ranges) const {
   keep_first(ranges, data_.max_eval_samples);
   auto rows = rows_of(*all, ranges);
   return dataset(std::move(all), std::move(rows));
 }
 
-std::shared_ptr<train::Dataset> ChatTask::training_rows(const Training& training) const {
+std::shared_ptr<dataset::Dataset> ChatTask::training_rows(const Training& training) const {
   const auto& [all, by_source, held_out] = training;
   if (!data_.mixture) {
     auto ranges = by_source.front();
@@ -232,7 +232,7 @@ std::shared_ptr<train::Dataset> ChatTask::training_rows(const Training& training
   return dataset(all, std::move(rows), std::move(mixture));
 }
 
-Run ChatTask::prepare(const train::ParallelArguments& parallel) {
+Run ChatTask::prepare(const options::ParallelArguments& parallel) {
   if (options_.packing && parallel.num_context_ranks() > 1) {
     fail<UsageError>("data",
                      "packing = true does not go with context_parallel_size = {}, whose ranks "
@@ -243,7 +243,7 @@ Run ChatTask::prepare(const train::ParallelArguments& parallel) {
   return LanguageTask::prepare(parallel);
 }
 
-void ChatTask::read_data(const train::ParallelArguments& parallel, Run& out) {
+void ChatTask::read_data(const options::ParallelArguments& parallel, Run& out) {
   if (takes_random_rows(parallel, out)) return;
   data_.mixture.check_alone(data_.train, data_.max_train_samples.has_value());
   if (data_.train.empty() && !data_.mixture) {
@@ -294,7 +294,7 @@ NamedData ChatTask::evaluation_data(const std::string& where) {
 }
 
 void ChatTask::predict(const Prediction& prediction, const Run& /*run*/,
-                       const train::TrainingArguments& /*training*/) {
+                       const options::TrainingArguments& /*training*/) {
   fail<UsageError>("tasks",
                    "a model of conversations answers them, and predicts no rows; try convoy "
                    "generate {} --chat",

@@ -17,16 +17,16 @@ class ChatTask : public LanguageTask {
   static std::vector<std::string> families();
 
   void settle(OptionTable& table) override;
-  Run prepare(const train::ParallelArguments& parallel) override;
+  Run prepare(const options::ParallelArguments& parallel) override;
   NamedData evaluation_data(const std::string& where) override;
   void predict(const Prediction& prediction, const Run& run,
-               const train::TrainingArguments& training) override;
+               const options::TrainingArguments& training) override;
   chat::ChatTemplate chat_template() const override;
   chat::OrderedJson template_arguments() const override;
 
  protected:
   void declare_data(OptionTable& table) override;
-  void read_data(const train::ParallelArguments& parallel, Run& out) override;
+  void read_data(const options::ParallelArguments& parallel, Run& out) override;
   const char* length_option() const override { return "max_length"; }
 
  private:
@@ -46,14 +46,14 @@ class ChatTask : public LanguageTask {
 
   /// Rows of these conversations; where they are packed, adds to the notes how.
   RowsOfConversations rows_of(const ChatRows& all, const std::vector<ChatRange>& ranges) const;
-  std::shared_ptr<train::Dataset> dataset(std::shared_ptr<const ChatRows> all,
+  std::shared_ptr<dataset::Dataset> dataset(std::shared_ptr<const ChatRows> all,
                                           RowsOfConversations rows,
                                           std::optional<data::Mixture> mixture = {}) const;
   /// Data set of the first max_eval_samples conversations of these ranges.
-  std::shared_ptr<train::Dataset> evaluation_rows(std::shared_ptr<const ChatRows> all,
+  std::shared_ptr<dataset::Dataset> evaluation_rows(std::shared_ptr<const ChatRows> all,
                                                   std::vector<ChatRange> ranges) const;
   /// Training rows, mixed where a mixture is asked for.
-  std::shared_ptr<train::Dataset> training_rows(const Training& training) const;
+  std::shared_ptr<dataset::Dataset> training_rows(const Training& training) const;
 
   ChatOptions options_;
   int64_t least_length_ = 2;  ///< of a batch

@@ -116,10 +116,10 @@ data::LabelledTexts ClassificationTask::texts_of(const Json& request) const {
 }
 
 void ClassificationTask::answer_requests(const Prediction& asked, const Run& run,
-                                         train::TrainingArguments training) {
+                                         options::TrainingArguments training) {
   check_only_requests(asked);
   find_tokenizer();
-  auto job = train::join_job(training.parallel);
+  auto job = job::join_job(training.parallel);
   check_answers_alone(job.num_ranks());
   training.per_device_eval_batch_size = 1;
   train::Trainer trainer(run.factory, training, nullptr, nullptr, job, run.fill);
@@ -133,7 +133,7 @@ void ClassificationTask::answer_requests(const Prediction& asked, const Run& run
 }
 
 void ClassificationTask::predict(const Prediction& asked, const Run& run,
-                                 const train::TrainingArguments& training) {
+                                 const options::TrainingArguments& training) {
   if (requests_) return answer_requests(asked, run, training);
   const auto& file = asked.data.empty() ? valid_ : asked.data;
   if (file.empty()) {
@@ -147,7 +147,7 @@ void ClassificationTask::predict(const Prediction& asked, const Run& run,
   columns.label.clear();
   const auto texts = data::read_labelled_texts(file, columns);
   const auto data = rows_of(texts, file);
-  auto job = train::join_job(training.parallel);
+  auto job = job::join_job(training.parallel);
   train::Trainer trainer(run.factory, training, nullptr, nullptr, job, run.fill);
   if (job.is_main()) asked.tell(*run.notes);
   std::optional<TextOutput> text;

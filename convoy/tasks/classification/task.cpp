@@ -167,7 +167,7 @@ bool ClassificationTask::check_head() const {
                    train_, labels_.size(), join(labels_.names()), start_, shape[0], shape[0]);
 }
 
-std::shared_ptr<train::Dataset> ClassificationTask::rows_of(const data::LabelledTexts& texts,
+std::shared_ptr<dataset::Dataset> ClassificationTask::rows_of(const data::LabelledTexts& texts,
                                                             const std::string& file) const {
   if (!tokenizer_) {
     fail<UsageError>(
@@ -189,7 +189,7 @@ std::shared_ptr<train::Dataset> ClassificationTask::rows_of(const data::Labelled
   return make_text_dataset(texts, labels_, *tokenizer_, padding, file, notes_.get());
 }
 
-std::shared_ptr<train::Dataset> ClassificationTask::read(const std::string& file) const {
+std::shared_ptr<dataset::Dataset> ClassificationTask::read(const std::string& file) const {
   tell_unread(file);
   return rows_of(data::read_labelled_texts(file, columns_), file);
 }
@@ -213,7 +213,7 @@ Run ClassificationTask::make_run() {
   return out;
 }
 
-Run ClassificationTask::prepare(const train::ParallelArguments& parallel) {
+Run ClassificationTask::prepare(const options::ParallelArguments& parallel) {
   if (train_.empty())
     fail<UsageError>("data", "there are no training texts; try --data.train FILE");
   const auto texts = data::read_labelled_texts(train_, columns_);

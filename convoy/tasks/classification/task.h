@@ -19,22 +19,22 @@ class ClassificationTask : public Task {
   std::string name() const override { return "classifier of texts"; }
   void declare(OptionTable& table) override;
   void settle(OptionTable& table) override;
-  Run prepare(const train::ParallelArguments& parallel) override;
+  Run prepare(const options::ParallelArguments& parallel) override;
   Run open(const std::filesystem::path& folder, OptionTable& table) override;
   NamedData evaluation_data(const std::string& where) override;
   void declare_predict(OptionTable& table) override;
   std::string requests_help() const override;
   void predict(const Prediction& prediction, const Run& run,
-               const train::TrainingArguments& training) override;
+               const options::TrainingArguments& training) override;
 
  private:
   /// {"text": "...", "text_pair": "..."}, the second where the model reads pairs.
   data::LabelledTexts texts_of(const Json& request) const;
-  void answer_requests(const Prediction& asked, const Run& run, train::TrainingArguments training);
+  void answer_requests(const Prediction& asked, const Run& run, options::TrainingArguments training);
   Run make_run();
   Json config_json() const;
-  std::shared_ptr<train::Dataset> read(const std::string& file) const;
-  std::shared_ptr<train::Dataset> rows_of(const data::LabelledTexts& texts,
+  std::shared_ptr<dataset::Dataset> read(const std::string& file) const;
+  std::shared_ptr<dataset::Dataset> rows_of(const data::LabelledTexts& texts,
                                           const std::string& file) const;
   /// Returns what a person should know of them; "" = nothing.
   std::string find_labels(const data::LabelledTexts& texts);

@@ -191,7 +191,7 @@ void Labels::write(Json& config) const {
   }
 }
 
-std::shared_ptr<train::Dataset> make_text_dataset(const data::LabelledTexts& texts,
+std::shared_ptr<dataset::Dataset> make_text_dataset(const data::LabelledTexts& texts,
                                                   const Labels& labels,
                                                   const tokenizers::Tokenizer& tokenizer,
                                                   const Padding& padding, const std::string& where,
@@ -215,7 +215,7 @@ std::shared_ptr<train::Dataset> make_text_dataset(const data::LabelledTexts& tex
   tell_unknown(unknown, texts, where, notes);
   std::vector<int64_t> lengths;
   for (const auto& row : rows) lengths.push_back(std::ssize(row.ids));
-  return train::make_map_dataset(
+  return dataset::make_map_dataset(
       texts.size(),
       [rows = std::move(rows), pairs, padding](const std::vector<int64_t>& wanted) {
         return batch_of(rows, wanted, pairs, padding);

@@ -8,7 +8,7 @@
 
 namespace convoy::tasks {
 
-std::shared_ptr<train::Dataset> make_block_dataset(std::vector<TokenBlocks> parts,
+std::shared_ptr<dataset::Dataset> make_block_dataset(std::vector<TokenBlocks> parts,
                                                    int64_t block_size,
                                                    std::optional<data::Mixture> mixture) {
   std::vector<int64_t> ends{0};  // of each part's rows
@@ -30,8 +30,8 @@ std::shared_ptr<train::Dataset> make_block_dataset(std::vector<TokenBlocks> part
     }
     return nn::Bundle{{"input_ids", all}};
   };
-  return mixture ? train::make_mixed_dataset(std::move(*mixture), batch)
-                 : train::make_map_dataset(num_rows, batch);
+  return mixture ? dataset::make_mixed_dataset(std::move(*mixture), batch)
+                 : dataset::make_map_dataset(num_rows, batch);
 }
 
 data::TokenTexts random_texts(int64_t count, int64_t vocab_size, uint64_t seed) {

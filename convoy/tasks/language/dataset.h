@@ -5,7 +5,7 @@
 #include "convoy/data/loader.h"
 #include "convoy/data/mixture.h"
 #include "convoy/data/token_file.h"
-#include "convoy/train/batches.h"
+#include "convoy/dataset/batches.h"
 
 namespace convoy::tasks {
 
@@ -17,7 +17,7 @@ struct TokenBlocks {
 
 /// Blocks of all `parts` as rows, one part after the other: `input_ids` [rows, block_size] int64.
 /// With a mixture an epoch has the rows that it draws.
-std::shared_ptr<train::Dataset> make_block_dataset(std::vector<TokenBlocks> parts,
+std::shared_ptr<dataset::Dataset> make_block_dataset(std::vector<TokenBlocks> parts,
                                                    int64_t block_size,
                                                    std::optional<data::Mixture> mixture = {});
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "convoy/models/language_model.h"
-#include "convoy/parallel/data/strategy.h"
+#include "convoy/parallel/strategy/strategy.h"
 
 namespace convoy::tasks {
 

@@ -122,7 +122,7 @@ at::Tensor best_of(const at::Tensor& logits, const at::Tensor& rows, const Asked
 }  // namespace
 
 void LanguageTask::predict(const Prediction& asked, const Run& run,
-                           const train::TrainingArguments& training) {
+                           const options::TrainingArguments& training) {
   const bool fills = learns(models::Objective::HiddenTokens);
   Mark mark{config_->mask_token()};
   if (asked.data.empty()) {
@@ -145,10 +145,10 @@ void LanguageTask::predict(const Prediction& asked, const Run& run,
   auto texts = read_texts(asked.data, data_.column);
   ask(texts, *this, mark, fills, asked.data);
   const int64_t k = std::min(top_k_, config_->num_ids());
-  const auto data = train::make_map_dataset(
+  const auto data = dataset::make_map_dataset(
       std::ssize(texts.texts),
       [&](const std::vector<int64_t>& rows) { return batch_of(texts, rows, answer); });
-  auto job = train::join_job(training.parallel);
+  auto job = job::join_job(training.parallel);
   train::Trainer trainer(run.factory, training, nullptr, nullptr, job, run.fill);
   if (job.is_main()) asked.tell(*run.notes);
   std::optional<TextOutput> output;

@@ -6,7 +6,7 @@
 
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
-#include "convoy/train/setup/trainer_flags.h"
+#include "convoy/options/trainer_flags.h"
 
 namespace convoy::tasks {
 
@@ -37,7 +37,7 @@ void answer_run_clm_flags(OptionTable& table, std::vector<OtherFlag> more) {
       {"dataset_config_name", OtherFlag::Refused, no_data_sets},
   };
   all.insert(all.end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end()));
-  table.answer(train::trainer_flags(all));
+  table.answer(options::trainer_flags(all));
 }
 
 void apply_config_overrides(const std::string& overrides, models::LanguageModelConfig& config,

@@ -297,7 +297,7 @@ double LanguageTask::flops_per_row() const {
   return config_->training_flops(length, static_cast<int64_t>(std::nearbyint(hidden)));
 }
 
-Run LanguageTask::prepare(const train::ParallelArguments& parallel) {
+Run LanguageTask::prepare(const options::ParallelArguments& parallel) {
   if (const int ranks = parallel.num_context_ranks(); ranks > block_size()) {
     fail<UsageError>("data",
                      "{} = {} tokens for context_parallel_size = {} ranks that share them "

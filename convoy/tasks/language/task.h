@@ -29,12 +29,12 @@ class LanguageTask : public Task {
   std::string name() const override { return "language model"; }
   void declare(OptionTable& table) override;
   void settle(OptionTable& table) override;
-  Run prepare(const train::ParallelArguments& parallel) override;
+  Run prepare(const options::ParallelArguments& parallel) override;
   Run open(const std::filesystem::path& folder, OptionTable& table) override;
   NamedData evaluation_data(const std::string& where) override;
   void declare_predict(OptionTable& table) override;
   void predict(const Prediction& prediction, const Run& run,
-               const train::TrainingArguments& training) override;
+               const options::TrainingArguments& training) override;
 
   const models::LanguageModelConfig& config() const { return *config_; }
   /// Tokenizer of the model. Throws UsageError where none is found.
@@ -59,16 +59,16 @@ class LanguageTask : public Task {
   /// Declares the options of the data.
   virtual void declare_data(OptionTable& table);
   /// Fills in the data of a new run, and notes on them.
-  virtual void read_data(const train::ParallelArguments& parallel, Run& out);
+  virtual void read_data(const options::ParallelArguments& parallel, Run& out);
   /// Name of the option that says how long rows are.
   virtual const char* length_option() const { return "block_size"; }
   /// The template in `file`, else in the folder of the run, of the tokenizer, or of the model to
   /// start from.
   std::optional<chat::ChatTemplate> find_template(const std::string& file) const;
   /// Rows of random ids of `count` tokens.
-  std::shared_ptr<train::Dataset> random_rows(int64_t count) const;
+  std::shared_ptr<dataset::Dataset> random_rows(int64_t count) const;
   /// Whether such rows stand in for a training file that is not there; gives them to `out` then.
-  bool takes_random_rows(const train::ParallelArguments& parallel, Run& out) const;
+  bool takes_random_rows(const options::ParallelArguments& parallel, Run& out) const;
   /// Throws UsageError on options of evaluation where nothing is evaluated.
   void check_evaluates(const Run& out) const;
 
@@ -89,7 +89,7 @@ class LanguageTask : public Task {
   TokenBlocks blocks(const data::TokenTexts& texts, int64_t first_text, int64_t end_text,
                      const std::string& file) const;
   /// Rows of these blocks for evaluation, at most max_eval_samples.
-  std::shared_ptr<train::Dataset> evaluation_rows(std::vector<TokenBlocks> parts) const;
+  std::shared_ptr<dataset::Dataset> evaluation_rows(std::vector<TokenBlocks> parts) const;
   /// Texts of a training file that are held out for evaluation.
   int64_t num_held_out(const data::TokenTexts& texts) const;
   int64_t block_size() const;

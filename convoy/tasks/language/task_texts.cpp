@@ -137,7 +137,7 @@ TokenBlocks LanguageTask::blocks(const data::TokenTexts& texts, int64_t first_te
   return {texts.ids, std::move(cut)};
 }
 
-std::shared_ptr<train::Dataset> LanguageTask::evaluation_rows(
+std::shared_ptr<dataset::Dataset> LanguageTask::evaluation_rows(
     std::vector<TokenBlocks> parts) const {
   auto left = data_.max_eval_samples;
   for (auto& part : parts) {
@@ -160,7 +160,7 @@ void LanguageTask::check_evaluates(const Run& out) const {
                    *data_.max_eval_samples);
 }
 
-std::shared_ptr<train::Dataset> LanguageTask::random_rows(int64_t count) const {
+std::shared_ptr<dataset::Dataset> LanguageTask::random_rows(int64_t count) const {
   auto texts =
       std::make_shared<data::TokenTexts>(random_texts(count, config_->num_ids(), /*seed=*/1));
   auto part = blocks(*texts, 0, 1, "data.random_tokens");
@@ -168,7 +168,7 @@ std::shared_ptr<train::Dataset> LanguageTask::random_rows(int64_t count) const {
   return make_block_dataset({std::move(part)}, row_length());
 }
 
-bool LanguageTask::takes_random_rows(const train::ParallelArguments& parallel, Run& out) const {
+bool LanguageTask::takes_random_rows(const options::ParallelArguments& parallel, Run& out) const {
   if (!use_random_data(data_.train, parallel, block_size(), *out.notes)) return false;
   constexpr int64_t kRows = 4096;
   out.train_data = random_rows(kRows * row_length());
@@ -177,7 +177,7 @@ bool LanguageTask::takes_random_rows(const train::ParallelArguments& parallel, R
   return true;
 }
 
-void LanguageTask::read_data(const train::ParallelArguments& parallel, Run& out) {
+void LanguageTask::read_data(const options::ParallelArguments& parallel, Run& out) {
   if (data_.random_tokens > 0) {
     check_evaluates(out);
     out.train_data = random_rows(data_.random_tokens);

@@ -83,20 +83,20 @@ LanguageTask& language_task(Task& any) {
   return *task;
 }
 
-train::Job job_of(const train::ParallelArguments& parallel) {
+job::Job job_of(const options::ParallelArguments& parallel) {
   if (parallel.num_stages() > 1) {
     fail<UsageError>("tasks",
                      "pipeline_parallel_size = {} with generate, which goes on with a token at a "
                      "time; try without it",
                      parallel.num_stages());
   }
-  train::check_whole_rows(parallel);
-  return train::join_job(parallel);
+  job::check_whole_rows(parallel);
+  return job::join_job(parallel);
 }
 
 }  // namespace
 
-TextGenerator::TextGenerator(Task& task, const Run& run, const train::TrainingArguments& training)
+TextGenerator::TextGenerator(Task& task, const Run& run, const options::TrainingArguments& training)
     : task_(language_task(task)),
       run_(run),
       training_(training),

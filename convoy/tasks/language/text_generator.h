@@ -9,7 +9,7 @@
 
 #include "convoy/tasks/language/generate.h"
 #include "convoy/tasks/language/task.h"
-#include "convoy/train/setup/job.h"
+#include "convoy/job/job.h"
 #include "convoy/train/trainer.h"
 
 namespace convoy::tasks {
@@ -24,7 +24,7 @@ struct Prompt {
 class TextGenerator {
  public:
   /// Throws UsageError for a model that does neither, and for parallelism that cannot.
-  TextGenerator(Task& task, const Run& run, const train::TrainingArguments& training);
+  TextGenerator(Task& task, const Run& run, const options::TrainingArguments& training);
 
   /// The ids of prompts. Throws UsageError that names an empty one, or one that the tokenizer does
   /// not know.
@@ -65,11 +65,11 @@ class TextGenerator {
 
   LanguageTask& task_;
   const Run& run_;
-  const train::TrainingArguments& training_;
+  const options::TrainingArguments& training_;
   const tokenizers::Tokenizer& tokenizer_;
   const Sentinels sentinels_;
   const bool answers_;
-  const train::Job job_;
+  const job::Job job_;
   std::optional<train::Trainer> trainer_;
   int64_t num_nameless_ = 0;
 };

@@ -67,7 +67,7 @@ parallel::MicroBatch to_tensors(data::MicroBatch&& micro_batch) {
   return out;
 }
 
-class SessionStream : public train::BatchStream {
+class SessionStream : public dataset::BatchStream {
  public:
   using ToTensors = std::function<parallel::MicroBatch(data::MicroBatch&&)>;
   SessionStream(data::SessionLoader loader, std::vector<std::string> warnings, ToTensors to_tensors)
@@ -82,10 +82,10 @@ class SessionStream : public train::BatchStream {
   int64_t steps_per_epoch() const override { return loader_.steps_per_epoch(); }
   void start(int64_t epoch, int64_t s0) override { loader_.start(epoch, s0); }
 
-  std::optional<train::StepBatch> next() override {
+  std::optional<dataset::StepBatch> next() override {
     auto batch = loader_.next();
     if (!batch) return std::nullopt;
-    train::StepBatch step;
+    dataset::StepBatch step;
     step.s0 = batch->s0;
     step.end = batch->end;
     for (auto& micro_batch : batch->micro_batches) {
@@ -111,7 +111,7 @@ class SessionStream : public train::BatchStream {
   ToTensors to_tensors_;
 };
 
-class SessionDataset : public train::Dataset {
+class SessionDataset : public dataset::Dataset {
  public:
   SessionDataset(data::ParquetFiles dataset, data::LoaderOptions options,
                  std::vector<std::string> warnings, SeenBefore seen)
@@ -120,9 +120,9 @@ class SessionDataset : public train::Dataset {
         warnings_(std::move(warnings)),
         seen_(std::move(seen)) {}
 
-  std::unique_ptr<train::BatchStream> open(const train::StreamOptions& options) const override {
+  std::unique_ptr<dataset::BatchStream> open(const data::StreamOptions& options) const override {
     auto own = options_;
-    static_cast<train::StreamOptions&>(own) = options;
+    static_cast<data::StreamOptions&>(own) = options;
     if (!options.shuffle) own.partition = data::Partition::Rows;
     return std::make_unique<SessionStream>(
         data::SessionLoader(dataset_, own), warnings_,
@@ -157,7 +157,7 @@ class SessionDataset : public train::Dataset {
 
 }  // namespace
 
-std::shared_ptr<train::Dataset> make_session_dataset(data::ParquetFiles dataset,
+std::shared_ptr<dataset::Dataset> make_session_dataset(data::ParquetFiles dataset,
                                                      data::LoaderOptions options,
                                                      std::vector<std::string> warnings,
                                                      SeenBefore seen) {
@@ -165,7 +165,7 @@ std::shared_ptr<train::Dataset> make_session_dataset(data::ParquetFiles dataset,
                                           std::move(warnings), std::move(seen));
 }
 
-std::shared_ptr<train::Dataset> make_random_sessions(const models::SessionConfig& model) {
+std::shared_ptr<dataset::Dataset> make_random_sessions(const models::SessionConfig& model) {
   constexpr int64_t kRows = 1 << 20;
   constexpr int64_t kSecondsApart = 60;
   const auto draw = [model](const std::vector<int64_t>& rows) {
@@ -190,7 +190,7 @@ std::shared_ptr<train::Dataset> make_random_sessions(const models::SessionConfig
     out["lengths"] = at::full({number}, length, at::kLong);
     return out;
   };
-  return train::make_map_dataset(kRows, draw);
+  return dataset::make_map_dataset(kRows, draw);
 }
 
 }  // namespace convoy::tasks

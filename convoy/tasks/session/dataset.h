@@ -4,7 +4,7 @@
 #include "convoy/data/parquet_files.h"
 #include "convoy/models/session/session.h"
 #include "convoy/prepare/seen.h"
-#include "convoy/train/batches.h"
+#include "convoy/dataset/batches.h"
 
 namespace convoy::tasks {
 
@@ -17,12 +17,12 @@ struct SeenBefore {
 
 /// Sessions in Parquet. Its streams give `warnings` beside their own. What LoaderOptions::whole and
 /// `known` ask for is in the inputs models::kExcluded and models::kMissed.
-std::shared_ptr<train::Dataset> make_session_dataset(data::ParquetFiles dataset,
+std::shared_ptr<dataset::Dataset> make_session_dataset(data::ParquetFiles dataset,
                                                      data::LoaderOptions options,
                                                      std::vector<std::string> warnings = {},
                                                      SeenBefore seen = {});
 
 /// Rows with all that this model reads, drawn, each as long as it reads any.
-std::shared_ptr<train::Dataset> make_random_sessions(const models::SessionConfig& model);
+std::shared_ptr<dataset::Dataset> make_random_sessions(const models::SessionConfig& model);
 
 }  // namespace convoy::tasks

@@ -3,7 +3,7 @@
 #include <filesystem>
 
 #include "convoy/models/session/session.h"
-#include "convoy/parallel/run/state.h"
+#include "convoy/parallel/buffers/state.h"
 #include "convoy/tasks/session/pretrained_vectors.h"
 #include "convoy/tasks/session/same_ids.h"
 #include "convoy/train/trainer.h"

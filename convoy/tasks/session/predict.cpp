@@ -87,12 +87,12 @@ void refuse_unread_options(const OptionTable& options) {
 
 /// Answers requests, a line of JSON each. What a request does not say is as `usual`. {"load":
 /// FOLDER} takes another checkpoint for those that follow. Histories of users are in asked.data.
-void answer_requests(const Prediction& asked, const train::TrainingArguments& training,
+void answer_requests(const Prediction& asked, const options::TrainingArguments& training,
                      const RecommendationRequest& usual) {
   auto others = asked;
   others.data.clear();  // has the histories
   check_only_requests(others);
-  check_answers_alone(train::join_job(training.parallel).num_ranks());
+  check_answers_alone(job::join_job(training.parallel).num_ranks());
   Recommender recommender(asked.folder, at::kCPU, asked.data);
   answer_lines([&](const Json& request) -> Json {
     if (request.is_object() && request.size() == 1 && request.contains("load")) {
@@ -122,7 +122,7 @@ std::string SessionTask::requests_help() const {
 }
 
 void SessionTask::predict(const Prediction& asked, const Run& run,
-                          const train::TrainingArguments& training) {
+                          const options::TrainingArguments& training) {
   if (requests_) {
     refuse_unread_options(*options_);
     asked.tell(*run.notes);
@@ -136,7 +136,7 @@ void SessionTask::predict(const Prediction& asked, const Run& run,
     check_output(asked.output, "recommendations", /*tables=*/true, inputs_of(asked, file));
   }
   const bool excludes = excludes_seen(file);
-  auto job = train::join_job(training.parallel);
+  auto job = job::join_job(training.parallel);
   const auto owner = find_owners(data::ParquetFiles(file), schema_, /*reads=*/false).column;
   RecommendationNames names;
   std::vector<std::string> targets;

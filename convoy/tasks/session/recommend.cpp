@@ -102,12 +102,12 @@ Recommendation to_recommendation(const int64_t* numbers, const float* scores, in
 
 }  // namespace
 
-void recommend(train::Trainer& trainer, const train::Dataset& data, const RecommendOptions& options,
+void recommend(train::Trainer& trainer, const dataset::Dataset& data, const RecommendOptions& options,
                const std::function<void(const Recommendation&)>& use) {
   auto& strategy = trainer.strategy();
   const auto& group = strategy.processes();
   int64_t k = 0;  // of the first step: all have as many columns
-  const auto use_step = [&](const train::StepBatch& step, const std::vector<nn::Bundle>& outs) {
+  const auto use_step = [&](const dataset::StepBatch& step, const std::vector<nn::Bundle>& outs) {
     if (k == 0) {
       auto columns = at::zeros({1}, at::kLong);
       for (const auto& out : outs) {

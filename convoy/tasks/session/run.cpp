@@ -246,7 +246,7 @@ data::ListLimits list_limits(const SessionArguments& arguments) {
           .padded = arguments.model.item_feature};
 }
 
-std::shared_ptr<train::Dataset> open_sessions(const std::string& where,
+std::shared_ptr<dataset::Dataset> open_sessions(const std::string& where,
                                               const SessionArguments& arguments,
                                               const formats::Schema& schema,
                                               std::vector<std::string> warnings,

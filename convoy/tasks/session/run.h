@@ -8,7 +8,7 @@
 #include "convoy/tasks/session/known_items.h"
 #include "convoy/tasks/session/session_arguments.h"
 #include "convoy/train/checkpoints/model_files.h"
-#include "convoy/train/setup/job.h"
+#include "convoy/job/job.h"
 #include "convoy/train/trainer.h"
 
 namespace convoy::tasks {
@@ -59,7 +59,7 @@ struct MoreColumns {
 };
 
 /// The session data set of a Parquet file for this model. Its streams give `warnings` too.
-std::shared_ptr<train::Dataset> open_sessions(const std::string& where,
+std::shared_ptr<dataset::Dataset> open_sessions(const std::string& where,
                                               const SessionArguments& arguments,
                                               const formats::Schema& schema,
                                               std::vector<std::string> warnings = {},

@@ -7,7 +7,7 @@
 #include "convoy/data/window_folders.h"
 #include "convoy/formats/schema.h"
 #include "convoy/tasks/session/training_defaults.h"
-#include "convoy/train/setup/trainer_flags.h"
+#include "convoy/options/trainer_flags.h"
 
 namespace convoy::tasks {
 namespace fs = std::filesystem;
@@ -177,7 +177,7 @@ void SessionArguments::declare(OptionTable& t) {
       .choice({"last", "target"})
       .only_with("model.body", {"hstu"});
   add_hints(t);
-  t.answer(train::trainer_flags());
+  t.answer(options::trainer_flags());
 }
 
 void SessionArguments::take_tasks() {

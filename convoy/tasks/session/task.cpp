@@ -69,7 +69,7 @@ bool has_eval_time(const models::SessionConfig& model) {
 
 }  // namespace
 
-void SessionTask::set_defaults(train::TrainingArguments& training) const {
+void SessionTask::set_defaults(options::TrainingArguments& training) const {
   set_session_defaults(training);
 }
 
@@ -124,7 +124,7 @@ void SessionTask::settle(OptionTable& table) {
   }
 }
 
-Run SessionTask::run(std::shared_ptr<train::Dataset> train_data, train::ModelFiles files) {
+Run SessionTask::run(std::shared_ptr<dataset::Dataset> train_data, train::ModelFiles files) {
   Run out;
   notes_ = out.notes;
   // eval's options are read after the run is opened.
@@ -149,7 +149,7 @@ Run SessionTask::run(std::shared_ptr<train::Dataset> train_data, train::ModelFil
   return out;
 }
 
-Run SessionTask::prepare(const train::ParallelArguments& parallel) {
+Run SessionTask::prepare(const options::ParallelArguments& parallel) {
   schema_ = take_features(arguments_);
   const auto vectors = take_pretrained(arguments_);
   check_memory(arguments_.model, arguments_.data.schema_file(), parallel);

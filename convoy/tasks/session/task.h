@@ -12,21 +12,21 @@ namespace convoy::tasks {
 class SessionTask : public Task {
  public:
   std::string name() const override { return "session model"; }
-  void set_defaults(train::TrainingArguments& training) const override;
+  void set_defaults(options::TrainingArguments& training) const override;
   void declare(OptionTable& table) override { arguments_.declare(table); }
   void check_config(const std::string& file) const override;
   void settle(OptionTable& table) override;
   std::vector<Window> windows() const override;
   std::vector<std::string> main_metrics() const override;
   void begin_with(const std::filesystem::path& folder) override { earlier_ = folder; }
-  Run prepare(const train::ParallelArguments& parallel) override;
+  Run prepare(const options::ParallelArguments& parallel) override;
   Run open(const std::filesystem::path& folder, OptionTable& table) override;
   NamedData evaluation_data(const std::string& where) override;
   std::string baseline() override;
   void declare_predict(OptionTable& table) override;
   std::string requests_help() const override;
   void predict(const Prediction& prediction, const Run& run,
-               const train::TrainingArguments& training) override;
+               const options::TrainingArguments& training) override;
 
  private:
   /// evaluation_data() for recommending what comes next: sessions keep their end, and batches hold
@@ -41,7 +41,7 @@ class SessionTask : public Task {
   bool excludes_seen(const std::string& file) const;
   /// Files and rows to measure popularity on: those of `file`, ranked as the model ranks them.
   PopularityData popularity_data(const std::string& file) const;
-  Run run(std::shared_ptr<train::Dataset> train_data, train::ModelFiles files);
+  Run run(std::shared_ptr<dataset::Dataset> train_data, train::ModelFiles files);
 
   SessionArguments arguments_;
   formats::Schema schema_;

@@ -10,7 +10,7 @@ namespace convoy::tasks {
 std::map<std::string, double> train_recommender(
     const std::vector<std::pair<std::string, std::string>>& options) {
   SessionTask task;
-  train::TrainingArguments arguments;
+  options::TrainingArguments arguments;
   OptionTable table;
   task.set_defaults(arguments);
   task.declare(table);

@@ -18,7 +18,7 @@ bool is_free(const OptionTable& table, const std::string& key) {
 
 }  // namespace
 
-void set_session_defaults(train::TrainingArguments& training) {
+void set_session_defaults(options::TrainingArguments& training) {
   training.num_train_epochs = 20;
   training.per_device_train_batch_size = 128;
   training.per_device_eval_batch_size = 32;
@@ -28,7 +28,7 @@ void set_session_defaults(train::TrainingArguments& training) {
 }
 
 void set_plain_defaults(OptionTable& table, const std::string& source) {
-  train::TrainingArguments plain, session;
+  options::TrainingArguments plain, session;
   OptionTable plain_table, session_table;
   plain.declare(plain_table);
   set_session_defaults(session);

@@ -2,13 +2,13 @@
 
 #include "convoy/base/options.h"
 #include "convoy/models/session/session.h"
-#include "convoy/train/setup/arguments.h"
+#include "convoy/options/arguments.h"
 
 namespace convoy::tasks {
 
 /// Gives training's options defaults with which a session model learns more than which items are
 /// popular. Hugging Face's suit large models: a learning rate of 5e-5, batches of 8.
-void set_session_defaults(train::TrainingArguments& training);
+void set_session_defaults(options::TrainingArguments& training);
 
 /// Gives these options of `table` Hugging Face's defaults again, which Transformers4Rec has, where
 /// nobody has set them. `source` is for messages.

@@ -8,7 +8,7 @@
 
 namespace convoy::train {
 
-BestModel::BestModel(const TrainingArguments& arguments)
+BestModel::BestModel(const options::TrainingArguments& arguments)
     : metric_(arguments.metric_for_best_model.empty() ? "loss" : arguments.metric_for_best_model),
       asked_direction_(arguments.greater_is_better),
       patience_(arguments.early_stopping_patience),

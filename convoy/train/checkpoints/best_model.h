@@ -4,8 +4,8 @@
 
 #include "convoy/train/callback.h"
 #include "convoy/train/scorer.h"
-#include "convoy/train/setup/arguments.h"
-#include "convoy/train/setup/job.h"
+#include "convoy/options/arguments.h"
+#include "convoy/job/job.h"
 #include "convoy/train/state.h"
 
 namespace convoy::train {
@@ -14,7 +14,7 @@ namespace convoy::train {
 /// greater_is_better and early stopping. Its memory is in the TrainerState.
 class BestModel {
  public:
-  explicit BestModel(const TrainingArguments& arguments);
+  explicit BestModel(const options::TrainingArguments& arguments);
 
   /// Takes the direction from the arguments, else from `scorer` or the metric's name. Throws
   /// UsageError where nothing tells it. Before all that follows.

@@ -26,7 +26,7 @@ namespace convoy::train {
 class Checkpoints {
  public:
   /// All of them must outlive it.
-  Checkpoints(const TrainingArguments& arguments, const Job& job, parallel::Strategy& strategy,
+  Checkpoints(const options::TrainingArguments& arguments, const job::Job& job, parallel::Strategy& strategy,
               const CallbackHandler& callbacks);
   ~Checkpoints();
 
@@ -127,8 +127,8 @@ class Checkpoints {
   checkpoint::ConnectWriters connect_writers();
   void tell_slow_save(const std::filesystem::path& path, double seconds);
 
-  const TrainingArguments& arguments_;
-  const Job& job_;
+  const options::TrainingArguments& arguments_;
+  const job::Job& job_;
   parallel::Strategy& strategy_;
   const CallbackHandler& callbacks_;
   const std::filesystem::path dir_;  // "" = nothing is saved
@@ -145,9 +145,9 @@ class Checkpoints {
 };
 
 /// Source that the arguments ask to resume from: a folder, "latest", or "" for a new run.
-std::string resume_source(const TrainingArguments& arguments);
+std::string resume_source(const options::TrainingArguments& arguments);
 
 /// Whether the arguments ask to resume from a checkpoint.
-bool resumes(const TrainingArguments& arguments);
+bool resumes(const options::TrainingArguments& arguments);
 
 }  // namespace convoy::train

@@ -75,11 +75,11 @@ void Checkpoints::put_old_run_aside() {
       move(old, aside);
     }
   }
-  std::set<fs::path> curves{dir_ / kEvents};
+  std::set<fs::path> curves{dir_ / options::kEvents};
   if (arguments_.report_to == "tensorboard") curves.insert(arguments_.events_folder());
-  make_folder(aside / kEvents);
+  make_folder(aside / options::kEvents);
   for (const auto& folder : curves) {
-    for (const auto& file : events_in(folder)) move(file, aside / kEvents);
+    for (const auto& file : events_in(folder)) move(file, aside / options::kEvents);
   }
   for (const char* name : kResults) move(dir_ / name, aside);
   for (const char* name : {kConfig, kState, checkpoint::kLineage}) move(dir_ / name, aside);
@@ -106,7 +106,7 @@ void Checkpoints::remove_old_run(const fs::path& best) const {
 }
 
 void Checkpoints::lock_output() {
-  lock_ = lock_output_folder(dir_, job_, arguments_.parallel);
+  lock_ = job::lock_output_folder(dir_, job_, arguments_.parallel);
   if (!lock_.held()) {
     callbacks_.warn(
         fmt::format("{} cannot be locked ({}): make sure that no other run writes there",

@@ -17,18 +17,18 @@
 #include "convoy/train/checkpoints/checkpoints.h"
 #include "convoy/train/checkpoints/run_files.h"
 #include "convoy/train/checkpoints/saved_state.h"
-#include "convoy/train/setup/job_id.h"
+#include "convoy/job/job_id.h"
 
 namespace convoy::train {
 namespace fs = std::filesystem;
 
-std::string resume_source(const TrainingArguments& arguments) {
+std::string resume_source(const options::TrainingArguments& arguments) {
   const auto& from = arguments.resume_from_checkpoint;
   if (from == "false" || from == "False") return "";
   return from == "true" || from == "True" ? "latest" : from;
 }
 
-bool resumes(const TrainingArguments& arguments) {
+bool resumes(const options::TrainingArguments& arguments) {
   return !resume_source(arguments).empty();
 }
 
@@ -187,7 +187,7 @@ std::deque<fs::path> Checkpoints::checkpoints_of_this_job() const {
   for (const auto& [step, path] : line.checkpoints()) {
     bool wanted = true;
     try {
-      wanted = id.empty() || is_same_job(read_state(path).job_id, id);
+      wanted = id.empty() || job::is_same_job(read_state(path).job_id, id);
       own = own || wanted;
     } catch (const FileError&) {
       // Whoever goes on tells of it.

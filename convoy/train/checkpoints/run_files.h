@@ -13,8 +13,6 @@ inline constexpr const char* kResults[] = {"all_results.json", "train_results.js
 inline constexpr const char* kLog = "log.jsonl";
 /// The schedule of a run's stages, as pipeline_schedule_file takes it.
 inline constexpr const char* kPipeline = "pipeline.csv";
-/// Folder of a run's curves, unless another one is named for them.
-inline constexpr const char* kEvents = "runs";
 /// Place of a run that is overwritten, until the new one has saved.
 inline constexpr const char* kReplaced = ".replaced";
 

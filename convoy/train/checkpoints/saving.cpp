@@ -42,7 +42,7 @@ struct Checkpoints::Saving {
   std::optional<checkpoint::BackgroundSave> tensors;
 };
 
-Checkpoints::Checkpoints(const TrainingArguments& arguments, const Job& job,
+Checkpoints::Checkpoints(const options::TrainingArguments& arguments, const job::Job& job,
                          parallel::Strategy& strategy, const CallbackHandler& callbacks)
     : arguments_(arguments),
       job_(job),

@@ -9,7 +9,7 @@
 #include "convoy/base/text.h"
 #include "convoy/report/progress_output.h"
 #include "convoy/train/callback.h"
-#include "convoy/train/setup/job.h"
+#include "convoy/job/job.h"
 
 namespace convoy::train {
 

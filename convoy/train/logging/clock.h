@@ -5,7 +5,7 @@
 
 #include "convoy/base/timing.h"
 #include "convoy/train/callback.h"
-#include "convoy/train/setup/job.h"
+#include "convoy/job/job.h"
 #include "convoy/train/state.h"
 
 namespace convoy::train {

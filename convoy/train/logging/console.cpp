@@ -10,13 +10,13 @@
 
 #include "convoy/base/text.h"
 #include "convoy/launch/error_file.h"
-#include "convoy/plan/decision.h"
+#include "convoy/planner/search/decision.h"
 #include "convoy/report/live_line.h"
 #include "convoy/report/progress_output.h"
 #include "convoy/train/scorer.h"
-#include "convoy/train/setup/job.h"
-#include "convoy/train/setup/memory_use.h"
-#include "convoy/train/setup/placement.h"
+#include "convoy/job/job.h"
+#include "convoy/train/memory_use.h"
+#include "convoy/job/placement.h"
 
 namespace convoy::train {
 
@@ -47,7 +47,7 @@ std::string share_text(const std::vector<data::RankShare>& shares) {
 }
 
 /// Sentence about the memory of training on each rank, beside activations.
-std::string memory_text(const schedule::MemoryUse& use, int64_t most_gathered, int64_t zero) {
+std::string memory_text(const parallel::MemoryUse& use, int64_t most_gathered, int64_t zero) {
   auto text = fmt::format("{} per rank: parameters {}, gradients {}, optimizer {}",
                           human_bytes(use.parameters + use.gradients + use.optimizer),
                           human_bytes(use.parameters), human_bytes(use.gradients),
@@ -91,9 +91,9 @@ std::string memory_kinds(const Metrics& metrics) {
   return join(parts, ", ");
 }
 
-std::string plan_text(const PlannedStep& planned) {
+std::string plan_text(const options::PlannedStep& planned) {
   return fmt::format("{}; predicted: {} per step, {} per rank{}", planned.split,
-                     plan::step_text(planned.seconds), human_bytes(planned.memory_bytes),
+                     planner::step_text(planned.seconds), human_bytes(planned.memory_bytes),
                      planned.kept ? "; kept from the checkpoint" : "");
 }
 
@@ -110,8 +110,8 @@ std::string plan_outcome(const Metrics& metrics) {
                bytes = metrics.at("planned_memory_bytes_per_rank"),
                held = metrics.at("memory_bytes_per_rank");
   const auto step = measured > 0 ? fmt::format("step time predicted {}, measured {} ({})",
-                                               plan::step_text(predicted),
-                                               plan::step_text(measured), off(predicted, measured))
+                                               planner::step_text(predicted),
+                                               planner::step_text(measured), off(predicted, measured))
                                  : "too few steps to time";
   return fmt::format("plan: {}; peak memory predicted {}, measured {} ({})", step,
                      human_bytes(bytes), human_bytes(held), off(bytes, held));
@@ -140,7 +140,7 @@ class Console : public Callback {
     item("strategy", "{} ({})", job.strategy, job.reason);
     item("ranks", "{} x {} {}, {} on {}", job.num_devices(), job.threads,
          job.threads == 1 ? "thread" : "threads", job.devices[0].str(), launch::host_name());
-    for (const auto& line : split(placements_table(info.placements), '\n')) {
+    for (const auto& line : split(job::placements_table(info.placements), '\n')) {
       if (!line.empty()) print("    {}\n", line);
     }
     if (job.planned) item("plan", "{}", plan_text(*job.planned));

@@ -11,14 +11,14 @@
 #include <cstring>
 
 #include "convoy/base/error.h"
-#include "convoy/train/setup/job.h"
+#include "convoy/job/job.h"
 
 namespace convoy::train {
 
 namespace {
 
 namespace fs = std::filesystem;
-using Clock = std::chrono::steady_clock;
+using SteadyClock = std::chrono::steady_clock;
 
 constexpr size_t kMostWaiting = size_t{1} << 20;
 constexpr std::chrono::seconds kToEnd{5};
@@ -65,9 +65,9 @@ class Pipe {
   }
 
   /// Waits for a reader that is behind.
-  void finish(Clock::duration patience) {
-    const auto end = Clock::now() + patience;
-    for (write(); open() && !waiting_.empty() && Clock::now() < end; write()) {
+  void finish(SteadyClock::duration patience) {
+    const auto end = SteadyClock::now() + patience;
+    for (write(); open() && !waiting_.empty() && SteadyClock::now() < end; write()) {
       struct pollfd wanted = {fd_, POLLOUT, 0};
       ::poll(&wanted, 1, 100);
     }

@@ -13,7 +13,7 @@
 #include "convoy/train/checkpoints/run_files.h"
 #include "convoy/train/run_sums.h"
 #include "convoy/train/scorer.h"
-#include "convoy/train/setup/job.h"
+#include "convoy/job/job.h"
 
 namespace convoy::train {
 

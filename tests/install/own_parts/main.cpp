@@ -4,7 +4,7 @@
 #include <convoy/comm/gloo/gloo_engine.h>
 #include <convoy/optim/optimizer.h>
 #include <convoy/program.h>
-#include <convoy/schedule/pipeline/pipeline.h>
+#include <convoy/parallel/pipeline/pipeline.h>
 
 #include <memory>
 #include <string>
@@ -41,14 +41,14 @@ optim::OptimizerPtr make_momentum(const optim::Settings& settings) {
 }
 
 /// Each micro-batch goes there and back before the next one comes.
-schedule::Orders one_by_one(const schedule::Pipe& pipe) {
-  schedule::Orders out;
+parallel::Orders one_by_one(const parallel::Pipe& pipe) {
+  parallel::Orders out;
   for (int rank = 0; rank < pipe.num_ranks(); ++rank) {
     auto& order = out.emplace_back();
     const int64_t own = pipe.virtual_stages_of(rank).front();
     for (int64_t m = 0; m < pipe.num_micro_batches; ++m) {
-      order.push_back({own, schedule::ActionKind::Forward, m});
-      order.push_back({own, schedule::ActionKind::Backward, m});
+      order.push_back({own, parallel::ActionKind::Forward, m});
+      order.push_back({own, parallel::ActionKind::Backward, m});
     }
   }
   return out;
@@ -67,7 +67,7 @@ comm::Group make_plain(const comm::Gathering& gathering) {
 int main(int argc, char** argv) {
   comm::add_engine({"plain", false, carries_all, make_plain});
   optim::add_optimizer({"momentum", "SGD with momentum", false, make_momentum});
-  schedule::add_pipeline_schedule(
+  parallel::add_pipeline_schedule(
       {.name = "one_by_one", .help = "one micro-batch at a time", .orders = one_by_one});
   run_program(argc, argv);
 }

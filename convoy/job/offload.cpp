@@ -1,0 +1,94 @@
+#include "convoy/job/offload.h"
+
+#include <algorithm>
+
+#include "convoy/base/error.h"
+#include "convoy/launch/error_file.h"
+#include "convoy/parallel/refuse.h"
+
+namespace convoy::job {
+
+namespace {
+
+using parallel::Place;
+
+using parallel::placed_parts;
+
+}  // namespace
+
+void check_offload_places(const options::ParallelArguments& a, at::Device device, const std::string& where) {
+  for (const auto& [option, place, least, why] : placed_parts(a.parallelism.offload)) {
+    if (place == Place::Cpu && device.is_cpu()) {
+      fail<UsageError>("parallel",
+                       "{} = cpu moves what a GPU holds to its host's memory, but the device is "
+                       "the CPU, whose memory that is; try {} = disk",
+                       option, option);
+    }
+    if (place == Place::Disk && a.parallelism.offload.folder.empty()) {
+      fail<UsageError>("parallel",
+                       "{} = disk needs a folder on a disk with room; got none; try --offload_dir "
+                       "/path/to/scratch",
+                       option);
+    }
+    std::error_code error;
+    if (place == Place::Disk && !where.empty() &&
+        !std::filesystem::is_directory(a.parallelism.offload.folder, error)) {
+      fail<UsageError>("parallel",
+                       "{} = disk: offload_dir = {} is no folder on {}; try to "
+                       "make it, or another one",
+                       option, a.parallelism.offload.folder.string(), where);
+    }
+  }
+}
+
+parallel::OffloadOptions offload_options(const options::ParallelArguments& arguments, const Job& job,
+                                         bool trains) {
+  const auto& a = arguments;
+  auto offload = a.parallelism.offload;
+  offload.rank = job.environment.rank;
+  if (!trains) offload.optimizer = offload.gradients = Place::Device;
+  auto checked = a;
+  checked.parallelism.offload = offload;
+  parallel::require(refuse_offload(checked.parallelism, {.trains = trains}));
+  for (const auto& [option, place, least, why] : placed_parts(offload)) {
+    if (place == Place::Device) continue;
+    const auto value = name_of(place);
+    if (job.strategy == "dp" && a.parallelism.zero == 0) {
+      fail<UsageError>("parallel",
+                       "{} = {} with DataParallel: its replicas share one optimizer; try --zero 1, "
+                       "or a process per device: convoy launch -n 2 train ...",
+                       option, value);
+    }
+    if (least == 3 && a.parallelism.keep_bytes > 0) {
+      fail<UsageError>("parallel",
+                       "{} = {} with zero_keep_mb = {}: what is kept whole is in memory; try one "
+                       "of the two",
+                       option, value, a.parallelism.keep_bytes >> 20);
+    }
+  }
+  check_offload_places(
+      checked, job.devices.at(0),
+      fmt::format("{}, seen from rank {}", launch::host_name(), job.environment.rank));
+  return offload;
+}
+
+std::vector<std::string> offload_warnings(const options::ParallelArguments& a) {
+  const auto all = placed_parts(a.parallelism.offload);
+  const auto any = [&](Place place) {
+    return std::any_of(all.begin(), all.end(), [&](const auto& c) { return c.place == place; });
+  };
+  std::vector<std::string> out;
+  if (any(Place::Cpu)) {
+    out.emplace_back(
+        "offload to cpu: the copies to a GPU's pinned host memory have never run on a GPU so far");
+  }
+  if (!any(Place::Disk) && !a.parallelism.offload.folder.empty()) {
+    out.push_back(
+        fmt::format("offload_dir = {} has no effect: nothing is offloaded to the disk; try "
+                    "--offload_optimizer disk",
+                    a.parallelism.offload.folder.string()));
+  }
+  return out;
+}
+
+}  // namespace convoy::job

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "convoy/parallel/offload/torch/offload.h"
+#include "convoy/job/job.h"
+
+namespace convoy::job {
+
+/// Options of offloading from the arguments. Throws UsageError for a place without a folder or a
+/// GPU, gradients or weights that are not sharded, and replicas that share their state. Without
+/// training only weights count.
+parallel::OffloadOptions offload_options(const options::ParallelArguments& arguments, const Job& job,
+                                         bool trains);
+
+/// Throws UsageError for a place that is not there: a CPU's memory beside itself, a disk without a
+/// folder. `where`: who looks for it; "": nobody does.
+void check_offload_places(const options::ParallelArguments& arguments, at::Device device,
+                          const std::string& where);
+
+/// Sentences for the start of a run.
+std::vector<std::string> offload_warnings(const options::ParallelArguments& arguments);
+
+}  // namespace convoy::job

@@ -1,0 +1,61 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "convoy/base/json.h"
+#include "convoy/base/options.h"
+#include "convoy/parallel/parallelism.h"
+
+namespace convoy::parallel {
+
+/// Who decides a knob of a run that is planned.
+enum class Decided {
+  ByUser,     ///< it stays as it is asked for, where it has an effect
+  ByPlan,     ///< it is set, or gets its default
+  FromAsked,  ///< a search starts from what is asked for
+};
+
+/// Option that says how a step is spread over ranks and memory: a member of Parallelism with its
+/// name, its help and who decides it. Declaration, flags, TOML, JSON, the text of a plan, and what
+/// a plan resets follow from it.
+struct Knob {
+  const char* name;
+  std::string help = {};
+  Decided decided = Decided::ByUser;
+  /// Binds the option to a member; null: another declares it, for it is no member as such.
+  Option& (*declare)(OptionTable& table, const char* name, const std::string& help,
+                     Parallelism& parallelism) = nullptr;
+  void (*limit)(Option& option) = nullptr;  ///< sets its range, other names and the like
+  /// Value that a plan gives it; null: no plan gives it one.
+  Json (*get)(const Parallelism& parallelism) = nullptr;
+  bool (*has_effect)(const Parallelism& parallelism) = nullptr;  ///< null: always
+  /// Words of Parallelism::to_text(); null: name and value, where it is not the default.
+  std::string (*label)(const Parallelism& parallelism) = nullptr;
+  const char* section = "parallel";
+
+  std::string key() const { return std::string(section) + "." + name; }
+  /// Whether the options of a plan name it.
+  bool is_written(const Parallelism& parallelism) const;
+  /// Whether a run that follows this plan gives it its default first.
+  bool is_reset(const Parallelism& parallelism) const;
+};
+
+/// All knobs, in the order of the options.
+const std::vector<Knob>& knobs();
+
+/// Declares the option of a knob that has a `declare`, bound to a member.
+void declare(const Knob& knob, OptionTable& table, Parallelism& parallelism);
+
+/// Options of a plan, as lines of a run's TOML file below [train] and [parallel].
+std::string to_toml(const Parallelism& parallelism);
+/// Options of a plan as --section.name=value.
+std::vector<std::string> to_flags(const Parallelism& parallelism);
+/// Values that a plan gives, by the names of their options.
+Json to_json(const Parallelism& parallelism);
+
+/// The members of `asked` that no plan decides, and that a search starts from; the others as they
+/// usually are.
+Parallelism undecided(const Parallelism& asked);
+
+}  // namespace convoy::parallel

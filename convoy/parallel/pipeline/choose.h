@@ -1,0 +1,42 @@
+#pragma once
+
+#include <set>
+#include <string>
+
+#include "convoy/parallel/pipeline/actions.h"
+#include "convoy/parallel/pipeline/cut.h"
+#include "convoy/parallel/pipeline/pipeline.h"
+#include "convoy/parallel/model_decl.h"
+#include "convoy/parallel/step_facts.h"
+
+namespace convoy::parallel {
+
+/// Stages and orders that follow from a run's options.
+struct PipelineChoice {
+  Cut cut;
+  Orders orders;
+  std::set<int64_t> recomputed;  ///< blocks
+  std::string found = {};        ///< with auto: the name of this schedule; empty: it has none
+};
+
+/// Cuts a model into stages and finds the order of each; `costs`: by block, without bytes the
+/// options may set no limit of memory. All blocks of `recomputed` are recomputed, and of
+/// `repeatable` those that Parallelism::recomputed asks for. Throws UsageError where the options do
+/// not go together or into the model, and where stages would keep more than they may.
+PipelineChoice choose_pipeline(const ModelDecl& model, int num_stages,
+                               const Parallelism& parallelism, const StepFacts& facts,
+                               const Costs& costs, const std::set<int64_t>& recomputed,
+                               const std::set<int64_t>& repeatable, KnownPipes* known = nullptr);
+
+/// As choose_pipeline() with some blocks of each stage recomputed (RecomputeOptions::of_stage),
+/// from the choice without.
+PipelineChoice recompute_some_of(const PipelineChoice& without, const ModelDecl& model,
+                                 int num_stages, const Parallelism& parallelism,
+                                 const StepFacts& facts, const Costs& costs,
+                                 const std::set<int64_t>& repeatable, KnownPipes* known);
+
+/// Blocks that a run without stages recomputes. Throws UsageError where it has fewer.
+std::set<int64_t> blocks_of_one_stage(const RecomputeOptions& options, const Costs& costs,
+                                      const std::set<int64_t>& repeatable);
+
+}  // namespace convoy::parallel

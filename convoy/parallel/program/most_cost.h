@@ -1,0 +1,8 @@
+#pragma once
+
+namespace convoy::parallel {
+
+/// The largest cost that is taken: sums of costs must stay finite numbers.
+constexpr double kMostCost = 1e100;
+
+}  // namespace convoy::parallel

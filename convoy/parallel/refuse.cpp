@@ -1,0 +1,116 @@
+#include "convoy/parallel/refuse.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string_view>
+
+#include "convoy/base/error.h"
+#include "convoy/parallel/pipeline/pipeline.h"
+#include "convoy/parallel/knobs.h"
+
+namespace convoy::parallel {
+
+namespace {
+
+/// "name = value" of a pipeline's option that is not as usual; empty: all are.
+std::string unusual_pipeline_option(const Parallelism& parallelism) {
+  Parallelism values;
+  OptionTable table;
+  std::vector<std::pair<const Knob*, std::string>> usual;
+  for (const auto& knob : knobs()) {
+    const bool is_of_pipeline = std::string_view(knob.name).starts_with("pipeline_");
+    if (!is_of_pipeline || knob.declare == nullptr || knob.has_effect == nullptr) continue;
+    declare(knob, table, values);
+    usual.emplace_back(&knob, table.find(knob.key())->plain());
+  }
+  values = parallelism;
+  std::string out;
+  for (const auto& [knob, before] : usual) {
+    const auto now = table.find(knob->key())->plain();
+    if (now != before) out = fmt::format("{} = {}", knob->name, now);
+  }
+  return out;
+}
+
+}  // namespace
+
+Refusal refuse_schedule(const Parallelism& parallelism) {
+  const auto& asked = parallelism.pipeline;
+  const PipelineOptions usual;
+  const bool has_stages = parallelism.ranks.pipeline > 1;
+  if (!has_stages && asked != usual) {
+    const auto text = unusual_pipeline_option(parallelism);
+    if (!text.empty()) {
+      return fmt::format("{} has no effect without a pipeline; try --pipeline_parallel_size 2",
+                         text);
+    }
+  }
+  if (parallelism.recompute && parallelism.recomputed.any()) {
+    return "gradient_checkpointing recomputes all blocks, recompute_layers some; try one of them";
+  }
+  const bool several = asked.file.empty() && asked.schedule->interleaved;
+  if (has_stages && !several && asked.virtual_stages != usual.virtual_stages) {
+    return fmt::format(
+        "pipeline_virtual_stages = {} has no effect with {} = {}; try pipeline_schedule = "
+        "interleaved",
+        asked.virtual_stages, asked.file.empty() ? "pipeline_schedule" : "pipeline_schedule_file",
+        asked.file.empty() ? asked.schedule->name : asked.file);
+  }
+  const bool scheduled = asked.schedule != usual.schedule;
+  if (asked.file.empty() || (!scheduled && !asked.placement)) return std::nullopt;
+  return fmt::format("pipeline_schedule_file = {} and {} = {} are two schedules; try one of them",
+                     asked.file, scheduled ? "pipeline_schedule" : "pipeline_placement",
+                     scheduled ? asked.schedule->name : name_of(*asked.placement));
+}
+
+Refusal refuse_shared_tokens(const Parallelism& parallelism) {
+  if (!parallelism.sequence_parallel || parallelism.ranks.tensor > 1) return std::nullopt;
+  return "sequence_parallel shares out tokens over tensor ranks, but tensor_parallel_size = 1; try "
+         "--tensor_parallel_size 2, or without it";
+}
+
+Refusal refuse_offload(const Parallelism& parallelism, const StepFacts& facts) {
+  auto offload = parallelism.offload;
+  if (!facts.trains) offload.optimizer = offload.gradients = Place::Device;
+  for (const auto& [option, place, least, why] : placed_parts(offload)) {
+    if (place == Place::Device) continue;
+    if (parallelism.zero < least) {
+      return fmt::format("{} = {} with zero = {}: {} there; try --zero {}", option, name_of(place),
+                         parallelism.zero, why, least);
+    }
+    if (parallelism.ranks.pipeline > 1 && least > 0) {
+      return fmt::format(
+          "{} = {} with a pipeline: each micro-batch would bring it back from there; try "
+          "offload_optimizer, or more stages",
+          option, name_of(place));
+    }
+  }
+  return std::nullopt;
+}
+
+Refusal refuse(const Parallelism& parallelism, const StepFacts& facts) {
+  if (auto out = refuse_schedule(parallelism)) return out;
+  if (auto out = refuse_shared_tokens(parallelism)) return out;
+  return refuse_offload(parallelism, facts);
+}
+
+void require(const Refusal& none) {
+  if (none) fail<UsageError>("parallel", "{}", *none);
+}
+
+std::vector<PlacedPart> placed_parts(const OffloadOptions& offload) {
+  return {{"offload_optimizer", offload.optimizer, 0, ""},
+          {"offload_gradients", offload.gradients, 2, "backward needs whole gradients"},
+          {"offload_parameters", offload.parameters, 3, "every step needs whole weights"}};
+}
+
+int64_t least_zero(const OffloadOptions& offload) {
+  int64_t out = 0;
+  for (const auto& part : placed_parts(offload)) {
+    if (part.place != Place::Device) out = std::max(out, part.least_zero);
+  }
+  return out;
+}
+
+}  // namespace convoy::parallel

@@ -1,0 +1,334 @@
+#include "convoy/parallel/run_plan/run_plan.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+#include <utility>
+
+#include "convoy/base/error.h"
+#include "convoy/parallel/pipeline/choose.h"
+#include "convoy/parallel/pipeline/pipeline.h"
+#include "convoy/parallel/program/counts.h"
+#include "convoy/parallel/run_plan/plan_again.h"
+
+namespace convoy::parallel {
+
+namespace {
+
+LayoutOptions layout_options(const ModelDecl& model, const Mesh& mesh,
+                             const Parallelism& parallelism, const StepFacts& facts,
+                             const Cut& cut) {
+  LayoutOptions out;
+  out.stage = static_cast<int>(parallelism.zero);
+  out.num_parts = mesh.degree(kState);
+  out.low_precision = facts.low_precision && !model.has_modules();
+  out.shares_weights = facts.shares_weights;
+  out.tensor = {mesh.place(Axis::Tensor), mesh.degree(Axis::Tensor)};
+  out.sequence_parallel = parallelism.sequence_parallel;
+  out.by_rows = keeps_rows(parallelism, facts);
+  out.bucket_bytes = parallelism.bucket_bytes;
+  out.keep_bytes = parallelism.keep_bytes;
+  if (!cut.empty()) {
+    out.stages = stages_of(cut);
+    out.pipeline_stage = mesh.place(Axis::Pipeline);
+  }
+  const auto& offload = parallelism.offload;
+  out.offload_optimizer = facts.trains && offload.optimizer != Place::Device;
+  out.offload_gradients = facts.trains && offload.gradients != Place::Device;
+  out.offload_parameters = offload.parameters != Place::Device;
+  return out;
+}
+
+/// Blocks that can be recomputed: the last one's backward follows at once.
+std::set<int64_t> repeatable(const ModelDecl& model) {
+  std::set<int64_t> out;
+  for (size_t b = 0; b + 1 < model.blocks.size(); ++b) {
+    if (model.blocks[b].repeatable) out.insert(static_cast<int64_t>(b));
+  }
+  return out;
+}
+
+StepOptions step_options(const ModelDecl& model, const Parallelism& parallelism) {
+  StepOptions out{.parallelism = parallelism};
+  if (!parallelism.recompute) return out;
+  out.recomputed = repeatable(model);
+  if (out.recomputed.empty()) {
+    fail<UsageError>(
+        "parallel",
+        "gradient_checkpointing needs a model of several blocks; got {}; try without it",
+        model.blocks.size() == 1 ? "one" : "modules whose forward cannot be repeated");
+  }
+  return out;
+}
+
+/// `names` but for what a line has no room for.
+std::string listed(const std::vector<std::string>& names) {
+  constexpr size_t kMost = 3;
+  const std::vector<std::string> first(
+      names.begin(), names.begin() + static_cast<std::ptrdiff_t>(std::min(kMost, names.size())));
+  return fmt::format("{}{}", fmt::join(first, ", "),
+                     names.size() > kMost ? fmt::format(" and {} more", names.size() - kMost) : "");
+}
+
+/// How many tensor ranks a parameter goes over, some of it on each.
+int64_t most_ranks(const ParamDecl& param) {
+  const bool is_table = !param.read_in_backward && param.cut.dim == 0;
+  // A rank may have no row of a small table.
+  if (param.cut.dim < 0 || is_table) return std::numeric_limits<int64_t>::max();
+  return most_ranks(param.shape, param.cut);
+}
+
+/// Throws UsageError where not all blocks take so many tensor ranks, or shares of tokens.
+void check_tensor_ranks(const ModelDecl& model, int num_ranks, bool share_tokens) {
+  if (num_ranks == 1) return;
+  std::vector<std::string> unable, whole, coarse;
+  for (const auto& block : model.blocks) {
+    if (!block.takes_tensor_ranks) unable.push_back(block.name);
+    if (!block.takes_sequence_parallel) whole.push_back(block.name);
+  }
+  if (!unable.empty()) {
+    fail<UsageError>("parallel",
+                     "tensor_parallel_size = {} needs blocks that compute with a part of their "
+                     "weights (docs/tensor.md says of which models); {} of this model's {} do not: "
+                     "{}; try data parallelism, --zero 3, or --pipeline_parallel_size",
+                     num_ranks, unable.size(), model.blocks.size(), listed(unable));
+  }
+  if (share_tokens && !whole.empty()) {
+    fail<UsageError>("parallel",
+                     "sequence_parallel needs blocks that compute with a rank's share of the "
+                     "tokens (docs/tensor.md says of which models); {} of this model's {} do not: "
+                     "{}; try without it",
+                     whole.size(), model.blocks.size(), listed(whole));
+  }
+  int64_t most = num_ranks;
+  for (const auto& param : model.params) {
+    const int64_t fit = most_ranks(param);
+    if (fit >= num_ranks) continue;
+    most = std::min(most, fit);
+    coarse.push_back(fmt::format("{} {}", param.name, fit));
+  }
+  if (coarse.empty()) return;
+  while (num_ranks % most != 0) --most;  // goes with as many processes
+  fail<UsageError>(
+      "parallel",
+      "tensor_parallel_size = {} is more than the heads, ids or inner units that "
+      "weights consist of: {}; try {}",
+      num_ranks, listed(coarse),
+      most > 1 ? fmt::format("--tensor_parallel_size {}", most) : "other ways to use the ranks");
+}
+
+/// Throws UsageError where not all blocks take some positions of rows only.
+void check_context_ranks(const ModelDecl& model, int num_ranks) {
+  if (num_ranks == 1) return;
+  std::vector<std::string> unable;
+  for (const auto& block : model.blocks) {
+    if (!block.takes_context_ranks) unable.push_back(block.name);
+  }
+  if (unable.empty()) return;
+  fail<UsageError>("parallel",
+                   "context_parallel_size = {} needs blocks that compute with some positions of "
+                   "each row, as those of GPT-2, Llama and BERT for hidden words do; {} of this "
+                   "model's {} do not: {} (T5 attends from one text to another, a classifier reads "
+                   "one position, sessions are short); try --tensor_parallel_size",
+                   num_ranks, unable.size(), model.blocks.size(), listed(unable));
+}
+
+/// Throws UsageError for what does not go with tables that are kept by rows.
+void check_row_tables(const ModelDecl& model, const Mesh& mesh, const Parallelism& parallelism,
+                      const StepFacts& facts) {
+  if (!keeps_rows(parallelism, facts)) return;
+  const auto refuse = [](const std::string& what, const std::string& instead) {
+    fail<UsageError>("parallel", "row_tables = true does not go with {}; try {}", what, instead);
+  };
+  if (std::none_of(model.params.begin(), model.params.end(),
+                   [](const auto& param) { return param.row_reads && param.trained; })) {
+    fail<UsageError>(
+        "parallel",
+        "row_tables = true needs a table of which a step reads some rows, as the "
+        "items of a session model with sampled_softmax or gbce, and weight_tying, that are "
+        "trained; got none; try --sampled_softmax true --weight_tying true (and "
+        "--pretrained_trainable true where it begins with vectors), or without it");
+  }
+  for (const auto& [axis, name] : {std::pair{Axis::Pipeline, "pipeline_parallel_size"},
+                                   std::pair{Axis::Tensor, "tensor_parallel_size"},
+                                   std::pair{Axis::Context, "context_parallel_size"}}) {
+    if (mesh.degree(axis) > 1)
+      refuse(fmt::format("{} = {}", name, mesh.degree(axis)), "data ranks");
+  }
+  if (mesh.degree(Axis::Replicate) > 1) {
+    refuse("several state replicas (shard_ranks)", "--shard_ranks all");
+  }
+  const auto& offload = parallelism.offload;
+  if (offload.any()) refuse("offload", "without one of them");
+}
+
+using ProgramOf = Program StagePlan::*;
+
+std::vector<RankProgram> of_pipeline(const std::vector<StagePlan>& stages, ProgramOf which) {
+  std::vector<int> pipeline(stages.size());
+  std::iota(pipeline.begin(), pipeline.end(), 0);
+  std::vector<RankProgram> out;
+  for (const auto& stage : stages) out.push_back({stage.*which, stage.layout, pipeline});
+  return out;
+}
+
+Costs measured(const std::vector<BlockCost>& costs) {
+  Costs out;
+  for (const auto& cost : costs) {
+    out.forward.push_back(cost.forward_seconds);
+    out.backward.push_back(cost.backward_seconds);
+    out.weight.push_back(cost.weight_seconds);
+    out.kept.push_back(static_cast<double>(cost.kept_bytes));
+    out.put_off.push_back(static_cast<double>(cost.put_off_bytes));
+    out.inputs.push_back(static_cast<double>(cost.returned_bytes));
+    out.sent_bytes.push_back(static_cast<double>(cost.sent_bytes));
+  }
+  return out;
+}
+
+RunPlan planned(const ModelDecl& model, const Mesh& mesh, const Parallelism& parallelism,
+                const StepFacts& facts, const std::vector<BlockCost>& costs, bool proves,
+                KnownChoices* known);
+
+}  // namespace
+
+int64_t most_tensor_ranks(const ModelDecl& model) {
+  if (std::any_of(model.blocks.begin(), model.blocks.end(),
+                  [](const auto& block) { return !block.takes_tensor_ranks; })) {
+    return 1;
+  }
+  int64_t out = std::numeric_limits<int64_t>::max();
+  for (const auto& param : model.params) out = std::min(out, most_ranks(param));
+  return out;
+}
+
+Costs shared_costs(const ModelDecl& model, const StepFacts& facts) {
+  if (!facts.counts.empty()) return costs_of(facts.counts);
+  Costs out;
+  // A backward is two products for each of the forward's.
+  out.forward = out.backward = block_costs(model);
+  for (auto& cost : out.backward) cost *= 2;
+  return out;
+}
+
+Layout layout_of(const ModelDecl& model, const LayoutOptions& options) {
+  auto units = units_of(model);
+  return {std::move(units.table), std::move(units.shapes), options};
+}
+
+RunPlan plan_run(const ModelDecl& model, const Mesh& mesh, const Parallelism& parallelism,
+                 const StepFacts& facts, const std::vector<BlockCost>& costs, bool proves) {
+  return planned(model, mesh, parallelism, facts, costs, proves, nullptr);
+}
+
+RunPlan plan_again(const ModelDecl& model, const Mesh& mesh, const Parallelism& parallelism,
+                   const StepFacts& facts, const std::vector<BlockCost>& costs,
+                   KnownChoices* known) {
+  return planned(model, mesh, parallelism, facts, costs, /*proves=*/false, known);
+}
+
+namespace {
+
+RunPlan planned(const ModelDecl& model, const Mesh& mesh, const Parallelism& parallelism,
+                const StepFacts& facts, const std::vector<BlockCost>& costs, bool proves,
+                KnownChoices* known) {
+  check_tensor_ranks(model, mesh.degree(Axis::Tensor), parallelism.sequence_parallel);
+  check_context_ranks(model, mesh.degree(Axis::Context));
+  check_row_tables(model, mesh, parallelism, facts);
+  RunPlan out;
+  out.step = step_options(model, parallelism);
+  const int num_stages = mesh.degree(Axis::Pipeline);
+  const auto shared = shared_costs(model, facts);
+  const auto able = parallelism.recompute ? std::set<int64_t>() : repeatable(model);
+  if (num_stages > 1) {
+    const auto& again = out.step.recomputed;
+    auto choice = known == nullptr
+                      ? choose_pipeline(model, num_stages, parallelism, facts, shared, again, able)
+                      : known->of(model, num_stages, parallelism, facts, shared, again, able);
+    out.cut = std::move(choice.cut);
+    out.orders = std::move(choice.orders);
+    out.found = std::move(choice.found);
+    out.step.recomputed = std::move(choice.recomputed);
+  } else if (facts.trains && !parallelism.recompute && parallelism.recomputed.any()) {
+    out.step.recomputed = blocks_of_one_stage(parallelism.recomputed, shared, able);
+  }
+  const auto asked = layout_options(model, mesh, parallelism, facts, out.cut);
+  std::vector<Layout> layouts;
+  layouts.reserve(static_cast<size_t>(num_stages));
+  layouts.push_back(known == nullptr ? layout_of(model, asked) : known->layout(model, asked));
+  if (num_stages > 1) {
+    const auto any = std::exchange(layouts, {}).front();
+    for (int s = 0; s < num_stages; ++s) layouts.push_back(any.of_stage(s));
+  }
+  std::vector<Program> steps;
+  if (facts.trains) {
+    steps = num_stages == 1 ? std::vector<Program>{data_parallel_program(layouts.front(), out.step)}
+                            : pipeline_programs(out.cut, out.orders, layouts, out.step);
+  }
+  for (size_t s = 0; s < layouts.size(); ++s) {
+    auto& stage = out.stages.emplace_back();
+    stage.layout = std::move(layouts[s]);
+    if (proves) stage.forward = forward_program(stage.layout, out.step);
+    if (facts.trains) stage.step = std::move(steps[s]);
+  }
+  if (proves) check_forward(of_pipeline(out.stages, &StagePlan::forward));
+  if (!facts.trains) return out;
+  const auto programs = of_pipeline(out.stages, &StagePlan::step);
+  if (proves) {
+    const auto alive = check(programs, out.step);
+    for (size_t s = 0; s < out.stages.size(); ++s) out.stages[s].alive = alive[s];
+  }
+  for (auto& stage : out.stages) {
+    const auto gathered = proves ? stage.alive.weights : most_gathered(stage.step, stage.layout);
+    const auto memory = memory_of(stage.layout, stage.step, out.step, gathered, costs,
+                                  facts.state_bytes, parallelism.rows);
+    stage.memory = memory.use;
+    stage.peak = memory.peak;
+  }
+  if (!proves) return out;
+  if (num_stages > 1 || !costs.empty()) {
+    out.timeline = simulate(programs, costs.empty() ? shared : measured(costs));
+  }
+  return out;
+}
+
+}  // namespace
+
+double floor_of(const ModelDecl& model, const RunPlan& plan, const Parallelism& parallelism,
+                const StepFacts& facts, const std::vector<BlockCost>& costs) {
+  const auto by_block = costs.empty() ? shared_costs(model, facts) : measured(costs);
+  return floor_of(pipe_of(plan.cut, parallelism.micro_batches, by_block, plan.step.recomputed));
+}
+
+namespace {
+
+constexpr double kWhole = 4, kHalf = 2;  // bytes of fp32, and of 16 bits
+
+/// Bytes here of `bytes` that ZeRO shards from `stage` on.
+double share(const Mesh& mesh, const Parallelism& parallelism, int64_t stage, Place place,
+             double bytes) {
+  if (place != Place::Device) return 0;
+  return bytes / (parallelism.zero >= stage ? mesh.degree(kState) : 1);
+}
+
+}  // namespace
+
+double bytes_of_frozen_parameter(const Mesh& mesh, const Parallelism& parallelism,
+                                 const StepFacts& facts) {
+  return share(mesh, parallelism, 3, parallelism.offload.parameters,
+               facts.low_precision ? kHalf : kWhole);
+}
+
+double state_bytes_of_parameter(const Mesh& mesh, const Parallelism& parallelism,
+                                const StepFacts& facts) {
+  const auto& offload = parallelism.offload;
+  const double masters =
+      facts.low_precision ? share(mesh, parallelism, 1, offload.optimizer, kWhole) : 0;
+  return share(mesh, parallelism, 1, offload.optimizer, static_cast<double>(facts.state_bytes)) +
+         share(mesh, parallelism, 2, offload.gradients, kWhole) + masters +
+         bytes_of_frozen_parameter(mesh, parallelism, facts);
+}
+
+}  // namespace convoy::parallel

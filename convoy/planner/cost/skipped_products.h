@@ -1,0 +1,23 @@
+#pragma once
+
+#include <c10/core/impl/LocalDispatchKeySet.h>
+
+namespace convoy::planner {
+
+/// While it lives, products of matrices in this thread give zeros at once: shapes, memory and what
+/// an observer counts are theirs, nothing is multiplied. Products that autograd has to know, as
+/// those of a user's module, are computed. While nn::ShapesOnly lives, too, what writes into large
+/// floats in place does nothing, and neither does torch's attention.
+class SkippedProducts {
+ public:
+  SkippedProducts();
+
+ private:
+  c10::impl::IncludeDispatchKeyGuard guard_;
+};
+
+/// Whether an operation that this thread begins is one that it was asked for a moment ago, and that
+/// torch computes after all.
+bool asked_again();
+
+}  // namespace convoy::planner

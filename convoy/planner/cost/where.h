@@ -1,0 +1,39 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <variant>
+
+#include "convoy/planner/time/cluster.h"
+#include "convoy/planner/cost/profile_file.h"
+#include "convoy/planner/devices/this_host.h"
+
+namespace convoy::planner {
+
+/// The processors of hosts like this one: blocks run here, and their times are measured.
+struct LikeThisHost {
+  std::string profile = {};              ///< file of convoy profile; "": costs are measured
+  std::optional<SumsOfHosts> sums = {};  ///< of ranks that have met; none: all would be here
+};
+
+/// Devices of known rates: blocks run without arithmetic, and are counted.
+struct Devices {
+  Cluster cluster;
+  std::string how_known = "from data sheets";
+  bool reach_this_disk = false;  ///< the run's offload_dir is theirs, and can be measured
+};
+
+/// Place where a training would run.
+using Where = std::variant<LikeThisHost, Devices>;
+
+/// Number of ranks that a plan is for by default: the devices, or this processor's cores.
+int usual_ranks(const Where& where);
+
+/// The cluster of a training's ranks and the disk of its offload_dir, within its device_memory.
+/// `profile`: the content of LikeThisHost::profile. Measures unknown rates of this host. Throws
+/// UsageError where the ranks are more than the devices, nothing is left for tensors, or a device
+/// does not compute in the training's type.
+Cluster cluster_of(const Where& where, const std::optional<Profile>& profile, int num_ranks,
+                         const options::TrainingArguments& arguments);
+
+}  // namespace convoy::planner

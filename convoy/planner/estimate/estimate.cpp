@@ -1,0 +1,317 @@
+#include "convoy/planner/estimate/estimate.h"
+
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "convoy/base/error.h"
+#include "convoy/base/text.h"
+#include "convoy/comm/echo/echo_engine.h"
+#include "convoy/machine/memory_limit.h"
+#include "convoy/planner/cost/profile.h"
+#include "convoy/options/batch.h"
+#include "convoy/planner/cost/pipeline_inputs.h"
+#include "convoy/job/offload.h"
+
+namespace convoy::planner {
+
+Estimator::Estimator(const parallel::ModelFactory& factory, options::TrainingArguments arguments,
+                     const EstimateInputs& inputs)
+    : run_(asked_run(factory, arguments, inputs.data, inputs.num_ranks)),
+      rows_(arguments.per_device_train_batch_size) {
+  options::hold_batch(arguments, run_.mesh.degree(parallel::kRows));
+  if (!inputs.for_gpu) job::check_offload_places(arguments.parallel, at::kCPU, /*where=*/"");
+  if (arguments.parallel.threads > 0) {
+    at::set_num_threads(static_cast<int>(arguments.parallel.threads));
+  }
+  if (run_.mesh.degree(parallel::Axis::Tensor | parallel::Axis::Context) > 1) {
+    // Tells what does not go before anything runs.
+    parallel::plan_run(run_.model, run_.mesh, run_.parallelism, run_.facts);
+  }
+  auto how = profile_options(arguments);
+  refines_ = !inputs.for_gpu;
+  const auto group = [&](parallel::Axis axis) {
+    return comm::echo_group(run_.mesh.place(axis), run_.mesh.degree(axis));
+  };
+  how.tensor = group(parallel::Axis::Tensor);
+  how.is_timed = false;
+  how.sequence_parallel = arguments.parallel.parallelism.sequence_parallel;
+  how.context = group(parallel::Axis::Context);
+  if (inputs.progress) {
+    how.again = [&](size_t block, size_t, const std::function<void()>&) {
+      inputs.progress(static_cast<int64_t>(block) + 1, std::ssize(run_.model.blocks));
+    };
+  }
+  run_step(factory, arguments, inputs, how);
+  if (inputs.eval_data) run_evaluation(factory, std::move(arguments), inputs, how);
+}
+
+namespace {
+
+/// Largest memory of a block while it runs with so many rows.
+int64_t most_of_a_block(const std::vector<BlockCost>& costs) {
+  int64_t out = 0;
+  for (const auto& cost : costs) {
+    out = std::max(out, cost.kept_bytes + std::max(cost.forward_bytes, cost.backward_bytes));
+  }
+  return out;
+}
+
+/// Whether so many bytes leave half of this host's memory free.
+bool has_room(int64_t bytes) {
+  const int64_t available = machine::available_memory();
+  return available == 0 || 2 * bytes < available;
+}
+
+/// Beyond these it is worth looking at one and two rows first.
+constexpr int64_t kFewRows = 64;
+
+/// Whether each block runs with so many rows here, judged by one and two.
+bool runs_here(BlockCosts& few, BlockShare share, int64_t rows) {
+  share.rows = rows;
+  return has_room(most_of_a_block(few.of(share)));
+}
+
+}  // namespace
+
+void Estimator::run_step(const parallel::ModelFactory& factory, const options::TrainingArguments& arguments,
+                         const EstimateInputs& inputs, const ProfileOptions& how) {
+  sizes_ = inputs.sizes;
+  if (sizes_.empty() && rows_ > kFewRows) {
+    BlockCosts few(factory, arguments, inputs.data, {1, 2}, 0);
+    const auto share = share_of(rows_);
+    if (!runs_here(few, share, rows_)) {
+      int64_t rows = kFewRows;  // of fewer, scores are not cut into as large pieces
+      while (rows > 2 && !runs_here(few, share, rows)) rows /= 2;
+      sizes_ = {rows / 2, rows};
+    }
+  }
+  auto sizes = sizes_;
+  if (sizes.empty()) sizes = {std::max<int64_t>(1, rows_ / 2), std::max<int64_t>(2, rows_)};
+  others_ = std::make_shared<BlockCosts>(factory, arguments, inputs.data, std::move(sizes), 0,
+                                         inputs.for_gpu);
+  if (sizes_.empty()) {
+    const auto batch = first_batch(arguments, inputs.data, run_.mesh.degree(parallel::kRows));
+    if (batch.empty()) {
+      fail<UsageError>("train", "the training data has no rows to read the costs from");
+    }
+    const auto rows = batch.samples.numel();
+    const UsualBatches batches(arguments, inputs.data, rows);
+    costs_ = batches.vary() ? profile_usual(factory, batches, rows, how).longest
+                            : profile(factory(), batch, how);
+  } else {
+    costs_ = others_->of(share_of(rows_));
+  }
+}
+
+/// As it will run; or, where that may be too large to run here, on the line through two sizes.
+void Estimator::run_evaluation(const parallel::ModelFactory& factory, options::TrainingArguments arguments,
+                               const EstimateInputs& inputs, ProfileOptions how) {
+  eval_rows_ = arguments.per_device_eval_batch_size;
+  arguments.per_device_train_batch_size = eval_rows_;
+  if (inputs.for_gpu) how.gpu_rows = eval_rows_;
+  const auto run = [&](int64_t most_rows) {
+    const UsualBatches batches(arguments, *inputs.eval_data, most_rows);
+    const int64_t rows = std::min(most_rows, batches.num_rows());
+    return rows == 0 ? std::vector<int64_t>()
+                     : evaluation_bytes(factory(), batches.longest(rows), how);
+  };
+  if (sizes_.empty() && eval_rows_ <= kFewRows) {
+    eval_bytes_ = run(eval_rows_);
+    return;
+  }
+  const auto one = run(1), two = run(2);
+  for (size_t b = 0; b < one.size(); ++b) {
+    eval_bytes_.push_back(one[b] + (two[b] - one[b]) * (eval_rows_ - 1));
+  }
+  if (eval_bytes_.empty() || !inputs.sizes.empty()) return;
+  if (has_room(*std::max_element(eval_bytes_.begin(), eval_bytes_.end()))) {
+    eval_bytes_ = run(eval_rows_);
+  }
+}
+
+BlockShare Estimator::share_of(int64_t rows) const {
+  auto out = share_of(run_.mesh, run_.parallelism);
+  out.rows = rows;
+  return out;
+}
+
+Parallelism Estimator::asked() const {
+  auto out = run_.parallelism;
+  out.rows = rows_;
+  // Without others to share with no stage of ZeRO shares anything, but for what is offloaded.
+  const bool has_shards = run_.mesh.degree(parallel::kState) > 1 ||
+                          out.offload.gradients != parallel::Place::Device ||
+                          out.offload.parameters != parallel::Place::Device;
+  if (!has_shards) out.zero = 0;
+  return out;
+}
+
+parallel::RunPlan Estimator::plan_step(Parallelism way, bool proves) const {
+  if (way.zero < 2) way.offload.gradients = parallel::Place::Device;
+  if (way.zero < 3) way.offload.parameters = parallel::Place::Device;
+  return parallel::plan_run(run_.model, run_.mesh, way, run_.facts,
+                            way.rows == rows_ ? costs_ : others_->of(share_of(way.rows)), proves);
+}
+
+int64_t Estimator::eval_bytes(const parallel::Layout& layout) const {
+  int64_t most = 0;
+  for (size_t b = 0; b < eval_bytes_.size(); ++b) {
+    if (layout.holds(static_cast<int64_t>(b))) most = std::max(most, eval_bytes_[b]);
+  }
+  return most;
+}
+
+parallel::RunPlan Estimator::with_evaluation(parallel::RunPlan plan) const {
+  for (auto& stage : plan.stages) {
+    const int64_t bytes = eval_bytes(stage.layout);
+    if (bytes <= stage.memory.activations) continue;
+    stage.memory.activations = bytes;
+    stage.peak = -1;
+  }
+  return plan;
+}
+
+parallel::RunPlan Estimator::plan(const Parallelism& way) const {
+  return with_evaluation(plan_step(way, /*proves=*/true));
+}
+
+namespace {
+
+const parallel::StagePlan& fullest(const parallel::RunPlan& plan) {
+  return *std::max_element(
+      plan.stages.begin(), plan.stages.end(),
+      [](const auto& a, const auto& b) { return a.memory.sum() < b.memory.sum(); });
+}
+
+}  // namespace
+
+parallel::MemoryUse Estimator::memory(const Parallelism& way) const {
+  return fullest(with_evaluation(plan_step(way, /*proves=*/false))).memory;
+}
+
+std::string Estimator::peak_text(const Parallelism& way) const {
+  const auto planned = with_evaluation(plan_step(way, /*proves=*/false));
+  const auto& stage = fullest(planned);
+  if (stage.peak < 0) {
+    return fmt::format("while it evaluates (per_device_eval_batch_size {})", eval_rows_);
+  }
+  const auto& instruction = stage.step[static_cast<size_t>(stage.peak)];
+  return fmt::format("during \"{}\" ({})", parallel::to_text(instruction),
+                     run_.model.blocks[static_cast<size_t>(instruction.block)].name);
+}
+
+int64_t Estimator::step_bytes(const Parallelism& way) const {
+  return fullest(plan_step(way, /*proves=*/false)).memory.sum();
+}
+
+int64_t Estimator::most_rows(const Parallelism& way, int64_t bytes, bool holds_batch) const {
+  const int64_t of_rank = way.rows * way.micro_batches;
+  const auto with = [&](int64_t rows) {
+    auto other = way;
+    other.rows = rows;
+    if (holds_batch) other.micro_batches = of_rank / rows;
+    return other;
+  };
+  // Between the sizes that have run costs are guessed: what is found runs, too, and is found anew.
+  constexpr int kTries = 5;
+  int64_t found = 0, ran = 0;  // that fits as it ran
+  for (int i = 0; i < kTries; ++i) {
+    const int64_t before = found;
+    found = 0;
+    if (!holds_batch) found = largest_that_fits(way, bytes);
+    for (int64_t rows = of_rank; holds_batch && rows > 0 && found == 0; --rows) {
+      if (of_rank % rows == 0 && step_bytes(with(rows)) <= bytes) found = rows;
+    }
+    if (found == before || found == 0) return found;
+    if (!refine(with(found))) break;
+    if (step_bytes(with(found)) <= bytes) ran = std::max(ran, found);
+  }
+  return ran > 0 ? ran : found;
+}
+
+bool Estimator::refine(const Parallelism& way) const {
+  constexpr double kSoonDone = 1;  // seconds
+  const double times = static_cast<double>(way.rows) / static_cast<double>(rows_);
+  double seconds = 0;
+  for (const auto& cost : costs_) seconds += cost.forward_seconds + cost.backward_seconds;
+  if (!refines_ || seconds * times > kSoonDone || !others_->has_rows(way.rows)) return false;
+  others_->measure_also(way.rows);
+  return true;
+}
+
+/// The first rows tell about how many there are.
+int64_t Estimator::largest_that_fits(const Parallelism& way, int64_t bytes) const {
+  const auto of = [&](int64_t rows) {
+    auto other = way;
+    other.rows = rows;
+    return step_bytes(other);
+  };
+  const auto fits = [&](int64_t rows) { return of(rows) <= bytes; };
+  if (!fits(1)) return 0;
+  const auto one = static_cast<double>(of(1));
+  const double each = std::max(1.0, static_cast<double>(of(2)) - one);
+  int64_t good = 1;
+  auto bad =
+      static_cast<int64_t>(std::min<double>(kMostRows, (static_cast<double>(bytes) - one) / each)) +
+      3;
+  if (bad > 4 && fits(bad - 3)) good = bad - 3;
+  for (; bad < kMostRows && fits(bad); bad *= 2) good = bad;
+  while (bad - good > 1) {
+    const int64_t middle = (good + bad) / 2;
+    (fits(middle) ? good : bad) = middle;
+  }
+  return good;
+}
+
+std::optional<Parallelism> Estimator::nearest(int64_t bytes) const {
+  const int64_t most_zero = run_.mesh.degree(parallel::kState) == 1          ? 0
+                            : run_.mesh.degree(parallel::Axis::Pipeline) > 1 ? 1
+                                                                             : 3;
+  // Smaller micro-batches cost little, stages of ZeRO up to the second nothing but messages.
+  for (const bool recompute : {asked().recompute, true}) {
+    for (int64_t zero = asked().zero; zero <= std::max(most_zero, asked().zero); ++zero) {
+      auto way = asked();
+      way.zero = zero;
+      way.recompute = recompute;
+      const int64_t of_rank = way.rows * way.micro_batches;
+      way.rows = std::min(rows_, most_rows(way, bytes, /*holds_batch=*/true));
+      if (way.rows == 0) continue;
+      way.micro_batches = of_rank / way.rows;
+      if (step_bytes(way) <= bytes) return way;
+    }
+  }
+  return std::nullopt;
+}
+
+std::optional<int64_t> Estimator::eval_rows(const Parallelism& way, int64_t bytes) const {
+  if (eval_bytes_.empty()) return std::nullopt;
+  int64_t rows = eval_rows_;
+  for (const auto& stage : plan_step(way, /*proves=*/false).stages) {
+    const int64_t taken = eval_bytes(stage.layout);
+    const int64_t left = bytes - (stage.memory.sum() - stage.memory.activations);
+    if (taken > left) rows = std::min(rows, eval_rows_ * std::max<int64_t>(0, left) / taken);
+  }
+  return std::max<int64_t>(1, rows);
+}
+
+std::string flags_of(const Parallelism& way, const Parallelism& asked, bool holds_batch) {
+  std::vector<std::string> out;
+  if (way.rows != asked.rows) {
+    out.push_back(fmt::format("--per_device_train_batch_size {}", way.rows));
+    if (!holds_batch) {
+      out.push_back(fmt::format("--gradient_accumulation_steps {}", way.micro_batches));
+    }
+  }
+  if (way.zero != asked.zero) out.push_back(fmt::format("--zero {}", way.zero));
+  if (way.recompute != asked.recompute) out.emplace_back("--gradient_checkpointing");
+  return join(out, " ");
+}
+
+parallel::RunPlan estimate(const parallel::ModelFactory& factory,
+                           const options::TrainingArguments& arguments, const dataset::Dataset& data, int num_ranks) {
+  return Estimator(factory, arguments, {data, num_ranks}).plan();
+}
+
+}  // namespace convoy::planner

@@ -1,0 +1,331 @@
+#include "convoy/planner/plan/planner.h"
+
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <utility>
+
+#include "convoy/base/error.h"
+#include "convoy/base/files.h"
+#include "convoy/base/text.h"
+#include "convoy/machine/cores.h"
+#include "convoy/nn/declare.h"
+#include "convoy/planner/cost/trace.h"
+#include "convoy/parallel/knobs.h"
+#include "convoy/planner/cost/block_costs.h"
+#include "convoy/planner/cost/other_devices.h"
+#include "convoy/planner/cost/profile_file.h"
+#include "convoy/planner/devices/room.h"
+#include "convoy/planner/devices/this_host.h"
+#include "convoy/options/batch.h"
+#include "convoy/job/run_options.h"
+#include "convoy/planner/cost/pipeline_inputs.h"
+
+namespace convoy::planner {
+
+namespace {
+
+/// Rows of a micro-batch; those beyond keep a processor's core no busier, but a GPU.
+constexpr int64_t kMostRowsHere = 64, kMostRowsElsewhere = 1024;
+/// Errors of predictions from times that do not differ, and from data sheets (see
+/// docs/planning.md).
+constexpr double kMeasuredSpread = 0.1, kAnalyticSpread = 0.35;
+/// Bytes that an update reads and writes of a weight: weight, gradient, two moments, and a norm.
+constexpr double kUpdateBytes = 32;
+
+/// The training that is planned.
+struct Subject {
+  const parallel::ModelFactory& factory;
+  const options::TrainingArguments& arguments;
+  const dataset::Dataset& data;
+  parallel::ReplicaOptions replica = job::replica_options(arguments, true);
+};
+
+void check_arguments(const options::TrainingArguments& arguments, bool is_here) {
+  if (is_here) arguments.check_for_cpu("--on h100-80 for a plan of GPUs, or leaving it out");
+  const auto& parallel = arguments.parallel;
+  if (parallel.strategy == "dp" || parallel.replicas > 1) {
+    fail<UsageError>("train",
+                     "plan is of a process for each rank; try without --strategy dp and "
+                     "--replicas");
+  }
+}
+
+/// The profile that is asked for.
+std::optional<Profile> read_profile(const Where& where) {
+  const auto* here = std::get_if<LikeThisHost>(&where);
+  if (here == nullptr || here->profile.empty()) return std::nullopt;
+  return profile_from_json(parse_json(read_file(here->profile), here->profile), here->profile);
+}
+
+/// Costs in pipeline_costs.
+std::vector<parallel::BlockCounts> costs_from_file(const Subject& subject,
+                                                   const std::string& file) {
+  auto arguments = subject.arguments;
+  arguments.parallel.parallelism.pipeline.costs = file;
+  arguments.parallel.parallelism.ranks.pipeline = 2;  // any number of stages reads it
+  arguments.parallel.parallelism.pipeline.file.clear();
+  return pipeline_inputs(subject.factory, arguments, &subject.data).counts;
+}
+
+/// Sets the threads of a rank: those that are given, or were profiled, or a share of this host's
+/// cores.
+void use_threads(const PlanRequest& request, const options::TrainingArguments& arguments,
+                 const std::optional<Profile>& profile, int num_ranks, bool here) {
+  const int64_t given = request.threads > 0              ? request.threads
+                        : arguments.parallel.threads > 0 ? arguments.parallel.threads
+                        : profile                        ? profile->of.threads
+                                                         : 0;
+  if (given > 0) {
+    at::set_num_threads(static_cast<int>(given));
+  } else if (here) {
+    at::set_num_threads(machine::cores_per_rank(num_ranks));
+  }
+}
+
+/// Says how many tensor ranks there may be, and what a training says of more.
+void limit_tensor_ranks(Wishes& wishes, const parallel::ModelDecl& model) {
+  wishes.most_tensor = parallel::most_tensor_ranks(model);
+  if (wishes.most_tensor >= wishes.num_ranks) return;
+  auto beyond = static_cast<int>(wishes.most_tensor) + 1;
+  while (wishes.num_ranks % beyond != 0) ++beyond;
+  try {
+    check_share(model, wishes.base, wishes.facts, {.tensor = beyond});
+  } catch (const UsageError& error) {
+    wishes.beyond_tensor = error.what();
+  }
+}
+
+/// Search space of a plan, but for the counts that cut stages.
+Wishes wishes_of(const Subject& subject, const PlanRequest& request,
+                       const Cluster& cluster, const nn::BlockList& blocks,
+                       const parallel::ModelDecl& model, const parallel::MicroBatch& batch,
+                       int num_ranks) {
+  const bool here = std::holds_alternative<LikeThisHost>(request.where);
+  const auto all_take = [&](auto takes) {
+    return std::all_of(blocks.begin(), blocks.end(),
+                       [&](const auto& block) { return ((*block).*takes)(); });
+  };
+  Wishes out;
+  out.num_ranks = num_ranks;
+  if (cluster.num_hosts > 1) out.ranks_per_host = cluster.devices_per_host;
+  out.base = parallel::undecided(subject.replica.parallelism);
+  out.facts = subject.replica.facts();
+  out.global_batch = options::step_rows(subject.arguments, num_ranks);
+  out.most_rows = request.most_rows > 0 ? request.most_rows
+                  : here                ? kMostRowsHere
+                                        : kMostRowsElsewhere;
+  out.takes_recompute =
+      blocks.size() > 1 && std::any_of(blocks.begin(), blocks.end() - 1,
+                                       [](const auto& block) { return block->repeatable(); });
+  out.takes_sequence = all_take(&nn::Block::takes_sequence_parallel);
+  if (all_take(&nn::Block::takes_context_ranks)) out.most_context = most_context_ranks(batch);
+  out.most_stages = std::ssize(blocks);
+  limit_tensor_ranks(out, model);
+  if (!here) out.offload = {parallel::Place::Cpu};
+  if (!subject.arguments.parallel.parallelism.offload.folder.empty()) {
+    out.offload.push_back(parallel::Place::Disk);
+  }
+  return out;
+}
+
+/// Costs by running the blocks for micro-batches of at most so many rows, on as many ranks as a
+/// host has.
+std::shared_ptr<BlockCosts> measured_costs(const Subject& subject, const PlanRequest& request,
+                                           int64_t most, int ranks_per_host) {
+  const auto sizes = request.sizes.empty() ? sizes_to_run(most) : request.sizes;
+  const int64_t always = request.sizes.empty() ? kMeasuredRows : sizes.back();
+  return std::make_shared<BlockCosts>(subject.factory, subject.arguments, subject.data, sizes,
+                                      ranks_per_host, /*for_gpu=*/false, always);
+}
+
+/// Costs by running them without arithmetic, or of plans before.
+std::shared_ptr<BlockCosts> traced_costs(const Subject& subject, const PlanRequest& request,
+                                         int64_t most) {
+  const auto sizes =
+      request.sizes.empty() ? sizes_to_run(std::min<int64_t>(most, 2)) : request.sizes;
+  const auto run = [&] {
+    return std::make_shared<BlockCosts>(subject.factory, subject.arguments, subject.data, sizes, 1,
+                                        /*for_gpu=*/true);
+  };
+  if (!request.traced) return run();
+  auto& known = (*request.traced)[sizes];
+  if (!known) known = run();
+  return known;
+}
+
+/// Costs of each block for a row of a micro-batch.
+using Counts = std::vector<parallel::BlockCounts>;
+using Trace = std::function<Counts(const parallel::MicroBatch&)>;
+
+Trace trace_of(const Subject& subject) {
+  return [factory = subject.factory, dtype = subject.replica.compute_dtype,
+          seed = subject.replica.seed](const parallel::MicroBatch& of) {
+    return trace(factory(), of,
+                          {.compute_dtype = dtype, .seed = seed, .shapes_only = true});
+  };
+}
+
+/// Counts of a row of the average micro-batch: `usual` where rows are alike, else those of
+/// micro-batches with as many rows, each traced once.
+class CountsOfRow {
+ public:
+  CountsOfRow(const Subject& subject, Counts usual, int64_t most_rows)
+      : usual_(std::move(usual)),
+        trace_(trace_of(subject)),
+        batches_(subject.arguments, subject.data, most_rows) {}
+
+  const Counts& of(int64_t rows) {
+    if (!batches_.vary()) return usual_;
+    auto [found, fresh] = known_.try_emplace(rows);
+    if (fresh) found->second = trace_(batches_.mean(rows));
+    return found->second;
+  }
+
+ private:
+  Counts usual_;
+  Trace trace_;
+  UsualBatches batches_;
+  std::map<int64_t, Counts> known_;
+};
+
+using CostsOfShare = std::function<std::vector<BlockCost>(const BlockShare&)>;
+
+/// Throws for shares that the model does not take.
+CostsOfShare checked(CostsOfShare costs, const Wishes& wishes,
+                     const parallel::ModelDecl& model) {
+  return [costs = std::move(costs), model, base = wishes.base,
+          facts = wishes.facts](const BlockShare& share) {
+    check_share(model, base, facts, share);
+    return costs(share);
+  };
+}
+
+/// Costs and times of blocks that were measured on this host.
+void set_measured(PlanReport& report, const Subject& subject, const PlanRequest& request,
+                  const std::optional<Profile>& profile, int64_t most) {
+  const auto& file = std::get<LikeThisHost>(request.where).profile;
+  const int neighbours = report.cluster.devices_per_host;
+  auto& numbers = report.numbers;
+  report.costs = profile ? std::make_shared<BlockCosts>(profile->blocks, file, profile->spread)
+                         : measured_costs(subject, request, most, neighbours);
+  report.how_known = profile ? "from " + file : "measured on this host";
+  numbers.time_spread = kMeasuredSpread;
+  numbers.memory_spread = kMemorySpread;
+  numbers.update_seconds =
+      profile ? profile->update_seconds : seconds_of_update(subject.arguments, neighbours);
+  numbers.accumulate_seconds =
+      profile ? profile->accumulate_seconds : seconds_of_accumulate(neighbours);
+  numbers.blocks = [costs = report.costs](const auto& share) { return costs->of(share); };
+}
+
+/// Costs of blocks that were counted, and times from the devices' rates.
+void set_counted(PlanReport& report, const Subject& subject, const PlanRequest& request,
+                 const Counts& of_row, int64_t most) {
+  auto& cluster = report.cluster;
+  auto& numbers = report.numbers;
+  report.costs = traced_costs(subject, request, most);
+  report.how_known = std::get<Devices>(request.where).how_known;
+  numbers.time_spread = kAnalyticSpread;
+  numbers.memory_spread = kOtherDevicesMemorySpread;
+  numbers.update_seconds = kUpdateBytes / (cluster.efficiency * cluster.device.bytes_per_second);
+  if (!cluster.each.empty()) {
+    const BlockShare share{
+        .rows = std::clamp<int64_t>(report.wishes.global_batch / report.wishes.num_ranks, 1, most)};
+    cluster.speeds = speeds_of_devices(report.costs->of(share), of_row, share, cluster,
+                                       report.wishes.facts.low_precision);
+  }
+  numbers.blocks = [costs = report.costs, cluster, low = report.wishes.facts.low_precision,
+                    counts = std::make_shared<CountsOfRow>(subject, of_row, most)](
+                       const BlockShare& share) {
+    return on_device(costs->of(share), counts->of(share.rows), share, cluster, low);
+  };
+}
+
+std::string memory_text(const Cluster& cluster) {
+  if (cluster.each.empty()) return human_bytes(cluster.device.memory_bytes);
+  const auto [least, most] = std::minmax_element(
+      cluster.each.begin(), cluster.each.end(),
+      [](const auto& a, const auto& b) { return a.memory_bytes < b.memory_bytes; });
+  return fmt::format("{} to {}", human_bytes(least->memory_bytes), human_bytes(most->memory_bytes));
+}
+
+std::string what_text(const Numbers& numbers, const Cluster& cluster,
+                      const Wishes& wishes) {
+  double parameters = 0;
+  for (const auto& param : numbers.model.params) {
+    parameters += static_cast<double>(parallel::num_elements(param.shape));
+  }
+  const bool several = cluster.num_hosts > 1;
+  auto out = fmt::format("{:.1f}M parameters in {} blocks, {} rows a step, {}{} of {} ({})",
+                         parameters / 1e6, numbers.model.blocks.size(), wishes.global_batch,
+                         several ? plural(cluster.num_hosts, "host") + " x " : "",
+                         plural(several ? cluster.devices_per_host : wishes.num_ranks, "device"),
+                         cluster.each.empty() ? cluster.device.name : "several kinds",
+                         memory_text(cluster));
+  if (several && wishes.num_ranks < cluster.num_devices()) {
+    out += fmt::format(", of which {} are used", wishes.num_ranks);
+  }
+  return out;
+}
+
+}  // namespace
+
+PlanReport prepare_plan(const parallel::ModelFactory& factory, options::TrainingArguments arguments,
+                        const dataset::Dataset& data, const PlanRequest& request) {
+  check_arguments(arguments, std::holds_alternative<LikeThisHost>(request.where));
+  // A run without stages would refuse it, and some plans have stages.
+  const auto costs_file = std::exchange(arguments.parallel.parallelism.pipeline.costs, "");
+  const Subject subject{factory, arguments, data};
+  const auto profile = read_profile(request.where);
+  const int num_ranks = request.num_ranks > 0 ? request.num_ranks
+                        : profile             ? static_cast<int>(profile->of.ranks)
+                                              : usual_ranks(request.where);
+  PlanReport out;
+  out.is_like_this_host = std::holds_alternative<LikeThisHost>(request.where);
+  use_threads(request, arguments, profile, num_ranks, out.is_like_this_host);
+  if (profile) {
+    check_profile(profile->of, profiled_for(factory, arguments, data, num_ranks),
+                  std::get<LikeThisHost>(request.where).profile);
+  }
+  out.cluster = cluster_of(request.where, profile, num_ranks, arguments);
+  const auto batch = first_batch(arguments, data, 1);
+  if (batch.empty()) fail<UsageError>("train", "the training data has no rows to plan with");
+  const auto blocks = factory();
+  out.numbers.model = nn::declare(blocks);
+  if (profile) {
+    check_names(*profile, out.numbers.model, std::get<LikeThisHost>(request.where).profile);
+  }
+  out.wishes =
+      wishes_of(subject, request, out.cluster, blocks, out.numbers.model, batch, num_ranks);
+  const auto counts = trace_of(subject)(batch);
+  // A training cuts its stages by the same, but for a user's modules.
+  if (!costs_file.empty()) {
+    out.wishes.facts.counts = costs_from_file(subject, costs_file);
+  } else if (!out.numbers.model.has_modules()) {
+    out.wishes.facts.counts = counts;
+  }
+  const int64_t most = std::min(out.wishes.most_rows, out.wishes.global_batch);
+  if (out.is_like_this_host) {
+    set_measured(out, subject, request, profile, most);
+  } else {
+    set_counted(out, subject, request, counts, most);
+  }
+  out.numbers.blocks = checked(std::move(out.numbers.blocks), out.wishes, out.numbers.model);
+  out.what = what_text(out.numbers, out.cluster, out.wishes);
+  return out;
+}
+
+PlanReport make_plan(const parallel::ModelFactory& factory, options::TrainingArguments arguments,
+                     const dataset::Dataset& data, const PlanRequest& request, const ProgressFn& progress) {
+  auto out = prepare_plan(factory, std::move(arguments), data, request);
+  out.found = search(out.numbers, out.cluster, out.wishes, [&](size_t done, size_t all) {
+    if (progress) progress(static_cast<int64_t>(done), static_cast<int64_t>(all));
+  });
+  if (out.is_like_this_host) out.numbers.time_spread = kMeasuredSpread + out.costs->spread();
+  return out;
+}
+
+}  // namespace convoy::planner

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "convoy/base/json.h"
+#include "convoy/planner/search/splits.h"
+
+namespace convoy::planner {
+
+/// Draws `number` different splits, one of each family in turn, some with part of the model's
+/// `num_blocks` blocks recomputed or with more prefetch. The same seed draws the same splits; fewer
+/// if there are no more.
+std::vector<Parallelism> draw_splits(const Wishes& wishes, int64_t num_blocks, uint64_t seed,
+                                     size_t number);
+
+/// Time that a split was predicted to take, and the measured time.
+struct Trial {
+  double predicted = 0, measured = 0;
+
+  double error() const { return predicted / measured - 1; }
+  /// "+1.2 %"
+  std::string off() const;
+};
+
+/// Errors of predictions, as parts of the measured times.
+struct Errors {
+  double median = 0;       ///< of the errors, whatever their sign
+  double nine_of_ten = 0;  ///< of the errors, whatever their sign, are at most this
+  double worst = 0;        ///< with its sign
+  int64_t number = 0;
+
+  /// "median error 1.2 %, nine of ten within 4.5 %, the worst -7.9 %, of 12".
+  std::string to_text() const;
+};
+Errors errors_of(const std::vector<Trial>& trials);
+Json to_json(const Errors& errors);
+
+/// Rank correlation (Kendall, 1938): over the pairs of trials whose measured times differ by more
+/// than `apart` (a part of them), those predicted in their order less the others, of all such
+/// pairs; 1 where there is none.
+double kendalls_tau(const std::vector<Trial>& trials, double apart = 0.05);
+
+/// Part by which the trial that was predicted to be the fastest is slower than the fastest.
+double regret_of(const std::vector<Trial>& trials);
+
+}  // namespace convoy::planner

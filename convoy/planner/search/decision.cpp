@@ -1,0 +1,251 @@
+#include "convoy/planner/search/decision.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "convoy/base/text.h"
+#include "convoy/planner/time/bounds.h"
+#include "convoy/planner/time/uneven.h"
+#include "convoy/parallel/pipeline/pipeline.h"
+#include "convoy/parallel/knobs.h"
+
+namespace convoy::planner {
+
+namespace {
+
+/// Bytes that training keeps of a block's parameters, of frozen ones their values.
+struct BlockState {
+  std::string name;
+  double bytes = 0;
+};
+
+/// Weights, masters where there are some, gradients and the optimizer's state of one parameter.
+double bytes_of_parameter(const StepFacts& facts) {
+  return (facts.low_precision ? 6.0 : 4.0) + 4.0 + static_cast<double>(facts.state_bytes);
+}
+
+BlockState largest_block(const parallel::ModelDecl& model, const StepFacts& facts) {
+  const double bytes_each = bytes_of_parameter(facts);
+  BlockState out;
+  for (const auto& block : model.blocks) {
+    const double bytes = state_of_block(model, block.params, {}, bytes_each, facts.low_precision);
+    if (bytes > out.bytes) out = {block.name, bytes};
+  }
+  return out;
+}
+
+std::string room(const Cluster& cluster) {
+  return human_bytes(cluster.room());
+}
+
+std::string of_one_device(const Numbers& numbers, const Cluster& cluster, const Wishes& wishes) {
+  auto alone = wishes.base;
+  alone.micro_batches = wishes.global_batch;
+  const auto one = predict(numbers, cluster, wishes.facts, alone);
+  const int64_t state = one.memory.sum() - one.memory.activations;
+  return fmt::format(
+      "On one device, row by row, training takes {}: {} of state and {} of activations. That {}.",
+      human_bytes(one.memory.sum()), human_bytes(state), human_bytes(one.memory.activations),
+      one.fit == Fit::No ? fmt::format("is {} more than a device has room for ({})",
+                                       human_bytes(one.short_bytes), room(cluster))
+      : one.fit == Fit::AtRisk
+          ? fmt::format("fits into the {} of a device, if only just", room(cluster))
+          : fmt::format("fits into the {} of a device", room(cluster)));
+}
+
+std::string of_largest_block(const Numbers& numbers, const Cluster& cluster, const Wishes& wishes) {
+  const auto block = largest_block(numbers.model, wishes.facts);
+  const auto bytes = static_cast<int64_t>(block.bytes);
+  const bool fits = fit_of(numbers, cluster, bytes) != Fit::No;
+  return fmt::format(
+      "Its largest block, {}, has {} of state: {}.", block.name, human_bytes(bytes),
+      fits ? "a stage of a pipeline can hold it"
+           : "no stage of a pipeline can hold it; tensor parallelism or ZeRO 3 splits it");
+}
+
+double trained_elements(const parallel::ModelDecl& model) {
+  double out = 0;
+  for (const auto& param : model.params) {
+    if (param.trained) out += static_cast<double>(parallel::num_elements(param.shape));
+  }
+  return out;
+}
+
+std::string of_links(const Numbers& numbers, const Cluster& cluster, const Wishes& wishes) {
+  auto share = wishes.base;
+  share.ranks.shard = wishes.num_ranks;
+  share.micro_batches = std::max<int64_t>(1, wishes.global_batch / wishes.num_ranks);
+  const GroupTimes group(cluster, share.mesh(), parallel::kRows);
+  const double bytes = 4 * trained_elements(numbers.model);
+  const double computing = least_computing(numbers, cluster, wishes.facts, share);
+  const double sum = group.all_reduce(bytes);
+  constexpr double kLittle = 0.2, kMuch = 1;
+  return fmt::format(
+      "An all-reduce of all gradients ({}) over {} takes {}, {:.0f} % of a step's compute time: "
+      "the links {} are {} for this model.",
+      human_bytes(bytes), plural(wishes.num_ranks, "rank"), step_text(sum), 100 * sum / computing,
+      group.crosses_hosts() ? "between hosts" : "inside the host",
+      sum < kLittle * computing ? "fast"
+      : sum < kMuch * computing ? "neither fast nor slow"
+                                : "slow");
+}
+
+/// Sentences about the devices' own memory, where the best plan takes more.
+std::vector<std::string> of_offload(const Found& found) {
+  const auto* best = found.best();
+  if (best == nullptr || !best->split.offload.any()) return {};
+  const Planned *fastest = nullptr, *smallest = nullptr;  // of those with all on the devices
+  for (const auto& planned : found.tried) {
+    if (planned.split.offload.any()) continue;
+    if (fastest == nullptr && planned.prediction.fit != Fit::No) fastest = &planned;
+    if (smallest == nullptr ||
+        planned.prediction.memory.sum() < smallest->prediction.memory.sum()) {
+      smallest = &planned;
+    }
+  }
+  if (fastest != nullptr) {
+    return {fmt::format("With all of the state on the devices a step takes {} ({}).",
+                        step_text(fastest->prediction.seconds), fastest->split.to_text())};
+  }
+  if (smallest == nullptr) return {};
+  return {
+      fmt::format("With all of the state on the devices nothing fits: the smallest split ({}) is "
+                  "{} short. With offload, {} of each rank's state are elsewhere.",
+                  smallest->split.to_text(), human_bytes(smallest->prediction.short_bytes),
+                  human_bytes(best->prediction.memory.offloaded))};
+}
+
+/// Why stages 2 and 3 of ZeRO are not tried with the fastest pipeline: what a rank would send.
+std::vector<std::string> of_sharded_stages(const Numbers& numbers, const Wishes& wishes,
+                                           const Found& found) {
+  const auto with_stages =
+      std::find_if(found.tried.begin(), found.tried.end(), [](const Planned& planned) {
+        const auto& split = planned.split;
+        return split.ranks.pipeline > 1 && split.state_ranks() > 1 && split.micro_batches > 1;
+      });
+  if (with_stages == found.tried.end()) return {};
+  const auto& split = with_stages->split;
+  const double of_stage =
+      trained_elements(numbers.model) / split.ranks.pipeline / split.ranks.tensor;
+  const double gradients = 4 * of_stage, weights = (wishes.facts.low_precision ? 2 : 4) * of_stage;
+  const auto times = static_cast<double>(split.micro_batches);
+  return {fmt::format(
+      "Stages 2 and 3 of ZeRO are not tried with a pipeline. In a step of {} stages and {} "
+      "micro-batches ZeRO 1 reduces {} of gradients and gathers {} of weights of a stage; ZeRO 2 "
+      "would reduce {}, and ZeRO 3 also gather {}.",
+      split.ranks.pipeline, split.micro_batches, human_bytes(gradients), human_bytes(weights),
+      human_bytes(times * gradients), human_bytes(2 * times * weights))};
+}
+
+std::string outcome(const Found& found) {
+  if (const auto* best = found.best()) {
+    return fmt::format("So: {}.", best->split.to_text());
+  }
+  const auto* smallest = found.smallest();
+  if (smallest == nullptr) return "No split is possible for this model.";
+  return fmt::format(
+      "Nothing fits: the smallest split ({}) takes {} in stage {}, {} more than available. Use "
+      "more or larger devices, or a smaller model or batch.",
+      smallest->split.to_text(), human_bytes(smallest->prediction.memory.sum()),
+      smallest->prediction.stage, human_bytes(smallest->prediction.short_bytes));
+}
+
+std::string longer(double times) {
+  return times < 2 ? fmt::format("{:.0f} % longer", 100 * (times - 1))
+                   : fmt::format("{:.3g} times as long", times);
+}
+
+double part(double of, double all) {
+  return all > 0 ? 100 * of / all : 0;
+}
+
+}  // namespace
+
+std::vector<std::string> decision(const Numbers& numbers, const Cluster& cluster,
+                                  const Wishes& wishes, const Found& found) {
+  std::vector<std::string> out{of_one_device(numbers, cluster, wishes),
+                               of_largest_block(numbers, cluster, wishes)};
+  if (wishes.num_ranks > 1) out.push_back(of_links(numbers, cluster, wishes));
+  for (auto& line : of_offload(found)) out.push_back(std::move(line));
+  for (auto& line : of_sharded_stages(numbers, wishes, found)) out.push_back(std::move(line));
+  out.push_back(outcome(found));
+  return out;
+}
+
+std::string shortage(const Prediction& prediction, int num_stages) {
+  using parallel::Place;
+  const auto place = prediction.short_of;
+  return fmt::format("{} short{}", human_bytes(prediction.short_bytes),
+                     place == Place::Cpu    ? " in the host's memory"
+                     : place == Place::Disk ? " on the host's disk"
+                     : num_stages > 1       ? fmt::format(" in stage {}", prediction.stage)
+                                            : "");
+}
+
+std::string verdict(const Planned& planned, const Planned* best) {
+  const auto& it = planned.prediction;
+  if (it.fit == Fit::No) return shortage(it, planned.split.ranks.pipeline);
+  if (best == nullptr || &planned == best) {
+    return it.fit == Fit::AtRisk ? "fastest; fits, if only just" : "fastest";
+  }
+  const auto& other = best->prediction;
+  if (it.seconds <= (1 + 1e-9) * other.seconds) return "as fast, but less simple";
+  constexpr double kClose = 1.01;
+  if (it.seconds < kClose * other.seconds) return "less than 1 % slower";
+  struct Loss {
+    double seconds;
+    std::string text;
+  };
+  const Loss losses[] = {
+      {it.bubble - other.bubble, fmt::format("a bubble of {:.0f} %", part(it.bubble, it.seconds))},
+      {it.held_up - other.held_up,
+       fmt::format("communication{} {:.0f} %", planned.split.offload.any() ? " and offload" : "",
+                   part(it.held_up, it.seconds))},
+      {it.updates - other.updates, fmt::format("updates {:.0f} %", part(it.updates, it.seconds))},
+      {it.computing - other.computing,
+       fmt::format(
+           "computes {}{}", longer(it.computing / other.computing),
+           planned.split.recompute && !best->split.recompute           ? " (recomputed forwards)"
+           : planned.split.ranks.tensor > best->split.ranks.tensor     ? " (collectives in layers)"
+           : planned.split.ranks.context > best->split.ranks.context   ? " (messages in layers)"
+           : planned.split.ranks.pipeline > best->split.ranks.pipeline ? " (uneven stages)"
+                                                                       : "")}};
+  const auto* most =
+      std::max_element(std::begin(losses), std::end(losses),
+                       [](const auto& a, const auto& b) { return a.seconds < b.seconds; });
+  return most->text;
+}
+
+std::string step_text(double seconds) {
+  const auto& [scale, unit] = seconds < 1e-3 ? std::pair{1e6, "us"}
+                              : seconds < 1  ? std::pair{1e3, "ms"}
+                                             : std::pair{1.0, "s"};
+  const double number = scale * seconds;
+  const int decimals = number < 10 ? 2 : number < 100 ? 1 : 0;  // three digits
+  return fmt::format("{:.{}f} {}", number, decimals, unit);
+}
+
+Json to_json(const Planned& planned) {
+  const auto& split = planned.split;
+  const auto& it = planned.prediction;
+  auto out = parallel::to_json(split);
+  out.update({{"split", split.to_text()},
+              {"family", split.family()},
+              {"data_parallel_size", split.ranks.data()},
+              {"gradient_accumulation_steps", split.micro_batches},
+              {"seconds", it.seconds},
+              {"computing_seconds", it.computing},
+              {"bubble_seconds", it.bubble},
+              {"communication_seconds", it.held_up},
+              {"update_seconds", it.updates},
+              {"memory_bytes", it.memory.sum()},
+              {"activations_bytes", it.memory.activations},
+              {"offloaded_bytes", it.memory.offloaded},
+              {"stage", it.stage},
+              {"fits", name_of(it.fit)},
+              {"short_bytes", it.short_bytes}});
+  return out;
+}
+
+}  // namespace convoy::planner

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "convoy/planner/time/predict.h"
+#include "convoy/planner/search/splits.h"
+
+namespace convoy::planner {
+
+/// A split with its prediction.
+struct Planned {
+  Parallelism split;
+  Prediction prediction;
+  size_t simplicity = 0;  ///< its place among all splits, the simplest first
+};
+
+/// Results of a search.
+struct Found {
+  std::vector<Planned> tried;  ///< the fastest that fits first, then those that do not fit
+  int64_t num_bounded = 0;     ///< left out: by their bounds they are slower, or do not fit
+  std::vector<std::string> refused = {};  ///< why the model does not go into some splits, each once
+
+  /// The fastest that fits; null: none does.
+  const Planned* best() const;
+  /// Tried splits that fit, of which no other is both as fast and as small; from the fastest on.
+  std::vector<const Planned*> front() const;
+  /// The fastest of each family, those that fit first.
+  std::vector<const Planned*> of_families() const;
+  /// The split with least memory; null: nothing was tried.
+  const Planned* smallest() const;
+};
+
+/// Searches for the fastest split that fits. Tries splits in the order of their bounds until none
+/// that is left can be faster than the best; of each family one at least. Then tries those that may
+/// be faster still when as few blocks are recomputed as fit, when stages 2 and 3 of ZeRO reduce
+/// gradients after the last micro-batch only, or when stage 3 gathers further ahead. A split that
+/// fits is not tried with more of its state offloaded, which only takes longer. `say` gets the
+/// numbers of done and of all splits. Of equally fast ones the simpler one wins, so the same
+/// question has the same answer.
+Found search(const Numbers& numbers, const Cluster& cluster, const Wishes& wishes,
+             const std::function<void(size_t, size_t)>& say = {});
+
+}  // namespace convoy::planner

@@ -1,0 +1,187 @@
+#include "convoy/planner/search/splits.h"
+
+#include <fmt/ranges.h>
+
+#include "convoy/base/error.h"
+#include "convoy/base/text.h"
+#include "convoy/parallel/pipeline/pipeline.h"
+#include "convoy/parallel/refuse.h"
+
+namespace convoy::planner {
+
+namespace {
+
+/// Numbers that divide another, ascending.
+std::vector<int64_t> divisors(int64_t of) {
+  std::vector<int64_t> out, others;
+  for (int64_t d = 1; d <= of / d; ++d) {
+    if (of % d != 0) continue;
+    out.push_back(d);
+    if (of / d != d) others.push_back(of / d);
+  }
+  out.insert(out.end(), others.rbegin(), others.rend());
+  return out;
+}
+
+/// Numbers of rows that a micro-batch may have, out of the rows of a data rank's step.
+std::vector<int64_t> rows_of(int64_t of_rank, int64_t most) {
+  std::vector<int64_t> out;
+  for (const int64_t rows : divisors(of_rank)) {
+    const bool even = (rows & (rows - 1)) == 0;
+    if (rows <= most && (even || rows == of_rank)) out.push_back(rows);
+  }
+  return out;
+}
+
+/// Over how many ranks ZeRO may share out a state: all, or those of a host.
+std::vector<int64_t> shards_of(const Wishes& wishes, const Parallelism& split) {
+  const int64_t here = wishes.ranks_per_host / split.ranks.tensor, all = split.state_ranks();
+  const bool divides = here > 1 && here < all && all % here == 0 && here % split.ranks.context == 0;
+  if (split.zero == 0 || !divides) return {0};
+  return {0, here};
+}
+
+/// One rank keeps shards of what is offloaded, and else none.
+void set_zero_of_one_rank(Parallelism& split) {
+  if (split.state_ranks() == 1) split.zero = parallel::least_zero(split.offload);
+}
+
+/// Adds what `splits` are with some of their state in `places`, the less of it the earlier.
+void add_offloaded(std::vector<Parallelism>& splits, const std::vector<parallel::Place>& places) {
+  using parallel::Place;
+  std::vector<Place> all{Place::Device};
+  all.insert(all.end(), places.begin(), places.end());
+  const auto on_devices = splits;
+  for (int64_t parts = 1; parts <= 3; ++parts) {
+    for (const auto optimizer : all) {
+      for (const auto gradients : all) {
+        for (const auto parameters : all) {
+          const int64_t here = (optimizer == Place::Device ? 1 : 0) +
+                               (gradients == Place::Device ? 1 : 0) +
+                               (parameters == Place::Device ? 1 : 0);
+          if (3 - here != parts) continue;
+          for (auto split : on_devices) {
+            split.offload.optimizer = optimizer;
+            split.offload.gradients = gradients;
+            split.offload.parameters = parameters;
+            if (parameters != Place::Device) split.keep_bytes = 0;
+            set_zero_of_one_rank(split);
+            if (!parallel::refuse(split)) splits.push_back(split);
+          }
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+
+namespace {
+
+/// Adds the stages of ZeRO, schedules and recomputation that a mesh with its micro-batches may
+/// have.
+void add_ways(std::vector<Parallelism>& out, const Wishes& wishes, Parallelism split) {
+  // Stages 2 and 3 with a pipeline reduce or gather for each micro-batch: the seeds advise against
+  // it, and it never won a trial here.
+  const int64_t most = split.state_ranks() == 1 ? 0 : split.ranks.pipeline > 1 ? 1 : 3;
+  for (split.zero = 0; split.zero <= most; ++split.zero) {
+    for (const int64_t shard : shards_of(wishes, split)) {
+      split.set_shard_ranks(shard);
+      for (const bool sequence : {false, true}) {
+        split.sequence_parallel = sequence;
+        if (sequence && (!wishes.takes_sequence || parallel::refuse_shared_tokens(split))) continue;
+        for (const bool recompute : {false, true}) {
+          if (recompute && !wishes.takes_recompute) continue;
+          split.recompute = recompute;
+          for (const auto schedule :
+               parallel::planned_schedules(split.ranks.pipeline, split.micro_batches)) {
+            const bool several = schedule->interleaved;
+            const int64_t each = several ? wishes.base.pipeline.virtual_stages : 1;
+            if (split.ranks.pipeline > 1 && each * split.ranks.pipeline > wishes.most_stages)
+              continue;
+            split.pipeline.schedule = schedule;
+            out.push_back(split);
+          }
+        }
+      }
+    }
+  }
+}
+
+/// Adds those of so many stages, context and tensor ranks.
+void add_meshes(std::vector<Parallelism>& out, const Wishes& wishes, Parallelism split) {
+  const bool beyond_host = wishes.ranks_per_host > 0 && split.ranks.tensor > wishes.ranks_per_host;
+  if (split.ranks.context > 1 && beyond_host) return;  // rings between hosts cost less
+  split.ranks.shard =
+      wishes.num_ranks / (split.ranks.pipeline * split.ranks.context * split.ranks.tensor);
+  if (wishes.global_batch % split.ranks.data() != 0) return;
+  const int64_t of_rank = wishes.global_batch / split.ranks.data();
+  // Context ranks that share out two rows are two data ranks with a row each that send too much.
+  const int64_t most = split.ranks.context > 1 ? 1 : wishes.most_rows;
+  for (const int64_t rows : rows_of(of_rank, most)) {
+    split.rows = rows;
+    split.micro_batches = of_rank / rows;
+    add_ways(out, wishes, split);
+  }
+}
+
+}  // namespace
+
+std::vector<std::string> left_out(const Wishes& wishes) {
+  std::vector<std::string> out;
+  std::vector<int64_t> undivided;
+  for (const int64_t ranks : divisors(wishes.num_ranks)) {
+    if (wishes.global_batch % ranks != 0) undivided.push_back(ranks);
+  }
+  if (!undivided.empty()) {
+    out.push_back(fmt::format("a step of {} does not divide over {} data ranks",
+                              plural(wishes.global_batch, "row"), fmt::join(undivided, ", ")));
+  }
+  if (wishes.num_ranks > wishes.most_stages) {
+    out.push_back(fmt::format("a pipeline of more than {}: each has a block at least",
+                              plural(wishes.most_stages, "stage")));
+  }
+  if (wishes.num_ranks > wishes.most_tensor && !wishes.beyond_tensor.empty()) {
+    out.push_back(wishes.beyond_tensor);
+  }
+  return out;
+}
+
+std::vector<Parallelism> splits_of(const Wishes& wishes) {
+  std::vector<Parallelism> out;
+  for (const int64_t context : divisors(wishes.num_ranks)) {
+    if (context > wishes.most_context) break;
+    for (const int64_t tensor : divisors(wishes.num_ranks / context)) {
+      if (tensor > wishes.most_tensor) break;
+      for (const int64_t pipeline : divisors(wishes.num_ranks / context / tensor)) {
+        if (pipeline > wishes.most_stages) break;
+        auto split = wishes.base;
+        split.ranks = {.pipeline = pipeline, .context = context, .tensor = tensor};
+        add_meshes(out, wishes, std::move(split));
+      }
+    }
+  }
+  if (!wishes.offload.empty()) add_offloaded(out, wishes.offload);
+  if (out.empty()) {
+    fail<UsageError>("plan",
+                     "a step of {} rows does not divide over {} ranks in any way; try a "
+                     "batch that {} divides",
+                     wishes.global_batch, wishes.num_ranks, wishes.num_ranks);
+  }
+  return out;
+}
+
+std::vector<Parallelism> less_offloaded(const Parallelism& split) {
+  using parallel::OffloadOptions;
+  std::vector<Parallelism> out;
+  for (const auto part :
+       {&OffloadOptions::optimizer, &OffloadOptions::gradients, &OffloadOptions::parameters}) {
+    if (split.offload.*part == parallel::Place::Device) continue;
+    auto& less = out.emplace_back(split);
+    less.offload.*part = parallel::Place::Device;
+    set_zero_of_one_rank(less);
+  }
+  return out;
+}
+
+}  // namespace convoy::planner

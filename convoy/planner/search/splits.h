@@ -1,0 +1,43 @@
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "convoy/planner/time/share.h"
+
+namespace convoy::planner {
+
+/// The run whose split is searched for, and the splits to try.
+struct Wishes {
+  static constexpr int64_t kAnyNumber = std::numeric_limits<int64_t>::max();
+
+  int num_ranks = 1;
+  int64_t global_batch = 1;  ///< rows of a step
+  int64_t most_rows = 64;    ///< of a micro-batch
+  int ranks_per_host = 0;    ///< where there are several hosts; 0: one
+  Parallelism base = {};     ///< members that no split changes, as bucket sizes
+  StepFacts facts = {};
+  bool takes_recompute = true;                ///< the model has blocks that can be computed again
+  bool takes_sequence = false;                ///< its blocks compute with shares of the tokens
+  int64_t most_context = 1;                   ///< ranks that may share out the positions of a row
+  int64_t most_stages = kAnyNumber;           ///< of a pipeline: each has a block at least
+  int64_t most_tensor = kAnyNumber;           ///< ranks that may share out a layer
+  std::string beyond_tensor = {};             ///< why no more of them
+  std::vector<parallel::Place> offload = {};  ///< where state may lie, too
+  bool all = false;  ///< no split is passed over because a bound says that it cannot win
+};
+
+/// All splits to try, simpler ones first: less offload, then fewer stages, tensor and context
+/// ranks, then lower stages of ZeRO, with state sharded over all data ranks or over those of a
+/// host.
+std::vector<Parallelism> splits_of(const Wishes& wishes);
+
+/// Says which numbers of data ranks, tensor ranks and stages no split has, and why.
+std::vector<std::string> left_out(const Wishes& wishes);
+
+/// For each part of the state that `split` offloads, the split without that.
+std::vector<Parallelism> less_offloaded(const Parallelism& split);
+
+}  // namespace convoy::planner

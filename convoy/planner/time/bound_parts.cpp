@@ -1,0 +1,126 @@
+#include "convoy/planner/time/bound_parts.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "convoy/parallel/pipeline/pipeline.h"
+
+namespace convoy::planner {
+
+using parallel::Cut;
+
+namespace {
+
+/// Elements of a parameter on the tensor rank that has most; none of a table that is kept by rows.
+double count_elements(const parallel::ParamDecl& param, const Parallelism& split,
+                      const StepFacts& facts) {
+  if (keeps_rows(split, facts) && param.row_reads) return 0;
+  const auto tensor = static_cast<int>(split.ranks.tensor);
+  return static_cast<double>(
+      parallel::local_elements(param.shape, param.cut, {tensor - 1, tensor}));
+}
+
+/// Elements of each block on the tensor rank that has most; what several read is the first one's.
+std::vector<double> count_elements(const parallel::ModelDecl& model, const Parallelism& split,
+                                   const StepFacts& facts) {
+  std::vector<double> out;
+  std::vector<bool> counted(model.params.size());
+  for (const auto& block : model.blocks) {
+    auto& elements = out.emplace_back(0);
+    for (const int64_t p : block.params) {
+      const auto at = static_cast<size_t>(p);
+      const auto& param = model.params[at];
+      if (!param.trained || counted[at]) continue;
+      counted[at] = true;
+      elements += count_elements(param, split, facts);
+    }
+  }
+  return out;
+}
+
+double count_read_in_backward(const parallel::ModelDecl& model, const Parallelism& split,
+                              const StepFacts& facts) {
+  double out = 0;
+  for (const auto& param : model.params) {
+    if (param.trained && param.read_in_backward) out += count_elements(param, split, facts);
+  }
+  return out;
+}
+
+Cut cut_by_cost(const Numbers& numbers, const StepFacts& facts, const Parallelism& split,
+                int virtual_stages, parallel::Placement placement) {
+  const auto by_block = parallel::shared_costs(numbers.model, facts);
+  std::vector<double> costs;
+  for (size_t b = 0; b < by_block.forward.size(); ++b) {
+    costs.push_back(by_block.backward[b] +
+                    (is_recomputed(numbers, split, b) ? 2 : 1) * by_block.forward[b]);
+  }
+  if (!numbers.known)
+    return parallel::cut_blocks(costs, split.ranks.pipeline, virtual_stages, placement);
+  return numbers.known->choices.pipes().cut(costs, split.ranks.pipeline, virtual_stages, placement);
+}
+
+}  // namespace
+
+std::vector<double> elements_of(const Numbers& numbers, const StepFacts& facts,
+                                const Parallelism& split) {
+  if (!numbers.known) return count_elements(numbers.model, split, facts);
+  auto [found, fresh] = numbers.known->elements.try_emplace(split.ranks.tensor);
+  if (fresh) found->second = count_elements(numbers.model, split, facts);
+  return found->second;
+}
+
+double elements_read_in_backward(const Numbers& numbers, const StepFacts& facts,
+                                 const Parallelism& split) {
+  if (!numbers.known) return count_read_in_backward(numbers.model, split, facts);
+  auto [found, fresh] = numbers.known->read_in_backward.try_emplace(split.ranks.tensor);
+  if (fresh) found->second = count_read_in_backward(numbers.model, split, facts);
+  return found->second;
+}
+
+bool is_recomputed(const Numbers& numbers, const Parallelism& split, size_t block) {
+  const auto& blocks = numbers.model.blocks;
+  return split.recompute && block + 1 < blocks.size() && blocks[block].repeatable;
+}
+
+bool may_be_recomputed(const Numbers& numbers, const Parallelism& split, size_t block) {
+  const auto& blocks = numbers.model.blocks;
+  return split.blocks_recomputed() > 0 && block + 1 < blocks.size() && blocks[block].repeatable;
+}
+
+double least_of(std::vector<double> values, int64_t number) {
+  const auto some = std::min(std::ssize(values), std::ptrdiff_t{number});
+  std::nth_element(values.begin(), values.begin() + std::max<std::ptrdiff_t>(some - 1, 0),
+                   values.end());
+  return std::accumulate(values.begin(), values.begin() + some, 0.0);
+}
+
+double most_of(std::vector<double> values, int64_t number) {
+  for (auto& value : values) value = -value;
+  return -least_of(std::move(values), number);
+}
+
+std::vector<Cut> cuts_of(const Numbers& numbers, const StepFacts& facts, const Parallelism& split) {
+  using parallel::Placement;
+  const bool interleaved = split.pipeline.schedule->interleaved;
+  const int each = interleaved ? static_cast<int>(split.pipeline.virtual_stages) : 1;
+  const bool either = interleaved && split.pipeline.schedule->either_placement;
+  std::vector<Cut> out;
+  const auto needed = static_cast<size_t>(split.ranks.pipeline) * static_cast<size_t>(each);
+  const bool joins = split.reduces_each_shard();  // neighbours on a rank
+  if (joins || !split.pipeline.splits.empty() || numbers.model.blocks.size() < needed) return out;
+  for (const auto placement : {Placement::Loop, Placement::V}) {
+    if (placement == Placement::V && !(either && each == 2)) continue;
+    if (!numbers.known) {
+      out.push_back(cut_by_cost(numbers, facts, split, each, placement));
+      continue;
+    }
+    auto [found, fresh] =
+        numbers.known->cuts.try_emplace({split.ranks.pipeline, each, placement, split.recompute});
+    if (fresh) found->second = cut_by_cost(numbers, facts, split, each, placement);
+    out.push_back(found->second);
+  }
+  return out;
+}
+
+}  // namespace convoy::planner

@@ -1,8 +1,0 @@
-#pragma once
-
-namespace convoy::schedule {
-
-/// The largest cost that is taken: sums of costs must stay finite numbers.
-constexpr double kMostCost = 1e100;
-
-}  // namespace convoy::schedule
