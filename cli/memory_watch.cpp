@@ -15,8 +15,8 @@
 #include "convoy/machine/memory_limit.h"
 #include "convoy/machine/resident.h"
 #include "convoy/nn/shapes_only.h"
-#include "convoy/report/progress_output.h"
 #include "convoy/planner/estimate/memory_check.h"
+#include "convoy/report/progress_output.h"
 
 namespace convoy::cli {
 namespace {

@@ -11,9 +11,9 @@
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
 #include "convoy/checkpoint/contents.h"
+#include "convoy/options/deepspeed.h"
 #include "convoy/report/progress_output.h"
 #include "convoy/tasks/unread_options.h"
-#include "convoy/options/deepspeed.h"
 
 namespace convoy::cli {
 

@@ -27,9 +27,9 @@
 #include "convoy/launch/environment.h"
 #include "convoy/launch/error_file.h"
 #include "convoy/machine/limits.h"
+#include "convoy/planner/estimate/memory_check.h"
 #include "convoy/program.h"
 #include "convoy/report/progress_output.h"
-#include "convoy/planner/estimate/memory_check.h"
 
 namespace {
 

@@ -2,7 +2,7 @@
 # those that they reach.
 cmake_policy(VERSION 3.25)
 set(found convoy/convoy.h convoy/program.h convoy/models/causal_head.h
-  convoy/models/gpt2/gpt2.h convoy/models/decoder/decoder.h convoy/nn/attention/attention.h convoy/nn/layers.h convoy/checkpoint/weights.h convoy/tasks/task.h
+  convoy/models/gpt2/gpt2.h convoy/models/decoder/decoder.h convoy/nn/attention/attention.h convoy/nn/layers/layers.h convoy/checkpoint/weights.h convoy/tasks/task.h
   convoy/planner/estimate/estimate.h convoy/train/state.h convoy/launch/error_file.h convoy/launch/stop_signal.h
   convoy/parallel/run/replica.h convoy/parallel/pipeline/pipeline.h
   convoy/comm/engine_registry.h convoy/comm/gloo/gloo_engine.h convoy/optim/optimizer.h

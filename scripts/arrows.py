@@ -7,8 +7,6 @@ import pathlib
 import re
 import sys
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
-CPP = {".h", ".cpp"}
 INCLUDE = re.compile(r'\s*#\s*include\s+([<"])([^>"]+)[>"]')
 LINE = re.compile(r"(convoy_component|convoy_torch_part)\(([^)]*)\)")
 SECTIONS = ("TORCH", "WITH_TORCH", "LINK", "COMPONENTS")
@@ -50,8 +48,12 @@ class Components:
         with_torch = self._with_torch.get(parts[1], set()) & set(parts[2:-1])
         return f"{parts[1]}_torch" if with_torch else parts[1]
 
-    def check_include(self, component, quote, target):
-        """Returns what is wrong with an include in a file of `component`, or None."""
+    def check_line(self, component, line):
+        """Returns what is wrong with a line of a file of `component` where it is an include, or None."""
+        include = INCLUDE.match(line)
+        if include is None:
+            return None
+        quote, target = include.groups()
         allowed, torch, _ = self.all[component]
         parts = target.split("/")
         if parts[0] in ("torch", "ATen", "c10", "caffe2") and not torch:
@@ -80,19 +82,27 @@ def targets_of(text):
 
 
 def two_ways(sources):
-    """Yields folders of one component that include each other. A folder's .cpp may use what lies in folders inside it,
-    whose headers use the folder's own: a registry does. `sources`: text by path."""
+    """Yields folders of one component, or of cli, that include each other. A folder's .cpp may use what lies in folders
+    inside it, whose headers use the folder's own: a registry does. `sources`: text by path."""
     arrows = {}
     for path, text in sources.items():
-        folder = str(pathlib.PurePath(path).parent)
-        if "/" not in folder:
-            continue
-        for target in targets_of(text):
-            other = str(pathlib.PurePath(target).parent)
+        folder = folder_of(path)
+        for target in (match[2] for match in map(INCLUDE.match, text.split("\n")) if match and match[1] == '"'):
+            other = folder_of(target)
             inside = other.startswith(folder + "/") and path.endswith(".cpp")
-            if other != folder and other.split("/")[1] == folder.split("/")[1] and not inside:
+            if other != folder and house_of(other) == house_of(folder) and not inside:
                 arrows.setdefault((folder, other), []).append(f"{path} includes {target}")
     for (folder, other), includes in sorted(arrows.items()):
         if folder < other and (other, folder) in arrows:
             fewer = min(includes, arrows[other, folder], key=len)
             yield f"{folder} and {other} include each other: {'; '.join(fewer[:3])}"
+
+
+def folder_of(path):
+    return str(pathlib.PurePath(path).parent)
+
+
+def house_of(folder):
+    """The component that a folder is in; "cli" is one."""
+    parts = folder.split("/")
+    return parts[:2] if parts[0] == "convoy" else parts[:1]

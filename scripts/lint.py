@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""Checks what the compiler does not: arrows between components, a task's words, plain ASCII, lengths.
+"""Checks what the compiler does not: arrows between components and folders, a task's words, plain ASCII, lengths.
 
-The allowed arrows are read from the convoy_component(...) lines of CMakeLists.txt, so they are written
-down once. Prints one line per finding (path:line: text) and ends with 1 when there is an error.
+Prints one line per finding (path:line: text) and ends with 1 when there is an error.
 """
 import pathlib
 import re
 import subprocess
 import sys
+
+from arrows import Components, targets_of, two_ways
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 CPP = {".h", ".cpp"}
@@ -17,7 +18,7 @@ MAX_LINES = 400
 MACHINE_PATHS = ("/" + "work/", ".." + "/shared")
 # What a program of one's own compiles: headers of ours that convoy.h reaches.
 PUBLIC_HEADER = "convoy/convoy.h"
-MAX_PUBLIC = 25
+MAX_PUBLIC = 27
 # The Trainer and the program know tasks only by tasks/task.h.
 FREE_OF_TASKS = ("convoy/train/", "cli/")
 TASK_WORD = re.compile(r"sessions?\b|rankings?\b|recommend|top_?ks?\b|\blengths\b|ndcg|popularity|tokeniz|perplexity"
@@ -27,10 +28,10 @@ FREE_OF_FAMILIES = ("convoy/planner/",)
 SESSION_BODIES = ("albert", "electra", "xlnet", "sasrec", "ligr", "hstu")
 # Words of our own for what the field has a word: the field's, our own, which other senses it has, and in
 # which files alone (all), or in which not ("!"). A match is free where a match of the other senses covers it.
-PIPELINE = ("convoy/parallel/pipeline/", "cli/schedule.cpp", "tests/schedule/pipeline", "docs/pipeline.md")
+PIPELINE = ("convoy/parallel/pipeline/", "cli/plan/schedule.cpp", "tests/parallel/pipeline", "docs/pipeline.md")
 DATA = ("convoy/data/", "convoy/dataset/", "convoy/train/", "convoy/tasks/", "tests/data/", "docs/data.md", "docs/design.md", "docs/training.md")
-SCHEDULE = ("convoy/parallel/", "tests/schedule/", "tests/parallel/")
-ACTIONS = (*SCHEDULE, "!convoy/parallel/pipeline/csv", "!tests/schedule/csv")  # cells of a table stay
+SCHEDULE = ("convoy/parallel/", "tests/parallel/", "tests/parallel_torch/")
+ACTIONS = (*SCHEDULE, "!convoy/parallel/pipeline/csv", "!tests/parallel/csv")  # cells of a table stay
 BENCHMARKS = ("benchmarks/", "convoy/bench/", "cli/bench", "docs/performance.md", "docs/quality.md")
 WORDS = [(field, re.compile(own), re.compile(senses) if senses else None, only) for field, own, senses, only in (
     ("bubble (pipeline), hangs (rank)", r"\b(stand(s|ing)?|stood)[ _]still\b|StandsStill", "", ()),
@@ -135,30 +136,6 @@ DOC_LINE = re.compile(r"\s*///(?!<)\s*(.*)")
 MEMBER_DOC = re.compile(r".*///<\s*(.*)")
 RIDDLE = re.compile(r"(What|Of|The same|Those|That|So)\b")
 MEMBER_RIDDLE = re.compile(r"([Ww]hat|Of|[Tt]he same|[Tt]hose|That|So)\b")
-INCLUDE = re.compile(r'\s*#\s*include\s+([<"])([^>"]+)[>"]')
-
-
-def read_components():
-    """Maps each component to (components it may include, whether it may use torch, components that its line names)."""
-    components = {}
-    text = re.sub(r"#.*", "", (ROOT / "CMakeLists.txt").read_text())
-    for body in re.findall(r"convoy_component\(([^)]*)\)", text):
-        words = body.split()
-        direct, section = [], None
-        for word in words[1:]:
-            if word in ("TORCH", "LINK", "COMPONENTS"):
-                section = word
-            elif section == "COMPONENTS":
-                direct.append(word)
-        allowed, torch = {words[0]}, "TORCH" in words
-        for below in direct:
-            if below not in components:
-                sys.exit(f"CMakeLists.txt: component {words[0]} names {below}, which is not above it")
-            allowed |= components[below][0]
-        components[words[0]] = (allowed, torch, direct)
-    return components
-
-
 def list_files():
     def listed(*more):
         found = subprocess.run(["git", "ls-files", *more], cwd=ROOT, capture_output=True, text=True)
@@ -173,22 +150,6 @@ def list_files():
     paths = sorted(tracked | new)
     return [path for path in paths if path.suffix in TEXT and (ROOT / path).is_file()
             and not path.is_relative_to("tests/fuzz/corpus")]
-
-
-def check_include(component, components, quote, target):
-    """Returns what is wrong with an include in a file of `component`, or None."""
-    allowed, torch, _ = components[component]
-    parts = target.split("/")
-    if parts[0] in ("torch", "ATen", "c10", "caffe2") and not torch:
-        return f"component {component} is free of torch, but includes {target}"
-    if parts[0] == "convoy":
-        if len(parts) < 3:
-            return f"a component includes single headers, not {target}"
-        if parts[1] not in allowed:
-            return f"component {component} may not know component {parts[1]}; CMakeLists.txt has the arrows"
-    elif quote == '"':
-        return f'write the include as "convoy/<component>/..." or <...>, not "{target}"'
-    return None
 
 
 def own_words(path, line):
@@ -240,8 +201,8 @@ def check_file(path, components):
     words_count = str(path) not in NO_WORDS and path.suffix != ".json"
     free_of_tasks = cpp and str(path).startswith(FREE_OF_TASKS)
     is_source = cpp and path.parts[0] in ("convoy", "cli")
-    component = path.parts[1] if path.parts[0] == "convoy" and len(path.parts) > 2 else None
-    if component and component not in components:
+    component = components.of(path)
+    if component and component not in components.all:
         yield 1, True, f"component {component} is not declared in CMakeLists.txt"
         return
     for number, line in enumerate(lines, 1):
@@ -265,31 +226,15 @@ def check_file(path, components):
         word = TASK_WORD.search(line) if free_of_tasks else None
         if word:
             yield number, True, f"names '{word.group()}', a task's word; tasks say it through tasks/task.h"
-        include = INCLUDE.match(line) if component and cpp else None
-        if include:
-            wrong = check_include(component, components, *include.groups())
-            if wrong:
-                yield number, True, wrong
+        wrong = components.check_line(component, line) if component and cpp else None
+        if wrong:
+            yield number, True, wrong
     for number, opening in riddles(lines) if is_source else ():
         yield number, True, f"opens a doc block with '{opening}'; begin with the noun or the verb"
     if path.suffix == ".h" and not any(line.strip() == "#pragma once" for line in lines):
         yield 1, True, "lacks #pragma once"
     if cpp and len(lines) > MAX_LINES:
         yield len(lines), False, f"warning: {len(lines)} lines; a file is one idea (about 300 lines)"
-
-
-def unused_arrows(components, files):
-    """Yields what is wrong with arrows that no include uses."""
-    used = set()
-    for path in files:
-        if path.suffix in CPP and path.parts[0] == "convoy" and len(path.parts) > 2:
-            targets = (INCLUDE.match(line) for line in (ROOT / path).read_text().split("\n"))
-            used |= {(path.parts[1], match[2].split("/")[1]) for match in targets
-                     if match and match[2].startswith("convoy/")}
-    for component, (_, _, direct) in components.items():
-        for below in direct:
-            if (component, below) not in used:
-                yield f"CMakeLists.txt: component {component} names {below}, of which it includes nothing"
 
 
 def read_registries():
@@ -373,18 +318,18 @@ def reached_from(header):
     """Returns the headers of convoy that `header` includes, and those that they include."""
     found, waiting = set(), [header]
     while waiting:
-        lines = (ROOT / waiting.pop()).read_text().split("\n")
-        targets = {match[2] for match in map(INCLUDE.match, lines) if match and match[2].startswith("convoy/")}
+        targets = set(targets_of((ROOT / waiting.pop()).read_text()))
         waiting += targets - found
         found |= targets
     return found
 
 
 def main():
-    components = read_components()
+    components = Components((ROOT / "CMakeLists.txt").read_text())
     files = list_files()
     errors = 0
-    for text in unused_arrows(components, files):
+    ours = {str(path): (ROOT / path).read_text() for path in files if path.suffix in CPP and path.parts[0] in ("convoy", "cli")}
+    for text in (*components.unused(ours), *two_ways(ours)):
         print(text)
         errors += 1
     for path in files:
@@ -403,7 +348,6 @@ def main():
             for number, text in findings:
                 print(f"{path}:{number}: {text}")
                 errors += 1
-    ours = {str(path): (ROOT / path).read_text() for path in files if path.suffix in CPP and path.parts[0] in ("convoy", "cli")}
     for option, named in sources_of_options(ours[OPTION_TABLE], ours).items():
         if len(named) > MAX_OPTION_SOURCES:
             print(f"{OPTION_TABLE}: option {option} is named in {len(named)} sources; at most {MAX_OPTION_SOURCES}: {' '.join(named)}")
@@ -417,7 +361,7 @@ def main():
     if len(public) > MAX_PUBLIC:
         print(f"{PUBLIC_HEADER}: reaches {len(public)} headers; at most {MAX_PUBLIC}: {' '.join(sorted(public))}")
         errors += 1
-    print(f"lint: {len(files)} files, {len(components)} components, {errors} errors")
+    print(f"lint: {len(files)} files, {len(components.all)} components, {errors} errors")
     return 1 if errors else 0
 
 

@@ -6,11 +6,11 @@
 
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
-#include "convoy/planner/search/decision.h"
 #include "convoy/planner/cost/operators.h"
-#include "convoy/report/table.h"
-#include "convoy/planner/plan/planner.h"
 #include "convoy/planner/cost/pipeline_inputs.h"
+#include "convoy/planner/plan/planner.h"
+#include "convoy/planner/search/decision.h"
+#include "convoy/report/table.h"
 
 namespace convoy::bench {
 
@@ -101,8 +101,9 @@ AxesReport compare_axes(
   std::vector<int64_t> sizes{options.rows / ranks, options.rows};
   if (sizes.front() > 1) sizes.insert(sizes.begin(), 1);
   const auto known_of = [&](int num_ranks) {
-    return planner::prepare_plan(run.factory, any, *run.train_data,
-                               {.num_ranks = num_ranks, .most_rows = options.rows, .sizes = sizes});
+    return planner::prepare_plan(
+        run.factory, any, *run.train_data,
+        {.num_ranks = num_ranks, .most_rows = options.rows, .sizes = sizes});
   };
   const auto alone = known_of(1), together = known_of(ranks);
   out.bound = bound_of(run, arguments, batch, ranks);

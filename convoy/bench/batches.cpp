@@ -5,12 +5,12 @@
 
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
-#include "convoy/planner/search/decision.h"
-#include "convoy/report/table.h"
-#include "convoy/planner/plan/planner.h"
+#include "convoy/job/run_options.h"
 #include "convoy/planner/devices/room.h"
 #include "convoy/planner/estimate/asked_run.h"
-#include "convoy/job/run_options.h"
+#include "convoy/planner/plan/planner.h"
+#include "convoy/planner/search/decision.h"
+#include "convoy/report/table.h"
 
 namespace convoy::bench {
 
@@ -47,7 +47,7 @@ class Predictor {
     any.gradient_accumulation_steps = 1;
     known_ =
         planner::prepare_plan(run.factory, any, *run.train_data,
-                            {.num_ranks = num_ranks, .most_rows = sizes.back(), .sizes = sizes});
+                              {.num_ranks = num_ranks, .most_rows = sizes.back(), .sizes = sizes});
     data_rows_ = run.train_data->open(job::stream_options(any, true))->num_rows();
   }
 
@@ -61,8 +61,8 @@ class Predictor {
       fail<UsageError>("bench", "a step of {} is more than the training data has ({}); try fewer",
                        plural(out.step_rows, "row"), data_rows_);
     }
-    out.predicted =
-        planner::predict(known_.numbers, known_.cluster, asked.mesh, asked.parallelism, asked.facts);
+    out.predicted = planner::predict(known_.numbers, known_.cluster, asked.mesh, asked.parallelism,
+                                     asked.facts);
     asked_ = std::move(asked);
     return out;
   }

@@ -14,9 +14,9 @@
 #include "convoy/comm/measure.h"
 #include "convoy/comm/rendezvous.h"
 #include "convoy/comm/thread/thread_engine.h"
+#include "convoy/job/job.h"
 #include "convoy/launch/environment.h"
 #include "convoy/launch/supervise/temporary_folder.h"
-#include "convoy/job/job.h"
 
 namespace convoy::bench {
 
@@ -131,8 +131,8 @@ void CollectivesOptions::check() const {
 std::vector<CollectiveTime> time_ranks(const CollectivesOptions& options, const Say& say) {
   options::ParallelArguments arguments;
   arguments.device = options.device;
-  const auto job = job::plan_job(arguments, launch::detect_environment(),
-                                   job::visible_devices(options.device));
+  const auto job =
+      job::plan_job(arguments, launch::detect_environment(), job::visible_devices(options.device));
   at::set_num_threads(job.threads);
   comm::use_device(job.devices[0]);
   const auto point = job::store_address(job, arguments);

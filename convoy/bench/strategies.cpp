@@ -6,9 +6,9 @@
 #include "convoy/base/files.h"
 #include "convoy/base/text.h"
 #include "convoy/bench/trial.h"
+#include "convoy/job/job.h"
 #include "convoy/launch/process.h"
 #include "convoy/parallel/pipeline/pipeline.h"
-#include "convoy/job/job.h"
 
 namespace convoy::bench {
 

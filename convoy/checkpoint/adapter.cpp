@@ -10,7 +10,7 @@
 #include "convoy/base/text.h"
 #include "convoy/formats/safetensors_folder.h"
 #include "convoy/nn/declare.h"
-#include "convoy/nn/lora.h"
+#include "convoy/nn/layers/lora.h"
 
 namespace convoy::checkpoint {
 namespace fs = std::filesystem;

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "convoy/comm/group.h"
-#include "convoy/comm/nccl/support.h"
+#include "convoy/comm/nccl_support.h"
 #include "convoy/comm/store.h"
 
 namespace convoy::comm {

@@ -6,7 +6,7 @@
 
 #include "convoy/comm/engine_registry.h"
 #include "convoy/comm/group.h"
-#include "convoy/comm/nccl/support.h"
+#include "convoy/comm/nccl_support.h"
 #include "convoy/comm/store.h"
 
 namespace convoy::comm {

@@ -195,8 +195,8 @@ bool stages_are_threads(const options::ParallelArguments& arguments,
          !environment.launched() && !arguments.one_process_each;
 }
 
-Job plan_job(const options::ParallelArguments& arguments, const launch::RankEnvironment& environment,
-             const std::vector<at::Device>& visible) {
+Job plan_job(const options::ParallelArguments& arguments,
+             const launch::RankEnvironment& environment, const std::vector<at::Device>& visible) {
   Job job;
   job.environment = environment;
   parallel::require(refuse_shared_tokens(arguments.parallelism));

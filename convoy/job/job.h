@@ -12,22 +12,22 @@
 #include "convoy/comm/rendezvous.h"
 #include "convoy/comm/store.h"
 #include "convoy/launch/environment.h"
-#include "convoy/parallel/strategy/strategy.h"
 #include "convoy/options/arguments.h"
+#include "convoy/parallel/strategy/strategy.h"
 
 namespace convoy::job {
 
 /// Role of this process in a run: strategy, the reason for it, devices and groups.
 struct Job {
   launch::RankEnvironment environment;
-  std::string strategy;                ///< single, dp, ddp, pipeline, tensor or context
-  int stages = 1;                      ///< of a pipeline whose stages are threads of this process
-  std::string reason;                  ///< why it was chosen
-  std::string faster;                  ///< a setting that would be faster, or ""
+  std::string strategy;  ///< single, dp, ddp, pipeline, tensor or context
+  int stages = 1;        ///< of a pipeline whose stages are threads of this process
+  std::string reason;    ///< why it was chosen
+  std::string faster;    ///< a setting that would be faster, or ""
   std::optional<options::PlannedStep> planned;  ///< of a run that was planned
-  std::vector<std::string> warnings;   ///< about settings that a person may not have meant
-  std::vector<at::Device> devices;     ///< of this process; more than one only with threads
-  int threads = 1;                     ///< intra-op threads per rank
+  std::vector<std::string> warnings;            ///< about settings that a person may not have meant
+  std::vector<at::Device> devices;  ///< of this process; more than one only with threads
+  int threads = 1;                  ///< intra-op threads per rank
   /// Restores the process's former number of threads, once no copy of the job is left.
   std::shared_ptr<void> own_threads;
   comm::Groups groups;  ///< the processes, by what they share
@@ -53,7 +53,8 @@ bool stages_are_threads(const options::ParallelArguments& arguments,
 /// Decides on a strategy without any communication. More ranks, stages or replicas than GPUs share
 /// them, with a warning. Throws UsageError when the arguments, the launcher and the devices do not
 /// fit together.
-Job plan_job(const options::ParallelArguments& arguments, const launch::RankEnvironment& environment,
+Job plan_job(const options::ParallelArguments& arguments,
+             const launch::RankEnvironment& environment,
              const std::vector<at::Device>& visible_devices);
 
 /// Takes an output folder for this job alone; not held where there are no locks. Throws UsageError

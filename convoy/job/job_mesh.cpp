@@ -6,8 +6,8 @@
 
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
-#include "convoy/parallel/refuse.h"
 #include "convoy/job/job.h"
+#include "convoy/parallel/refuse.h"
 
 // Who the ranks of a job are.
 namespace convoy::job {

@@ -14,12 +14,12 @@
 #include "convoy/base/error.h"
 #include "convoy/comm/cuda.h"
 #include "convoy/comm/device.h"
-#include "convoy/machine/gpus.h"
 #include "convoy/job/hosts_of_ranks.h"
 #include "convoy/job/job_id.h"
 #include "convoy/job/late_notice.h"
-#include "convoy/job/placement.h"
 #include "convoy/job/open_devices.h"
+#include "convoy/job/placement.h"
+#include "convoy/machine/gpus.h"
 
 // How the ranks of a job meet.
 namespace convoy::job {
@@ -114,7 +114,8 @@ void start_here(Job& job) {
 
 /// Waits for the other ranks, which must have been given the same arguments and the same `purpose`;
 /// null where there is one only.
-std::shared_ptr<comm::Connector> connect(const Job& job, const options::ParallelArguments& arguments,
+std::shared_ptr<comm::Connector> connect(const Job& job,
+                                         const options::ParallelArguments& arguments,
                                          const std::string& purpose) {
   const auto& env = job.environment;
   if (env.world_size == 1) return nullptr;

@@ -16,7 +16,8 @@ using parallel::placed_parts;
 
 }  // namespace
 
-void check_offload_places(const options::ParallelArguments& a, at::Device device, const std::string& where) {
+void check_offload_places(const options::ParallelArguments& a, at::Device device,
+                          const std::string& where) {
   for (const auto& [option, place, least, why] : placed_parts(a.parallelism.offload)) {
     if (place == Place::Cpu && device.is_cpu()) {
       fail<UsageError>("parallel",
@@ -41,8 +42,8 @@ void check_offload_places(const options::ParallelArguments& a, at::Device device
   }
 }
 
-parallel::OffloadOptions offload_options(const options::ParallelArguments& arguments, const Job& job,
-                                         bool trains) {
+parallel::OffloadOptions offload_options(const options::ParallelArguments& arguments,
+                                         const Job& job, bool trains) {
   const auto& a = arguments;
   auto offload = a.parallelism.offload;
   offload.rank = job.environment.rank;

@@ -3,16 +3,16 @@
 #include <string>
 #include <vector>
 
-#include "convoy/parallel/offload/torch/offload.h"
 #include "convoy/job/job.h"
+#include "convoy/parallel/offload/torch/offload.h"
 
 namespace convoy::job {
 
 /// Options of offloading from the arguments. Throws UsageError for a place without a folder or a
 /// GPU, gradients or weights that are not sharded, and replicas that share their state. Without
 /// training only weights count.
-parallel::OffloadOptions offload_options(const options::ParallelArguments& arguments, const Job& job,
-                                         bool trains);
+parallel::OffloadOptions offload_options(const options::ParallelArguments& arguments,
+                                         const Job& job, bool trains);
 
 /// Throws UsageError for a place that is not there: a CPU's memory beside itself, a disk without a
 /// folder. `where`: who looks for it; "": nobody does.

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <cstring>
 
-#include "convoy/job/job.h"
 #include "convoy/base/text.h"
+#include "convoy/job/job.h"
 #include "convoy/launch/error_file.h"
 #include "convoy/machine/limits.h"
 #include "convoy/report/table.h"

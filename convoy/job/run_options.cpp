@@ -8,7 +8,8 @@ namespace convoy::job {
 namespace {
 
 /// Throws UsageError where rows of a table cannot miss updates.
-void check_missed_updates(const options::TrainingArguments& arguments, const optim::Optimizer& optimizer) {
+void check_missed_updates(const options::TrainingArguments& arguments,
+                          const optim::Optimizer& optimizer) {
   if (optimizer.updates_until_idle() > 0) return;
   fail<UsageError>("train",
                    "row_tables = true needs an optimizer that comes to rest some updates after a "

@@ -9,7 +9,7 @@
 #include "convoy/comm/to_host.h"
 #include "convoy/models/language_model.h"
 #include "convoy/models/ranks_of.h"
-#include "convoy/nn/layers.h"
+#include "convoy/nn/layers/layers.h"
 #include "convoy/nn/losses/cross_entropy.h"
 #include "convoy/nn/skinny_gemm.h"
 #include "convoy/nn/soft_cap.h"

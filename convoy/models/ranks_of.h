@@ -2,8 +2,8 @@
 
 #include <functional>
 
+#include "convoy/nn/layers/wanted_tokens.h"
 #include "convoy/nn/tensor_parallel/tensor_ranks.h"
-#include "convoy/nn/wanted_tokens.h"
 
 namespace convoy::models {
 

@@ -11,9 +11,9 @@
 #include "convoy/launch/environment.h"
 #include "convoy/optim/lr_schedule.h"
 #include "convoy/optim/optimizer.h"
-#include "convoy/parallel/step_facts.h"
 #include "convoy/options/deepspeed.h"
 #include "convoy/options/trainer_flags.h"
+#include "convoy/parallel/step_facts.h"
 
 namespace convoy::options {
 

@@ -4,9 +4,9 @@
 
 #include "convoy/base/options.h"
 #include "convoy/comm/engine_registry.h"
+#include "convoy/options/arguments.h"
 #include "convoy/parallel/knob_texts.h"
 #include "convoy/parallel/knobs.h"
-#include "convoy/options/arguments.h"
 
 // The options of [parallel].
 namespace convoy::options {

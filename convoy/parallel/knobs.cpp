@@ -6,9 +6,9 @@
 #include <string_view>
 
 #include "convoy/base/text.h"
-#include "convoy/parallel/pipeline/pipeline.h"
 #include "convoy/parallel/knob_texts.h"
 #include "convoy/parallel/mesh.h"
+#include "convoy/parallel/pipeline/pipeline.h"
 
 namespace convoy::parallel {
 

@@ -5,6 +5,8 @@
 #include <tuple>
 #include <utility>
 
+#include "convoy/parallel/zero/sharded_state.h"
+
 namespace convoy::parallel {
 
 namespace {
@@ -227,17 +229,7 @@ bool Layout::offloaded(Kind kind) const {
 bool Layout::is_sharded(Kind kind) const {
   if (options_.shares_weights) return false;
   if (options_.num_parts == 1 && (kind == Kind::Moments || !offloaded(kind))) return false;
-  switch (kind) {
-    case Kind::Weights:
-      return options_.stage >= 3;
-    case Kind::Masters:  // in fp32 they are the weights
-      return options_.stage >= (options_.low_precision ? 1 : 3);
-    case Kind::Gradients:
-      return options_.stage >= 2;
-    case Kind::Moments:
-      return options_.stage >= 1;
-  }
-  return false;
+  return is_sharded_at(options_.stage, kind, options_.low_precision);
 }
 
 Extent Layout::part(int64_t bucket, int rank) const {

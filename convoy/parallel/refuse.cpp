@@ -6,8 +6,8 @@
 #include <string_view>
 
 #include "convoy/base/error.h"
-#include "convoy/parallel/pipeline/pipeline.h"
 #include "convoy/parallel/knobs.h"
+#include "convoy/parallel/pipeline/pipeline.h"
 
 namespace convoy::parallel {
 

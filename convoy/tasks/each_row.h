@@ -4,8 +4,8 @@
 #include <functional>
 #include <span>
 
-#include "convoy/train/checkpoints/model_files.h"
 #include "convoy/job/job.h"
+#include "convoy/train/checkpoints/model_files.h"
 #include "convoy/train/trainer.h"
 
 namespace convoy::tasks {

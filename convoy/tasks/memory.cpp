@@ -13,7 +13,7 @@ namespace {
 constexpr double kLayerParameters = 6e3;
 
 std::vector<planner::MemoryPart> parts_of(const models::SessionConfig& model,
-                                        const std::string& schema_file) {
+                                          const std::string& schema_file) {
   const auto d = static_cast<double>(model.d_model), inner = static_cast<double>(model.inner());
   std::vector<planner::MemoryPart> parts;
   double width = 0;
@@ -71,10 +71,10 @@ void check_memory(const models::LanguageModelConfig& config, const nn::BlockList
   planner::MemoryPart tables{
       fmt::format("a vocabulary of {} ids takes", human_count(config.num_ids())), 0,
       "a tokenizer with fewer ids, or a narrower model"};
-  planner::MemoryPart positions{fmt::format("{} positions take", human_count(config.max_length())), 0,
-                              "fewer positions, or a narrower model"};
+  planner::MemoryPart positions{fmt::format("{} positions take", human_count(config.max_length())),
+                                0, "fewer positions, or a narrower model"};
   planner::MemoryPart layers{fmt::format("{} layers take", human_count(num_layers)), 0,
-                           "fewer or narrower layers"};
+                             "fewer or narrower layers"};
   std::set<const nn::Param*> seen;
   for (const auto& block : blocks) {
     const bool outer = block == blocks.front() || block == blocks.back();

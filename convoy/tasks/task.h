@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "convoy/base/options.h"
+#include "convoy/job/job.h"
 #include "convoy/train/checkpoints/model_files.h"
 #include "convoy/train/scorer.h"
-#include "convoy/job/job.h"
 #include "convoy/train/trainer.h"
 
 namespace CLI {
@@ -27,7 +27,7 @@ using Work = std::function<int()>;
 struct NamedData {
   std::string name;
   std::shared_ptr<dataset::Dataset> data;  ///< null when there is none
-  std::vector<std::string> notes = {};   ///< sentences on what the model makes of it
+  std::vector<std::string> notes = {};     ///< sentences on what the model makes of it
 };
 
 /// A task's run as its options ask: everything that a Trainer needs.

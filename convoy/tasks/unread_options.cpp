@@ -38,9 +38,14 @@ std::string unread_options(const OptionTable& table, const fs::path& folder,
         (section == "train" || section == "output") && !read_without_training(option);
     // What is predicted keeps nothing for a backward.
     const bool of_states = option.key() == "parallel.sequence_parallel" && command != "eval";
+    // What is predicted comes after all that is known: no target has a time, nothing is measured.
+    static const std::set<std::string> kOfMetrics{"train.eval_time", "train.top_ks",
+                                                  "train.metric_names"};
+    const bool of_metrics = command != "eval" && kOfMetrics.contains(option.key());
     if (option.key() == "data.tokenizer") {
       if (own) unread.push_back(fmt::format("--tokenizer ({} has its own)", folder.string()));
-    } else if (of_training || of_states || (section == "data" && command == "generate")) {
+    } else if (of_training || of_states || of_metrics ||
+               (section == "data" && command == "generate")) {
       unread.push_back("--" + option.name);
     }
   }

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "convoy/tokenizers/load/json_field.h"
+#include "convoy/tokenizers/json_field.h"
 
 namespace convoy::tokenizers {
 

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "convoy/tokenizers/load/json_field.h"
+#include "convoy/tokenizers/json_field.h"
 
 namespace convoy::tokenizers {
 

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "convoy/tokenizers/load/json_field.h"
+#include "convoy/tokenizers/json_field.h"
 
 namespace convoy::tokenizers {
 

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "convoy/tokenizers/load/json_field.h"
+#include "convoy/tokenizers/json_field.h"
 #include "convoy/tokenizers/unicode/regex.h"
 #include "convoy/tokenizers/unicode/scanner.h"
 

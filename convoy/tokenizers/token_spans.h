@@ -4,8 +4,8 @@
 #include <string_view>
 #include <vector>
 
-#include "convoy/tokenizers/load/tokenizer_parts.h"
 #include "convoy/tokenizers/tokenizer.h"
+#include "convoy/tokenizers/tokenizer_parts.h"
 
 namespace convoy::tokenizers {
 

@@ -3,8 +3,8 @@
 #include <mutex>
 
 #include "convoy/base/error.h"
-#include "convoy/tokenizers/load/tokenizer_parts.h"
 #include "convoy/tokenizers/token_spans.h"
+#include "convoy/tokenizers/tokenizer_parts.h"
 #include "convoy/tokenizers/unicode/unicode.h"
 
 namespace convoy::tokenizers {

@@ -1,6 +1,5 @@
 #include "convoy/train/callback.h"
 
-
 #include <fstream>
 
 #include "convoy/base/json_number.h"

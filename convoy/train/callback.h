@@ -9,10 +9,10 @@
 
 #include "convoy/base/json.h"
 #include "convoy/data/stream.h"
-#include "convoy/parallel/buffers/types.h"
-#include "convoy/parallel/memory_use.h"
 #include "convoy/job/placement.h"
 #include "convoy/options/arguments.h"
+#include "convoy/parallel/buffers/types.h"
+#include "convoy/parallel/memory_use.h"
 
 namespace convoy::job {
 struct Job;
@@ -33,12 +33,12 @@ struct RunInfo {
   int64_t max_steps = 0;
   int64_t first_step = 0;  ///< above 0 when resuming
   std::string resumed_from;
-  std::string pipeline;                 ///< blocks of each stage; "": one holds all
-  parallel::MemoryUse memory;           ///< that each rank holds
-  std::vector<int64_t> stage_bytes;     ///< of these, state of a rank of each stage of a pipeline
-  int64_t most_gathered = 0;            ///< bytes of weights that each rank gathers at a time
-  std::vector<job::Placement> placements;    ///< where each rank runs
-  std::vector<data::RankShare> shares;  ///< rows and batches of each rank
+  std::string pipeline;              ///< blocks of each stage; "": one holds all
+  parallel::MemoryUse memory;        ///< that each rank holds
+  std::vector<int64_t> stage_bytes;  ///< of these, state of a rank of each stage of a pipeline
+  int64_t most_gathered = 0;         ///< bytes of weights that each rank gathers at a time
+  std::vector<job::Placement> placements;  ///< where each rank runs
+  std::vector<data::RankShare> shares;     ///< rows and batches of each rank
   std::vector<std::string> warnings;
 };
 

@@ -4,8 +4,8 @@
 #include <map>
 #include <string>
 
-#include "convoy/parallel/strategy/strategy.h"
 #include "convoy/dataset/batches.h"
+#include "convoy/parallel/strategy/strategy.h"
 
 // Sums by which `convoy compare` finds where two runs part: equal in every layout that reads the
 // same rows, or holds the same bits.

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "convoy/dataset/batches.h"
-#include "convoy/train/callback.h"
 #include "convoy/options/arguments.h"
+#include "convoy/train/callback.h"
 
 namespace convoy::parallel {
 class PassObserver;
@@ -36,16 +36,18 @@ using MakeScorer = std::function<std::unique_ptr<Scorer>()>;
 class Trainer {
  public:
   Trainer(parallel::ModelFactory factory, options::TrainingArguments arguments,
-          std::shared_ptr<dataset::Dataset> train_data, std::shared_ptr<dataset::Dataset> eval_data = nullptr);
+          std::shared_ptr<dataset::Dataset> train_data,
+          std::shared_ptr<dataset::Dataset> eval_data = nullptr);
   /// `fill` gives a new run's parameters their first values, on all ranks; without it all are
   /// drawn.
   using Fill = std::function<void(parallel::Replica&)>;
   Trainer(parallel::ModelFactory factory, options::TrainingArguments arguments,
-          std::shared_ptr<dataset::Dataset> train_data, std::shared_ptr<dataset::Dataset> eval_data, Fill fill);
+          std::shared_ptr<dataset::Dataset> train_data, std::shared_ptr<dataset::Dataset> eval_data,
+          Fill fill);
   /// As above, with a job joined before.
   Trainer(parallel::ModelFactory factory, options::TrainingArguments arguments,
-          std::shared_ptr<dataset::Dataset> train_data, std::shared_ptr<dataset::Dataset> eval_data, job::Job job,
-          Fill fill = {});
+          std::shared_ptr<dataset::Dataset> train_data, std::shared_ptr<dataset::Dataset> eval_data,
+          job::Job job, Fill fill = {});
   ~Trainer();
 
   void set_files(ModelFiles files);

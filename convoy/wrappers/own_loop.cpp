@@ -7,10 +7,10 @@
 
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
+#include "convoy/job/job.h"
 #include "convoy/launch/error_file.h"
 #include "convoy/launch/process.h"
 #include "convoy/launch/supervise/agent.h"
-#include "convoy/job/job.h"
 
 namespace convoy::wrappers {
 

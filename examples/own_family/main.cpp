@@ -4,7 +4,7 @@
 #include <ATen/ATen.h>
 #include <convoy/models/causal_head.h>
 #include <convoy/models/language_model.h>
-#include <convoy/nn/layers.h>
+#include <convoy/nn/layers/layers.h>
 #include <convoy/program.h>
 #include <fmt/format.h>
 

@@ -15,8 +15,8 @@
 #include "convoy/checkpoint/visitors.h"
 #include "convoy/checkpoint/weights.h"
 #include "convoy/nn/declare.h"
-#include "convoy/parallel/strategy/strategy.h"
 #include "convoy/parallel/run_plan/run_plan.h"
+#include "convoy/parallel/strategy/strategy.h"
 #include "tests/comm/ranks_testing.h"
 #include "tests/models/testing.h"
 

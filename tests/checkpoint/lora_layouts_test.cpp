@@ -4,7 +4,7 @@
 #include <set>
 
 #include "convoy/checkpoint/adapter.h"
-#include "tests/parallel/tensor_testing.h"
+#include "tests/parallel_torch/tensor_testing.h"
 
 // Adapters train in every layout as on one device.
 namespace convoy::parallel::tensors {

@@ -4,7 +4,7 @@
 #include <c10/core/impl/FakeGuardImpl.h>
 #include <gtest/gtest.h>
 
-#include "convoy/comm/nccl/support.h"
+#include "convoy/comm/nccl_support.h"
 
 namespace convoy::comm {
 namespace {

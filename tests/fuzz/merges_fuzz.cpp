@@ -1,4 +1,4 @@
-#include "convoy/tokenizers/load/tokenizer_parts.h"
+#include "convoy/tokenizers/tokenizer_parts.h"
 #include "tests/fuzz/fuzz.h"
 
 /// The input is a merges.txt, a vocab.txt, and a text.

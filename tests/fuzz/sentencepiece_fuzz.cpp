@@ -1,4 +1,4 @@
-#include "convoy/tokenizers/load/tokenizer_parts.h"
+#include "convoy/tokenizers/tokenizer_parts.h"
 #include "tests/fuzz/fuzz.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

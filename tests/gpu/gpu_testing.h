@@ -4,7 +4,7 @@
 
 #include "convoy/comm/cuda.h"
 #include "convoy/job/job.h"
-#include "convoy/train/trainer.h"
+#include "convoy/job/open_devices.h"
 
 namespace convoy {
 

@@ -2,10 +2,10 @@
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/autograd.h>
 
-#include "convoy/nn/activation.h"
 #include "convoy/nn/attention/rotary.h"
 #include "convoy/nn/device_kernel.h"
-#include "convoy/nn/layers.h"
+#include "convoy/nn/layers/activation.h"
+#include "convoy/nn/layers/layers.h"
 #include "convoy/nn/losses/cross_entropy.h"
 #include "convoy/nn/tensor_parallel/tensor_ranks.h"
 #include "tests/gpu/gpu_testing.h"

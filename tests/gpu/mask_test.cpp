@@ -1,8 +1,8 @@
 #include <ATen/ATen.h>
 
 #include "convoy/nn/attention/score_dropout.h"
-#include "convoy/nn/dropout.h"
-#include "convoy/nn/dropout_device.h"
+#include "convoy/nn/layers/dropout.h"
+#include "convoy/nn/layers/dropout_device.h"
 #include "tests/gpu/gpu_testing.h"
 
 namespace convoy::nn {

@@ -1,4 +1,4 @@
-#include "convoy/launch/hosts/network.h"
+#include "convoy/launch/network.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

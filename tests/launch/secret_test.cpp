@@ -5,7 +5,7 @@
 
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
-#include "convoy/launch/hosts/network.h"
+#include "convoy/launch/network.h"
 
 namespace convoy::launch {
 namespace {

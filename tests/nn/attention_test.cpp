@@ -6,7 +6,7 @@
 
 #include <cmath>
 
-#include "convoy/nn/dropout.h"
+#include "convoy/nn/layers/dropout.h"
 #include "tests/nn/peak_memory.h"
 #include "tests/nn/testing.h"
 

@@ -1,11 +1,11 @@
 // The texts of kernels for GPUs, compiled for the host: what they compute of each element.
-#include "convoy/nn/activation.h"
-#include "convoy/nn/activation_device.h"
 #include "convoy/nn/attention/rotary.h"
 #include "convoy/nn/attention/rotary_device.h"
 #include "convoy/nn/device_kernel.h"
-#include "convoy/nn/dropout.h"
-#include "convoy/nn/dropout_device.h"
+#include "convoy/nn/layers/activation.h"
+#include "convoy/nn/layers/activation_device.h"
+#include "convoy/nn/layers/dropout.h"
+#include "convoy/nn/layers/dropout_device.h"
 #include "convoy/nn/side_by_side.h"
 #include "tests/nn/testing.h"
 

@@ -9,7 +9,7 @@
 
 #include "convoy/base/error.h"
 #include "convoy/nn/attention/attention.h"
-#include "convoy/nn/dropout.h"
+#include "convoy/nn/layers/dropout.h"
 #include "tests/nn/peak_memory.h"
 #include "tests/nn/testing.h"
 

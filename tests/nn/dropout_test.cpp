@@ -1,4 +1,4 @@
-#include "convoy/nn/dropout.h"
+#include "convoy/nn/layers/dropout.h"
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
@@ -7,7 +7,7 @@
 #include <bit>
 #include <cmath>
 
-#include "convoy/nn/dropout_device.h"
+#include "convoy/nn/layers/dropout_device.h"
 
 namespace convoy::nn {
 namespace {

@@ -1,5 +1,5 @@
-#include "convoy/nn/layers.h"
-#include "convoy/nn/activation.h"
+#include "convoy/nn/layers/layers.h"
+#include "convoy/nn/layers/activation.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>

@@ -5,7 +5,7 @@
 
 #include <cmath>
 
-#include "convoy/nn/dropout.h"
+#include "convoy/nn/layers/dropout.h"
 #include "convoy/nn/param.h"
 #include "tests/nn/testing.h"
 

@@ -5,6 +5,7 @@ import sys
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "scripts"))
+import arrows  # noqa: E402
 import lint  # noqa: E402
 
 
@@ -12,13 +13,55 @@ def said(line, path="convoy/base/any.h"):
     return [own for own, _ in lint.own_words(path, line)]
 
 
+class Arrows(unittest.TestCase):
+    TEXT = """convoy_component(base LINK Fmt::fmt)
+convoy_component(parallel COMPONENTS base WITH_TORCH torch run)
+convoy_component(comm TORCH COMPONENTS parallel)
+convoy_torch_part(parallel COMPONENTS comm)
+"""
+
+    def test_folders_with_torch_are_a_component_of_their_own(self):
+        components = arrows.Components(self.TEXT)
+        for path, component in (("convoy/parallel/layout.h", "parallel"), ("convoy/parallel/zero/torch/gathers.cpp", "parallel"),
+                                ("convoy/parallel/zero/torch/gathers.h", "parallel_torch"), ("convoy/parallel/run/pass.h", "parallel_torch"),
+                                ("convoy/parallel/run_plan/run_plan.h", "parallel"), ("convoy/convoy.h", None), ("cli/main.cpp", None)):
+            self.assertEqual(components.of(path), component, path)
+
+    def test_what_a_component_may_not_include_is_refused(self):
+        components = arrows.Components(self.TEXT)
+        for component, target in (("parallel", "convoy/parallel/run/pass.h"), ("parallel", "convoy/comm/group.h"), ("base", "convoy/comm/group.h"),
+                                  ("parallel_torch", "group.h")):
+            self.assertIsNotNone(components.check_line(component, f'#include "{target}"'), target)
+        for component, target in (("parallel_torch", "convoy/comm/group.h"), ("parallel_torch", "convoy/parallel/layout.h"),
+                                  ("parallel", "convoy/base/error.h")):
+            self.assertIsNone(components.check_line(component, f'#include "{target}"'), target)
+        self.assertIsNone(components.check_line("comm", "#include <ATen/ATen.h>"))
+        self.assertIsNotNone(components.check_line("parallel", "#include <ATen/ATen.h>"))
+
+    def two_ways(self, *includes):
+        sources = {}
+        for path, target in includes:
+            sources[path] = sources.get(path, "") + f'#include "{target}"\n'
+        return list(arrows.two_ways(sources))
+
+    def test_folders_of_a_component_include_each_other_one_way_only(self):
+        a, b = ("convoy/nn/a/a.h", "convoy/nn/b/b.h"), ("convoy/nn/b/b.cpp", "convoy/nn/a/a.h")
+        self.assertEqual(len(self.two_ways(a, b)), 1)
+        self.assertEqual(self.two_ways(a), [])
+        self.assertEqual(len(self.two_ways(("cli/a/a.cpp", "cli/b/b.h"), ("cli/b/b.cpp", "cli/a/a.h"))), 1)
+        # Components are one way already; and a registry's source names what lies inside its folder.
+        self.assertEqual(self.two_ways(("convoy/nn/a/a.h", "convoy/comm/b/b.h"), ("convoy/comm/b/b.h", "convoy/nn/a/a.h")), [])
+        self.assertEqual(self.two_ways(("convoy/comm/registry.cpp", "convoy/comm/shm/shm.h"), ("convoy/comm/shm/shm.h", "convoy/comm/engine.h")), [])
+        self.assertEqual(len(self.two_ways(("convoy/comm/engine.h", "convoy/comm/shm/shm.h"), ("convoy/comm/shm/shm.h", "convoy/comm/engine.h"))), 1)
+
+
 class Words(unittest.TestCase):
     def test_refuses_our_own(self):
         for path, line, own in (
                 ("docs/any.md", "the rank stands still", "stands still"),
                 ("convoy/parallel/pipeline/pipeline.h", "for (const auto& row : rows_)", "row"),
-                ("convoy/schedule/run/any.h", "std::vector<Action> tasks;", "tasks"),
-                ("convoy/schedule/pipeline/any.h", "std::vector<Cell> order;", "Cell"),
+                ("convoy/parallel/program/any.h", "std::vector<Action> tasks;", "tasks"),
+                ("convoy/parallel/pipeline/any.h", "std::vector<Cell> order;", "Cell"),
                 ("README.md", "convoy train --output_dir runs/sliced", "sliced"),
                 ("convoy/train/any.h", "copies of the state", "copies of the state"),
                 ("docs/any.md", "one arena, and its sinks", "arena"),
@@ -40,7 +83,7 @@ class Words(unittest.TestCase):
                 ("convoy/report/any.h", "one cell for each column"),
                 ("convoy/parallel/pipeline/csv.cpp", "const auto& cell = line[c];"),
                 ("convoy/bench/save.h", "int64_t rounds = 3;"),
-                ("convoy/schedule/run/any.h", "int peer = -1;"),
+                ("convoy/parallel/program/any.h", "int peer = -1;"),
                 ("convoy/parallel/any.h", "std::deque<InFlight> in_flight_;  // in flight"),
                 ("docs/data.md", "the flights, one sequence per aircraft"),
                 ("convoy/base/any.h", "what has no room in memory")):
@@ -59,14 +102,14 @@ class HostWaits(unittest.TestCase):
                      "const auto places = (row == least).nonzero().squeeze(1);", "columns.masked_select(exist)",
                      "std::get<0>(at::_unique2(ids))", "at::nonzero(mask);", "if (a.equal(b)) return;", "at::equal(a, b)",
                      "at::repeat_interleave(counts)", "at::allclose(a, b)"):
-            for component in ("parallel", "nn", "train", "tasks/session", "checkpoint", "profile"):
+            for component in ("parallel", "nn", "train", "tasks/session", "checkpoint", "planner"):
                 self.assertIsNotNone(lint.host_wait(f"convoy/{component}/any.cpp", line), line)
                 self.assertIsNone(lint.host_wait(f"convoy/{component}/any.cpp", line + "  // on the host"), line)
             self.assertIsNone(lint.host_wait("convoy/report/any.cpp", line), line)
 
     def test_refuses_copies_of_those_who_take_results(self):
         for line in ("best.narrow(0, filled, rows).copy_(values);", "    .copy_(from);", "piece->copy_(x);"):
-            for component in ("train", "tasks/session", "checkpoint", "profile"):
+            for component in ("train", "tasks/session", "checkpoint", "planner"):
                 self.assertIsNotNone(lint.host_wait(f"convoy/{component}/any.cpp", line), line)
                 self.assertIsNone(lint.host_wait(f"convoy/{component}/any.cpp", line + "  // on the host"), line)
             self.assertIsNone(lint.host_wait("convoy/nn/any.cpp", line), line)
@@ -119,14 +162,14 @@ class Registries(unittest.TestCase):
 
 
 class Families(unittest.TestCase):
-    def found(self, line, path="convoy/plan/any.cpp"):
+    def found(self, line, path="convoy/planner/search/any.cpp"):
         return lint.named_families(path, line, lint.read_registries()["families"][3])
 
     def test_plans_and_profiles_name_none(self):
         for line, family in (('if (family == "llama")', "llama"), ("// as GPT-2 has it", "GPT-2"), ("class T5;", "T5"),
                              ('#include "convoy/models/gpt2/gpt2.h"', "convoy/models/"), ("hstu_block", "hstu")):
             self.assertEqual(self.found(line), family, line)
-        self.assertEqual(self.found("a llama", "convoy/profile/any.h"), "llama")
+        self.assertEqual(self.found("a llama", "convoy/planner/cost/any.h"), "llama")
 
     def test_lets_other_words_and_places_stand(self):
         for line in ("int t512 = 0;", "a spent bertha", "dispatch(ptx)"):

@@ -6,12 +6,12 @@
 #include "convoy/base/files.h"
 #include "convoy/base/text.h"
 #include "convoy/models/decoder/decoder.h"
+#include "convoy/options/arguments.h"
 #include "convoy/tasks/chat/task.h"
 #include "convoy/tasks/classification/task.h"
 #include "convoy/tasks/language/task.h"
 #include "convoy/tasks/session/session_arguments.h"
 #include "convoy/tasks/session/task.h"
-#include "convoy/options/arguments.h"
 
 namespace convoy::tasks {
 namespace {

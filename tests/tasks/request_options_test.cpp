@@ -47,6 +47,14 @@ TEST_F(RequestOptions, WithoutEffectAreRefusedOrTold) {
   expect("without effect here: --learning_rate");
 }
 
+TEST_F(RequestOptions, OfMetricsHaveNoEffectWhereNothingIsMeasured) {
+  train();
+  ASSERT_EQ(run("predict out --eval_time last --metric_names transformers4rec"), 0) << output_;
+  expect("without effect here: --eval_time, --metric_names");
+  ASSERT_EQ(run("eval out --metric_names transformers4rec"), 0) << output_;
+  EXPECT_EQ(output_.find("without effect"), std::string::npos) << output_;
+}
+
 TEST_F(RequestOptions, AnAnswerWithoutItemsSaysWhy) {
   train("--exclude_seen false");
   const Json session = {raw(3), raw(9)};

@@ -10,11 +10,11 @@
 #include "convoy/base/text.h"
 #include "convoy/models/decoder/decoder.h"
 #include "convoy/models/language_model.h"
+#include "convoy/options/arguments.h"
 #include "convoy/tasks/chat/task.h"
 #include "convoy/tasks/classification/task.h"
 #include "convoy/tasks/language/task.h"
 #include "convoy/tasks/session/session_arguments.h"
-#include "convoy/options/arguments.h"
 #include "tests/cli/command_testing.h"
 
 // What a resumed run believes: of each option whether the value given now counts.

@@ -64,7 +64,9 @@ TEST(TargetMetrics, OfOneKindOfAnswerHaveNoOrder) {
   EXPECT_EQ(metrics.values("").at("click_auc"), 0) << "before a row is there";
   metrics.add(told(at::tensor({0.2F, 0.9F}), at::tensor({1.0F, 1.0F})));
   metrics.reduce(comm::Group());
-  EXPECT_EQ(metrics.values("").at("click_auc"), 0.5);
+  EXPECT_TRUE(std::isnan(metrics.values("").at("click_auc")));
+  EXPECT_EQ(metrics.values("").at("click_accuracy"), 0.5);
+  EXPECT_EQ(metrics.reason_of_none("click_auc"), "all rows have the same click");
 }
 
 }  // namespace

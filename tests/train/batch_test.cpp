@@ -55,7 +55,9 @@ TEST(GlobalBatch, GivesTheSameTrainingOnAnyNumberOfRanks) {
   auto arguments = short_run(4, 1, 3);
   arguments.global_batch_size = 16;
   const auto data = random_sessions(60, 50, 8);
-  const auto train = [&](const job::Job& job) { return outcome_of(tiny_model(), data, arguments, job); };
+  const auto train = [&](const job::Job& job) {
+    return outcome_of(tiny_model(), data, arguments, job);
+  };
   const auto one = train(one_device());
   // With a micro-batch on each rank sums are made in the same order.
   expect_same_bits(one, outcome_of_ranks(4, train), 3);

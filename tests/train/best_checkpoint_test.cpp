@@ -16,7 +16,8 @@ using ::testing::Not;
 class BestCheckpoints : public Folders {
  protected:
   /// Evaluates after every second step, of which the first is the best: against the grain.
-  options::TrainingArguments options(const std::string& name, int64_t steps, const fs::path& from = {}) {
+  options::TrainingArguments options(const std::string& name, int64_t steps,
+                                     const fs::path& from = {}) {
     auto out = arguments(folder_ / name, steps);
     out.lr_scheduler_type = "constant";
     out.save_steps = 1;

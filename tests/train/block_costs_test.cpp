@@ -44,15 +44,15 @@ std::shared_ptr<dataset::Dataset> rows(int64_t number) {
 /// Rows of micro-batches that were run for one of so many.
 std::vector<int64_t> sizes_run(const parallel::ModelFactory& factory, const dataset::Dataset& data,
                                int64_t asked) {
-  planner::BlockCosts costs(factory, zero_arguments(0), data, planner::sizes_to_run(64), kRanks, false,
-                   planner::kMeasuredRows);
+  planner::BlockCosts costs(factory, zero_arguments(0), data, planner::sizes_to_run(64), kRanks,
+                            false, planner::kMeasuredRows);
   costs.of({.rows = asked});
   std::vector<int64_t> out;
   for (const auto& [share, blocks] : costs.known()) out.push_back(share.rows);
   return out;
 }
 
-TEST(planner::BlockCosts, AreMeasuredForLargeMicroBatchesWhereThatIsSoonDone) {
+TEST(BlockCosts, AreMeasuredForLargeMicroBatchesWhereThatIsSoonDone) {
   const auto fast = [] { return nn::BlockList{std::make_shared<Slow>(0ms)}; };
   EXPECT_THAT(sizes_run(fast, *rows(100), 2), ElementsAre(2));
   EXPECT_THAT(sizes_run(fast, *rows(100), 40), ElementsAre(8, 16, 32, 64));
@@ -61,17 +61,18 @@ TEST(planner::BlockCosts, AreMeasuredForLargeMicroBatchesWhereThatIsSoonDone) {
   EXPECT_THAT(sizes_run(slow, *rows(100), 40), ElementsAre(4, 8));
 }
 
-TEST(planner::BlockCosts, BeyondWhatIsRunGrowEvenly) {
+TEST(BlockCosts, BeyondWhatIsRunGrowEvenly) {
   const auto data = rows(100);
-  planner::BlockCosts costs([] { return nn::BlockList{std::make_shared<Slow>(40ms)}; }, zero_arguments(0),
-                   *data, planner::sizes_to_run(64), kRanks, false, planner::kMeasuredRows);
+  planner::BlockCosts costs([] { return nn::BlockList{std::make_shared<Slow>(40ms)}; },
+                            zero_arguments(0), *data, planner::sizes_to_run(64), kRanks, false,
+                            planner::kMeasuredRows);
   const double seconds = costs.of({.rows = 40}).at(0).forward_seconds;
   EXPECT_GT(seconds, 1.5);  // on a line through two sleeps
   EXPECT_LT(seconds, 2.4);
 }
 
 // A thread that fails does not let the others wait for it.
-TEST(planner::BlockCosts, TellWhatOneOfTheThreadsMet) {
+TEST(BlockCosts, TellWhatOneOfTheThreadsMet) {
   std::atomic<int> made = 0;
   const auto factory = [&made]() -> nn::BlockList {
     if (++made == 3) throw std::runtime_error("the second thread has no model");

@@ -126,8 +126,9 @@ TEST(Memory, ErrorsOfNvidiasLibrariesAreKnownToo) {
     EXPECT_TRUE(tells_of_memory(message)) << message;
   }
   EXPECT_FALSE(tells_of_memory("CUDA error: an illegal memory access was encountered"));
-  EXPECT_EQ(planner::out_of_memory("CUDA out of memory. Tried").find("[memory] the device has no memory"),
-            0);
+  EXPECT_EQ(
+      planner::out_of_memory("CUDA out of memory. Tried").find("[memory] the device has no memory"),
+      0);
 }
 
 }  // namespace

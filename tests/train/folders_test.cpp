@@ -20,7 +20,8 @@ TEST_F(Folders, RanksThatSeeOtherFilesGoOnFromWhatRankZeroSees) {
   ASSERT_EQ(train(arguments(folder_ / "a", 6), one_device()).error, "");
   fs::create_directory(folder_ / "b");
   fs::copy(folder_ / "a/checkpoint-2", folder_ / "b/checkpoint-2");
-  std::array<options::TrainingArguments, 2> own{arguments(folder_ / "a", 8), arguments(folder_ / "b", 8)};
+  std::array<options::TrainingArguments, 2> own{arguments(folder_ / "a", 8),
+                                                arguments(folder_ / "b", 8)};
   for (auto& each : own) {
     each.per_device_train_batch_size = 2;
     each.resume_from_checkpoint = "latest";
@@ -151,7 +152,7 @@ TEST_F(Folders, TheLogFollowsARunWhoseFolderIsMoved) {
   EXPECT_EQ(logged_steps(folder_ / "moved"), (std::vector<int64_t>{1, 2, 3, 4}));
   EXPECT_EQ(logged_steps(folder_ / "run"), (std::vector<int64_t>{5, 6})) << "from checkpoint-4 on";
   for (const char* name : {"moved", "run"}) {
-    EXPECT_FALSE(fs::is_empty(folder_ / name / kEvents)) << name;
+    EXPECT_FALSE(fs::is_empty(folder_ / name / options::kEvents)) << name;
   }
 }
 

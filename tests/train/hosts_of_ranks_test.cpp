@@ -9,7 +9,8 @@ using Numbers = std::vector<int>;
 
 TEST(HostsOfRanks, FollowTheMachinesHoweverRanksAreNumbered) {
   EXPECT_EQ(job::hosts_of_ranks({7, 7, 9, 9}, {0, 1, 0, 1}), (Numbers{0, 0, 1, 1}));
-  EXPECT_EQ(job::hosts_of_ranks({9, 7, 9, 7}, {0, 0, 1, 1}), (Numbers{0, 1, 0, 1})) << "srun -m cyclic";
+  EXPECT_EQ(job::hosts_of_ranks({9, 7, 9, 7}, {0, 0, 1, 1}), (Numbers{0, 1, 0, 1}))
+      << "srun -m cyclic";
   EXPECT_EQ(job::hosts_of_ranks({7, 9, 7}, {0, 0, 1}), (Numbers{0, 1, 0}));
 }
 

@@ -42,7 +42,7 @@ std::string refusal(const options::ParallelArguments& arguments, const launch::R
 
 const std::vector<at::Device> kCpu{at::kCPU};
 
-TEST(job::Job, AutoFollowsLauncherAndDevices) {
+TEST(Job, AutoFollowsLauncherAndDevices) {
   options::ParallelArguments automatic;
   EXPECT_EQ(job::plan_job(automatic, {}, kCpu).strategy, "single");
   EXPECT_EQ(job::plan_job(automatic, ranks(4), kCpu).strategy, "ddp");
@@ -62,13 +62,13 @@ TEST(job::Job, AutoFollowsLauncherAndDevices) {
   EXPECT_EQ(job::plan_job(automatic, {}, kCpu).devices.size(), 2u);
 }
 
-TEST(job::Job, DdpTakesTheLocalDevice) {
+TEST(Job, DdpTakesTheLocalDevice) {
   auto env = ranks(8, 2);
   env.local_rank = 3;
   EXPECT_EQ(job::plan_job({}, env, gpus(4)).devices[0], at::Device(at::kCUDA, 3));
 }
 
-TEST(job::Job, RanksAndReplicasShareGpusAndSaySo) {
+TEST(Job, RanksAndReplicasShareGpusAndSaySo) {
   auto env = ranks(4);
   env.local_rank = 3;
   const auto ddp = job::plan_job({}, env, gpus(2));
@@ -90,7 +90,7 @@ TEST(job::Job, RanksAndReplicasShareGpusAndSaySo) {
   EXPECT_TRUE(job::plan_job(three, {}, gpus(4)).warnings.empty());
 }
 
-TEST(job::Job, WithoutALauncherStagesAreThreads) {
+TEST(Job, WithoutALauncherStagesAreThreads) {
   options::ParallelArguments two;
   two.parallelism.ranks.pipeline = 2;
   const auto on_cpu = job::plan_job(two, {}, kCpu);
@@ -129,7 +129,7 @@ TEST(job::Job, WithoutALauncherStagesAreThreads) {
             std::string::npos);
 }
 
-TEST(job::Job, MisfitsAreRefusedWithTheReason) {
+TEST(Job, MisfitsAreRefusedWithTheReason) {
   options::ParallelArguments dp;
   dp.strategy = "dp";
   EXPECT_NE(refusal(dp, ranks(8, 2), kCpu).find("cannot span 2 nodes; try strategy = ddp"),
@@ -151,7 +151,7 @@ TEST(job::Job, MisfitsAreRefusedWithTheReason) {
             std::string::npos);
 }
 
-TEST(job::Job, ABackendNeedsSeveralProcesses) {
+TEST(Job, ABackendNeedsSeveralProcesses) {
   options::ParallelArguments gloo;
   gloo.backend = "gloo";
   for (const char* strategy : {"auto", "single", "dp"}) {
@@ -165,7 +165,7 @@ TEST(job::Job, ABackendNeedsSeveralProcesses) {
   EXPECT_EQ(refusal(gloo, ranks(1), kCpu), "accepted") << "the launcher decides how many";
 }
 
-TEST(job::Job, TheRestartCountKeepsTheStoresKeysApart) {
+TEST(Job, TheRestartCountKeepsTheStoresKeysApart) {
   auto env = ranks(2);
   env.restart_count = 3;
   EXPECT_EQ(job::store_address(job::plan_job({}, env, kCpu), {}).attempt, 3);
@@ -241,7 +241,7 @@ TEST(Arguments, RanksOfOnesOwnProgramAreStartedByALauncher) {
 }
 
 /// Two data ranks, each of two tensor ranks.
-TEST(job::Job, TensorRanksOfADataRankReadTheSameRows) {
+TEST(Job, TensorRanksOfADataRankReadTheSameRows) {
   constexpr int kRanks = 4;
   comm::ThreadConnector connector(std::chrono::minutes(2));
   std::array<std::vector<int64_t>, kRanks> rows;
@@ -268,7 +268,7 @@ TEST(job::Job, TensorRanksOfADataRankReadTheSameRows) {
   EXPECT_NE(rows[0], rows[2]);
 }
 
-TEST(job::Job, TensorRanksAreNeighboursAndStateReplicasDivideWhatIsLeft) {
+TEST(Job, TensorRanksAreNeighboursAndStateReplicasDivideWhatIsLeft) {
   using parallel::Axis;
   options::ParallelArguments arguments;
   launch::RankEnvironment environment;
@@ -288,7 +288,7 @@ TEST(job::Job, TensorRanksAreNeighboursAndStateReplicasDivideWhatIsLeft) {
   EXPECT_THROW(job::mesh_of(arguments, environment), UsageError);
 }
 
-TEST(job::Job, ContextRanksReadTheSameRowsAndKeepAStateReplicaTogether) {
+TEST(Job, ContextRanksReadTheSameRowsAndKeepAStateReplicaTogether) {
   using parallel::Axis;
   options::ParallelArguments arguments;
   launch::RankEnvironment environment;
@@ -313,7 +313,7 @@ TEST(job::Job, ContextRanksReadTheSameRowsAndKeepAStateReplicaTogether) {
   EXPECT_THROW(job::mesh_of(arguments, environment), UsageError);
 }
 
-TEST(job::Job, StateReplicasDivideTheRanks) {
+TEST(Job, StateReplicasDivideTheRanks) {
   launch::RankEnvironment environment;
   environment.world_size = 8;
   environment.local_world_size = 4;
@@ -336,7 +336,7 @@ TEST(job::Job, StateReplicasDivideTheRanks) {
   }
 }
 
-TEST(job::Job, TheRanksOfAStateReplicaShareTheHostThatShardRanksNames) {
+TEST(Job, TheRanksOfAStateReplicaShareTheHostThatShardRanksNames) {
   const parallel::Mesh mesh({.replicate = 2}, 0, 4);
   job::check_state_replicas(mesh, {"a", "a", "b", "b"});
   job::check_state_replicas(mesh, {"a", "a", "a", "a"});

@@ -18,7 +18,8 @@ using ::testing::Not;
 class StateBytes : public InFolder {
  protected:
   /// With `kinds` of state on a disk: moments (and masters), gradients, weights.
-  options::TrainingArguments arguments(const std::string& precision, int64_t zero, int64_t kinds) const {
+  options::TrainingArguments arguments(const std::string& precision, int64_t zero,
+                                       int64_t kinds) const {
     auto out = in_precision(zero_arguments(zero), precision);
     auto& offload = out.parallel.parallelism.offload;
     if (kinds > 0) offload.folder = folder_.string();
@@ -52,8 +53,8 @@ TEST_F(StateBytes, AreTheSameToTheCheckTheEstimateAndTheRank) {
           EXPECT_EQ(told.parameters, kept.parameters);
           EXPECT_EQ(told.gradients, kept.gradients);
           EXPECT_EQ(told.optimizer, kept.optimizer);
-          const double checked = planner::state_bytes({{.what = "it takes", .parameters = parameters}},
-                                             options.parallel, job.environment);
+          const double checked = planner::state_bytes(
+              {{.what = "it takes", .parameters = parameters}}, options.parallel, job.environment);
           EXPECT_NEAR(checked, estimated, 0.01 * estimated + 1);
         });
       }

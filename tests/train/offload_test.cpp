@@ -22,7 +22,8 @@ class Offload : public InFolder {
     return options;
   }
 
-  std::string refusal(const options::TrainingArguments& options, const job::Job& job = one_device()) const {
+  std::string refusal(const options::TrainingArguments& options,
+                      const job::Job& job = one_device()) const {
     try {
       Trainer trainer(small_gpt2, options, texts(), nullptr, job);
     } catch (const Error& error) {

@@ -120,7 +120,8 @@ class OpaqueModule : public InFolder {
     return expected;
   }
 
-  std::vector<double> losses(bool with_norm, const options::TrainingArguments& arguments, const job::Job& job) {
+  std::vector<double> losses(bool with_norm, const options::TrainingArguments& arguments,
+                             const job::Job& job) {
     Trainer trainer(model(with_norm), arguments, data_, nullptr, job);
     auto recorder = std::make_shared<Recorder>();
     trainer.add_callback(recorder);

@@ -23,7 +23,8 @@ TEST_F(ResumedOptions, AreRefusedOrTakenAsTheTableSays) {
   EXPECT_THAT(resumed([](auto& o) { o.optim = "lion_32bit"; }), HasSubstr("try --optim"));
   EXPECT_THAT(resumed([](auto& o) { o.seed = 7; }), HasSubstr("data seed"));
   EXPECT_THAT(resumed([](auto& o) { o.data_seed = 7; }), HasSubstr("data seed"));
-  const auto takes = [&](const char* what, const std::function<void(options::TrainingArguments&)>& change) {
+  const auto takes = [&](const char* what,
+                         const std::function<void(options::TrainingArguments&)>& change) {
     EXPECT_EQ(resumed(change), "") << what;
   };
   takes("rates", [](auto& o) {

@@ -11,7 +11,8 @@ namespace convoy::train {
 namespace {
 
 TEST_F(TrainerTest, ResumingInMidEpochGivesTheSameBits) {
-  auto run = [&](const std::string& name, const std::function<void(options::TrainingArguments&)>& change) {
+  auto run = [&](const std::string& name,
+                 const std::function<void(options::TrainingArguments&)>& change) {
     auto args = arguments(name);
     change(args);
     Trainer trainer(tiny_model(), args, data_, nullptr, job_);

@@ -165,8 +165,8 @@ class Ranks : public Scorer {
   at::Tensor counts_ = at::zeros({kItems + 1}, at::kLong);
 };
 
-Metrics evaluated(const parallel::ModelFactory& factory, const options::TrainingArguments& arguments,
-                  const job::Job& job) {
+Metrics evaluated(const parallel::ModelFactory& factory,
+                  const options::TrainingArguments& arguments, const job::Job& job) {
   at::set_num_threads(1);
   auto options = arguments;
   options.per_device_eval_batch_size = 10;
@@ -231,7 +231,8 @@ TEST_F(RowTablesInFolders, AreSavedAsTheWholeTable) {
   EXPECT_LT(near(on_two(model(), back).weights, all.weights), 1e-6);
 }
 
-std::string refusal(const parallel::ModelFactory& factory, const options::TrainingArguments& arguments) {
+std::string refusal(const parallel::ModelFactory& factory,
+                    const options::TrainingArguments& arguments) {
   try {
     Trainer trainer(factory, arguments, sessions(), nullptr, one_device());
     trainer.predict(*sessions(), [](const auto&, const auto&) {});

@@ -10,8 +10,8 @@
 namespace convoy::train {
 namespace {
 
-using Data = std::shared_ptr<Dataset>;
-using Use = std::function<void(const Job&, const Data& own, const Data& same)>;
+using Data = std::shared_ptr<dataset::Dataset>;
+using Use = std::function<void(const job::Job&, const Data& own, const Data& same)>;
 
 /// What two ranks say of data of which rank 1 has a row less.
 std::array<std::string, 2> told(const Use& use) {

@@ -61,7 +61,8 @@ class SessionBodies : public testing::TestWithParam<Body> {
                       random_sessions(203, 120, 12), arguments, job);
   }
 
-  static options::TrainingArguments arguments(int64_t per_device, int64_t accumulation, int64_t zero = 0) {
+  static options::TrainingArguments arguments(int64_t per_device, int64_t accumulation,
+                                              int64_t zero = 0) {
     auto out = short_run(per_device, accumulation, static_cast<int64_t>(kSteps));
     out.learning_rate = 5e-3;
     out.parallel.parallelism.zero = zero;
@@ -79,7 +80,8 @@ TEST_P(SessionBodies, AreOneDeviceThatAccumulatesBitForBit) {
   for (const int64_t zero : {0, 3}) {
     expect_same_bits(
         alone,
-        outcome_of_ranks(2, [&](const job::Job& job) { return train(arguments(10, 1, zero), job); }),
+        outcome_of_ranks(2,
+                         [&](const job::Job& job) { return train(arguments(10, 1, zero), job); }),
         kSteps);
   }
 }

@@ -128,8 +128,8 @@ TEST(Strategies, Fp16IsTheSameInEveryLayout) {
   alone.fp16 = parts.fp16 = true;
   const auto expected = train(alone, one_device(), 0.1);
   expect_same_bits(expected, train(parts, replicas(3), 0.1));
-  expect_same_bits(expected,
-                   outcome_of_ranks(3, [&](const job::Job& job) { return train(parts, job, 0.1); }));
+  expect_same_bits(
+      expected, outcome_of_ranks(3, [&](const job::Job& job) { return train(parts, job, 0.1); }));
 }
 
 TEST(Strategies, Bf16StaysNearFp32) {

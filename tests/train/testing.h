@@ -9,10 +9,10 @@
 #include "convoy/base/files.h"
 #include "convoy/base/random.h"
 #include "convoy/data/loader.h"
+#include "convoy/job/job.h"
 #include "convoy/train/callback.h"
 #include "convoy/train/checkpoints/model_files.h"
 #include "convoy/train/scorer.h"
-#include "convoy/job/job.h"
 #include "convoy/train/state.h"
 #include "convoy/train/trainer.h"
 #include "tests/comm/ranks_testing.h"
@@ -48,7 +48,8 @@ inline parallel::ModelFactory tiny_model(double dropout = 0.1) {
 
 /// Sessions of 2 to `max_length` items that follow a rule, with two more features, and of each
 /// whether its first item is even, and a part of that item's number.
-inline std::shared_ptr<dataset::Dataset> random_sessions(int64_t rows, int64_t items, int64_t max_length) {
+inline std::shared_ptr<dataset::Dataset> random_sessions(int64_t rows, int64_t items,
+                                                         int64_t max_length) {
   return dataset::make_map_dataset(rows, [=](const std::vector<int64_t>& wanted) {
     std::vector<int64_t> lengths;
     for (int64_t row : wanted) {
@@ -95,7 +96,8 @@ inline std::shared_ptr<dataset::Dataset> rare_prices(int64_t every = 24) {
 }
 
 /// Of so many steps, each of which is logged; writes nothing.
-inline options::TrainingArguments short_run(int64_t per_device, int64_t accumulation, int64_t steps) {
+inline options::TrainingArguments short_run(int64_t per_device, int64_t accumulation,
+                                            int64_t steps) {
   options::TrainingArguments out;
   out.per_device_train_batch_size = per_device;
   out.gradient_accumulation_steps = accumulation;
@@ -189,7 +191,8 @@ struct Outcome {
   at::Tensor weights;
 };
 
-inline Outcome outcome_of(const parallel::ModelFactory& factory, std::shared_ptr<dataset::Dataset> data,
+inline Outcome outcome_of(const parallel::ModelFactory& factory,
+                          std::shared_ptr<dataset::Dataset> data,
                           const options::TrainingArguments& arguments, const job::Job& job) {
   at::set_num_threads(1);
   Trainer trainer(factory, arguments, std::move(data), nullptr, job);
@@ -204,8 +207,9 @@ inline Outcome outcome_of_all(
     int size, const std::function<Outcome(const job::Job&)>& train,
     const std::function<void(int, std::function<void(const job::Job&)>)>& run) {
   std::vector<Outcome> outcomes(static_cast<size_t>(size));
-  run(size,
-      [&](const job::Job& job) { outcomes[static_cast<size_t>(job.environment.rank)] = train(job); });
+  run(size, [&](const job::Job& job) {
+    outcomes[static_cast<size_t>(job.environment.rank)] = train(job);
+  });
   for (const auto& other : outcomes) {
     EXPECT_EQ(outcomes[0].skipped_steps, other.skipped_steps) << "not all ranks skipped alike";
     EXPECT_TRUE(at::equal(outcomes[0].weights, other.weights)) << "the ranks drifted apart";

@@ -15,7 +15,8 @@ inline options::TrainingArguments zero_arguments(int64_t zero, int64_t accumulat
   return out;
 }
 
-inline options::TrainingArguments in_precision(options::TrainingArguments options, const std::string& precision) {
+inline options::TrainingArguments in_precision(options::TrainingArguments options,
+                                               const std::string& precision) {
   options.bf16 = precision == "bf16";
   options.fp16 = precision == "fp16";
   return options;
@@ -24,8 +25,8 @@ inline options::TrainingArguments in_precision(options::TrainingArguments option
 inline Outcome on_ranks(int ranks, const parallel::ModelFactory& factory,
                         const options::TrainingArguments& options,
                         const std::shared_ptr<dataset::Dataset>& data = texts()) {
-  return outcome_of_ranks(ranks,
-                          [&](const job::Job& job) { return outcome_of(factory, data, options, job); });
+  return outcome_of_ranks(
+      ranks, [&](const job::Job& job) { return outcome_of(factory, data, options, job); });
 }
 
 /// Gives the jobs of `ranks` ranks several state replicas, each kept by `shard_ranks`
@@ -44,8 +45,9 @@ inline std::function<job::Job(job::Job)> in_copies(int ranks, int shard_ranks) {
 
 inline Outcome on_copies(int ranks, int shard_ranks, const options::TrainingArguments& options) {
   const auto member = in_copies(ranks, shard_ranks);
-  return outcome_of_ranks(
-      ranks, [&](const job::Job& job) { return outcome_of(small_gpt2, texts(), options, member(job)); });
+  return outcome_of_ranks(ranks, [&](const job::Job& job) {
+    return outcome_of(small_gpt2, texts(), options, member(job));
+  });
 }
 
 }  // namespace convoy::train::zero_testing

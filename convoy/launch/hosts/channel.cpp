@@ -9,7 +9,7 @@
 
 #include "convoy/base/error.h"
 #include "convoy/base/timing.h"
-#include "convoy/launch/hosts/network.h"
+#include "convoy/launch/network.h"
 
 namespace convoy::launch {
 namespace {

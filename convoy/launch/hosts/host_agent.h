@@ -3,8 +3,8 @@
 #include <optional>
 #include <string>
 
-#include "convoy/launch/hosts/network.h"
 #include "convoy/launch/hosts/rendezvous.h"
+#include "convoy/launch/network.h"
 #include "convoy/launch/supervise/agent.h"
 
 namespace convoy::launch {

@@ -6,7 +6,7 @@
 #include "convoy/base/files.h"
 #include "convoy/base/host_name.h"
 #include "convoy/base/text.h"
-#include "convoy/launch/hosts/network.h"
+#include "convoy/launch/network.h"
 
 namespace convoy::launch {
 

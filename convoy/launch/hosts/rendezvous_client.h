@@ -6,7 +6,7 @@
 #include <string>
 
 #include "convoy/launch/hosts/channel.h"
-#include "convoy/launch/hosts/network.h"
+#include "convoy/launch/network.h"
 
 namespace convoy::launch {
 

@@ -11,7 +11,7 @@
 #include "convoy/base/error.h"
 #include "convoy/launch/error_file.h"
 #include "convoy/launch/hosts/channel.h"
-#include "convoy/launch/hosts/network.h"
+#include "convoy/launch/network.h"
 
 namespace convoy::launch {
 namespace {

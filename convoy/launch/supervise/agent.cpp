@@ -6,7 +6,7 @@
 
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
-#include "convoy/launch/hosts/network.h"
+#include "convoy/launch/network.h"
 #include "convoy/launch/process.h"
 #include "convoy/launch/signals.h"
 #include "convoy/launch/supervise/agent_common.h"

@@ -6,10 +6,10 @@
 #include <utility>
 
 #include "convoy/models/ranks_of.h"
-#include "convoy/nn/activation.h"
 #include "convoy/nn/attention/attention.h"
-#include "convoy/nn/layers.h"
-#include "convoy/nn/wanted_tokens.h"
+#include "convoy/nn/layers/activation.h"
+#include "convoy/nn/layers/layers.h"
+#include "convoy/nn/layers/wanted_tokens.h"
 
 // Shapes: B rows, T positions, D = hidden_size, H = num_attention_heads, F = intermediate_size.
 namespace convoy::models {

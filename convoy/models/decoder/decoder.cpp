@@ -11,7 +11,7 @@
 #include "convoy/models/decoder/heads_here.h"
 #include "convoy/models/padding_row.h"
 #include "convoy/models/ranks_of.h"
-#include "convoy/nn/layers.h"
+#include "convoy/nn/layers/layers.h"
 #include "convoy/nn/tensor_parallel/tensor_ranks.h"
 
 namespace convoy::models {

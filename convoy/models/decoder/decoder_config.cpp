@@ -5,7 +5,7 @@
 #include "convoy/base/text.h"
 #include "convoy/models/decoder/decoder.h"
 #include "convoy/models/padding_row.h"
-#include "convoy/nn/activation.h"
+#include "convoy/nn/layers/activation.h"
 
 namespace convoy::models {
 

@@ -10,12 +10,12 @@
 
 #include "convoy/models/decoder/heads_here.h"
 #include "convoy/models/ranks_of.h"
-#include "convoy/nn/activation.h"
 #include "convoy/nn/attention/attention.h"
 #include "convoy/nn/documents.h"
-#include "convoy/nn/dropout.h"
-#include "convoy/nn/layers.h"
-#include "convoy/nn/tensor_parallel/norms_of_columns.h"
+#include "convoy/nn/layers/activation.h"
+#include "convoy/nn/layers/dropout.h"
+#include "convoy/nn/layers/layers.h"
+#include "convoy/nn/layers/norms_of_columns.h"
 #include "convoy/nn/tensor_parallel/tensor_ranks.h"
 
 // Shapes: B rows, T positions, D = hidden_size, F = intermediate_size, H heads, K heads of keys,

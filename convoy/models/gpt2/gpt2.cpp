@@ -9,11 +9,11 @@
 #include "convoy/base/error.h"
 #include "convoy/models/causal_head.h"
 #include "convoy/models/ranks_of.h"
-#include "convoy/nn/activation.h"
 #include "convoy/nn/attention/attention.h"
 #include "convoy/nn/documents.h"
-#include "convoy/nn/dropout.h"
-#include "convoy/nn/layers.h"
+#include "convoy/nn/layers/activation.h"
+#include "convoy/nn/layers/dropout.h"
+#include "convoy/nn/layers/layers.h"
 #include "convoy/nn/tensor_parallel/tensor_ranks.h"
 
 // Shapes: B rows, T positions, D = n_embd, H = n_head, F = inner width, V vocabulary.

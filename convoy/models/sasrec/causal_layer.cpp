@@ -4,8 +4,8 @@
 
 #include "convoy/models/ranks_of.h"
 #include "convoy/nn/attention/attention.h"
-#include "convoy/nn/dropout.h"
-#include "convoy/nn/layers.h"
+#include "convoy/nn/layers/dropout.h"
+#include "convoy/nn/layers/layers.h"
 
 // Shapes: B rows, T positions, D = hidden_size, H heads, E width of a head.
 namespace convoy::models {

@@ -1,8 +1,8 @@
 #pragma once
 
 #include "convoy/models/sasrec/sasrec.h"
+#include "convoy/nn/layers/wanted_tokens.h"
 #include "convoy/nn/tensor_parallel/tensor_ranks.h"
-#include "convoy/nn/wanted_tokens.h"
 
 namespace convoy::models {
 

@@ -5,9 +5,9 @@
 
 #include "convoy/models/ranks_of.h"
 #include "convoy/models/sasrec/causal_layer.h"
-#include "convoy/nn/activation.h"
-#include "convoy/nn/dropout.h"
-#include "convoy/nn/layers.h"
+#include "convoy/nn/layers/activation.h"
+#include "convoy/nn/layers/dropout.h"
+#include "convoy/nn/layers/layers.h"
 
 namespace convoy::models {
 

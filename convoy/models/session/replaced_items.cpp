@@ -12,8 +12,8 @@
 #include "convoy/comm/device.h"
 #include "convoy/masking/item_masking.h"
 #include "convoy/masking/row_keys.h"
-#include "convoy/nn/activation.h"
-#include "convoy/nn/layers.h"
+#include "convoy/nn/layers/activation.h"
+#include "convoy/nn/layers/layers.h"
 #include "convoy/nn/losses/cross_entropy.h"
 #include "convoy/nn/losses/ranking.h"
 

@@ -5,7 +5,7 @@
 #include "convoy/base/text.h"
 #include "convoy/models/session/session.h"
 #include "convoy/models/session/session_bodies.h"
-#include "convoy/nn/activation.h"
+#include "convoy/nn/layers/activation.h"
 #include "convoy/nn/losses/sampled_softmax.h"
 
 namespace convoy::models {

@@ -5,8 +5,8 @@
 
 #include "convoy/masking/item_masking.h"
 #include "convoy/models/session/session_targets.h"
-#include "convoy/nn/dropout.h"
-#include "convoy/nn/layers.h"
+#include "convoy/nn/layers/dropout.h"
+#include "convoy/nn/layers/layers.h"
 
 namespace convoy::models {
 

@@ -7,8 +7,8 @@
 
 #include "convoy/base/error.h"
 #include "convoy/models/session/swap_noise.h"
-#include "convoy/nn/dropout.h"
-#include "convoy/nn/layers.h"
+#include "convoy/nn/layers/dropout.h"
+#include "convoy/nn/layers/layers.h"
 
 // Shapes: B rows, T positions, D = d_model.
 namespace convoy::models {

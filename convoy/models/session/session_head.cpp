@@ -10,7 +10,7 @@
 #include "convoy/models/ranks_of.h"
 #include "convoy/models/session/asked_items.h"
 #include "convoy/models/session/negatives.h"
-#include "convoy/nn/layers.h"
+#include "convoy/nn/layers/layers.h"
 #include "convoy/nn/losses/cross_entropy.h"
 #include "convoy/nn/losses/gbce.h"
 #include "convoy/nn/losses/label_smoothing.h"

@@ -14,8 +14,8 @@
 #include "convoy/models/session/session_targets.h"
 #include "convoy/models/session/unknown_targets.h"
 #include "convoy/models/xlnet/xlnet.h"
-#include "convoy/nn/dropout.h"
-#include "convoy/nn/layers.h"
+#include "convoy/nn/layers/dropout.h"
+#include "convoy/nn/layers/layers.h"
 
 // Shapes: B rows, T positions, D = d_model.
 namespace convoy::models {

@@ -6,7 +6,7 @@
 
 #include "convoy/masking/item_masking.h"
 #include "convoy/models/session/unknown_targets.h"
-#include "convoy/nn/layers.h"
+#include "convoy/nn/layers/layers.h"
 
 namespace convoy::models {
 

@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "convoy/nn/layers.h"
+#include "convoy/nn/layers/layers.h"
 
 // Shapes: H heads, T positions that look at S, N = T + S - 1 distances between them.
 namespace convoy::models {

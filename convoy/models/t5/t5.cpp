@@ -11,9 +11,9 @@
 #include "convoy/comm/device.h"
 #include "convoy/models/causal_head.h"
 #include "convoy/models/ranks_of.h"
-#include "convoy/nn/activation.h"
-#include "convoy/nn/dropout.h"
-#include "convoy/nn/layers.h"
+#include "convoy/nn/layers/activation.h"
+#include "convoy/nn/layers/dropout.h"
+#include "convoy/nn/layers/layers.h"
 
 // Shapes: B rows, S positions of the encoder, T of the decoder, D = d_model.
 namespace convoy::models {

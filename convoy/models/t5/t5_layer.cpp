@@ -6,10 +6,10 @@
 #include "convoy/models/ranks_of.h"
 #include "convoy/models/t5/relative_bias.h"
 #include "convoy/models/t5/t5.h"
-#include "convoy/nn/activation.h"
 #include "convoy/nn/attention/attention.h"
-#include "convoy/nn/dropout.h"
-#include "convoy/nn/layers.h"
+#include "convoy/nn/layers/activation.h"
+#include "convoy/nn/layers/dropout.h"
+#include "convoy/nn/layers/layers.h"
 #include "convoy/nn/tensor_parallel/tensor_ranks.h"
 
 // Shapes: B rows, T positions, S positions that are looked at, D = d_model, H = num_heads,

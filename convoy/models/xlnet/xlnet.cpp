@@ -4,11 +4,11 @@
 #include <fmt/format.h>
 
 #include "convoy/models/ranks_of.h"
-#include "convoy/nn/activation.h"
 #include "convoy/nn/attention/relative_attention.h"
-#include "convoy/nn/dropout.h"
-#include "convoy/nn/layers.h"
-#include "convoy/nn/wanted_tokens.h"
+#include "convoy/nn/layers/activation.h"
+#include "convoy/nn/layers/dropout.h"
+#include "convoy/nn/layers/layers.h"
+#include "convoy/nn/layers/wanted_tokens.h"
 
 // Shapes: B rows, T positions, D = d_model, H heads, E width of a head.
 namespace convoy::models {

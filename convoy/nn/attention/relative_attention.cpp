@@ -5,7 +5,7 @@
 #include <cmath>
 #include <memory>
 
-#include "convoy/nn/dropout.h"
+#include "convoy/nn/layers/dropout.h"
 #include "convoy/nn/node.h"
 
 namespace convoy::nn {

@@ -2,8 +2,8 @@
 
 #include <ATen/ATen.h>
 
-#include "convoy/nn/dropout.h"
-#include "convoy/nn/dropout_device.h"
+#include "convoy/nn/layers/dropout.h"
+#include "convoy/nn/layers/dropout_device.h"
 
 namespace convoy::nn {
 

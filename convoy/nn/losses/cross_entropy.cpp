@@ -11,14 +11,14 @@
 #include <vector>
 
 #include "convoy/base/lanes.h"
-#include "convoy/nn/layers.h"
+#include "convoy/nn/layers/layers.h"
 #include "convoy/nn/losses/cross_entropy_device.h"
+#include "convoy/nn/losses/vocab_parallel_cross_entropy.h"
 #include "convoy/nn/node.h"
 #include "convoy/nn/shapes_only.h"
 #include "convoy/nn/skinny_gemm.h"
 #include "convoy/nn/soft_cap.h"
 #include "convoy/nn/tensor_parallel/tensor_ranks.h"
-#include "convoy/nn/tensor_parallel/vocab_parallel_cross_entropy.h"
 
 namespace convoy::nn {
 

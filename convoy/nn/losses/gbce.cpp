@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <functional>
 
-#include "convoy/nn/add_to_table.h"
-#include "convoy/nn/layers.h"
+#include "convoy/nn/layers/add_to_table.h"
+#include "convoy/nn/layers/layers.h"
 #include "convoy/nn/losses/cross_entropy.h"
 #include "convoy/nn/node.h"
 

@@ -5,8 +5,8 @@
 
 #include <algorithm>
 
-#include "convoy/nn/add_to_table.h"
-#include "convoy/nn/layers.h"
+#include "convoy/nn/layers/add_to_table.h"
+#include "convoy/nn/layers/layers.h"
 #include "convoy/nn/node.h"
 #include "convoy/nn/tensor_parallel/tensor_ranks.h"
 

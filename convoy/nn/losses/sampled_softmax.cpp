@@ -10,7 +10,7 @@
 #include "convoy/base/error.h"
 #include "convoy/base/random.h"
 #include "convoy/comm/device.h"
-#include "convoy/nn/layers.h"
+#include "convoy/nn/layers/layers.h"
 #include "convoy/nn/losses/cross_entropy.h"
 #include "convoy/nn/node.h"
 #include "convoy/nn/tensor_parallel/tensor_ranks.h"

@@ -12,9 +12,8 @@
 
 namespace convoy::parallel {
 
-
-FlatBuffers::FlatBuffers(const nn::BlockList& blocks, Layout layout,
-                         FlatBuffersOptions options, const FlatBuffers* share_weights_with)
+FlatBuffers::FlatBuffers(const nn::BlockList& blocks, Layout layout, FlatBuffersOptions options,
+                         const FlatBuffers* share_weights_with)
     : options_(std::move(options)),
       states_(options_.optimizer->states()),
       layout_(std::move(layout)) {
@@ -89,9 +88,8 @@ void FlatBuffers::change(int64_t bucket, std::initializer_list<Kind> kinds,
   for (const Kind kind : absent) offload_->store(kind, bucket);
 }
 
-void FlatBuffers::change_pieces(
-    const std::function<bool(const Piece&)>& wanted,
-    const std::function<void(int64_t bucket, const Piece&)>& work) {
+void FlatBuffers::change_pieces(const std::function<bool(const Piece&)>& wanted,
+                                const std::function<void(int64_t bucket, const Piece&)>& work) {
   std::map<int64_t, std::vector<Piece>> buckets;
   for (const auto& piece : layout_.pieces(options_.rank)) {
     if (wanted(piece)) buckets[layout_.bucket_of(piece.unit)].push_back(piece);

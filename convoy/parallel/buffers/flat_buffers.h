@@ -7,9 +7,9 @@
 
 #include "convoy/nn/block.h"
 #include "convoy/optim/optimizer.h"
+#include "convoy/parallel/layout.h"
 #include "convoy/parallel/offload/torch/offload.h"
 #include "convoy/parallel/offload/torch/pool.h"
-#include "convoy/parallel/layout.h"
 
 namespace convoy::parallel {
 
@@ -71,8 +71,7 @@ class FlatBuffers {
 
   /// Some of a bucket's elements of a kind, which this rank keeps; `moment`: its index. Offloaded
   /// elements must have been fetched.
-  at::Tensor narrow(Kind kind, int64_t bucket, const Extent& extent,
-                    size_t moment = 0) const;
+  at::Tensor narrow(Kind kind, int64_t bucket, const Extent& extent, size_t moment = 0) const;
   at::Tensor weights(int64_t bucket, const Extent& extent) const {
     return narrow(Kind::Weights, bucket, extent);
   }
@@ -95,8 +94,7 @@ class FlatBuffers {
   /// Null where nothing is offloaded.
   Offload* offload() const { return offload_.get(); }
   /// Brings offloaded state of some kinds into memory while `work` changes a bucket of it.
-  void change(int64_t bucket, std::initializer_list<Kind> kinds,
-              const std::function<void()>& work);
+  void change(int64_t bucket, std::initializer_list<Kind> kinds, const std::function<void()>& work);
   /// Changes masters, for each wanted piece of parameters that this rank keeps; each bucket
   /// comes once.
   void change_pieces(const std::function<bool(const Piece&)>& wanted,

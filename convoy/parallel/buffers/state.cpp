@@ -7,7 +7,6 @@
 
 namespace convoy::parallel {
 
-
 namespace {
 
 /// A piece that every state replica has: each may write a stretch of it.

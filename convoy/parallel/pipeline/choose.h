@@ -3,10 +3,10 @@
 #include <set>
 #include <string>
 
+#include "convoy/parallel/model_decl.h"
 #include "convoy/parallel/pipeline/actions.h"
 #include "convoy/parallel/pipeline/cut.h"
 #include "convoy/parallel/pipeline/pipeline.h"
-#include "convoy/parallel/model_decl.h"
 #include "convoy/parallel/step_facts.h"
 
 namespace convoy::parallel {

@@ -5,9 +5,9 @@
 #include <tuple>
 #include <vector>
 
+#include "convoy/parallel/parallelism.h"
 #include "convoy/parallel/pipeline/actions.h"
 #include "convoy/parallel/pipeline/cut.h"
-#include "convoy/parallel/parallelism.h"
 
 namespace convoy::parallel {
 

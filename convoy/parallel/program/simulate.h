@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "convoy/parallel/program/check.h"
 #include "convoy/parallel/parallelism.h"
+#include "convoy/parallel/program/check.h"
 
 namespace convoy::parallel {
 

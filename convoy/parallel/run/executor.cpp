@@ -13,12 +13,11 @@
 #include "convoy/base/timing.h"
 #include "convoy/comm/to_host.h"
 #include "convoy/parallel/buffers/finite.h"
-#include "convoy/parallel/tensor/torch/layer_faults.h"
+#include "convoy/parallel/run/layer_faults.h"
 
 namespace convoy::parallel {
 
 namespace {
-
 
 /// Instructions of a program that receive from other stages.
 std::vector<Instruction> received_in(const Program& program, const Pass& pass) {
@@ -49,9 +48,8 @@ Executor::Executor(nn::BlockList blocks, FlatBuffers& flat, RowTables& rows, com
   observers_.push_back(make_fault_injector(flat, gathers_, groups_));
 }
 
-StepResult Executor::run(const Program& program,
-                         const std::vector<MicroBatch>& micro_batches, const StepInput& input,
-                         const OptimizerOptions& optimizer) {
+StepResult Executor::run(const Program& program, const std::vector<MicroBatch>& micro_batches,
+                         const StepInput& input, const OptimizerOptions& optimizer) {
   auto pass = make_pass(micro_batches, input, nn::Mode::Train, program);
   if (auto* offload = flat_.offload()) offload->forget();
   gradients_.begin_step();
@@ -78,8 +76,7 @@ StepResult Executor::run(const Program& program,
   return result;
 }
 
-nn::Bundle Executor::forward(const Program& program, const MicroBatch& batch,
-                             nn::Mode mode) {
+nn::Bundle Executor::forward(const Program& program, const MicroBatch& batch, nn::Mode mode) {
   const std::vector<MicroBatch> batches{batch};
   const StepInput input;
   auto pass = make_pass(batches, input, mode, program);

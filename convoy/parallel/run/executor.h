@@ -3,7 +3,7 @@
 #include <memory>
 #include <vector>
 
-#include "convoy/parallel/rows/torch/row_tables.h"
+#include "convoy/parallel/row_tables/torch/row_tables.h"
 #include "convoy/parallel/run/observer.h"
 #include "convoy/parallel/run/pass.h"
 

@@ -15,7 +15,6 @@ namespace convoy::parallel {
 
 namespace {
 
-
 class ActivityObserver : public Observer {
  public:
   void before(const Instruction& i) override {

@@ -18,7 +18,6 @@ namespace convoy::parallel {
 
 namespace {
 
-
 /// The batch with its inputs on `device`.
 MicroBatch to_device(MicroBatch batch, at::Device device) {
   if (device.is_cpu()) return batch;

@@ -8,10 +8,10 @@
 
 #include "convoy/nn/block.h"
 #include "convoy/nn/put_off.h"
-#include "convoy/parallel/data/torch/gradients.h"
-#include "convoy/parallel/pipeline/torch/p2p_communication.h"
 #include "convoy/parallel/buffers/types.h"
 #include "convoy/parallel/buffers/update.h"
+#include "convoy/parallel/data/torch/gradients.h"
+#include "convoy/parallel/pipeline/torch/p2p_communication.h"
 
 namespace convoy::parallel {
 

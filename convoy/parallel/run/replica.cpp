@@ -11,11 +11,10 @@
 #include "convoy/comm/agree.h"
 #include "convoy/comm/broadcast_together.h"
 #include "convoy/nn/declare.h"
-#include "convoy/parallel/run/replicas_check.h"
 #include "convoy/parallel/pipeline/pipeline.h"
+#include "convoy/parallel/run/replicas_check.h"
 
 namespace convoy::parallel {
-
 
 StepFacts ReplicaOptions::facts() const {
   return {.trains = trains,
@@ -27,7 +26,7 @@ StepFacts ReplicaOptions::facts() const {
 namespace {
 
 RunPlan plan_of(const nn::BlockList& blocks, const comm::Groups& groups,
-                          const ReplicaOptions& options, bool shares_weights) {
+                const ReplicaOptions& options, bool shares_weights) {
   auto facts = options.facts();
   facts.shares_weights = shares_weights;
   return plan_run(nn::declare(blocks), groups.mesh, options.parallelism, facts);
@@ -66,11 +65,10 @@ Replica::Replica(nn::BlockList blocks, comm::Groups groups, const ReplicaOptions
       groups_(std::move(groups)),
       options_(options),
       plan_(plan_of(blocks_, groups_, options_, shares_weights)),
-      flat_(
-          blocks_, stage().layout,
-          {options_.device, options_.compute_dtype, options_.trains,
-           groups_.mesh.place(kState), options_.parallelism.offload, options_.optimizer},
-          lender == nullptr ? nullptr : &lender->flat_),
+      flat_(blocks_, stage().layout,
+            {options_.device, options_.compute_dtype, options_.trains, groups_.mesh.place(kState),
+             options_.parallelism.offload, options_.optimizer},
+            lender == nullptr ? nullptr : &lender->flat_),
       rows_(blocks_, flat_, groups_.shard) {
   for (auto& buffer : buffers()) buffer.tensor.set_data(buffer.tensor.data().to(options.device));
   executor_ =
@@ -98,15 +96,15 @@ void Replica::draw(const std::set<std::string>& names) {
     const auto& slots = flat_.units()[static_cast<size_t>(piece.unit)].slots;
     return slots[static_cast<size_t>(piece.param)].param->spec();
   };
-  flat_.change_pieces(
-      [&](const Piece& piece) { return names.contains(spec_of(piece).name); },
-      [&](int64_t bucket, const Piece& piece) {
-        const auto values = flat_.masters(bucket, {piece.place, piece.end()});
-        each_row(piece, [&](const Piece& row) {
-          nn::initialize(spec_of(piece), options_.seed,
-                         values.narrow(0, row.place - piece.place, row.length), row.begin);
-        });
-      });
+  flat_.change_pieces([&](const Piece& piece) { return names.contains(spec_of(piece).name); },
+                      [&](int64_t bucket, const Piece& piece) {
+                        const auto values = flat_.masters(bucket, {piece.place, piece.end()});
+                        each_row(piece, [&](const Piece& row) {
+                          nn::initialize(spec_of(piece), options_.seed,
+                                         values.narrow(0, row.place - piece.place, row.length),
+                                         row.begin);
+                        });
+                      });
 }
 
 StepResult Replica::step(const std::vector<MicroBatch>& micro_batches, const StepInput& input,

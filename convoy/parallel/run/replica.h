@@ -5,9 +5,9 @@
 #include <set>
 #include <string>
 
-#include "convoy/parallel/run/executor.h"
 #include "convoy/parallel/buffers/state.h"
 #include "convoy/parallel/buffers/types.h"
+#include "convoy/parallel/run/executor.h"
 #include "convoy/parallel/run_plan/run_plan.h"
 
 namespace convoy::parallel {

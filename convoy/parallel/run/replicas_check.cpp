@@ -16,7 +16,6 @@ namespace convoy::parallel {
 
 namespace {
 
-
 /// A value that several ranks may have: a parameter's values of a kind, or one granule of those
 /// that some tensor ranks have together.
 struct Entry {

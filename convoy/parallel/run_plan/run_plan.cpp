@@ -194,6 +194,10 @@ RunPlan planned(const ModelDecl& model, const Mesh& mesh, const Parallelism& par
 
 }  // namespace
 
+std::set<int64_t> RunPlan::recomputed_by_choice() const {
+  return step.parallelism.recompute ? std::set<int64_t>() : step.recomputed;
+}
+
 int64_t most_tensor_ranks(const ModelDecl& model) {
   if (std::any_of(model.blocks.begin(), model.blocks.end(),
                   [](const auto& block) { return !block.takes_tensor_ranks; })) {

@@ -1,14 +1,15 @@
 #pragma once
 
+#include <set>
 #include <string>
 #include <vector>
 
+#include "convoy/parallel/mesh.h"
+#include "convoy/parallel/model_decl.h"
 #include "convoy/parallel/pipeline/actions.h"
 #include "convoy/parallel/pipeline/cut.h"
 #include "convoy/parallel/program/check.h"
 #include "convoy/parallel/program/memory.h"
-#include "convoy/parallel/mesh.h"
-#include "convoy/parallel/model_decl.h"
 #include "convoy/parallel/program/simulate.h"
 #include "convoy/parallel/step_facts.h"
 
@@ -40,6 +41,8 @@ struct RunPlan {
   const StagePlan& of(const Mesh& mesh) const {
     return stages.at(static_cast<size_t>(mesh.place(Axis::Pipeline)));
   }
+  /// Blocks that are recomputed for lack of memory, though no option asks for it.
+  std::set<int64_t> recomputed_by_choice() const;
 };
 
 /// Largest number of tensor ranks that all blocks of a model take.

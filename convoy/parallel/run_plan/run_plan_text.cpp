@@ -45,13 +45,11 @@ std::string stages_text(const Layout& layout) {
 
 std::string pipeline_text(const RunPlan& plan, const Parallelism& parallelism) {
   if (plan.stages.size() == 1) return "";
-  const auto num_recomputed = plan.step.recomputed.size();
+  const auto chosen = plan.recomputed_by_choice();
   return fmt::format(
       "{} stages, {}, blocks {}{}; a bubble of about {:.0f} %", plan.stages.size(),
       schedule_text(plan, parallelism.pipeline), stages_text(plan.stages[0].layout),
-      parallelism.recompute || num_recomputed == 0
-          ? ""
-          : fmt::format(", of which {} are recomputed", fmt::join(plan.step.recomputed, ", ")),
+      chosen.empty() ? "" : fmt::format(", of which {} are recomputed", fmt::join(chosen, ", ")),
       100 * plan.timeline.idle());
 }
 

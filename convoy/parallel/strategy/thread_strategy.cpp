@@ -13,7 +13,6 @@ namespace convoy::parallel {
 
 namespace {
 
-
 /// Finds a module that the model factory returned twice: threads that share one would mix up their
 /// gradients.
 class OwnModules {
@@ -175,7 +174,8 @@ class ThreadStrategy : public Strategy {
   [[noreturn]] void throw_for(const Workers::Failure& failure) const {
     auto where = name_of(failure.index);
     if (!failure.operation.empty()) {
-      where += fmt::format(", in {}", convoy::to_text({current_activity().step, failure.operation}));
+      where +=
+          fmt::format(", in {}", convoy::to_text({current_activity().step, failure.operation}));
     }
     try {
       std::rethrow_exception(failure.error);

@@ -14,14 +14,13 @@
 #include "convoy/base/timing.h"
 #include "convoy/comm/echo/echo_engine.h"
 #include "convoy/nn/documents.h"
-#include "convoy/planner/cost/profile.h"
 #include "convoy/parallel/knobs.h"
 #include "convoy/planner/cost/pipeline_inputs.h"
+#include "convoy/planner/cost/profile.h"
 
 namespace convoy::planner {
 
 namespace {
-
 
 constexpr double BlockCost::* kSeconds[] = {
     &BlockCost::forward_seconds, &BlockCost::backward_seconds, &BlockCost::weight_seconds};
@@ -81,8 +80,7 @@ void take_times(std::vector<BlockCost>& of_longest, const std::vector<BlockCost>
 UsualCosts profile_usual(const parallel::ModelFactory& factory, const UsualBatches& batches,
                          int64_t rows, const ProfileOptions& options) {
   UsualCosts out{profile(factory(), batches.longest(rows), options), {}};
-  out.mean =
-      batches.vary() ? profile(factory(), batches.mean(rows), options) : out.longest;
+  out.mean = batches.vary() ? profile(factory(), batches.mean(rows), options) : out.longest;
   take_times(out.longest, out.mean);
   return out;
 }
@@ -155,8 +153,7 @@ size_t BlockCosts::num_sizes(const BlockShare& share, int64_t scores) {
   return out;
 }
 
-bool BlockCosts::may_run(const BlockShare& next, const BlockShare& last,
-                         int64_t scores) {
+bool BlockCosts::may_run(const BlockShare& next, const BlockShare& last, int64_t scores) {
   if (known_[scores].contains(next) || !factory_) return known_[scores].contains(next);
   constexpr double kSoonDone = 0.25;  // seconds, of all blocks together
   double seconds = 0;
@@ -212,8 +209,7 @@ struct Pass {
 };
 
 Pass profile_at_once(const parallel::ModelFactory& factory, const parallel::MicroBatch& batch,
-                     int num_threads, ProfileOptions options,
-                     const std::vector<BlockCost>& alone) {
+                     int num_threads, ProfileOptions options, const std::vector<BlockCost>& alone) {
   Neighbours neighbours(num_threads, alone);
   options.neighbours = &neighbours;
   std::vector<std::vector<BlockCost>> busy(static_cast<size_t>(num_threads));
@@ -242,8 +238,7 @@ Pass profile_at_once(const parallel::ModelFactory& factory, const parallel::Micr
 }  // namespace
 
 /// Repeats fast measurements: a host's speed changes within a second.
-void BlockCosts::time_beside_neighbours(UsualCosts& costs, int64_t rows,
-                                        ProfileOptions options) {
+void BlockCosts::time_beside_neighbours(UsualCosts& costs, int64_t rows, ProfileOptions options) {
   constexpr double kEnough = 0.5;  // seconds
   constexpr size_t kMostPasses = 7;
   options.is_timed = true;

@@ -8,11 +8,11 @@
 #include <utility>
 #include <vector>
 
-#include "convoy/planner/time/predict.h"
-#include "convoy/planner/cost/profile.h"
 #include "convoy/dataset/batches.h"
-#include "convoy/planner/cost/usual_batches.h"
 #include "convoy/options/arguments.h"
+#include "convoy/planner/cost/profile.h"
+#include "convoy/planner/cost/usual_batches.h"
+#include "convoy/planner/time/predict.h"
 
 namespace convoy::planner {
 
@@ -46,9 +46,9 @@ class BlockCosts {
   /// memory is counted with one thread; 0: only memory counts. `for_gpu`: only memory counts, and
   /// scores are a GPU's. Sizes above `always` are run only where they are needed, smaller ones are
   /// fast, and the data has the rows.
-  BlockCosts(parallel::ModelFactory factory, options::TrainingArguments arguments, const dataset::Dataset& data,
-             std::vector<int64_t> sizes, int neighbours, bool for_gpu = false,
-             int64_t always = std::numeric_limits<int64_t>::max());
+  BlockCosts(parallel::ModelFactory factory, options::TrainingArguments arguments,
+             const dataset::Dataset& data, std::vector<int64_t> sizes, int neighbours,
+             bool for_gpu = false, int64_t always = std::numeric_limits<int64_t>::max());
 
   /// Costs of a profile. Throws UsageError where a share is asked for that it lacks; `file` is for
   /// messages.
@@ -86,10 +86,10 @@ class BlockCosts {
   int64_t always_ = kMeasuredRows;
   std::optional<UsualBatches> batches_;
   std::string file_;
-  std::map<int64_t, MeasuredBlocks> known_;  // by rows of a GPU's scores, 0 of the host's
+  std::map<int64_t, MeasuredBlocks> known_;        // by rows of a GPU's scores, 0 of the host's
   std::map<BlockShare, int64_t> all_scores_from_;  // rows from which scores take no more
-  double median_seconds_ = 0, off_seconds_ = 0;          // over all that was timed
-  double spread_ = 0;                                    // of a profile
+  double median_seconds_ = 0, off_seconds_ = 0;    // over all that was timed
+  double spread_ = 0;                              // of a profile
 };
 
 /// Largest number of ranks that may share out the positions of a row: each has two stretches. One

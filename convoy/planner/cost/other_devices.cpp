@@ -7,9 +7,9 @@
 namespace convoy::planner {
 
 std::vector<BlockCost> on_device(std::vector<BlockCost> blocks,
-                                       const std::vector<parallel::BlockCounts>& counts_of_row,
-                                       const BlockShare& share, const Cluster& cluster,
-                                       bool low_precision) {
+                                 const std::vector<parallel::BlockCounts>& counts_of_row,
+                                 const BlockShare& share, const Cluster& cluster,
+                                 bool low_precision) {
   const auto& device = cluster.device;
   const double flops = cluster.efficiency * (low_precision ? device.bf16_flops : device.fp32_flops);
   const double rate = cluster.memory_efficiency * device.bytes_per_second;

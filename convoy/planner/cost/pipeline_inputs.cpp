@@ -17,8 +17,8 @@ ProfileOptions profile_options(const options::TrainingArguments& arguments) {
   return out;
 }
 
-parallel::MicroBatch first_batch(const options::TrainingArguments& arguments, const dataset::Dataset& data,
-                                 int num_ranks) {
+parallel::MicroBatch first_batch(const options::TrainingArguments& arguments,
+                                 const dataset::Dataset& data, int num_ranks) {
   auto options = job::stream_options(arguments, true);
   options.layout.world = num_ranks;
   const auto stream = data.open(options);
@@ -28,7 +28,8 @@ parallel::MicroBatch first_batch(const options::TrainingArguments& arguments, co
 }
 
 PipelineInputs pipeline_inputs(const parallel::ModelFactory& factory,
-                               const options::TrainingArguments& arguments, const dataset::Dataset* data) {
+                               const options::TrainingArguments& arguments,
+                               const dataset::Dataset* data) {
   const auto& parallel = arguments.parallel;
   if (data == nullptr || parallel.num_stages() == 1) return {};
   PipelineInputs out;

@@ -13,8 +13,8 @@ namespace convoy::planner {
 ProfileOptions profile_options(const options::TrainingArguments& arguments);
 
 /// First micro-batch of the first of `num_ranks` ranks; empty where there are no rows.
-parallel::MicroBatch first_batch(const options::TrainingArguments& arguments, const dataset::Dataset& data,
-                                 int num_ranks);
+parallel::MicroBatch first_batch(const options::TrainingArguments& arguments,
+                                 const dataset::Dataset& data, int num_ranks);
 
 /// Inputs of a pipeline's plan, which all ranks must have alike.
 struct PipelineInputs {
@@ -27,7 +27,8 @@ struct PipelineInputs {
 /// Reads files and counts, on this rank alone. Throws UsageError for a file that is not of this
 /// model.
 PipelineInputs pipeline_inputs(const parallel::ModelFactory& factory,
-                               const options::TrainingArguments& arguments, const dataset::Dataset* data);
+                               const options::TrainingArguments& arguments,
+                               const dataset::Dataset* data);
 
 /// Moves the inputs to where a run has them.
 void take(PipelineInputs inputs, parallel::Parallelism& parallelism,

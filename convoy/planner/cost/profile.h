@@ -4,8 +4,8 @@
 #include <functional>
 #include <vector>
 
-#include "convoy/parallel/run/pass.h"
 #include "convoy/parallel/program/memory.h"
+#include "convoy/parallel/run/pass.h"
 
 namespace convoy::planner {
 

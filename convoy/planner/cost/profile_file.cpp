@@ -10,16 +10,15 @@
 #include "convoy/base/error.h"
 #include "convoy/base/json_value.h"
 #include "convoy/base/text.h"
+#include "convoy/job/run_options.h"
 #include "convoy/machine/cores.h"
 #include "convoy/machine/host.h"
 #include "convoy/nn/declare.h"
-#include "convoy/job/run_options.h"
 #include "convoy/planner/cost/pipeline_inputs.h"
 
 namespace convoy::planner {
 
 namespace {
-
 
 // Those that pipeline_costs knows, by its names; then the others.
 constexpr std::pair<const char*, double BlockCost::*> kProfileSeconds[] = {
@@ -88,9 +87,9 @@ SumTimes sums_from_json(const Json& json) {
 /// Shares of a micro-batch that the model takes on some of the ranks, as splits have them: by
 /// context ranks of single rows only.
 std::vector<BlockShare> shares_of(const parallel::ModelFactory& factory,
-                                        const parallel::ReplicaOptions& options,
-                                        const parallel::MicroBatch& batch, int num_ranks,
-                                        int64_t most_rows) {
+                                  const parallel::ReplicaOptions& options,
+                                  const parallel::MicroBatch& batch, int num_ranks,
+                                  int64_t most_rows) {
   const auto model = nn::declare(factory());
   const int64_t most_context = most_context_ranks(batch);
   std::vector<BlockShare> out;
@@ -115,8 +114,9 @@ std::vector<BlockShare> shares_of(const parallel::ModelFactory& factory,
 
 }  // namespace
 
-ProfiledFor profiled_for(const parallel::ModelFactory& factory, const options::TrainingArguments& arguments,
-                         const dataset::Dataset& data, int num_ranks) {
+ProfiledFor profiled_for(const parallel::ModelFactory& factory,
+                         const options::TrainingArguments& arguments, const dataset::Dataset& data,
+                         int num_ranks) {
   const auto host = machine::read_host();
   return {.machine = fmt::format("{}, {}", host.cpu, plural(machine::usable_cores(), "core")),
           .torch = TORCH_VERSION,
@@ -132,8 +132,9 @@ ProfiledFor profiled_for(const parallel::ModelFactory& factory, const options::T
 }
 
 Profile measure_profile(const parallel::ModelFactory& factory, options::TrainingArguments arguments,
-                        const dataset::Dataset& data, int num_ranks, const std::optional<SumsOfHosts>& sums,
-                        int threads, const ProgressFn& progress) {
+                        const dataset::Dataset& data, int num_ranks,
+                        const std::optional<SumsOfHosts>& sums, int threads,
+                        const ProgressFn& progress) {
   arguments.parallel.parallelism.pipeline.costs.clear();  // which is what this is for
   if (threads == 0) threads = static_cast<int>(arguments.parallel.threads);
   const int ranks_here = num_ranks / (sums ? sums->num_hosts : 1);

@@ -43,12 +43,14 @@ struct Profile {
 /// updates and the disk of offload_dir. `sums`: of these ranks; none: all are of this host, where
 /// they are measured. `threads`: of a rank; 0: parallel.threads, or the cores shared out.
 Profile measure_profile(const parallel::ModelFactory& factory, options::TrainingArguments arguments,
-                        const dataset::Dataset& data, int num_ranks, const std::optional<SumsOfHosts>& sums,
-                        int threads, const ProgressFn& progress);
+                        const dataset::Dataset& data, int num_ranks,
+                        const std::optional<SumsOfHosts>& sums, int threads,
+                        const ProgressFn& progress);
 
 /// Setting of a profile made here and now, with as many threads as this thread has.
-ProfiledFor profiled_for(const parallel::ModelFactory& factory, const options::TrainingArguments& arguments,
-                         const dataset::Dataset& data, int num_ranks);
+ProfiledFor profiled_for(const parallel::ModelFactory& factory,
+                         const options::TrainingArguments& arguments, const dataset::Dataset& data,
+                         int num_ranks);
 
 /// A warning where times of the same work differed so much that plans are uncertain.
 std::vector<std::string> spread_warnings(double spread);

@@ -3,8 +3,8 @@
 #include <vector>
 
 #include "convoy/parallel/buffers/types.h"
-#include "convoy/planner/cost/profile.h"
 #include "convoy/parallel/step_facts.h"
+#include "convoy/planner/cost/profile.h"
 
 namespace convoy::planner {
 

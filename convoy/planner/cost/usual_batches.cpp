@@ -7,8 +7,8 @@
 
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
-#include "convoy/planner/cost/trace.h"
 #include "convoy/planner/cost/pipeline_inputs.h"
+#include "convoy/planner/cost/trace.h"
 
 namespace convoy::planner {
 
@@ -20,8 +20,8 @@ constexpr size_t kNear = 4096;
 
 }  // namespace
 
-UsualBatches::UsualBatches(const options::TrainingArguments& arguments, const dataset::Dataset& data,
-                           int64_t most_rows)
+UsualBatches::UsualBatches(const options::TrainingArguments& arguments,
+                           const dataset::Dataset& data, int64_t most_rows)
     : data_(data), lengths_(data.row_lengths()) {
   if (!lengths_.empty()) {
     const auto [least, most] = std::minmax_element(lengths_.begin(), lengths_.end());

@@ -13,7 +13,8 @@ namespace convoy::planner {
 class UsualBatches {
  public:
   /// Makes micro-batches of `most_rows` rows at most. The data must outlive it.
-  UsualBatches(const options::TrainingArguments& arguments, const dataset::Dataset& data, int64_t most_rows);
+  UsualBatches(const options::TrainingArguments& arguments, const dataset::Dataset& data,
+               int64_t most_rows);
 
   /// Whether rows differ in length, so that there are two kinds.
   bool vary() const { return vary_; }

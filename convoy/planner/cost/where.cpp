@@ -13,7 +13,7 @@ namespace convoy::planner {
 namespace {
 
 Cluster measured_cluster(const LikeThisHost& where, const std::optional<Profile>& profile,
-                               int num_ranks) {
+                         int num_ranks) {
   const auto sums = profile      ? profile->sums
                     : where.sums ? *where.sums
                                  : time_sums_of_threads(num_ranks);
@@ -66,7 +66,7 @@ int usual_ranks(const Where& where) {
 }
 
 Cluster cluster_of(const Where& where, const std::optional<Profile>& profile, int num_ranks,
-                         const options::TrainingArguments& arguments) {
+                   const options::TrainingArguments& arguments) {
   const auto* devices = std::get_if<Devices>(&where);
   const auto* here = std::get_if<LikeThisHost>(&where);
   auto out = devices != nullptr ? devices->cluster : measured_cluster(*here, profile, num_ranks);

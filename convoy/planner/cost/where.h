@@ -4,9 +4,9 @@
 #include <string>
 #include <variant>
 
-#include "convoy/planner/time/cluster.h"
 #include "convoy/planner/cost/profile_file.h"
 #include "convoy/planner/devices/this_host.h"
+#include "convoy/planner/time/cluster.h"
 
 namespace convoy::planner {
 
@@ -34,6 +34,6 @@ int usual_ranks(const Where& where);
 /// UsageError where the ranks are more than the devices, nothing is left for tensors, or a device
 /// does not compute in the training's type.
 Cluster cluster_of(const Where& where, const std::optional<Profile>& profile, int num_ranks,
-                         const options::TrainingArguments& arguments);
+                   const options::TrainingArguments& arguments);
 
 }  // namespace convoy::planner

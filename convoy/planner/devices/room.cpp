@@ -6,9 +6,9 @@
 #include <utility>
 
 #include "convoy/base/text.h"
-#include "convoy/planner/time/cluster.h"
 #include "convoy/planner/devices/these_gpus.h"
 #include "convoy/planner/devices/this_host.h"
+#include "convoy/planner/time/cluster.h"
 
 namespace convoy::planner {
 

@@ -25,8 +25,8 @@ struct Room {
   }
 };
 
-/// Room on a device of a kind that planner::usual_cluster knows, or where it is "" on this host, which
-/// so many ranks share; at most `device_memory` bytes, where that is not 0.
+/// Room on a device of a kind that planner::usual_cluster knows, or where it is "" on this host,
+/// which so many ranks share; at most `device_memory` bytes, where that is not 0.
 Room room_of_rank(const std::string& device, int num_ranks, int64_t device_memory);
 
 /// This rank's share of the memory that is free now on its GPU. All ranks of `group`, which include

@@ -10,10 +10,10 @@
 #include "convoy/base/timing.h"
 #include "convoy/comm/device.h"
 #include "convoy/comm/to_host.h"
+#include "convoy/job/numerics.h"
+#include "convoy/job/run_options.h"
 #include "convoy/machine/memory_limit.h"
 #include "convoy/planner/devices/this_host.h"
-#include "convoy/job/run_options.h"
-#include "convoy/job/numerics.h"
 
 namespace convoy::planner {
 
@@ -99,7 +99,7 @@ int64_t free_for_tensors(at::Device gpu, const comm::Group& group) {
 }
 
 Cluster these_gpus(const options::TrainingArguments& arguments, const job::Job& met,
-                         const job::MetRanks& ranks) {
+                   const job::MetRanks& ranks) {
   const auto gpu = met.devices.at(0);
   const auto dtype = job::replica_options(arguments, true).compute_dtype;
   Cluster out;

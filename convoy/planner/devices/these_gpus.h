@@ -2,9 +2,9 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "convoy/planner/time/cluster.h"
-#include "convoy/options/arguments.h"
 #include "convoy/job/job.h"
+#include "convoy/options/arguments.h"
+#include "convoy/planner/time/cluster.h"
 
 namespace convoy::planner {
 
@@ -15,6 +15,7 @@ int64_t free_for_tensors(at::Device gpu, const comm::Group& group);
 /// The GPUs of ranks that have met, each with rates measured while the others were busy, too:
 /// products of the training's type, copies, sums over the ranks; the slowest rank counts. Takes
 /// some seconds. Collective.
-Cluster these_gpus(const options::TrainingArguments& arguments, const job::Job& met, const job::MetRanks& ranks);
+Cluster these_gpus(const options::TrainingArguments& arguments, const job::Job& met,
+                   const job::MetRanks& ranks);
 
 }  // namespace convoy::planner

@@ -3,9 +3,9 @@
 #include <filesystem>
 
 #include "convoy/comm/group.h"
-#include "convoy/planner/time/cluster.h"
-#include "convoy/options/arguments.h"
 #include "convoy/job/job.h"
+#include "convoy/options/arguments.h"
+#include "convoy/planner/time/cluster.h"
 
 namespace convoy::planner {
 

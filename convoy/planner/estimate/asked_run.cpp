@@ -5,13 +5,13 @@
 
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
+#include "convoy/job/job.h"
+#include "convoy/job/run_options.h"
 #include "convoy/nn/declare.h"
+#include "convoy/options/batch.h"
 #include "convoy/parallel/refuse.h"
 #include "convoy/parallel/run_plan/run_plan.h"
-#include "convoy/options/batch.h"
-#include "convoy/job/run_options.h"
 #include "convoy/planner/cost/pipeline_inputs.h"
-#include "convoy/job/job.h"
 #include "convoy/planner/estimate/memory_check.h"
 
 namespace convoy::planner {

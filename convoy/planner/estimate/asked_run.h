@@ -1,11 +1,11 @@
 #pragma once
 
+#include "convoy/dataset/batches.h"
+#include "convoy/options/arguments.h"
 #include "convoy/parallel/buffers/types.h"
 #include "convoy/parallel/mesh.h"
 #include "convoy/parallel/model_decl.h"
 #include "convoy/parallel/step_facts.h"
-#include "convoy/dataset/batches.h"
-#include "convoy/options/arguments.h"
 
 namespace convoy::planner {
 

@@ -8,11 +8,11 @@
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
 #include "convoy/comm/echo/echo_engine.h"
+#include "convoy/job/offload.h"
 #include "convoy/machine/memory_limit.h"
-#include "convoy/planner/cost/profile.h"
 #include "convoy/options/batch.h"
 #include "convoy/planner/cost/pipeline_inputs.h"
-#include "convoy/job/offload.h"
+#include "convoy/planner/cost/profile.h"
 
 namespace convoy::planner {
 
@@ -75,12 +75,13 @@ bool runs_here(BlockCosts& few, BlockShare share, int64_t rows) {
 
 }  // namespace
 
-void Estimator::run_step(const parallel::ModelFactory& factory, const options::TrainingArguments& arguments,
-                         const EstimateInputs& inputs, const ProfileOptions& how) {
+void Estimator::run_step(const parallel::ModelFactory& factory,
+                         const options::TrainingArguments& arguments, const EstimateInputs& inputs,
+                         const ProfileOptions& how) {
   sizes_ = inputs.sizes;
   if (sizes_.empty() && rows_ > kFewRows) {
     BlockCosts few(factory, arguments, inputs.data, {1, 2}, 0);
-    const auto share = share_of(rows_);
+    const auto share = reported_share(rows_);
     if (!runs_here(few, share, rows_)) {
       int64_t rows = kFewRows;  // of fewer, scores are not cut into as large pieces
       while (rows > 2 && !runs_here(few, share, rows)) rows /= 2;
@@ -101,13 +102,14 @@ void Estimator::run_step(const parallel::ModelFactory& factory, const options::T
     costs_ = batches.vary() ? profile_usual(factory, batches, rows, how).longest
                             : profile(factory(), batch, how);
   } else {
-    costs_ = others_->of(share_of(rows_));
+    costs_ = others_->of(reported_share(rows_));
   }
 }
 
 /// As it will run; or, where that may be too large to run here, on the line through two sizes.
-void Estimator::run_evaluation(const parallel::ModelFactory& factory, options::TrainingArguments arguments,
-                               const EstimateInputs& inputs, ProfileOptions how) {
+void Estimator::run_evaluation(const parallel::ModelFactory& factory,
+                               options::TrainingArguments arguments, const EstimateInputs& inputs,
+                               ProfileOptions how) {
   eval_rows_ = arguments.per_device_eval_batch_size;
   arguments.per_device_train_batch_size = eval_rows_;
   if (inputs.for_gpu) how.gpu_rows = eval_rows_;
@@ -131,7 +133,7 @@ void Estimator::run_evaluation(const parallel::ModelFactory& factory, options::T
   }
 }
 
-BlockShare Estimator::share_of(int64_t rows) const {
+BlockShare Estimator::reported_share(int64_t rows) const {
   auto out = share_of(run_.mesh, run_.parallelism);
   out.rows = rows;
   return out;
@@ -152,7 +154,8 @@ parallel::RunPlan Estimator::plan_step(Parallelism way, bool proves) const {
   if (way.zero < 2) way.offload.gradients = parallel::Place::Device;
   if (way.zero < 3) way.offload.parameters = parallel::Place::Device;
   return parallel::plan_run(run_.model, run_.mesh, way, run_.facts,
-                            way.rows == rows_ ? costs_ : others_->of(share_of(way.rows)), proves);
+                            way.rows == rows_ ? costs_ : others_->of(reported_share(way.rows)),
+                            proves);
 }
 
 int64_t Estimator::eval_bytes(const parallel::Layout& layout) const {
@@ -310,7 +313,8 @@ std::string flags_of(const Parallelism& way, const Parallelism& asked, bool hold
 }
 
 parallel::RunPlan estimate(const parallel::ModelFactory& factory,
-                           const options::TrainingArguments& arguments, const dataset::Dataset& data, int num_ranks) {
+                           const options::TrainingArguments& arguments,
+                           const dataset::Dataset& data, int num_ranks) {
   return Estimator(factory, arguments, {data, num_ranks}).plan();
 }
 

@@ -6,11 +6,11 @@
 #include <vector>
 
 #include "convoy/base/progress.h"
+#include "convoy/dataset/batches.h"
+#include "convoy/options/arguments.h"
 #include "convoy/parallel/buffers/types.h"
 #include "convoy/parallel/run_plan/run_plan.h"
-#include "convoy/dataset/batches.h"
 #include "convoy/planner/cost/block_costs.h"
-#include "convoy/options/arguments.h"
 #include "convoy/planner/estimate/asked_run.h"
 
 namespace convoy::planner {
@@ -83,7 +83,7 @@ class Estimator {
   bool refine(const Parallelism& way) const;
   int64_t eval_bytes(const parallel::Layout& layout) const;
   /// Share of the reported rank.
-  BlockShare share_of(int64_t rows) const;
+  BlockShare reported_share(int64_t rows) const;
   void run_step(const parallel::ModelFactory& factory, const options::TrainingArguments& arguments,
                 const EstimateInputs& inputs, const ProfileOptions& how);
   void run_evaluation(const parallel::ModelFactory& factory, options::TrainingArguments arguments,
@@ -106,8 +106,8 @@ std::string flags_of(const Parallelism& way, const Parallelism& asked, bool hold
 /// Estimates a training of `num_ranks` ranks: memory by kind and stage, each rank's program, and a
 /// simulated step.
 parallel::RunPlan estimate(const parallel::ModelFactory& factory,
-                           const options::TrainingArguments& arguments, const dataset::Dataset& data,
-                           int num_ranks = 1);
+                           const options::TrainingArguments& arguments,
+                           const dataset::Dataset& data, int num_ranks = 1);
 
 }  // namespace convoy::planner
 

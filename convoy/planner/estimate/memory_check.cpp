@@ -6,10 +6,10 @@
 
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
+#include "convoy/job/job.h"
 #include "convoy/launch/environment.h"
 #include "convoy/machine/memory_limit.h"
 #include "convoy/machine/resident.h"
-#include "convoy/job/job.h"
 
 namespace convoy::planner {
 
@@ -43,20 +43,23 @@ double num_holders(const options::ParallelArguments& parallel) {
 }
 
 /// Bytes that each rank keeps of a parameter.
-double kept_bytes(const options::ParallelArguments& parallel, const launch::RankEnvironment& environment) {
+double kept_bytes(const options::ParallelArguments& parallel,
+                  const launch::RankEnvironment& environment) {
   return parallel::state_bytes_of_parameter(mesh_here(parallel, environment), parallel.parallelism,
                                             parallel.facts()) /
          num_holders(parallel);
 }
 
 /// Bytes of an element of a table that is kept by rows: no gradient, and each row on one rank.
-double kept_by_rows(const options::ParallelArguments& parallel, const launch::RankEnvironment& environment) {
+double kept_by_rows(const options::ParallelArguments& parallel,
+                    const launch::RankEnvironment& environment) {
   return (sizeof(float) + static_cast<double>(parallel.state_bytes)) /
          mesh_here(parallel, environment).degree(parallel::kState);
 }
 
 /// Whether a rank keeps everything of a parameter.
-bool keeps_all(const options::ParallelArguments& parallel, const launch::RankEnvironment& environment) {
+bool keeps_all(const options::ParallelArguments& parallel,
+               const launch::RankEnvironment& environment) {
   return kept_bytes(parallel, environment) ==
          parallel::state_bytes_of_parameter(parallel::Mesh(), {}, parallel.facts());
 }
@@ -79,14 +82,15 @@ double state_bytes(const std::vector<MemoryPart>& parts, const options::Parallel
   return out;
 }
 
-void check_memory(const std::vector<MemoryPart>& parts, const options::ParallelArguments& parallel) {
+void check_memory(const std::vector<MemoryPart>& parts,
+                  const options::ParallelArguments& parallel) {
   if (parallel.only_asks) return;
   const auto limit = machine::memory_limit();
   const auto environment = launch::detect_environment();
   const bool all = keeps_all(parallel, environment), rows = parallel.parallelism.row_tables;
   const double needed = state_bytes(parts, parallel, environment);
   const auto ranks = job::stages_are_threads(parallel, environment) ? parallel.num_stages()
-                                                               : environment.local_world_size;
+                                                                    : environment.local_world_size;
   const auto device = static_cast<double>(parallel.device_memory);
   const bool beyond_device = parallel.device_memory > 0 && needed > device;
   const bool fits = limit.bytes == 0 || needed * ranks <= static_cast<double>(limit.bytes);
@@ -133,7 +137,8 @@ parallel::ModelFactory check_memory(parallel::ModelFactory factory,
   };
 }
 
-std::string to_take_less(const options::TrainingArguments& arguments, int num_ranks, int ranks_here) {
+std::string to_take_less(const options::TrainingArguments& arguments, int num_ranks,
+                         int ranks_here) {
   const auto& parallel = arguments.parallel;
   std::vector<std::string> out;
   if (arguments.per_device_train_batch_size > 1) {
@@ -165,7 +170,8 @@ std::string little_memory(int64_t needed, int64_t available) {
       environment.world_size > 1
           ? fmt::format("rank {} of {}", environment.rank, environment.world_size)
           : "this process",
-      human_bytes(machine::resident_bytes()), human_bytes(needed), human_bytes(available), advice());
+      human_bytes(machine::resident_bytes()), human_bytes(needed), human_bytes(available),
+      advice());
 }
 
 std::string out_of_memory(const std::string& details) {

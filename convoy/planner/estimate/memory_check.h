@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "convoy/launch/environment.h"
-#include "convoy/parallel/run/replica.h"
 #include "convoy/options/arguments.h"
+#include "convoy/parallel/run/replica.h"
 
 // Sizes are held against the machine before they are taken: what is too large is told by the option
 // that makes it so, not by the kernel's killer.
@@ -37,7 +37,8 @@ parallel::ModelFactory check_memory(parallel::ModelFactory factory,
 
 /// Advice where a training by these arguments takes too much of a device's memory; of
 /// `num_ranks` ranks, of which `ranks_here` share a host. Nothing that it does already.
-std::string to_take_less(const options::TrainingArguments& arguments, int num_ranks, int ranks_here = 1);
+std::string to_take_less(const options::TrainingArguments& arguments, int num_ranks,
+                         int ranks_here = 1);
 
 /// From now on little_memory() and out_of_memory() of this process give this advice.
 void set_memory_advice(const std::string& advice);

@@ -10,18 +10,18 @@
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
 #include "convoy/base/text.h"
+#include "convoy/job/run_options.h"
 #include "convoy/machine/cores.h"
 #include "convoy/nn/declare.h"
-#include "convoy/planner/cost/trace.h"
+#include "convoy/options/batch.h"
 #include "convoy/parallel/knobs.h"
 #include "convoy/planner/cost/block_costs.h"
 #include "convoy/planner/cost/other_devices.h"
+#include "convoy/planner/cost/pipeline_inputs.h"
 #include "convoy/planner/cost/profile_file.h"
+#include "convoy/planner/cost/trace.h"
 #include "convoy/planner/devices/room.h"
 #include "convoy/planner/devices/this_host.h"
-#include "convoy/options/batch.h"
-#include "convoy/job/run_options.h"
-#include "convoy/planner/cost/pipeline_inputs.h"
 
 namespace convoy::planner {
 
@@ -99,10 +99,9 @@ void limit_tensor_ranks(Wishes& wishes, const parallel::ModelDecl& model) {
 }
 
 /// Search space of a plan, but for the counts that cut stages.
-Wishes wishes_of(const Subject& subject, const PlanRequest& request,
-                       const Cluster& cluster, const nn::BlockList& blocks,
-                       const parallel::ModelDecl& model, const parallel::MicroBatch& batch,
-                       int num_ranks) {
+Wishes wishes_of(const Subject& subject, const PlanRequest& request, const Cluster& cluster,
+                 const nn::BlockList& blocks, const parallel::ModelDecl& model,
+                 const parallel::MicroBatch& batch, int num_ranks) {
   const bool here = std::holds_alternative<LikeThisHost>(request.where);
   const auto all_take = [&](auto takes) {
     return std::all_of(blocks.begin(), blocks.end(),
@@ -163,8 +162,7 @@ using Trace = std::function<Counts(const parallel::MicroBatch&)>;
 Trace trace_of(const Subject& subject) {
   return [factory = subject.factory, dtype = subject.replica.compute_dtype,
           seed = subject.replica.seed](const parallel::MicroBatch& of) {
-    return trace(factory(), of,
-                          {.compute_dtype = dtype, .seed = seed, .shapes_only = true});
+    return trace(factory(), of, {.compute_dtype = dtype, .seed = seed, .shapes_only = true});
   };
 }
 
@@ -194,8 +192,7 @@ class CountsOfRow {
 using CostsOfShare = std::function<std::vector<BlockCost>(const BlockShare&)>;
 
 /// Throws for shares that the model does not take.
-CostsOfShare checked(CostsOfShare costs, const Wishes& wishes,
-                     const parallel::ModelDecl& model) {
+CostsOfShare checked(CostsOfShare costs, const Wishes& wishes, const parallel::ModelDecl& model) {
   return [costs = std::move(costs), model, base = wishes.base,
           facts = wishes.facts](const BlockShare& share) {
     check_share(model, base, facts, share);
@@ -237,11 +234,11 @@ void set_counted(PlanReport& report, const Subject& subject, const PlanRequest& 
     cluster.speeds = speeds_of_devices(report.costs->of(share), of_row, share, cluster,
                                        report.wishes.facts.low_precision);
   }
-  numbers.blocks = [costs = report.costs, cluster, low = report.wishes.facts.low_precision,
-                    counts = std::make_shared<CountsOfRow>(subject, of_row, most)](
-                       const BlockShare& share) {
-    return on_device(costs->of(share), counts->of(share.rows), share, cluster, low);
-  };
+  numbers.blocks =
+      [costs = report.costs, cluster, low = report.wishes.facts.low_precision,
+       counts = std::make_shared<CountsOfRow>(subject, of_row, most)](const BlockShare& share) {
+        return on_device(costs->of(share), counts->of(share.rows), share, cluster, low);
+      };
 }
 
 std::string memory_text(const Cluster& cluster) {
@@ -252,8 +249,7 @@ std::string memory_text(const Cluster& cluster) {
   return fmt::format("{} to {}", human_bytes(least->memory_bytes), human_bytes(most->memory_bytes));
 }
 
-std::string what_text(const Numbers& numbers, const Cluster& cluster,
-                      const Wishes& wishes) {
+std::string what_text(const Numbers& numbers, const Cluster& cluster, const Wishes& wishes) {
   double parameters = 0;
   for (const auto& param : numbers.model.params) {
     parameters += static_cast<double>(parallel::num_elements(param.shape));
@@ -319,7 +315,8 @@ PlanReport prepare_plan(const parallel::ModelFactory& factory, options::Training
 }
 
 PlanReport make_plan(const parallel::ModelFactory& factory, options::TrainingArguments arguments,
-                     const dataset::Dataset& data, const PlanRequest& request, const ProgressFn& progress) {
+                     const dataset::Dataset& data, const PlanRequest& request,
+                     const ProgressFn& progress) {
   auto out = prepare_plan(factory, std::move(arguments), data, request);
   out.found = search(out.numbers, out.cluster, out.wishes, [&](size_t done, size_t all) {
     if (progress) progress(static_cast<int64_t>(done), static_cast<int64_t>(all));

@@ -7,12 +7,12 @@
 #include <vector>
 
 #include "convoy/base/progress.h"
-#include "convoy/parallel/buffers/types.h"
-#include "convoy/planner/search/search.h"
 #include "convoy/dataset/batches.h"
+#include "convoy/options/arguments.h"
+#include "convoy/parallel/buffers/types.h"
 #include "convoy/planner/cost/block_costs.h"
 #include "convoy/planner/cost/where.h"
-#include "convoy/options/arguments.h"
+#include "convoy/planner/search/search.h"
 
 namespace convoy::planner {
 
@@ -52,6 +52,7 @@ PlanReport prepare_plan(const parallel::ModelFactory& factory, options::Training
 /// Plans a training of `arguments`: precision, optimizer, buckets and the like hold; batch and
 /// parallelism are searched for. Throws UsageError where a request contradicts itself.
 PlanReport make_plan(const parallel::ModelFactory& factory, options::TrainingArguments arguments,
-                     const dataset::Dataset& data, const PlanRequest& request, const ProgressFn& progress);
+                     const dataset::Dataset& data, const PlanRequest& request,
+                     const ProgressFn& progress);
 
 }  // namespace convoy::planner

@@ -5,10 +5,10 @@
 #include <algorithm>
 
 #include "convoy/base/text.h"
+#include "convoy/parallel/knobs.h"
+#include "convoy/parallel/pipeline/pipeline.h"
 #include "convoy/planner/time/bounds.h"
 #include "convoy/planner/time/uneven.h"
-#include "convoy/parallel/pipeline/pipeline.h"
-#include "convoy/parallel/knobs.h"
 
 namespace convoy::planner {
 

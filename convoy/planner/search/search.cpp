@@ -9,9 +9,9 @@
 #include <tuple>
 
 #include "convoy/base/error.h"
+#include "convoy/parallel/pipeline/pipeline.h"
 #include "convoy/planner/time/bounds.h"
 #include "convoy/planner/time/uneven.h"
-#include "convoy/parallel/pipeline/pipeline.h"
 
 namespace convoy::planner {
 

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "convoy/planner/time/predict.h"
 #include "convoy/planner/search/splits.h"
+#include "convoy/planner/time/predict.h"
 
 namespace convoy::planner {
 

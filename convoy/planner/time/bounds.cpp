@@ -5,10 +5,10 @@
 #include <limits>
 #include <numeric>
 
+#include "convoy/parallel/pipeline/pipeline.h"
 #include "convoy/planner/time/bound_parts.h"
 #include "convoy/planner/time/offload.h"
 #include "convoy/planner/time/uneven.h"
-#include "convoy/parallel/pipeline/pipeline.h"
 
 namespace convoy::planner {
 

@@ -2,9 +2,9 @@
 #include <limits>
 #include <numeric>
 
+#include "convoy/parallel/pipeline/pipeline.h"
 #include "convoy/planner/time/bound_parts.h"
 #include "convoy/planner/time/bounds.h"
-#include "convoy/parallel/pipeline/pipeline.h"
 
 namespace convoy::planner {
 

@@ -3,9 +3,9 @@
 #include <map>
 #include <vector>
 
+#include "convoy/parallel/layout.h"
 #include "convoy/planner/time/cluster.h"
 #include "convoy/planner/time/share.h"
-#include "convoy/parallel/layout.h"
 
 namespace convoy::planner {
 

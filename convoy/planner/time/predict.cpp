@@ -10,10 +10,10 @@
 #include <set>
 #include <utility>
 
+#include "convoy/parallel/pipeline/pipeline.h"
 #include "convoy/planner/time/offload.h"
 #include "convoy/planner/time/step_times.h"
 #include "convoy/planner/time/uneven.h"
-#include "convoy/parallel/pipeline/pipeline.h"
 
 namespace convoy::planner {
 

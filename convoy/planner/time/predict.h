@@ -6,10 +6,10 @@
 #include <tuple>
 #include <vector>
 
+#include "convoy/parallel/run_plan/plan_again.h"
 #include "convoy/planner/time/cluster.h"
 #include "convoy/planner/time/group_times.h"
 #include "convoy/planner/time/share.h"
-#include "convoy/parallel/run_plan/plan_again.h"
 
 namespace convoy::planner {
 

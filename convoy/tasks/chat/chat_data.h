@@ -10,8 +10,8 @@
 #include "convoy/chat/chat_template.h"
 #include "convoy/chat/row.h"
 #include "convoy/data/mixture.h"
-#include "convoy/tokenizers/tokenizer.h"
 #include "convoy/dataset/batches.h"
+#include "convoy/tokenizers/tokenizer.h"
 
 namespace convoy::tasks {
 
@@ -84,8 +84,8 @@ struct ChatPadding {
 /// conversations of a row apart (nn/documents.h). With a mixture an epoch has the rows that it
 /// draws.
 std::shared_ptr<dataset::Dataset> make_chat_dataset(std::shared_ptr<const ChatRows> all,
-                                                  RowsOfConversations rows, bool packed,
-                                                  const ChatPadding& padding,
-                                                  std::optional<data::Mixture> mixture = {});
+                                                    RowsOfConversations rows, bool packed,
+                                                    const ChatPadding& padding,
+                                                    std::optional<data::Mixture> mixture = {});
 
 }  // namespace convoy::tasks

@@ -52,9 +52,9 @@ RowsOfConversations rows_of_conversations(const ChatRows& all, const ChatRange& 
 }
 
 std::shared_ptr<dataset::Dataset> make_chat_dataset(std::shared_ptr<const ChatRows> all,
-                                                  RowsOfConversations rows, bool packed,
-                                                  const ChatPadding& padding,
-                                                  std::optional<data::Mixture> mixture) {
+                                                    RowsOfConversations rows, bool packed,
+                                                    const ChatPadding& padding,
+                                                    std::optional<data::Mixture> mixture) {
   std::vector<int64_t> lengths;
   for (const auto& row : rows) {
     lengths.push_back(std::accumulate(

@@ -195,8 +195,8 @@ RowsOfConversations ChatTask::rows_of(const ChatRows& all,
 }
 
 std::shared_ptr<dataset::Dataset> ChatTask::dataset(std::shared_ptr<const ChatRows> all,
-                                                  RowsOfConversations rows,
-                                                  std::optional<data::Mixture> mixture) const {
+                                                    RowsOfConversations rows,
+                                                    std::optional<data::Mixture> mixture) const {
   const auto& pad = tokenizer_->special_ids().pad;
   return make_chat_dataset(std::move(all), std::move(rows), options_.packing,
                            {.id = pad && *pad < config_->num_ids() ? *pad : 0,
@@ -206,7 +206,7 @@ std::shared_ptr<dataset::Dataset> ChatTask::dataset(std::shared_ptr<const ChatRo
 }
 
 std::shared_ptr<dataset::Dataset> ChatTask::evaluation_rows(std::shared_ptr<const ChatRows> all,
-                                                          std::vector<ChatRange> ranges) const {
+                                                            std::vector<ChatRange> ranges) const {
   keep_first(ranges, data_.max_eval_samples);
   auto rows = rows_of(*all, ranges);
   return dataset(std::move(all), std::move(rows));

@@ -47,11 +47,11 @@ class ChatTask : public LanguageTask {
   /// Rows of these conversations; where they are packed, adds to the notes how.
   RowsOfConversations rows_of(const ChatRows& all, const std::vector<ChatRange>& ranges) const;
   std::shared_ptr<dataset::Dataset> dataset(std::shared_ptr<const ChatRows> all,
-                                          RowsOfConversations rows,
-                                          std::optional<data::Mixture> mixture = {}) const;
+                                            RowsOfConversations rows,
+                                            std::optional<data::Mixture> mixture = {}) const;
   /// Data set of the first max_eval_samples conversations of these ranges.
   std::shared_ptr<dataset::Dataset> evaluation_rows(std::shared_ptr<const ChatRows> all,
-                                                  std::vector<ChatRange> ranges) const;
+                                                    std::vector<ChatRange> ranges) const;
   /// Training rows, mixed where a mixture is asked for.
   std::shared_ptr<dataset::Dataset> training_rows(const Training& training) const;
 

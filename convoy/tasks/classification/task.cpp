@@ -168,7 +168,7 @@ bool ClassificationTask::check_head() const {
 }
 
 std::shared_ptr<dataset::Dataset> ClassificationTask::rows_of(const data::LabelledTexts& texts,
-                                                            const std::string& file) const {
+                                                              const std::string& file) const {
   if (!tokenizer_) {
     fail<UsageError>(
         "data", "there is no tokenizer for the texts of {}; try --data.tokenizer FOLDER", file);

@@ -30,12 +30,13 @@ class ClassificationTask : public Task {
  private:
   /// {"text": "...", "text_pair": "..."}, the second where the model reads pairs.
   data::LabelledTexts texts_of(const Json& request) const;
-  void answer_requests(const Prediction& asked, const Run& run, options::TrainingArguments training);
+  void answer_requests(const Prediction& asked, const Run& run,
+                       options::TrainingArguments training);
   Run make_run();
   Json config_json() const;
   std::shared_ptr<dataset::Dataset> read(const std::string& file) const;
   std::shared_ptr<dataset::Dataset> rows_of(const data::LabelledTexts& texts,
-                                          const std::string& file) const;
+                                            const std::string& file) const;
   /// Returns what a person should know of them; "" = nothing.
   std::string find_labels(const data::LabelledTexts& texts);
   /// Whether there is a classifier to start from; throws UsageError on one of more or fewer labels.

@@ -191,11 +191,9 @@ void Labels::write(Json& config) const {
   }
 }
 
-std::shared_ptr<dataset::Dataset> make_text_dataset(const data::LabelledTexts& texts,
-                                                  const Labels& labels,
-                                                  const tokenizers::Tokenizer& tokenizer,
-                                                  const Padding& padding, const std::string& where,
-                                                  std::vector<std::string>* notes) {
+std::shared_ptr<dataset::Dataset> make_text_dataset(
+    const data::LabelledTexts& texts, const Labels& labels, const tokenizers::Tokenizer& tokenizer,
+    const Padding& padding, const std::string& where, std::vector<std::string>* notes) {
   const Framer framer(tokenizer, padding.most);
   const bool pairs = !texts.seconds.empty();
   std::vector<Row> rows;

@@ -7,8 +7,8 @@
 #include "convoy/base/json.h"
 #include "convoy/data/labelled_texts.h"
 #include "convoy/data/loader.h"
-#include "convoy/tokenizers/tokenizer.h"
 #include "convoy/dataset/batches.h"
+#include "convoy/tokenizers/tokenizer.h"
 
 namespace convoy::tasks {
 
@@ -51,10 +51,8 @@ struct Padding {
 ///
 /// Throws UsageError, naming file and row, on a label that is not in `labels`, and where most texts
 /// with labels are of unknown tokens only; else `notes` (null: nobody) are told of such texts.
-std::shared_ptr<dataset::Dataset> make_text_dataset(const data::LabelledTexts& texts,
-                                                  const Labels& labels,
-                                                  const tokenizers::Tokenizer& tokenizer,
-                                                  const Padding& padding, const std::string& where,
-                                                  std::vector<std::string>* notes = nullptr);
+std::shared_ptr<dataset::Dataset> make_text_dataset(
+    const data::LabelledTexts& texts, const Labels& labels, const tokenizers::Tokenizer& tokenizer,
+    const Padding& padding, const std::string& where, std::vector<std::string>* notes = nullptr);
 
 }  // namespace convoy::tasks

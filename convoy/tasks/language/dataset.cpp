@@ -9,8 +9,8 @@
 namespace convoy::tasks {
 
 std::shared_ptr<dataset::Dataset> make_block_dataset(std::vector<TokenBlocks> parts,
-                                                   int64_t block_size,
-                                                   std::optional<data::Mixture> mixture) {
+                                                     int64_t block_size,
+                                                     std::optional<data::Mixture> mixture) {
   std::vector<int64_t> ends{0};  // of each part's rows
   std::vector<const int32_t*> ids;
   for (const auto& part : parts) {

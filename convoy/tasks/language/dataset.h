@@ -18,8 +18,8 @@ struct TokenBlocks {
 /// Blocks of all `parts` as rows, one part after the other: `input_ids` [rows, block_size] int64.
 /// With a mixture an epoch has the rows that it draws.
 std::shared_ptr<dataset::Dataset> make_block_dataset(std::vector<TokenBlocks> parts,
-                                                   int64_t block_size,
-                                                   std::optional<data::Mixture> mixture = {});
+                                                     int64_t block_size,
+                                                     std::optional<data::Mixture> mixture = {});
 
 /// Texts of `count` random ids below `vocab_size`, the same for the same seed.
 data::TokenTexts random_texts(int64_t count, int64_t vocab_size, uint64_t seed);

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "convoy/job/job.h"
 #include "convoy/tasks/language/generate.h"
 #include "convoy/tasks/language/task.h"
-#include "convoy/job/job.h"
 #include "convoy/train/trainer.h"
 
 namespace convoy::tasks {

@@ -158,9 +158,9 @@ class SessionDataset : public dataset::Dataset {
 }  // namespace
 
 std::shared_ptr<dataset::Dataset> make_session_dataset(data::ParquetFiles dataset,
-                                                     data::LoaderOptions options,
-                                                     std::vector<std::string> warnings,
-                                                     SeenBefore seen) {
+                                                       data::LoaderOptions options,
+                                                       std::vector<std::string> warnings,
+                                                       SeenBefore seen) {
   return std::make_shared<SessionDataset>(std::move(dataset), std::move(options),
                                           std::move(warnings), std::move(seen));
 }

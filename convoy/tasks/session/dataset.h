@@ -2,9 +2,9 @@
 
 #include "convoy/data/loader.h"
 #include "convoy/data/parquet_files.h"
+#include "convoy/dataset/batches.h"
 #include "convoy/models/session/session.h"
 #include "convoy/prepare/seen.h"
-#include "convoy/dataset/batches.h"
 
 namespace convoy::tasks {
 
@@ -18,9 +18,9 @@ struct SeenBefore {
 /// Sessions in Parquet. Its streams give `warnings` beside their own. What LoaderOptions::whole and
 /// `known` ask for is in the inputs models::kExcluded and models::kMissed.
 std::shared_ptr<dataset::Dataset> make_session_dataset(data::ParquetFiles dataset,
-                                                     data::LoaderOptions options,
-                                                     std::vector<std::string> warnings = {},
-                                                     SeenBefore seen = {});
+                                                       data::LoaderOptions options,
+                                                       std::vector<std::string> warnings = {},
+                                                       SeenBefore seen = {});
 
 /// Rows with all that this model reads, drawn, each as long as it reads any.
 std::shared_ptr<dataset::Dataset> make_random_sessions(const models::SessionConfig& model);

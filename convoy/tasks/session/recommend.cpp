@@ -102,7 +102,8 @@ Recommendation to_recommendation(const int64_t* numbers, const float* scores, in
 
 }  // namespace
 
-void recommend(train::Trainer& trainer, const dataset::Dataset& data, const RecommendOptions& options,
+void recommend(train::Trainer& trainer, const dataset::Dataset& data,
+               const RecommendOptions& options,
                const std::function<void(const Recommendation&)>& use) {
   auto& strategy = trainer.strategy();
   const auto& group = strategy.processes();

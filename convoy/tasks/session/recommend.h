@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
+#include "convoy/job/job.h"
 #include "convoy/prepare/items.h"
 #include "convoy/tasks/session/row_owners.h"
 #include "convoy/train/checkpoints/model_files.h"
-#include "convoy/job/job.h"
 #include "convoy/train/trainer.h"
 
 namespace convoy::tasks {
@@ -38,7 +38,8 @@ struct RecommendOptions {
 /// Scores the rows of `data`, on all ranks, and hands over its `top_k` best items (fewer when
 /// there are fewer) on rank 0, in order of the rows. Items of models::kExcluded, where `data` gives
 /// it, are left out; a row without items has none.
-void recommend(train::Trainer& trainer, const dataset::Dataset& data, const RecommendOptions& options,
+void recommend(train::Trainer& trainer, const dataset::Dataset& data,
+               const RecommendOptions& options,
                const std::function<void(const Recommendation&)>& use);
 
 /// Raw ids and titles of recommendations.

@@ -247,10 +247,10 @@ data::ListLimits list_limits(const SessionArguments& arguments) {
 }
 
 std::shared_ptr<dataset::Dataset> open_sessions(const std::string& where,
-                                              const SessionArguments& arguments,
-                                              const formats::Schema& schema,
-                                              std::vector<std::string> warnings,
-                                              const MoreColumns& more) {
+                                                const SessionArguments& arguments,
+                                                const formats::Schema& schema,
+                                                std::vector<std::string> warnings,
+                                                const MoreColumns& more) {
   const auto& [model, data] = std::tie(arguments.model, arguments.data);
   data::LoaderOptions options;
   std::vector<std::string> columns;

@@ -4,11 +4,11 @@
 
 #include "convoy/data/micro_batch.h"
 #include "convoy/formats/schema.h"
+#include "convoy/job/job.h"
 #include "convoy/models/session/session.h"
 #include "convoy/tasks/session/known_items.h"
 #include "convoy/tasks/session/session_arguments.h"
 #include "convoy/train/checkpoints/model_files.h"
-#include "convoy/job/job.h"
 #include "convoy/train/trainer.h"
 
 namespace convoy::tasks {
@@ -60,10 +60,10 @@ struct MoreColumns {
 
 /// The session data set of a Parquet file for this model. Its streams give `warnings` too.
 std::shared_ptr<dataset::Dataset> open_sessions(const std::string& where,
-                                              const SessionArguments& arguments,
-                                              const formats::Schema& schema,
-                                              std::vector<std::string> warnings = {},
-                                              const MoreColumns& more = {});
+                                                const SessionArguments& arguments,
+                                                const formats::Schema& schema,
+                                                std::vector<std::string> warnings = {},
+                                                const MoreColumns& more = {});
 
 /// Draws the values for swap noise of this model from its training data.
 void take_swap_values(SessionArguments& arguments, const formats::Schema& schema, int64_t seed);

@@ -6,8 +6,8 @@
 #include "convoy/base/text.h"
 #include "convoy/data/window_folders.h"
 #include "convoy/formats/schema.h"
-#include "convoy/tasks/session/training_defaults.h"
 #include "convoy/options/trainer_flags.h"
+#include "convoy/tasks/session/training_defaults.h"
 
 namespace convoy::tasks {
 namespace fs = std::filesystem;

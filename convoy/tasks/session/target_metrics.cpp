@@ -13,7 +13,8 @@ namespace convoy::tasks {
 
 namespace {
 
-/// Area under the curve of (prediction, answer), by the number of pairs that are in order.
+/// Area under the curve of (prediction, answer), by the number of pairs that are in order; NaN
+/// where all answers are alike, of which none can be in order.
 double area_under_curve(std::vector<std::pair<float, float>> rows) {
   std::sort(rows.begin(), rows.end());
   double ones = 0, zeros = 0, in_order = 0;
@@ -27,7 +28,7 @@ double area_under_curve(std::vector<std::pair<float, float>> rows) {
     ones += ones_here;
     zeros += zeros_here;
   }
-  return ones > 0 && zeros > 0 ? in_order / (ones * zeros) : 0.5;
+  return ones > 0 && zeros > 0 ? in_order / (ones * zeros) : NAN;
 }
 
 }  // namespace
@@ -87,9 +88,10 @@ std::map<std::string, double> TargetMetrics::values(const std::string& prefix, d
 
 std::string TargetMetrics::reason_of_none(const std::string& metric) const {
   for (const auto& name : names_) {
-    if (metric == target_.column + "_" + name) {
-      return "no row counts for the metrics of " + target_.column;
-    }
+    if (metric != target_.column + "_" + name) continue;
+    const bool has_rows = !std::isnan(values_.back());
+    return has_rows ? "all rows have the same " + target_.column
+                    : "no row counts for the metrics of " + target_.column;
   }
   return "";
 }

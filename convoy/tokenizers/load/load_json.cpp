@@ -2,11 +2,11 @@
 
 #include "convoy/base/json_number.h"
 #include "convoy/base/random.h"
-#include "convoy/tokenizers/load/tokenizer_parts.h"
 #include "convoy/tokenizers/models/bpe.h"
 #include "convoy/tokenizers/models/unigram.h"
 #include "convoy/tokenizers/models/word_level.h"
 #include "convoy/tokenizers/models/word_piece.h"
+#include "convoy/tokenizers/tokenizer_parts.h"
 
 namespace convoy::tokenizers {
 namespace {

@@ -1,7 +1,7 @@
 #include <algorithm>
 
 #include "convoy/base/text.h"
-#include "convoy/tokenizers/load/tokenizer_parts.h"
+#include "convoy/tokenizers/tokenizer_parts.h"
 
 namespace convoy::tokenizers {
 namespace {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "convoy/base/json_number.h"
-#include "convoy/tokenizers/load/tokenizer_parts.h"
+#include "convoy/tokenizers/tokenizer_parts.h"
 
 namespace convoy::tokenizers {
 namespace {

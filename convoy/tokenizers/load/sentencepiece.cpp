@@ -7,8 +7,8 @@
 #include "convoy/base/random.h"
 #include "convoy/tokenizers/load/sentencepiece_file.h"
 #include "convoy/tokenizers/load/sentencepiece_normalizer.h"
-#include "convoy/tokenizers/load/tokenizer_parts.h"
 #include "convoy/tokenizers/models/unigram.h"
+#include "convoy/tokenizers/tokenizer_parts.h"
 
 namespace convoy::tokenizers {
 namespace {

@@ -2,10 +2,10 @@
 
 #include <string>
 
+#include "convoy/job/job.h"
+#include "convoy/options/arguments.h"
 #include "convoy/train/callback.h"
 #include "convoy/train/scorer.h"
-#include "convoy/options/arguments.h"
-#include "convoy/job/job.h"
 #include "convoy/train/state.h"
 
 namespace convoy::train {

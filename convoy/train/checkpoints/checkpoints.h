@@ -12,8 +12,8 @@
 #include "convoy/base/error.h"
 #include "convoy/base/folder_lock.h"
 #include "convoy/checkpoint/save.h"
+#include "convoy/train/callback_handler.h"
 #include "convoy/train/checkpoints/model_files.h"
-#include "convoy/train/logging/callback_handler.h"
 #include "convoy/train/state.h"
 
 namespace convoy::train {
@@ -26,8 +26,8 @@ namespace convoy::train {
 class Checkpoints {
  public:
   /// All of them must outlive it.
-  Checkpoints(const options::TrainingArguments& arguments, const job::Job& job, parallel::Strategy& strategy,
-              const CallbackHandler& callbacks);
+  Checkpoints(const options::TrainingArguments& arguments, const job::Job& job,
+              parallel::Strategy& strategy, const CallbackHandler& callbacks);
   ~Checkpoints();
 
   void set_files(ModelFiles files) { files_ = std::move(files); }

@@ -14,10 +14,10 @@
 #include "convoy/checkpoint/visitors.h"
 #include "convoy/checkpoint/weights.h"
 #include "convoy/comm/agree.h"
+#include "convoy/job/job_id.h"
 #include "convoy/train/checkpoints/checkpoints.h"
 #include "convoy/train/checkpoints/run_files.h"
 #include "convoy/train/checkpoints/saved_state.h"
-#include "convoy/job/job_id.h"
 
 namespace convoy::train {
 namespace fs = std::filesystem;

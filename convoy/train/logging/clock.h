@@ -4,8 +4,8 @@
 #include <deque>
 
 #include "convoy/base/timing.h"
-#include "convoy/train/callback.h"
 #include "convoy/job/job.h"
+#include "convoy/train/callback.h"
 #include "convoy/train/state.h"
 
 namespace convoy::train {

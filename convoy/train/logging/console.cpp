@@ -9,14 +9,14 @@
 #include <set>
 
 #include "convoy/base/text.h"
+#include "convoy/job/job.h"
+#include "convoy/job/placement.h"
 #include "convoy/launch/error_file.h"
 #include "convoy/planner/search/decision.h"
 #include "convoy/report/live_line.h"
 #include "convoy/report/progress_output.h"
-#include "convoy/train/scorer.h"
-#include "convoy/job/job.h"
 #include "convoy/train/memory_use.h"
-#include "convoy/job/placement.h"
+#include "convoy/train/scorer.h"
 
 namespace convoy::train {
 
@@ -109,10 +109,11 @@ std::string plan_outcome(const Metrics& metrics) {
                measured = metrics.at("train_step_seconds"),
                bytes = metrics.at("planned_memory_bytes_per_rank"),
                held = metrics.at("memory_bytes_per_rank");
-  const auto step = measured > 0 ? fmt::format("step time predicted {}, measured {} ({})",
-                                               planner::step_text(predicted),
-                                               planner::step_text(measured), off(predicted, measured))
-                                 : "too few steps to time";
+  const auto step =
+      measured > 0
+          ? fmt::format("step time predicted {}, measured {} ({})", planner::step_text(predicted),
+                        planner::step_text(measured), off(predicted, measured))
+          : "too few steps to time";
   return fmt::format("plan: {}; peak memory predicted {}, measured {} ({})", step,
                      human_bytes(bytes), human_bytes(held), off(bytes, held));
 }

@@ -9,11 +9,11 @@
 #include "convoy/base/error.h"
 #include "convoy/base/json_number.h"
 #include "convoy/formats/tensorboard.h"
+#include "convoy/job/job.h"
 #include "convoy/launch/error_file.h"
 #include "convoy/train/checkpoints/run_files.h"
 #include "convoy/train/run_sums.h"
 #include "convoy/train/scorer.h"
-#include "convoy/job/job.h"
 
 namespace convoy::train {
 

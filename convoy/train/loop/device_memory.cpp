@@ -11,8 +11,8 @@
 #include "convoy/planner/devices/room.h"
 #include "convoy/planner/estimate/estimate.h"
 #include "convoy/planner/estimate/memory_check.h"
-#include "convoy/train/memory_use.h"
 #include "convoy/train/loop/trainer_impl.h"
+#include "convoy/train/memory_use.h"
 
 // What a step may take of a device's memory.
 namespace convoy::train {

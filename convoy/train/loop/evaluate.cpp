@@ -10,8 +10,8 @@
 #include "convoy/base/timing.h"
 #include "convoy/comm/device.h"
 #include "convoy/comm/to_host.h"
-#include "convoy/train/stop_poll.h"
 #include "convoy/train/loop/trainer_impl.h"
+#include "convoy/train/stop_poll.h"
 
 namespace convoy::train {
 
@@ -37,7 +37,8 @@ Metrics Trainer::evaluate_end() {
   return metrics;
 }
 
-std::optional<Metrics> Trainer::Impl::evaluate(const dataset::Dataset& data, const std::string& prefix) {
+std::optional<Metrics> Trainer::Impl::evaluate(const dataset::Dataset& data,
+                                               const std::string& prefix) {
   const auto began = std::chrono::steady_clock::now();
   const Doing doing("evaluation");
   auto stream = data.open(stream_options(false));

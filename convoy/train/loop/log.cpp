@@ -6,9 +6,9 @@
 #include "convoy/comm/device.h"
 #include "convoy/comm/to_host.h"
 #include "convoy/machine/resident.h"
-#include "convoy/train/run_sums.h"
-#include "convoy/train/memory_use.h"
 #include "convoy/train/loop/trainer_impl.h"
+#include "convoy/train/memory_use.h"
+#include "convoy/train/run_sums.h"
 
 // Lines of the log, and the results of a training.
 namespace convoy::train {

@@ -12,16 +12,16 @@
 #include "convoy/checkpoint/adapter.h"
 #include "convoy/comm/agree.h"
 #include "convoy/comm/to_host.h"
-#include "convoy/parallel/program/counts.h"
-#include "convoy/train/run_sums.h"
+#include "convoy/job/offload.h"
 #include "convoy/job/run_options.h"
+#include "convoy/parallel/program/counts.h"
 #include "convoy/parallel/run_plan/run_plan_text.h"
 #include "convoy/planner/cost/pipeline_inputs.h"
 #include "convoy/planner/estimate/memory_check.h"
-#include "convoy/train/memory_use.h"
-#include "convoy/job/offload.h"
 #include "convoy/train/loop/torch_seed.h"
 #include "convoy/train/loop/trainer_impl.h"
+#include "convoy/train/memory_use.h"
+#include "convoy/train/run_sums.h"
 
 namespace convoy::train {
 
@@ -59,7 +59,8 @@ void Trainer::Impl::make_strategy(parallel::ModelFactory factory, Fill fill) {
   if (!factory) fail<UsageError>("train", "the Trainer got no function that makes the model");
   auto options = job::replica_options(arguments_, train_data_ != nullptr);
   options.device = job_.devices.at(0);
-  options.parallelism.offload = job::offload_options(arguments_.parallel, job_, train_data_ != nullptr);
+  options.parallelism.offload =
+      job::offload_options(arguments_.parallel, job_, train_data_ != nullptr);
   options.fill = std::move(fill);
   take(inputs_of_pipeline(factory), options.parallelism, options.counts);
   if (resumes(arguments_)) {
@@ -77,7 +78,8 @@ void Trainer::Impl::make_strategy(parallel::ModelFactory factory, Fill fill) {
 }
 
 /// Rank 0 reads and counts for all, which may take longer than a collective may wait.
-planner::PipelineInputs Trainer::Impl::inputs_of_pipeline(const parallel::ModelFactory& factory) const {
+planner::PipelineInputs Trainer::Impl::inputs_of_pipeline(
+    const parallel::ModelFactory& factory) const {
   if (!train_data_ || arguments_.parallel.num_stages() == 1) return {};
   const auto told = comm::ask_main(
       job_.world(), "count what blocks take",
@@ -256,8 +258,8 @@ RunInfo Trainer::Impl::describe() {
     info.stage_bytes.push_back(stage.memory.parameters + stage.memory.gradients +
                                stage.memory.optimizer);
   }
-  info.pipeline =
-      parallel::pipeline_text(strategy_->replica().plan(), strategy_->replica().options().parallelism);
+  info.pipeline = parallel::pipeline_text(strategy_->replica().plan(),
+                                          strategy_->replica().options().parallelism);
   const int tensor_ranks = job_.groups.tensor.size();
   if (!info.pipeline.empty() || tensor_ranks > 1) {  // of the rank that holds most
     info.memory = largest({info.memory}, job_.world()).front();

@@ -7,10 +7,10 @@
 #include "convoy/base/error.h"
 #include "convoy/base/fault.h"
 #include "convoy/comm/to_host.h"
-#include "convoy/optim/lr_schedule.h"
-#include "convoy/train/run_sums.h"
 #include "convoy/job/numerics.h"
+#include "convoy/optim/lr_schedule.h"
 #include "convoy/train/loop/trainer_impl.h"
+#include "convoy/train/run_sums.h"
 
 namespace convoy::train {
 

@@ -13,17 +13,17 @@
 #include "convoy/comm/agree.h"
 #include "convoy/comm/device.h"
 #include "convoy/comm/to_host.h"
+#include "convoy/job/numerics.h"
 #include "convoy/launch/process.h"
 #include "convoy/nn/device_kernel.h"
+#include "convoy/planner/estimate/memory_check.h"
 #include "convoy/train/checkpoints/run_files.h"
 #include "convoy/train/logging/console.h"
 #include "convoy/train/logging/event_stream.h"
 #include "convoy/train/logging/log_files.h"
-#include "convoy/planner/estimate/memory_check.h"
-#include "convoy/train/memory_use.h"
-#include "convoy/job/numerics.h"
 #include "convoy/train/loop/torch_seed.h"
 #include "convoy/train/loop/trainer_impl.h"
+#include "convoy/train/memory_use.h"
 
 namespace convoy::train {
 
@@ -50,18 +50,20 @@ Metrics of_earlier_starts(const Metrics& metrics) {
 }  // namespace
 
 Trainer::Trainer(parallel::ModelFactory factory, options::TrainingArguments arguments,
-                 std::shared_ptr<dataset::Dataset> train_data, std::shared_ptr<dataset::Dataset> eval_data)
+                 std::shared_ptr<dataset::Dataset> train_data,
+                 std::shared_ptr<dataset::Dataset> eval_data)
     : Trainer(std::move(factory), arguments, std::move(train_data), std::move(eval_data),
               job::join_job(checked(arguments))) {}
 
 Trainer::Trainer(parallel::ModelFactory factory, options::TrainingArguments arguments,
-                 std::shared_ptr<dataset::Dataset> train_data, std::shared_ptr<dataset::Dataset> eval_data, Fill fill)
+                 std::shared_ptr<dataset::Dataset> train_data,
+                 std::shared_ptr<dataset::Dataset> eval_data, Fill fill)
     : Trainer(std::move(factory), arguments, std::move(train_data), std::move(eval_data),
               job::join_job(checked(arguments)), std::move(fill)) {}
 
 Trainer::Trainer(parallel::ModelFactory factory, options::TrainingArguments arguments,
-                 std::shared_ptr<dataset::Dataset> train_data, std::shared_ptr<dataset::Dataset> eval_data, job::Job job,
-                 Fill fill)
+                 std::shared_ptr<dataset::Dataset> train_data,
+                 std::shared_ptr<dataset::Dataset> eval_data, job::Job job, Fill fill)
     : impl_(std::make_unique<Impl>(std::move(factory), std::move(arguments), std::move(train_data),
                                    std::move(eval_data), std::move(job), std::move(fill))) {}
 
@@ -128,8 +130,8 @@ parallel::Strategy& Trainer::strategy() {
 }
 
 Trainer::Impl::Impl(parallel::ModelFactory factory, options::TrainingArguments arguments,
-                    std::shared_ptr<dataset::Dataset> train_data, std::shared_ptr<dataset::Dataset> eval_data,
-                    job::Job job, Fill fill)
+                    std::shared_ptr<dataset::Dataset> train_data,
+                    std::shared_ptr<dataset::Dataset> eval_data, job::Job job, Fill fill)
     : arguments_(std::move(arguments)),
       factory_(seeded(std::move(factory), static_cast<uint64_t>(arguments_.seed))),
       train_data_(std::move(train_data)),
@@ -163,7 +165,8 @@ Trainer::Impl::Impl(parallel::ModelFactory factory, options::TrainingArguments a
   holds_batch_ = arguments_.global_batch_size.has_value();
   if (train_data_ && arguments_.auto_find_batch_size) find_batch(factory_);
   if (train_data_) {
-    options::hold_batch(arguments_, job_.num_ranks(), per_device(arguments_.per_device_train_batch_size));
+    options::hold_batch(arguments_, job_.num_ranks(),
+                        per_device(arguments_.per_device_train_batch_size));
   }
   if (train_data_) planner::set_memory_advice(memory_advice());
   make_strategy(factory_, std::move(fill));

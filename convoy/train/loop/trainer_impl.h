@@ -1,18 +1,18 @@
 #pragma once
 
+#include "convoy/job/job.h"
+#include "convoy/job/placement.h"
+#include "convoy/job/run_options.h"
+#include "convoy/options/batch.h"
+#include "convoy/planner/cost/pipeline_inputs.h"
+#include "convoy/train/callback_handler.h"
 #include "convoy/train/checkpoints/best_model.h"
 #include "convoy/train/checkpoints/checkpoints.h"
 #include "convoy/train/checkpoints/model_files.h"
 #include "convoy/train/injected_fault.h"
-#include "convoy/train/logging/callback_handler.h"
 #include "convoy/train/logging/clock.h"
 #include "convoy/train/logging/trace.h"
 #include "convoy/train/scorer.h"
-#include "convoy/options/batch.h"
-#include "convoy/job/run_options.h"
-#include "convoy/planner/cost/pipeline_inputs.h"
-#include "convoy/job/job.h"
-#include "convoy/job/placement.h"
 #include "convoy/train/slow_ranks.h"
 #include "convoy/train/state.h"
 #include "convoy/train/trainer.h"
@@ -33,11 +33,12 @@ class StepLimit {
 /// Causes of rows without a target, and what to try.
 std::string no_targets_hint();
 
-// Internal to the component: trainer.cpp (the loop), setup/prepare.cpp, setup/device_memory.cpp,
+// Internal to the component: trainer.cpp (the loop), prepare.cpp, device_memory.cpp,
 // step.cpp, evaluate.cpp.
 struct Trainer::Impl {
   Impl(parallel::ModelFactory factory, options::TrainingArguments arguments,
-       std::shared_ptr<dataset::Dataset> train_data, std::shared_ptr<dataset::Dataset> eval_data, job::Job job, Fill fill);
+       std::shared_ptr<dataset::Dataset> train_data, std::shared_ptr<dataset::Dataset> eval_data,
+       job::Job job, Fill fill);
 
   // Before the first step.
   void check_gradients() const;

@@ -3,8 +3,8 @@
 #include <convoy/comm/engine_registry.h>
 #include <convoy/comm/gloo/gloo_engine.h>
 #include <convoy/optim/optimizer.h>
-#include <convoy/program.h>
 #include <convoy/parallel/pipeline/pipeline.h>
+#include <convoy/program.h>
 
 #include <memory>
 #include <string>

@@ -14,7 +14,6 @@
 
 namespace convoy::parallel {
 
-
 namespace {
 
 constexpr int64_t kStoreAlignment = ScratchFile::kAlignment;

@@ -11,12 +11,11 @@
 #include <vector>
 
 #include "convoy/optim/optimizer.h"
-#include "convoy/parallel/offload/torch/pool.h"
 #include "convoy/parallel/layout.h"
+#include "convoy/parallel/offload/torch/pool.h"
 #include "convoy/parallel/parallelism.h"
 
 namespace convoy::parallel {
-
 
 /// Room outside of the device's memory, in bytes from 0 on.
 class OffloadStore {

@@ -16,7 +16,6 @@ namespace convoy::parallel {
 
 namespace {
 
-
 /// Alignment of a tensor's first byte in a body, so that it can be viewed as any type.
 constexpr int64_t kAlign = 16;
 

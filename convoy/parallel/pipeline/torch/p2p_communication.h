@@ -36,14 +36,12 @@ class P2PCommunication {
   /// Sets the receives until the next call, in this order.
   void expect(const std::vector<Instruction>& receives);
   /// Starts sending a bundle; the receiver has `known`, too.
-  void send(const Instruction& instruction, const nn::Bundle& bundle,
-            const nn::Bundle& known);
+  void send(const Instruction& instruction, const nn::Bundle& bundle, const nn::Bundle& known);
   /// Tells, in the place of a bundle, that this rank has given up the step.
   void tell_given_up(const Instruction& instruction);
   /// Waits for a bundle; tensors that carry a gradient are leaves. This rank has `known`. Returns
   /// nothing if the sender has given up the step.
-  std::optional<nn::Bundle> receive(const Instruction& instruction,
-                                    const nn::Bundle& known);
+  std::optional<nn::Bundle> receive(const Instruction& instruction, const nn::Bundle& known);
   /// Waits until all sent bundles have arrived.
   void settle();
   /// Bundles that were sent and, as far as this rank knows, have not arrived.
@@ -96,10 +94,10 @@ class P2PCommunication {
   comm::Groups groups_;
   at::TensorOptions bytes_;
   std::list<InFlight> in_flight_;
-  std::vector<int64_t> sent_, received_;            // [stage] bundles so far
-  std::vector<int64_t> last_sent_, last_received_;  // [stage] bytes of the last bundle's values
-  std::vector<std::deque<Instruction>> expected_;  // [stage] not asked for yet
-  std::vector<std::optional<Asked>> asked_;                  // [stage] what comes next
+  std::vector<int64_t> sent_, received_;              // [stage] bundles so far
+  std::vector<int64_t> last_sent_, last_received_;    // [stage] bytes of the last bundle's values
+  std::vector<std::deque<Instruction>> expected_;     // [stage] not asked for yet
+  std::vector<std::optional<Asked>> asked_;           // [stage] what comes next
   std::vector<std::map<std::string, int64_t>> told_;  // [stage] descriptions it knows, by number
   std::vector<std::vector<std::string>> heard_;       // [stage] those that it told
 };

@@ -1,0 +1,180 @@
+#include "convoy/nn/layers/activation_device.h"
+
+#include <ATen/ATen.h>
+
+#include <cmath>
+
+#include "convoy/nn/device_kernel.h"
+
+namespace convoy::nn {
+
+namespace {
+
+// `which`: 0 for the gradient of x, 1 for that of `times`. Cubes stay finite, see activation.cpp.
+// T of what is packed() is int64, and precision beyond that of bf16 would be lost on it.
+// clang-format off
+CONVOY_HOST_AND_GPU(kActivationText,
+inline float convoy_square(float x) {
+  float square = x * x;
+  return square > 1e30f ? 1e30f : square;
+}
+inline float convoy_sigmoid(float at, float e, float close, float rise, float* slope) {
+  float far_off = e * close;
+  *slope = close * far_off * rise;
+  return at < 0 ? far_off : close;
+}
+float convoy_share(float x, long long normal, float linear, float cubic, float* slope) {
+  if (normal != 0) {
+    *slope = 0.398942280f * expf(-0.5f * x * x);
+    return 0.5f * erfcf(-0.707106781f * x);
+  }
+  float square = convoy_square(x);
+  float at = x * (linear + cubic * square);
+  float e = expf(at < 0 ? at : -at);
+  return convoy_sigmoid(at, e, 1 / (1 + e), linear + 3 * cubic * square, slope);
+}
+template <typename T>
+T convoy_gated(T x_in, T times, long long normal, double linear, double cubic) {
+  float x = (float)x_in;
+  float slope;
+  float share = convoy_share(x, normal, (float)linear, (float)cubic, &slope);
+  return (T)(x * share * (float)times);
+}
+inline float convoy_fast_share(float x, long long normal, float linear, float cubic,
+                               float* slope) {
+  if (normal != 0) return convoy_share(x, normal, linear, cubic, slope);
+  float square = convoy_square(x);
+  float at = x * (linear + cubic * square);
+  float e = convoy_fast_exp(at < 0 ? at : -at);
+  float close = convoy_fast_reciprocal(1 + e);
+  return convoy_sigmoid(at, e, close, linear + 3 * cubic * square, slope);
+}
+template <typename T>
+T convoy_gated_packed(T x_in, T times, long long normal, double linear, double cubic) {
+  unsigned long long out = 0;
+  for (int i = 0; i < 4; ++i) {
+    float x = convoy_part((unsigned long long)x_in, i);
+    float slope;
+    float share = convoy_fast_share(x, normal, (float)linear, (float)cubic, &slope);
+    out |= convoy_packed(x * share * convoy_part((unsigned long long)times, i), i);
+  }
+  return (T)out;
+}
+template <typename T>
+T convoy_gated_back_packed(T x_in, T times, T grad, T which, long long normal, double linear,
+                           double cubic) {
+  unsigned long long out = 0;
+  for (int i = 0; i < 4; ++i) {
+    float x = convoy_part((unsigned long long)x_in, i);
+    float slope;
+    float share = convoy_fast_share(x, normal, (float)linear, (float)cubic, &slope);
+    float gate = convoy_part((unsigned long long)times, i);
+    float factor = which == 0 ? gate * (share + x * slope) : x * share;
+    out |= convoy_packed(convoy_part((unsigned long long)grad, i) * factor, i);
+  }
+  return (T)out;
+}
+template <typename T>
+T convoy_active(T x_in, long long normal, double linear, double cubic) {
+  float x = (float)x_in;
+  float slope;
+  return (T)(x * convoy_share(x, normal, (float)linear, (float)cubic, &slope));
+}
+template <typename T>
+T convoy_gated_back(T x_in, T times, T grad, T which, long long normal, double linear,
+                    double cubic) {
+  float x = (float)x_in;
+  float slope;
+  float share = convoy_share(x, normal, (float)linear, (float)cubic, &slope);
+  float factor = (float)which == 0 ? (float)times * (share + x * slope) : x * share;
+  return (T)((float)grad * factor);
+}
+template <typename T>
+T convoy_active_back(T x_in, T grad, long long normal, double linear, double cubic) {
+  float x = (float)x_in;
+  float slope;
+  float share = convoy_share(x, normal, (float)linear, (float)cubic, &slope);
+  return (T)((float)grad * (share + x * slope));
+}
+)
+// clang-format on
+
+std::vector<c10::Scalar> scalars_of(const Curve& curve) {
+  return {static_cast<int64_t>(curve.normal), static_cast<double>(curve.linear),
+          static_cast<double>(curve.cubic)};
+}
+
+/// Result of `kernel` for tensors that can be packed(), else nothing.
+std::optional<at::Tensor> run_packed(DeviceKernel& kernel, const std::vector<at::Tensor>& tensors,
+                                     const Curve& curve, const at::Tensor& which = {}) {
+  std::vector<at::Tensor> words;
+  for (const auto& tensor : tensors) {
+    const auto word = packed(tensor);
+    if (!word) return std::nullopt;
+    words.push_back(*word);
+  }
+  if (which.defined()) words.push_back(which);
+  const auto out = kernel.run(words, scalars_of(curve));
+  return out ? std::optional(out->view(at::kBFloat16)) : std::nullopt;
+}
+
+std::optional<at::Tensor> gated_on_device(const Curve& curve, const at::Tensor& x,
+                                          const at::Tensor& times) {
+  static DeviceKernel kernel("convoy_gated", kActivationText),
+      packed_kernel("convoy_gated_packed", kActivationText);
+  if (auto out = run_packed(packed_kernel, {x, times}, curve)) return out;
+  return kernel.run({x, times}, scalars_of(curve));
+}
+
+/// [..., 2, D]: the gradients of x and of `times`.
+std::optional<at::Tensor> gated_backward(const Curve& curve, const at::Tensor& x,
+                                         const at::Tensor& times, const at::Tensor& grad) {
+  static DeviceKernel kernel("convoy_gated_back", kActivationText),
+      packed_kernel("convoy_gated_back_packed", kActivationText);
+  if (x.dim() == 0) return std::nullopt;
+  const std::vector<at::Tensor> both{x.unsqueeze(-2), times.unsqueeze(-2), grad.unsqueeze(-2)};
+  if (auto out = run_packed(packed_kernel, both, curve, halves_of(x, at::kLong))) return out;
+  return kernel.run({both[0], both[1], both[2], halves_of(x, x.scalar_type())}, scalars_of(curve));
+}
+
+}  // namespace
+
+std::vector<at::Tensor> activate_on_device(const Curve& curve, const at::Tensor& x,
+                                           const at::Tensor& times, const at::Tensor& grad) {
+  static DeviceKernel active("convoy_active", kActivationText),
+      active_back("convoy_active_back", kActivationText);
+  const bool back = grad.defined();
+  if (!times.defined()) {
+    const auto scalars = scalars_of(curve);
+    const auto out = back ? active_back.run({x, grad}, scalars) : active.run({x}, scalars);
+    if (!out) return {};
+    return back ? std::vector{*out, at::Tensor()} : std::vector{*out};
+  }
+  if (!back) {
+    const auto out = gated_on_device(curve, x, times);
+    return out ? std::vector{*out} : std::vector<at::Tensor>();
+  }
+  const auto both = gated_backward(curve, x, times, grad);
+  if (!both) return {};
+  return {both->select(-2, 0), both->select(-2, 1)};
+}
+
+float activation_element(const Curve& curve, float x, float times) {
+  return convoy_gated<float>(x, times, curve.normal, curve.linear, curve.cubic);
+}
+
+float activation_slope(const Curve& curve, float x, float times, float grad, bool of_times) {
+  return convoy_gated_back<float>(x, times, grad, of_times ? 1.0f : 0.0f, curve.normal,
+                                  curve.linear, curve.cubic);
+}
+
+int64_t packed_activation(const Curve& curve, int64_t x, int64_t times) {
+  return convoy_gated_packed<int64_t>(x, times, curve.normal, curve.linear, curve.cubic);
+}
+
+int64_t packed_slope(const Curve& curve, int64_t x, int64_t times, int64_t grad, bool of_times) {
+  return convoy_gated_back_packed<int64_t>(x, times, grad, of_times, curve.normal, curve.linear,
+                                           curve.cubic);
+}
+
+}  // namespace convoy::nn
