@@ -22,7 +22,7 @@ convoy_torch_part(parallel COMPONENTS comm)
 
     def test_folders_with_torch_are_a_component_of_their_own(self):
         components = arrows.Components(self.TEXT)
-        for path, component in (("convoy/parallel/layout.h", "parallel"), ("convoy/parallel/zero/torch/gathers.cpp", "parallel"),
+        for path, component in (("convoy/parallel/layout.h", "parallel"), ("convoy/parallel/zero/with_gathers.cpp", "parallel"),
                                 ("convoy/parallel/zero/torch/gathers.h", "parallel_torch"), ("convoy/parallel/run/pass.h", "parallel_torch"),
                                 ("convoy/parallel/run_plan/run_plan.h", "parallel"), ("convoy/convoy.h", None), ("cli/main.cpp", None)):
             self.assertEqual(components.of(path), component, path)
