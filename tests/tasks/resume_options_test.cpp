@@ -155,6 +155,7 @@ const std::vector<Entry>& entries_of_tasks() {
         "data.train_on",
         "data.too_long",
         "data.packing",
+        "data.documents",
         "data.chat_template",
         "data.chat_template_kwargs"}},
       // What is in a row of the same number, and how it is read.

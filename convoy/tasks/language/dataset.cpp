@@ -8,6 +8,27 @@
 
 namespace convoy::tasks {
 
+namespace {
+
+/// Numbers the texts of the block that begins at `begin`, and the positions of each from its first
+/// token in the block on.
+void keep_apart(const std::vector<int64_t>& ends, int64_t begin, int64_t length, int64_t* document,
+                int64_t* position) {
+  auto end = std::upper_bound(ends.begin(), ends.end(), begin);
+  int64_t number = 0, first = begin;
+  for (int64_t at = begin; at < begin + length; ++at) {
+    if (end != ends.end() && at == *end) {
+      end = std::upper_bound(end, ends.end(), at);
+      ++number;
+      first = at;
+    }
+    *document++ = number;
+    *position++ = at - first;
+  }
+}
+
+}  // namespace
+
 std::shared_ptr<dataset::Dataset> make_block_dataset(std::vector<TokenBlocks> parts,
                                                      int64_t block_size,
                                                      std::optional<data::Mixture> mixture) {
@@ -22,13 +43,23 @@ std::shared_ptr<dataset::Dataset> make_block_dataset(std::vector<TokenBlocks> pa
                       block_size](const std::vector<int64_t>& rows) {
     auto all = at::empty({static_cast<int64_t>(rows.size()), block_size}, at::kLong);
     auto* out = all.data_ptr<int64_t>();
+    nn::Bundle bundle{{"input_ids", all}};
+    int64_t *document = nullptr, *position = nullptr;
+    if (parts.at(0).ends) {
+      document = (bundle["documents"] = at::empty_like(all)).data_ptr<int64_t>();
+      position = (bundle["positions"] = at::empty_like(all)).data_ptr<int64_t>();
+    }
     for (const int64_t row : rows) {
       const auto next = std::upper_bound(ends.begin(), ends.end(), row);
       const auto part = static_cast<size_t>(next - ends.begin()) - 1;
       const auto begin = parts[part].begins[static_cast<size_t>(row - ends[part])];
       out = std::copy_n(ids[part] + begin, block_size, out);
+      if (document == nullptr) continue;
+      keep_apart(*parts[part].ends, begin, block_size, document, position);
+      document += block_size;
+      position += block_size;
     }
-    return nn::Bundle{{"input_ids", all}};
+    return bundle;
   };
   return mixture ? dataset::make_mixed_dataset(std::move(*mixture), batch)
                  : dataset::make_map_dataset(num_rows, batch);

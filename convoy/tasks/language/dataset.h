@@ -13,10 +13,13 @@ namespace convoy::tasks {
 struct TokenBlocks {
   std::shared_ptr<data::TokenStore> ids;
   std::vector<int64_t> begins;  ///< of each block in `ids`
+  /// Ends of all texts in `ids`, where none sees another (nn/documents.h); null: a block is one.
+  std::shared_ptr<const std::vector<int64_t>> ends = nullptr;
 };
 
-/// Blocks of all `parts` as rows, one part after the other: `input_ids` [rows, block_size] int64.
-/// With a mixture an epoch has the rows that it draws.
+/// Blocks of all `parts` as rows, one part after the other: `input_ids` [rows, block_size] int64,
+/// and where texts stand apart `documents` and `positions`, of the same shape. With a mixture an
+/// epoch has the rows that it draws.
 std::shared_ptr<dataset::Dataset> make_block_dataset(std::vector<TokenBlocks> parts,
                                                      int64_t block_size,
                                                      std::optional<data::Mixture> mixture = {});

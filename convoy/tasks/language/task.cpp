@@ -86,6 +86,14 @@ void LanguageTask::declare_data(OptionTable& table) {
              "mean length of masked spans, in tokens")
         .within(1, 1000);
   }
+  if (learns(Objective::NextToken)) {
+    table
+        .add(
+            "data", "documents", data_.documents,
+            "texts of a row: together, as one text, as run_clm has them; or apart, where none sees "
+            "or predicts another's tokens and positions begin anew")
+        .choice({"together", "apart"});
+  }
   answer_run_clm_flags(table);
   table.hint({"data.block_size", true, {"seq_length", "max_seq_length", "sequence_length"}});
 }

@@ -93,6 +93,7 @@ class LanguageTask : public Task {
   /// Texts of a training file that are held out for evaluation.
   int64_t num_held_out(const data::TokenTexts& texts) const;
   int64_t block_size() const;
+  bool keeps_apart() const { return data_.documents == "apart"; }  ///< the texts of a row
   int64_t row_length() const;     ///< tokens of text in a row, before spans are hidden
   std::string peft_task() const;  ///< name of the task in PEFT's files
   bool learns(models::Objective objective) const { return config_->objective() == objective; }

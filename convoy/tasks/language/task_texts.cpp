@@ -4,6 +4,7 @@
 #include "convoy/base/error.h"
 #include "convoy/base/random.h"
 #include "convoy/base/text.h"
+#include "convoy/nn/documents.h"
 #include "convoy/tasks/known_text.h"
 #include "convoy/tasks/language/dataset.h"
 #include "convoy/tasks/language/task.h"
@@ -34,6 +35,18 @@ std::vector<int32_t> ids_of_nothing(const std::optional<tokenizers::Tokenizer>& 
 void keep_first(TokenBlocks& blocks, std::optional<int64_t> most) {
   const auto count = std::min(most.value_or(INT64_MAX), std::ssize(blocks.begins));
   blocks.begins.resize(static_cast<size_t>(count));
+}
+
+/// Throws UsageError where the texts of a row cannot stand apart.
+void check_apart(const nn::BlockList& blocks, int num_context_ranks) {
+  if (num_context_ranks > 1) {
+    fail<UsageError>("data",
+                     "documents = apart does not go with context_parallel_size = {}, whose ranks "
+                     "share out the positions of each row; try --context_parallel_size 1, or "
+                     "--documents together",
+                     num_context_ranks);
+  }
+  nn::check_take_documents(blocks, num_context_ranks);
 }
 
 }  // namespace
@@ -134,7 +147,8 @@ TokenBlocks LanguageTask::blocks(const data::TokenTexts& texts, int64_t first_te
                      first_text > 0 ? " beside those held out for evaluation" : "", row_length(),
                      end_text - first_text > kTextsAtOnce ? ", or --grouping stream" : "");
   }
-  return {texts.ids, std::move(cut)};
+  if (!keeps_apart()) return {texts.ids, std::move(cut)};
+  return {texts.ids, std::move(cut), std::make_shared<std::vector<int64_t>>(texts.ends)};
 }
 
 std::shared_ptr<dataset::Dataset> LanguageTask::evaluation_rows(
@@ -184,6 +198,7 @@ void LanguageTask::read_data(const options::ParallelArguments& parallel, Run& ou
     return;
   }
   if (takes_random_rows(parallel, out)) return;
+  if (keeps_apart()) check_apart(out.factory(), parallel.num_context_ranks());
   data_.mixture.check_alone(data_.train, data_.max_train_samples.has_value());
   if (data_.train.empty() && !data_.mixture) {
     fail<UsageError>("data", "there is no training text; try --data.train FILE");
@@ -196,11 +211,14 @@ void LanguageTask::read_data(const options::ParallelArguments& parallel, Run& ou
   data_.ids_tokenizer.clear();
   std::vector<TokenBlocks> train, held_out;
   std::vector<data::MixtureSource> sources;
+  int64_t num_texts = 0, num_tokens = 0;
   for (const auto& files : training_files()) {
     auto& source = sources.emplace_back();
     for (const auto& file : files) {
       const auto texts = read(file);
       if (!tokenizer_) data_.ids_tokenizer = texts->fingerprint;
+      num_texts += texts->size();
+      num_tokens += std::ssize(texts->ids->ids());
       const int64_t held = num_held_out(*texts);
       train.push_back(blocks(*texts, held, texts->size(), file));
       source.rows += std::ssize(train.back().begins);
@@ -208,7 +226,21 @@ void LanguageTask::read_data(const options::ParallelArguments& parallel, Run& ou
       if (held > 0) held_out.push_back(blocks(*texts, 0, held, file));
     }
   }
+  if (keeps_apart()) {
+    const int64_t each = num_tokens / std::max<int64_t>(1, num_texts);
+    const int64_t length = std::clamp<int64_t>(each, 2, std::max<int64_t>(2, row_length()));
+    out.flops_per_sample = config_->training_flops(length) * static_cast<double>(row_length()) /
+                           static_cast<double>(length);
+    out.notes->push_back(
+        fmt::format("documents = apart: {} of {} tokens on average, none of which "
+                    "sees another",
+                    plural(num_texts, "text"), each));
+  }
   if (!data_.ids_tokenizer.empty()) out.files.encoding = "tokenizer " + data_.ids_tokenizer;
+  if (keeps_apart()) {
+    auto& encoding = out.files.encoding;
+    encoding += encoding.empty() ? "documents apart" : ", documents apart";
+  }
   if (data_.mixture) {
     auto mixture = data_.mixture.mixture(std::move(sources));
     out.notes->push_back(mixture.text());
