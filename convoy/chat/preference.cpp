@@ -73,7 +73,7 @@ Preference of_messages(OrderedJson prompt, const OrderedJson& chosen, const Orde
     for (size_t i = begin; i < answer.size(); ++i) all.push_back(answer[i]);
     Conversation out;
     out.num_prompt = prompt.size();
-    out.dialogue.messages = plain_messages(all, fmt::format("{}: {}", where, key));
+    out.dialogue.messages = plain_messages(all, fmt::format("{}: prompt with {}", where, key));
     return out;
   };
   return {one(chosen, "chosen"), one(rejected, "rejected")};
@@ -154,10 +154,13 @@ Preference read_preference(OrderedJson row, const std::string& where) {
   const auto chosen = taken(row, "chosen"), rejected = taken(row, "rejected");
   for (const auto& [key, value] : {std::pair("chosen", &chosen), {"rejected", &rejected}}) {
     if (is_text_or_messages(*value) && value->type() == chosen.type()) continue;
+    const auto what = value->is_null()    ? "is missing"
+                      : value->is_array() ? "is an empty list"
+                                          : fmt::format("is a {}", value->type_name());
     fail<FileError>("chat",
-                    "{}: {} is {}; expected chosen and rejected to be two texts, or two lists of "
+                    "{}: {} {}; expected chosen and rejected to be two texts, or two lists of "
                     "messages",
-                    where, key, value->is_array() ? "an empty list" : value->type_name());
+                    where, key, what);
   }
   if (chosen == rejected) {
     fail<FileError>("chat", "{}: chosen and rejected are the same, which tells no preference",

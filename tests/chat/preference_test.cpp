@@ -70,7 +70,7 @@ TEST(Preferences, FindAPromptThatBothAnswersBeginWith) {
   const auto texts = pair(R"({"chosen": "It is blue", "rejected": "It is red"})");
   EXPECT_EQ(text_of(texts.chosen), "It is| blue");
   EXPECT_EQ(text_of(texts.rejected), "It is| red");
-  EXPECT_EQ(text_of(pair(R"({"chosen": "xä", "rejected": "xö"})").chosen), "x|ä");
+  EXPECT_EQ(text_of(pair(R"({"chosen": "x\u00e4", "rejected": "x\u00f6"})").chosen), "x|\xc3\xa4");
   EXPECT_EQ(text_of(pair(R"({"chosen": "abc", "rejected": "abcd"})").chosen), "ab|c");
 }
 
