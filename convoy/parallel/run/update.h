@@ -58,7 +58,7 @@ class Update {
  public:
   /// `may_overflow`: a gradient that is not finite skips the update (fp16). `num_metrics`: what the
   /// last block tells beside the loss.
-  Update(FlatBuffers& flat, comm::Groups groups, bool may_overflow, int64_t num_metrics);
+  Update(FlatBuffers& flat, comm::Groups groups, bool may_overflow, int64_t num_metrics = 0);
 
   void begin_step(const StepInput& input, const OptimizerOptions& optimizer);
   /// Adds a micro-batch's loss and number of targets, scalars on the device.
