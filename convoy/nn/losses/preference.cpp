@@ -3,6 +3,9 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
+#include <memory>
+#include <utility>
+
 #include "convoy/base/error.h"
 #include "convoy/nn/node.h"
 
@@ -60,6 +63,44 @@ at::Tensor metrics_of(const at::Tensor& gains, const at::Tensor& log_probs, doub
                   rewards.sum(0), log_probs.sum(0)});
 }
 
+/// Loss of pairs of which the targets have cross-entropies `losses` [N], and the weight of each in
+/// the gradient, [N] fp32.
+std::pair<PreferenceLoss, at::Tensor> loss_by_targets(const at::Tensor& losses,
+                                                      const PreferencePairs& pairs,
+                                                      const PreferenceOptions& options) {
+  const at::NoGradGuard no_grad;
+  PreferenceLoss out;
+  out.log_probs = sums_of_answers(-losses, pairs);
+  const auto gains = out.log_probs - pairs.reference;
+  const auto lengths = sums_of_answers(at::ones_like(losses), pairs).clamp_min_(1);
+  const auto [of_pairs, slopes] = loss_of(gains, lengths, options);
+  out.loss = of_pairs.sum().to(at::kFloat);
+  out.metrics = metrics_of(gains, out.log_probs, options.beta);
+  return {out, -slopes.view({-1}).index_select(0, pairs.answers).to(at::kFloat)};
+}
+
+/// Whether one pass over the scores is enough. Gradients of fp16 that are not weighted yet may
+/// overflow.
+bool weighs_afterwards(const at::Tensor& h, const ParamPtr& table,
+                       const CrossEntropyOptions& scores) {
+  return !table->spec().trainable && !scores.ranks.shares() && h.scalar_type() != at::kHalf;
+}
+
+/// The states `h`, whose gradient is multiplied by `weights` [N]: by those that are there when
+/// backward comes.
+at::Tensor weighted_in_backward(const at::Tensor& h, const std::shared_ptr<at::Tensor>& weights) {
+  return with_backward(h.detach(), {h}, [weights](const at::Tensor& grad) {
+    const auto weighted = grad * weights->unsqueeze(1);
+    return std::vector<at::Tensor>{weighted.to(grad.scalar_type())};
+  });
+}
+
+/// The number `value` with the gradient of another one.
+at::Tensor with_gradient_of(const at::Tensor& value, const at::Tensor& other) {
+  return with_backward(value, {other},
+                       [](const at::Tensor& grad) { return std::vector<at::Tensor>{grad}; });
+}
+
 }  // namespace
 
 const std::vector<std::string>& PreferenceOptions::loss_types() {
@@ -77,24 +118,24 @@ const std::vector<std::string>& preference_metrics() {
 PreferenceLoss preference_loss(const at::Tensor& h, const ParamPtr& table,
                                const at::Tensor& targets, const PreferencePairs& pairs,
                                const PreferenceOptions& options, CrossEntropyOptions scores) {
-  PreferenceLoss out;
-  const auto slopes = without_grad([&] {
+  const bool learns = at::GradMode::is_enabled();
+  if (learns && weighs_afterwards(h, table, scores)) {
+    const auto weights = std::make_shared<at::Tensor>();
     scores.keep_losses = true;
-    const auto losses = cross_entropy(h, table, targets, scores).losses;
-    scores.keep_losses = false;
-    out.log_probs = sums_of_answers(-losses, pairs);
-    const auto gains = out.log_probs - pairs.reference;
-    const auto lengths = sums_of_answers(at::ones_like(losses), pairs).clamp_min_(1);
-    const auto [of_pairs, by_answer] = loss_of(gains, lengths, options);
-    out.loss = of_pairs.sum().to(at::kFloat);
-    out.metrics = metrics_of(gains, out.log_probs, options.beta);
-    return by_answer;
+    const auto entropy = cross_entropy(weighted_in_backward(h, weights), table, targets, scores);
+    auto [out, of_targets] = loss_by_targets(entropy.losses, pairs, options);
+    *weights = of_targets;
+    out.loss = with_gradient_of(out.loss, entropy.loss);
+    return out;
+  }
+  auto [out, weights] = without_grad([&] {
+    scores.keep_losses = true;
+    return loss_by_targets(cross_entropy(h, table, targets, scores).losses, pairs, options);
   });
-  if (!at::GradMode::is_enabled()) return out;
-  scores.weights = -slopes.view({-1}).index_select(0, pairs.answers).to(at::kFloat);
-  const auto weighted = cross_entropy(h, table, targets, scores).loss;
-  out.loss = with_backward(out.loss, {weighted},
-                           [](const at::Tensor& grad) { return std::vector<at::Tensor>{grad}; });
+  if (!learns) return out;
+  scores.keep_losses = false;
+  scores.weights = weights;
+  out.loss = with_gradient_of(out.loss, cross_entropy(h, table, targets, scores).loss);
   return out;
 }
 

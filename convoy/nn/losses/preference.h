@@ -42,9 +42,9 @@ struct PreferenceLoss {
 const std::vector<std::string>& preference_metrics();
 
 /// Loss of pairs whose log-probabilities are those that h [N, D] and `table` give the targets, as
-/// in cross_entropy(): so its gradient is that of a cross-entropy with a weight for each target.
-/// Where autograd is on, the scores are made twice: an answer's weight is known once all of its
-/// targets are.
+/// in cross_entropy(): so its gradient is that of a cross-entropy with a weight for each target. An
+/// answer's weight is known once all of its targets are: where `table` learns, the scores are made
+/// twice. Where it is frozen, the gradient of `h` alone is wanted, and is weighted afterwards.
 PreferenceLoss preference_loss(const at::Tensor& h, const ParamPtr& table,
                                const at::Tensor& targets, const PreferencePairs& pairs,
                                const PreferenceOptions& options, CrossEntropyOptions scores);
