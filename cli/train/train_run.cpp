@@ -42,6 +42,7 @@ Trained train_run(Configured& configured, const job::Job& job, const Start& star
   trainer.set_files(run.files);
   trainer.set_scorer(run.scorer);
   trainer.set_pace(bench::step_pace(run.flops_per_sample, trainer, arguments));
+  if (run.begin) trainer.before_first_step([&] { run.begin(trainer); });
   trainer.stop_on(launch::note_stop_signals);
   trainer.train();
   if (trainer.stopped_by() != 0) return stopped(trainer);

@@ -106,6 +106,7 @@ void replay(Configured& configured, const BeganWith& began, int64_t step, Replay
   if (!resumes && !began.weights.empty()) trainer.load_weights(began.weights);
   if (!resumes && !began.moments.empty()) trainer.load_moments(began.moments);
   trainer.set_files(run.files);
+  if (run.begin) trainer.before_first_step([&] { run.begin(trainer); });
   trainer.observe(out.numbers, step);
   const auto stop = std::make_shared<StopAfter>(step);
   trainer.add_callback(stop);

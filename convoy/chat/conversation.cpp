@@ -74,24 +74,30 @@ OrderedJson plain_messages(const OrderedJson& messages, const std::string& where
   return out;
 }
 
-Conversation read_conversation(OrderedJson row, const std::string& where) {
-  if (!row.is_object()) {
-    fail<FileError>("chat", "{} is no object; expected one with messages, or prompt and completion",
-                    where);
-  }
-  Conversation out;
-  out.dialogue.tools = unpacked(take(row, "tools"), "tools", where);
-  if (out.dialogue.tools.is_array() && out.dialogue.tools.empty()) out.dialogue.tools = nullptr;
-  if (!out.dialogue.tools.is_null() && !out.dialogue.tools.is_array()) {
+Dialogue take_settings(OrderedJson& row, const std::string& where) {
+  Dialogue out;
+  out.tools = unpacked(take(row, "tools"), "tools", where);
+  if (out.tools.is_array() && out.tools.empty()) out.tools = nullptr;
+  if (!out.tools.is_null() && !out.tools.is_array()) {
     fail<FileError>("chat", "{}: tools is a {}; expected a list of functions", where,
-                    out.dialogue.tools.type_name());
+                    out.tools.type_name());
   }
   auto arguments = unpacked(take(row, kArguments), kArguments, where);
   if (!arguments.is_null() && !arguments.is_object()) {
     fail<FileError>("chat", "{}: {} is a {}; expected an object", where, kArguments,
                     arguments.type_name());
   }
-  if (arguments.is_object()) out.dialogue.arguments = std::move(arguments);
+  if (arguments.is_object()) out.arguments = std::move(arguments);
+  return out;
+}
+
+Conversation read_conversation(OrderedJson row, const std::string& where) {
+  if (!row.is_object()) {
+    fail<FileError>("chat", "{} is no object; expected one with messages, or prompt and completion",
+                    where);
+  }
+  Conversation out;
+  out.dialogue = take_settings(row, where);
   const auto prompt = take(row, "prompt"), completion = take(row, "completion");
   if (prompt.is_string() && completion.is_string()) {
     out.prompt = prompt.get<std::string>();

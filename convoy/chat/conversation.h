@@ -27,6 +27,10 @@ const std::vector<std::string>& conversation_keys();
 /// FileError that begins with `where`.
 Conversation read_conversation(OrderedJson row, const std::string& where);
 
+/// A dialogue without messages, but with a row's `tools` and `chat_template_kwargs`, which are
+/// taken out of it. Throws FileError that begins with `where`.
+Dialogue take_settings(OrderedJson& row, const std::string& where);
+
 /// Messages as transformers hands them to templates; see above.
 OrderedJson plain_messages(const OrderedJson& messages, const std::string& where);
 

@@ -4,11 +4,14 @@
 
 #include <algorithm>
 #include <functional>
+#include <optional>
 
+#include "convoy/base/error.h"
 #include "convoy/comm/device.h"
 #include "convoy/comm/to_host.h"
 #include "convoy/models/language_model.h"
 #include "convoy/models/ranks_of.h"
+#include "convoy/nn/documents.h"
 #include "convoy/nn/layers/layers.h"
 #include "convoy/nn/losses/cross_entropy.h"
 #include "convoy/nn/skinny_gemm.h"
@@ -75,6 +78,7 @@ class CausalHead : public nn::Block {
     options.cap = cap_;
     const auto asked = ranks.select(x, in.at("asked"), options.ranks);
     const auto h = states(asked, nn::ReadBy::Products);
+    if (preference_) return loss_of_pairs(h, in, context, options);
     const auto entropy = nn::cross_entropy(h, table_, targets, options);
     nn::Bundle out{{"loss", entropy.loss},
                    {"count", at::scalar_tensor(targets.numel(), at::kLong)}};
@@ -87,7 +91,42 @@ class CausalHead : public nn::Block {
   bool takes_context_ranks() const override { return true; }
   bool takes_documents() const override { return true; }
 
+  std::vector<std::string> metrics() const override {
+    return preference_ ? nn::preference_metrics() : std::vector<std::string>();
+  }
+  void learn_preferences(const nn::PreferenceOptions& options) { preference_ = options; }
+
  private:
+  nn::Bundle loss_of_pairs(const at::Tensor& h, const nn::Bundle& in, const nn::Context& context,
+                           nn::CrossEntropyOptions scores) const {
+    scores.count_correct = false;
+    const auto pairs = pairs_of(in, context);
+    auto loss = nn::preference_loss(h, table_, in.at("targets"), pairs, *preference_, scores);
+    nn::Bundle out{{"loss", loss.loss},
+                   {"count", at::scalar_tensor(pairs.reference.size(0), at::kLong)},
+                   {"metrics", loss.metrics}};
+    if (context.mode == nn::Mode::Evaluate) out["log_probs"] = loss.log_probs;
+    return out;
+  }
+
+  /// The answers of the targets that put_targets() found, without a wait for a GPU.
+  nn::PreferencePairs pairs_of(const nn::Bundle& in, const nn::Context& context) const {
+    const auto& batch = context.batch(in);
+    const auto documents = nn::documents_of(batch);
+    if (!documents.defined()) {
+      fail<UsageError>("models", "the model learns preferences, and the batch has no 'documents'");
+    }
+    const auto device = in.at("hidden").device();
+    const auto asked =
+        targets_ ? asked_of(targets_(batch, context)) : comm::download(in.at("asked"));
+    const auto numbers = comm::download(documents).view({-1}).index_select(0, asked);
+    const auto given = batch.find(nn::kReferenceLogProbs);
+    const auto reference =
+        given != batch.end() ? given->second : at::zeros({documents.size(0), 2}, at::kDouble);
+    return {comm::upload(2 * asked.div(documents.size(1), "floor") + numbers, device),
+            comm::upload(reference, device)};
+  }
+
   int64_t num_ids() const { return table_->spec().shape[0]; }
 
   /// States that products turn into logits.
@@ -101,6 +140,7 @@ class CausalHead : public nn::Block {
   double epsilon_, divisor_, cap_;
   nn::RmsFactor factor_;
   std::function<at::Tensor(const nn::Bundle& batch, const nn::Context& context)> targets_;
+  std::optional<nn::PreferenceOptions> preference_;
   nn::NormParams norm_;
   nn::ParamPtr table_;
 };
@@ -116,6 +156,17 @@ std::function<at::Tensor(const nn::Bundle& batch, const nn::Context& context)> c
 
 nn::BlockPtr make_causal_head(const CausalHeadOptions& options) {
   return std::make_shared<CausalHead>(options);
+}
+
+void learn_preferences(const nn::BlockList& blocks, const nn::PreferenceOptions& options) {
+  auto* head = dynamic_cast<CausalHead*>(blocks.back().get());
+  if (head == nullptr) {
+    fail<UsageError>("models",
+                     "the model's last block {} learns no preferences; expected a causal head, as "
+                     "GPT-2 and Llama have",
+                     blocks.back()->name());
+  }
+  head->learn_preferences(options);
 }
 
 }  // namespace convoy::models

@@ -3,6 +3,7 @@
 #include <functional>
 
 #include "convoy/nn/block.h"
+#include "convoy/nn/losses/preference.h"
 
 namespace convoy::models {
 
@@ -29,5 +30,12 @@ std::function<at::Tensor(const nn::Bundle& batch, const nn::Context& context)> c
 /// Reads bundle["hidden"] [B, T, D] and the targets of put_targets(); gives the outputs that
 /// LanguageModelConfig promises.
 nn::BlockPtr make_causal_head(const CausalHeadOptions& options);
+
+/// Makes the causal head of `blocks` learn preferences: from now on each row of a batch holds two
+/// documents (nn/documents.h), the answer that was chosen and the one that was rejected, and the
+/// batch may have the reference's nn::kReferenceLogProbs, else zeros. It then counts pairs, and
+/// evaluation gives `log_probs` [B, 2] double in place of `correct`. Throws UsageError where the
+/// last block is no causal head.
+void learn_preferences(const nn::BlockList& blocks, const nn::PreferenceOptions& options);
 
 }  // namespace convoy::models

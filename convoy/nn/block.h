@@ -93,6 +93,9 @@ class Block {
   /// others: it returns `row_states` [N, width], `row_targets` [N], `row_first` (the lowest id that
   /// competes) and `row_weight` (of the cross-entropy in the loss), scalars both.
   virtual at::Tensor rows_read(const Param& table, const Bundle& batch, const Context& context);
+  /// Names of what the last block tells of its targets beside the loss: in training and evaluation
+  /// it returns `metrics` [number of names] double, sums over the targets that `count` counts.
+  virtual std::vector<std::string> metrics() const { return {}; }
   /// Tensors without gradient that belong to the model's state (running statistics of BatchNorm).
   virtual std::vector<NamedTensor> buffers() { return {}; }
 

@@ -14,7 +14,7 @@ void each_row(
     train::Trainer& trainer, const dataset::Dataset& data, int64_t most, int64_t width,
     const char* what,
     const std::function<at::Tensor(const nn::Bundle& out, const at::Tensor& rows)>& numbers,
-    const std::function<void(int64_t row, std::span<const double> numbers)>& use) {
+    const std::function<void(int64_t row, std::span<const double> numbers)>& use, nn::Mode mode) {
   auto& strategy = trainer.strategy();
   const auto& group = strategy.processes();
   const auto use_step = [&](const dataset::StepBatch& step, const std::vector<nn::Bundle>& outs) {
@@ -49,7 +49,7 @@ void each_row(
       use(row, found);
     }
   };
-  trainer.predict(data, use_step, most);
+  trainer.predict(data, use_step, most, mode);
 }
 
 }  // namespace convoy::tasks

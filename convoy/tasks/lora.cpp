@@ -152,8 +152,10 @@ void Lora::apply(const models::WeightLayout& layout, Run& run) {
   const bool strict = adapter_.empty();
   auto config = *config_;
   checkpoint::adapted(run.factory(), config, layout, strict);  // says what is wrong, and the names
-  run.factory = [make = std::move(run.factory), config, layout, strict] {
-    auto own = config;
+  auto trained = config;
+  if (without_dropout_) trained.dropout = 0;
+  run.factory = [make = std::move(run.factory), trained, layout, strict] {
+    auto own = trained;
     return checkpoint::adapted(make(), own, layout, strict);
   };
   config_ = config;

@@ -35,6 +35,9 @@ class Lora {
   /// The adapter to begin with; "" = a new one.
   const std::filesystem::path& adapter() const { return adapter_; }
 
+  /// Trains without the dropout of the adapters' inputs, which their files keep.
+  void disable_dropout() { without_dropout_ = true; }
+
   /// Makes `run` train adapters: its factory gives them, its files hold them. `layout` is the
   /// model's. Throws UsageError where a target is no matrix of the model.
   void apply(const models::WeightLayout& layout, Run& run);
@@ -46,7 +49,7 @@ class Lora {
   double alpha_ = 8, dropout_ = 0;
   std::string targets_ = "all-linear", rank_pattern_, alpha_pattern_, adapter_name_;
   std::vector<std::string> modules_to_save_;
-  bool use_rslora_ = false;
+  bool use_rslora_ = false, without_dropout_ = false;
   std::optional<checkpoint::AdapterConfig> config_;
   std::filesystem::path adapter_;
 };

@@ -15,6 +15,7 @@
 #include "convoy/tasks/classification/task.h"
 #include "convoy/tasks/language/task.h"
 #include "convoy/tasks/lora.h"
+#include "convoy/tasks/preference/task.h"
 #include "convoy/tasks/pretrained.h"
 #include "convoy/tasks/session/task.h"
 #include "convoy/tasks/unread_options.h"
@@ -33,6 +34,8 @@ std::vector<TaskKind>& kinds() {
        [](const std::string&) { return std::make_unique<ClassificationTask>(); }, true},
       {"chat", ChatTask::families,
        [](const std::string& family) { return std::make_unique<ChatTask>(family); }, true},
+      {"preference", ChatTask::families,
+       [](const std::string& family) { return std::make_unique<PreferenceTask>(family); }, true},
       {"language", models::language_families,
        [](const std::string& family) { return std::make_unique<LanguageTask>(family); }, false,
        add_language_commands}};

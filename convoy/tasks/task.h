@@ -40,7 +40,10 @@ struct Run {
   /// Gives a batch of training as Hugging Face's model takes it, with `labels`; none: they have no
   /// such model.
   std::function<nn::Bundle(const nn::Bundle& batch, const nn::Context& context)> labelled = {};
-  train::Trainer::Fill fill;    ///< reads the weights to start from; empty = all are drawn
+  train::Trainer::Fill fill;  ///< reads the weights to start from; empty = all are drawn
+  /// Computes what the data needs of the weights to begin with: on all ranks, before the first step
+  /// of a run (Trainer::before_first_step); empty = nothing.
+  std::function<void(train::Trainer& trainer)> begin = {};
   double flops_per_sample = 0;  ///< of the products that training needs; 0 = not known
   /// Sentences for a person about the model that was read; fill adds to them.
   std::shared_ptr<std::vector<std::string>> notes = std::make_shared<std::vector<std::string>>();

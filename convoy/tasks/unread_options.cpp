@@ -22,6 +22,9 @@ bool read_without_training(const Option& option) {
                                            "train.metric_names",
                                            "train.eval_time",
                                            "train.exclude_seen",
+                                           "train.beta",
+                                           "train.loss_type",
+                                           "train.label_smoothing",
                                            "output.quiet"};
   return option.section == "parallel" || kRead.contains(option.key());
 }

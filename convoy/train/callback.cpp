@@ -38,6 +38,7 @@ Json LogRecord::to_json() const {
     json["floor_times"] = floor_times;
   }
   if (!rows_sum.empty()) json["rows_sum"] = rows_sum;
+  for (const auto& [name, value] : metrics) json[name] = value;
   return json;
 }
 

@@ -62,6 +62,8 @@ struct LogRecord {
   double peak_percent = NAN;  ///< computing speed, of what products reach here; NaN = not known
   double floor_times = NAN;   ///< time, as multiple of what the step needs at the least
   std::string rows_sum;       ///< of all rows read so far; "": not added up
+  /// Means of what the model tells beside the loss (nn::Block::metrics), in its order.
+  std::vector<std::pair<std::string, double>> metrics;
 
   Json to_json() const;
 };

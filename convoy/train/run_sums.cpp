@@ -9,6 +9,7 @@
 #include "convoy/base/random.h"
 #include "convoy/checkpoint/adapter.h"
 #include "convoy/checkpoint/sums.h"
+#include "convoy/nn/losses/preference.h"
 
 namespace convoy::train {
 
@@ -40,8 +41,9 @@ uint64_t sum_of_rows(const parallel::MicroBatch& batch, int64_t step) {
   const auto valid = real_positions(batch, inputs);
   uint64_t out = 0;
   for (const auto& [name, given] : inputs) {
-    if (!given.is_cpu() || given.dim() == 0 || given.size(0) != rows || name == "key_mask")
-      continue;
+    // What a model gave differs in its last bits where other ranks compute it.
+    const bool is_read = name != "key_mask" && name != nn::kReferenceLogProbs;
+    if (!given.is_cpu() || given.dim() == 0 || given.size(0) != rows || !is_read) continue;
     const auto tensor = given.contiguous();
     const auto width = static_cast<size_t>(tensor.nbytes()) / static_cast<size_t>(rows);
     const auto* from = static_cast<const std::byte*>(tensor.const_data_ptr());

@@ -121,6 +121,7 @@ Json TrainerState::to_json() const {
   if (first_rows_sum != 0) out["first_rows_sum"] = sum_text(first_rows_sum);
   if (!base_sum.empty()) out["base_sum"] = base_sum;
   if (logged_steps > 0) out["last_grad_norm"] = last_grad_norm;
+  if (!logged_metrics.empty()) out["logged_metrics"] = logged_metrics;
   if (earlier_updates > 0) out["earlier_updates"] = earlier_updates;
   if (steps_beyond != 0) out["steps_beyond"] = steps_beyond;
   if (!lineage.empty()) out["lineage"] = checkpoint::to_json(lineage);
@@ -150,6 +151,7 @@ TrainerState TrainerState::from_json(const Json& json, const std::string& where)
     if (const auto norm = json.find("last_grad_norm"); norm != json.end() && norm->is_number()) {
       state.last_grad_norm = norm->get<double>();
     }
+    read_if_there("logged_metrics", state.logged_metrics);
     read_if_there("earlier_updates", state.earlier_updates);
     read_if_there("steps_beyond", state.steps_beyond);
     state.lineage = checkpoint::lineage_from_json(json.value("lineage", Json::array()));

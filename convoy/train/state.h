@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <map>
 #include <string>
 
 #include "convoy/base/json.h"
@@ -33,6 +34,7 @@ struct TrainerState {
   int64_t last_step_position = 0;
   // Sums over the steps since the last log line and since the start.
   double logged_loss_sum = 0;
+  std::map<std::string, double> logged_metrics;  ///< of what the model tells beside the loss
   int64_t logged_steps = 0;
   double last_grad_norm = NAN;  ///< of the last step; NaN = none yet, or an older state
   double total_loss_sum = 0;

@@ -54,6 +54,9 @@ class Trainer {
   /// Sets the scorer of evaluations; without one, the loss alone counts.
   void set_scorer(MakeScorer make_scorer);
   void add_callback(std::shared_ptr<Callback> callback);
+  /// Sets what train() calls on all ranks before its first step: the weights to begin with, or to
+  /// go on with, are there, and output.dir is this run's.
+  void before_first_step(std::function<void()> work);
   /// Completes log lines: how near the pace comes to what the machine can do.
   void set_pace(std::function<void(LogRecord&)> pace);
   /// Shows `observer`, which must outlive train(), what blocks compute in one step; steps count
@@ -84,7 +87,9 @@ class Trainer {
   using UsePrediction =
       std::function<void(const dataset::StepBatch& step, const std::vector<nn::Bundle>& outs)>;
   /// Runs the model over `data` on all ranks, until the samples below `most` are done; 0 = all.
-  void predict(const dataset::Dataset& data, const UsePrediction& use, int64_t most = 0);
+  /// `mode`: Predict, or Evaluate, whose outputs are those of evaluations.
+  void predict(const dataset::Dataset& data, const UsePrediction& use, int64_t most = 0,
+               nn::Mode mode = nn::Mode::Predict);
 
   /// Writes `<split>_results.json` and merges into `all_results.json`, as Hugging Face's does.
   void save_metrics(const std::string& split, const Metrics& metrics);

@@ -1,7 +1,7 @@
 #include <regex>
 
 #include "convoy/base/text.h"
-#include "tests/cli/chat_testing.h"
+#include "tests/cli/preference_testing.h"
 
 // What a person sees and gets who uses the program.
 namespace convoy {
@@ -234,10 +234,10 @@ TEST_F(Using, TheFirstTrainingOfTheReadmeLearns) {
 /// On less text, for a step.
 TEST_F(Using, TheLanguageModelsOfTheReadmeTrain) {
   auto commands = commands_of("README.md", "## Train a language model");
-  ASSERT_EQ(commands.size(), 13u);
+  ASSERT_EQ(commands.size(), 14u);
   for (auto& more : commands_of("README.md", "## Train what does not fit"))
     commands.push_back(more);
-  ASSERT_EQ(commands.size(), 14u);
+  ASSERT_EQ(commands.size(), 15u);
   EXPECT_EQ(commands[0], "./dev data text");
   EXPECT_EQ(std::erase_if(commands, [](const auto& c) { return c.starts_with("./dev data "); }),
             3u);
@@ -258,8 +258,13 @@ TEST_F(Using, TheLanguageModelsOfTheReadmeTrain) {
     conversations += conversation({{"user", "Who are you?"}, {"assistant", "I am Otto."}});
   }
   write_file(folder_ / "data/chat/identity.jsonl", conversations);
+  std::string pairs;
+  for (int row = 0; row < 20; ++row) {
+    pairs += pair_of_answers("Who are you?", fmt::format("Otto {}", row), "Nobody");
+  }
+  write_file(folder_ / "data/chat/preferences.jsonl", pairs);
   ASSERT_EQ(run("train --task chat --family llama --hidden_size 8 --num_hidden_layers 1 "
-                "--num_attention_heads 2 --intermediate_size 16 --max_position_embeddings 256 "
+                "--num_attention_heads 2 --intermediate_size 16 --max_position_embeddings 512 "
                 "--data.train data/chat/identity.jsonl --data.tokenizer chat_words --max_steps 1 "
                 "--output_dir data/smollm2"),
             0)
@@ -287,7 +292,9 @@ TEST_F(Using, TheLanguageModelsOfTheReadmeTrain) {
        {"gpt2_clm", "llama_tiny", "t5_denoise", "bert_classify", "sharded", "smollm2_merged"}) {
     EXPECT_TRUE(fs::exists(folder_ / "runs" / run / "model.safetensors")) << run;
   }
-  EXPECT_TRUE(fs::exists(folder_ / "runs/smollm2_lora/adapter_model.safetensors"));
+  for (const char* run : {"smollm2_lora", "smollm2_dpo"}) {
+    EXPECT_TRUE(fs::exists(folder_ / "runs" / run / "adapter_model.safetensors")) << run;
+  }
   const std::string verify =
       "convoy verify examples/gpt2_clm/small.toml --nproc 2 --zero 3 "
       "--gradient_accumulation_steps 2";

@@ -159,9 +159,10 @@ TEST_F(Kernels, Normalisations) {
 TEST_F(Kernels, Losses) {
   for (const auto dtype : {at::kFloat, at::kBFloat16, at::kHalf}) {
     for (const double temperature : {1.0, 0.5}) {
-      for (const bool biased : {false, true}) {
-        SCOPED_TRACE(std::string(c10::toString(dtype)) + std::to_string(temperature) +
-                     (biased ? " biased" : ""));
+      for (const std::string kind : {"plain", "biased", "weighted"}) {
+        SCOPED_TRACE(std::string(c10::toString(dtype)) + std::to_string(temperature) + kind);
+        const bool biased = kind == "biased";
+        const auto weights = at::rand({40}) - 0.3;
         // Some targets are sure, and some out of the question.
         auto h = at::randn({40, 8}), items = at::randn({101, 8}), bias = at::randn({101});
         const auto targets = at::arange(40) * 2 + 1;
@@ -173,6 +174,7 @@ TEST_F(Kernels, Losses) {
           const auto table = params_of({items}, device, dtype)[0];
           CrossEntropyOptions options{.temperature = temperature};
           if (biased) options.bias = params_of({bias}, device, dtype)[0];
+          if (kind == "weighted") options.weights = weights.to(device);
           const auto out = cross_entropy(on, table, targets.to(device), options);
           torch::autograd::backward({out.loss}, {});
           results.push_back({out.loss.detach(), on.grad(), table->grad()});

@@ -10,6 +10,7 @@
 #include "convoy/tasks/chat/task.h"
 #include "convoy/tasks/classification/task.h"
 #include "convoy/tasks/language/task.h"
+#include "convoy/tasks/preference/task.h"
 #include "convoy/tasks/session/session_arguments.h"
 #include "convoy/tasks/session/task.h"
 
@@ -37,21 +38,19 @@ std::map<std::string, std::string> rows_of(const std::string& page) {
   return out;
 }
 
-/// Options of conversations that texts do not have in their place.
-std::string chat_options() {
-  ChatTask chat("llama");
+/// Options of a task beside those of texts, in the order of its own.
+std::string options_beside_texts(Task& task, const std::string& name) {
   LanguageTask texts("llama");
   OptionTable own, known;
-  chat.declare(own);
+  task.declare(own);
   texts.declare(known);
   const auto rows = rows_of(own.to_markdown()), other = rows_of(known.to_markdown());
-  std::string page =
-      "\n# Options of chat\n\nWith `model.task = \"chat\"`: options of the model's family, and "
-      "these in place of those of texts in section data.\n\n"
-      "| option | type | default | meaning |\n|---|---|---|---|\n";
+  std::string page = "\n# Options of " + name + "\n\nWith `model.task = \"" + name +
+                     "\"`: options of the model's family, and these in place of those of texts.\n\n"
+                     "| option | type | default | meaning |\n|---|---|---|---|\n";
   for (const auto& option : own.options()) {
     const auto row = rows.find("`" + option.name + "`");
-    if (option.section != "data" || row == rows.end()) continue;
+    if (option.section == "model" || row == rows.end()) continue;
     const auto found = other.find(row->first);
     if (found == other.end() || found->second != row->second) page += row->second + "\n";
   }
@@ -119,7 +118,10 @@ TEST(OptionsPage, IsWhatTheProgramKnows) {
         is_decoder_beside(family, first) ? options_beside(family, first) : language_options(family);
   }
   page += options_of(classification, "classification", "model.task = \"classification\"");
-  page += chat_options();
+  ChatTask chat("llama");
+  PreferenceTask preference("llama");
+  page += options_beside_texts(chat, "chat") + options_beside_texts(preference, "preference") +
+          "\nThese defaults are TRL's:\n\n" + own_defaults(preference);
   const auto file = std::string(CONVOY_SOURCE_DIR) + "/docs/options.md";
   if (std::getenv("CONVOY_UPDATE_DOCS")) write_file(file, page);
   EXPECT_EQ(read_file(file), page)

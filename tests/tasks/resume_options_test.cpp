@@ -14,6 +14,7 @@
 #include "convoy/tasks/chat/task.h"
 #include "convoy/tasks/classification/task.h"
 #include "convoy/tasks/language/task.h"
+#include "convoy/tasks/preference/task.h"
 #include "convoy/tasks/session/session_arguments.h"
 #include "tests/cli/command_testing.h"
 
@@ -152,12 +153,18 @@ const std::vector<Entry>& entries_of_tasks() {
         "data.label",
         "t5 data.mlm_probability",
         "chat data.max_length",
+        "preference data.max_length",
         "data.train_on",
         "data.too_long",
         "data.packing",
         "data.documents",
         "data.chat_template",
         "data.chat_template_kwargs"}},
+      // Which pairs are evaluated, whose reference the run has kept.
+      {Belief::Refused, {"preference data.valid", "preference data.max_eval_samples"}},
+      // The loss of pairs.
+      {Belief::MayChange,
+       {"train.beta", "train.loss_type", "train.label_smoothing", "train.disable_dropout"}},
       // What is in a row of the same number, and how it is read.
       {Belief::MayChange,
        {"data.schema", "data.truncation", "data.memory_budget_mb", "data.prefetch_depth",
@@ -274,6 +281,11 @@ TEST(ResumedOptions, EachHasAnEntry) {
   ChatTask chat("llama");
   page += std::string("\n## Chat\n\nBeside the options of the model's family.\n\n") + Page::kHead +
           tasks.rows("chat", table_of(chat), Json::object(), "data");
+  PreferenceTask preference("llama");
+  const auto of_pairs = table_of(preference);
+  page += std::string("\n## Preferences\n\nBeside the options of the model's family.\n\n") +
+          Page::kHead + tasks.rows("preference", of_pairs, Json::object(), "data") +
+          tasks.rows("preference", of_pairs, Json::object(), "train");
   trainer.expect_all_used();
   tasks.expect_all_used();
   const auto file = std::string(CONVOY_SOURCE_DIR) + "/docs/resuming.md";

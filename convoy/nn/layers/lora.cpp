@@ -157,6 +157,7 @@ class AdaptedBlock : public Block {
   at::Tensor rows_read(const Param& table, const Bundle& batch, const Context& context) override {
     return block_->rows_read(table, batch, context);
   }
+  std::vector<std::string> metrics() const override { return block_->metrics(); }
   std::vector<NamedTensor> buffers() override { return block_->buffers(); }
 
  private:

@@ -13,6 +13,7 @@
 #include "convoy/base/lanes.h"
 #include "convoy/nn/layers/layers.h"
 #include "convoy/nn/losses/cross_entropy_device.h"
+#include "convoy/nn/losses/row_weights.h"
 #include "convoy/nn/losses/vocab_parallel_cross_entropy.h"
 #include "convoy/nn/node.h"
 #include "convoy/nn/shapes_only.h"
@@ -201,6 +202,7 @@ CrossEntropy cross_entropy(const at::Tensor& h, const ParamPtr& table, const at:
   const auto dtype = table_dtype == at::kHalf ? at::kFloat : table_dtype;
   const bool wants_slope = at::GradMode::is_enabled();
   const auto& bias = options.bias;
+  check_weights(options);
   CrossEntropy out;
   at::Tensor h_grad, table_grad, bias_grad;
   const bool frozen = !table->spec().trainable;
@@ -231,10 +233,11 @@ CrossEntropy cross_entropy(const at::Tensor& h, const ParamPtr& table, const at:
       if (bias) bias_grad = at::zeros({num_items}, fp32);
     }
     if (options.count_correct) out.correct = at::zeros({}, columns.options());
+    if (options.keep_losses) out.losses = at::empty({num_rows}, fp32);
     if (input.is_cuda()) {
       const auto part = bias ? bias->value().narrow(0, first_id, num_items) : at::Tensor();
       add_device_loss({input, items, part, columns, options.temperature, options.cap, h_grad,
-                       table_grad, bias_grad, straight},
+                       table_grad, bias_grad, straight, options.weights},
                       piece, out);
     }
     const int64_t host_rows = input.is_cuda() ? 0 : num_rows;
@@ -282,8 +285,9 @@ CrossEntropy cross_entropy(const at::Tensor& h, const ParamPtr& table, const at:
         if (turn.defined()) exponentials.mul_(turn);
         scores.narrow(0, row, count).copy_(exponentials);
       }
-      out.loss += losses.sum();
+      add_losses(losses, options, begin, out);
       if (!wants_slope) continue;
+      part = weighted_rows(part, options, begin);  // the table's gradient is a sum over rows
       auto back = h_grad.narrow(0, begin, rows);
       const bool writes = straight && begin == 0;
       if (half) {
@@ -300,6 +304,9 @@ CrossEntropy cross_entropy(const at::Tensor& h, const ParamPtr& table, const at:
       writes ? at::mm_out(table_grad, scores.t(), scaled) : table_grad.addmm_(scores.t(), scaled);
       add_rows(table_grad, targets_here, part, -1);
     }
+  }
+  if (wants_slope && options.weights.defined()) {
+    without_grad([&] { return h_grad.mul_(options.weights.unsqueeze(1)); });
   }
   const auto h_dtype = h.scalar_type();
   auto backward = [=](const at::Tensor& grad) mutable -> std::vector<at::Tensor> {

@@ -11,6 +11,10 @@ struct CrossEntropyOptions {
   double cap = 0;          ///< bounds the scores by cap x tanh(score / cap); 0 = not
   ParamPtr bias;           ///< [V], added to the products; may be null
   bool count_correct = false;
+  bool keep_losses = false;
+  /// [N] fp32: what each row counts in the loss, and so in the gradients; undefined: all count 1.
+  /// Not with a bias.
+  at::Tensor weights = {};
   /// They may share out the table's rows; and of h each those of its own tokens, [n, D].
   TensorRanks ranks = {};
 };
@@ -18,6 +22,7 @@ struct CrossEntropyOptions {
 struct CrossEntropy {
   at::Tensor loss;     ///< sum over the N rows, fp32 scalar
   at::Tensor correct;  ///< rows whose best score is the target's, int64 scalar; where asked for
+  at::Tensor losses;   ///< [N] fp32, of each row before it is weighted; where asked for
 };
 
 /// The cross-entropy of h [N, D] against rows first_id..V-1 of `table` [V, D], which may be the

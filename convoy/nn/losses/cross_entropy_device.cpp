@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 
+#include "convoy/nn/losses/row_weights.h"
 #include "convoy/nn/product.h"
 #include "convoy/nn/soft_cap.h"
 
@@ -87,7 +88,8 @@ void add_device_loss(const DeviceLoss& loss, int64_t piece, CrossEntropy& out) {
     const auto losses =
         narrow ? losses_of_softmax(all, places, slopes)
                : losses_of_logarithms(all, places, loss.temperature, slopes, wants_slope);
-    out.loss += losses.sum();
+    const CrossEntropyOptions counts{.weights = loss.weights};
+    add_losses(losses, counts, begin, out);
     if (!wants_slope) continue;
     auto slope = slopes.narrow(1, 0, C);
     if (turn.defined()) slope.mul_(turn);
@@ -96,11 +98,12 @@ void add_device_loss(const DeviceLoss& loss, int64_t piece, CrossEntropy& out) {
     if (loss.bias_grad.defined()) loss.bias_grad.add_(slope.sum(0, false, at::kFloat));
     if (!loss.table_grad.defined()) continue;
     auto table_grad = loss.table_grad;
+    const auto weighted = weighted_rows(rows, counts, begin);
     const bool adds = !loss.fresh || begin > 0;
     if (adds && slope.scalar_type() == table_grad.scalar_type()) {
-      table_grad.addmm_(slope.t(), rows);
+      table_grad.addmm_(slope.t(), weighted);
     } else {
-      product_into(table_grad, slope.t(), rows, adds);
+      product_into(table_grad, slope.t(), weighted, adds);
     }
   }
 }

@@ -13,6 +13,7 @@ struct DeviceLoss {
   double temperature = 1, cap = 0;
   at::Tensor h_grad, table_grad, bias_grad;  ///< [N, D] is written, the others are added to
   bool fresh = false;                        ///< table_grad has no content yet
+  at::Tensor weights = {};  ///< [N] fp32 of the rows in loss and table_grad, or undefined
 };
 
 /// Bytes that add_device_loss() holds at once for scores [R, C].

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "convoy/nn/cast.h"
+#include "convoy/nn/losses/row_weights.h"
 #include "convoy/nn/losses/softmax_pass.h"
 #include "convoy/nn/node.h"
 #include "convoy/nn/product.h"
@@ -58,6 +59,7 @@ class CutLoss {
   CutLoss(const at::Tensor& h, ParamPtr table, const at::Tensor& targets,
           const CrossEntropyOptions& options, bool wants_slope)
       : table_(std::move(table)), options_(options), wants_slope_(wants_slope) {
+    check_weights(options);
     const int64_t V = table_->shape()[0];
     first_ = std::clamp<int64_t>(options.first_id - table_->begin(), 0, V);
     num_items_ = V - first_;
@@ -72,6 +74,7 @@ class CutLoss {
     fp32_ = input_.options().dtype(at::kFloat);
     out.loss = at::zeros({}, fp32_);
     if (options.count_correct) out.correct = at::zeros({}, targets.options());
+    if (options.keep_losses) out.losses = at::empty({input_.size(0)}, fp32_);
     if (wants_slope_) make_grads();
   }
 
@@ -95,11 +98,12 @@ class CutLoss {
         cap_scores(scores, options_.cap);
         if (wants_slope_) turn = slope_of_cap(scores, options_.cap);
       }
-      auto log_sums = take_losses(scores, columns, targets_.narrow(0, begin, R));
+      auto log_sums = take_losses(scores, columns, targets_.narrow(0, begin, R), begin);
       if (wants_slope_) take_slopes(scores, log_sums, columns, rows, turn, begin);
     }
     input_.reset();
     if (!wants_slope_ || N == 0) return;
+    if (options_.weights.defined()) h_grad.mul_(options_.weights.unsqueeze(1));
     const auto label = label_of("gradient of the states", table_);
     if (ranks.shares()) {
       h_grad = ranks.scatter_sum(h_grad, label);
@@ -143,7 +147,8 @@ class CutLoss {
   }
 
   /// Adds the losses of R rows; returns the logarithms of their sums of exponentials.
-  at::Tensor take_losses(at::Tensor& scores, const at::Tensor& columns, const at::Tensor& targets) {
+  at::Tensor take_losses(at::Tensor& scores, const at::Tensor& columns, const at::Tensor& targets,
+                         int64_t begin) {
     const int64_t R = scores.size(0);
     auto log_sums = at::empty({R}, fp32_);
     log_sums_of(scores, log_sums, options_.temperature);
@@ -161,7 +166,7 @@ class CutLoss {
     const auto all =
         options_.ranks.group().all_gather(told, label_of("softmax", table_));  // [T, 2 or 4, R]
     const auto sums = all.select(1, 0).logsumexp(0);
-    out.loss += (sums - all.select(1, 1).sum(0) / options_.temperature).sum().to(at::kFloat);
+    add_losses(sums - all.select(1, 1).sum(0) / options_.temperature, options_, begin, out);
     if (options_.count_correct) {
       const auto who = all.select(1, 2).argmax(0, /*keepdim=*/true);  // the lowest id of the best
       const auto best = all.select(1, 3).gather(0, who).squeeze(0);
@@ -176,21 +181,22 @@ class CutLoss {
     to_slopes(scores, log_sums, columns.contiguous(), options_.temperature);
     if (turn.defined()) scores.mul_(turn);
     auto back = h_grad.narrow(0, begin, scores.size(0));
+    const auto weighted = table_grad.defined() ? weighted_rows(rows, options_, begin) : rows;
     const bool writes = straight && begin == 0;
     if (options_.bias) bias_grad.add_(scores.sum(0, false, at::kFloat));
     if (scores.is_cuda()) {
       product_into(back, scores, items_);
-      if (table_grad.defined()) add_product(table_grad, scores, rows, writes);
+      if (table_grad.defined()) add_product(table_grad, scores, weighted, writes);
       return;
     }
     if (scores.scalar_type() != at::kFloat) {
       back.copy_(at::mm(scores, items_));
-      if (table_grad.defined()) add_product(table_grad, scores, rows, writes);
+      if (table_grad.defined()) add_product(table_grad, scores, weighted, writes);
       return;
     }
     at::mm_out(back, scores, items_);
     if (!table_grad.defined()) return;
-    writes ? at::mm_out(table_grad, scores.t(), rows) : table_grad.addmm_(scores.t(), rows);
+    writes ? at::mm_out(table_grad, scores.t(), weighted) : table_grad.addmm_(scores.t(), weighted);
   }
 
   ParamPtr table_;

@@ -23,8 +23,16 @@ enum Word : int { kSpoilt = 1, kSignal = 2, kShort = 256 };
 
 }  // namespace
 
-Update::Update(FlatBuffers& flat, comm::Groups groups, bool may_overflow)
-    : flat_(flat), groups_(std::move(groups)), may_overflow_(may_overflow) {}
+Update::Update(FlatBuffers& flat, comm::Groups groups, bool may_overflow, int64_t num_metrics)
+    : flat_(flat),
+      groups_(std::move(groups)),
+      may_overflow_(may_overflow),
+      num_metrics_(num_metrics) {}
+
+/// Place of the metrics among the totals.
+int64_t Update::metrics_begin() const {
+  return kWords + 2 * int64_t{groups_.world.size()};
+}
 
 void Update::begin_step(const StepInput& input, const OptimizerOptions& optimizer) {
   input_ = &input;
@@ -32,13 +40,17 @@ void Update::begin_step(const StepInput& input, const OptimizerOptions& optimize
   result = {};
   spoilt_loss_ = -1;
   gave_up_ = false;
-  totals_ = at::zeros({kWords + 2 * groups_.world.size()}, flat_.fp32().dtype(at::kDouble));
+  totals_ = at::zeros({metrics_begin() + num_metrics_}, flat_.fp32().dtype(at::kDouble));
 }
 
 void Update::add(const at::Tensor& loss, const at::Tensor& count) {
   totals_[kLoss] += loss.detach().reshape({});
   const int times = fault_at("count") == Fault::kDouble ? 2 : 1;
   for (int i = 0; i < times; ++i) totals_[kTargets] += count.detach().reshape({});
+}
+
+void Update::add_metrics(const at::Tensor& metrics) {
+  totals_.narrow(0, metrics_begin(), num_metrics_) += metrics.detach();
 }
 
 void Update::close_totals() {
@@ -77,6 +89,7 @@ void Update::take_totals(const double* values) {
   result.loss_sum = values[kLoss];
   result.count = values[kTargets];
   result.num_busy = static_cast<int>(values[kBusy]);
+  result.metrics.assign(values + metrics_begin(), values + metrics_begin() + num_metrics_);
   const auto* words = values + kWords;
   const auto* steps = words + groups_.world.size();
   for (int rank = 1; rank < groups_.world.size(); ++rank) {

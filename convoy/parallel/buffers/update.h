@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <vector>
 
 #include "convoy/comm/groups.h"
 #include "convoy/parallel/buffers/flat_buffers.h"
@@ -37,9 +38,10 @@ struct StepInput {
 /// Results of a step, summed over all data-parallel ranks.
 struct StepResult {
   double loss_sum = 0;
-  double count = 0;         ///< valid targets
-  double grad_norm = 0;     ///< of the mean loss, before clipping
-  bool skipped = false;     ///< the gradient overflowed and no weight was changed
+  double count = 0;               ///< valid targets
+  std::vector<double> metrics{};  ///< sums over them, as nn::Block::metrics() names them
+  double grad_norm = 0;           ///< of the mean loss, before clipping
+  bool skipped = false;           ///< the gradient overflowed and no weight was changed
   double wait_seconds = 0;  ///< communication that computation did not hide, this rank; NaN on GPUs
   int num_busy = 0;         ///< ranks with StepInput::busy
   int short_rank = -1;      ///< the first that had too little memory: nothing was changed; -1: none
@@ -54,12 +56,16 @@ struct StepResult {
 /// fp32. So the norm, and with it the clipping factor, is the same in every layout.
 class Update {
  public:
-  /// `may_overflow`: a gradient that is not finite skips the update (fp16).
-  Update(FlatBuffers& flat, comm::Groups groups, bool may_overflow);
+  /// `may_overflow`: a gradient that is not finite skips the update (fp16). `num_metrics`: what the
+  /// last block tells beside the loss.
+  Update(FlatBuffers& flat, comm::Groups groups, bool may_overflow, int64_t num_metrics = 0);
 
   void begin_step(const StepInput& input, const OptimizerOptions& optimizer);
   /// Adds a micro-batch's loss and number of targets, scalars on the device.
   void add(const at::Tensor& loss, const at::Tensor& count);
+  bool has_metrics() const { return num_metrics_ > 0; }
+  /// Adds a micro-batch's metrics, [num_metrics] on the device.
+  void add_metrics(const at::Tensor& metrics);
   /// Records that this rank has too little memory for the step.
   void give_up() { gave_up_ = true; }
   /// Adds the squares of the own part of a bucket, once it is summed up; in the buckets' order.
@@ -85,15 +91,17 @@ class Update {
 
  private:
   void take_totals(const double* values);
+  int64_t metrics_begin() const;
   std::vector<optim::Span> spans(int64_t bucket, const Extent& extent) const;
 
   FlatBuffers& flat_;
   comm::Groups groups_;
   bool may_overflow_;
+  int64_t num_metrics_;
   const StepInput* input_ = nullptr;
   const OptimizerOptions* optimizer_ = nullptr;
   /// Loss, targets, squares, busy ranks, and a word of each rank (see Word); then the step that
-  /// each rank makes. They stay on the device until clip() reads them.
+  /// each rank makes, and the metrics. They stay on the device until clip() reads them.
   at::Tensor totals_;
   comm::Group::Handle handle_;
   double divisor_ = 1;

@@ -41,7 +41,7 @@ Executor::Executor(nn::BlockList blocks, FlatBuffers& flat, RowTables& rows, com
       gradients_(flat, groups_, options.parallelism.reduce_each),
       gathers_(flat, groups_.shard),
       p2p_(groups_, flat.fp32().device()),
-      update_(flat, groups_, compute_dtype == at::kHalf),
+      update_(flat, groups_, compute_dtype == at::kHalf, std::ssize(blocks_.back()->metrics())),
       layers_(with_layer_faults(groups_.tensor, [this] { return in_backward_; })),
       context_(with_layer_faults(groups_.context, [this] { return in_backward_; })) {
   observers_.push_back(make_activity_observer());
@@ -253,7 +253,9 @@ void Executor::take_loss(Pass& pass, int64_t m) {
   const auto &loss = required(out, "loss"), &count = required(out, "count");
   check_scalar(loss, "loss", "the sum over the batch's targets");
   check_scalar(count, "count", "the number of its targets");
-  if (groups_.tensor.rank() == 0) update_.add(loss, count);  // all tensor ranks have the same
+  if (groups_.tensor.rank() > 0) return;  // all tensor ranks have the same
+  update_.add(loss, count);
+  if (update_.has_metrics()) update_.add_metrics(required(out, "metrics"));
 }
 
 void Executor::store(const Pass& pass, const Instruction& i) {

@@ -67,6 +67,9 @@ class Replica {
   /// Bytes of weights that a step gathers at a time, at most.
   int64_t most_gathered() const;
 
+  /// Names of StepResult::metrics, on all ranks.
+  std::vector<std::string> metrics() const { return blocks_.back()->metrics(); }
+
   /// Tensors without gradient that belong to the model's state.
   std::vector<nn::NamedTensor> buffers() const;
 

@@ -25,25 +25,28 @@ struct Counts {
   }
 };
 
-/// An error's text without the component that it begins with.
+}  // namespace
+
 std::string sentence_of(std::string_view error) {
   const auto end = error.starts_with("[") ? error.find("] ") : error.npos;
   return std::string(end == error.npos ? error : error.substr(end + 2));
 }
 
-}  // namespace
-
-void ChatOptions::declare(OptionTable& t) {
+void ChatOptions::declare_learning(OptionTable& t) {
   const char* s = "data";
   t.add(s, "train_on", train_on,
         "tokens that are learnt: the assistant's answers and what ends their turns, or all of a "
         "conversation")
       .choice({"answers", "all"});
-  t.add(s, "too_long", too_long, "what becomes of a conversation of more than max_length tokens")
-      .choice({"cut", "leave_out"});
   t.add(s, "packing", packing,
         "put several conversations into a row of at most max_length tokens, best fit over all; "
         "none sees another");
+}
+
+void ChatOptions::declare(OptionTable& t) {
+  const char* s = "data";
+  t.add(s, "too_long", too_long, "what becomes of a conversation of more than max_length tokens")
+      .choice({"cut", "leave_out"});
   t.add(s, "chat_template", chat_template,
         "Jinja file of the chat template; none = the tokenizer's, or the model's")
       .alias("chat_template_path")

@@ -1,9 +1,11 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "convoy/base/options.h"
@@ -26,6 +28,9 @@ struct ChatOptions {
   bool packing = false;
   std::optional<int64_t> pad_to_multiple_of;
 
+  /// Declares the options of conversations that are learnt.
+  void declare_learning(OptionTable& table);
+  /// Declares those of all conversations.
   void declare(OptionTable& table);
   /// Throws UsageError where they are no object of JSON.
   chat::OrderedJson read_arguments() const;
@@ -46,6 +51,9 @@ struct ChatRows {
   /// Tokens that are learnt, over all rows.
   int64_t num_targets() const;
 };
+
+/// An error's text without the component that it begins with.
+std::string sentence_of(std::string_view error);
 
 /// Reads conversations as rows of tokens.
 struct ChatReader {
@@ -72,6 +80,9 @@ struct ChatRange {
 RowsOfConversations rows_of_conversations(const ChatRows& all, const ChatRange& range,
                                           std::optional<int64_t> capacity);
 
+/// Adds columns to the batch of some rows of a data set, given by their numbers.
+using AddColumns = std::function<void(const std::vector<int64_t>& rows, nn::Bundle& batch)>;
+
 /// How rows of conversations become batches.
 struct ChatPadding {
   int64_t id = 0;
@@ -81,11 +92,12 @@ struct ChatPadding {
 
 /// Rows for a causal model: `input_ids` and `labels` [rows, T], -100 where nothing is learnt,
 /// padded to the longest of the micro-batch. Where `packed`, `documents` and `positions` keep the
-/// conversations of a row apart (nn/documents.h). With a mixture an epoch has the rows that it
-/// draws.
+/// conversations of a row apart (nn/documents.h), numbered from 0. With a mixture an epoch has the
+/// rows that it draws.
 std::shared_ptr<dataset::Dataset> make_chat_dataset(std::shared_ptr<const ChatRows> all,
                                                     RowsOfConversations rows, bool packed,
                                                     const ChatPadding& padding,
-                                                    std::optional<data::Mixture> mixture = {});
+                                                    std::optional<data::Mixture> mixture = {},
+                                                    const AddColumns& add_columns = {});
 
 }  // namespace convoy::tasks

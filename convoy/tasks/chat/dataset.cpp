@@ -54,7 +54,8 @@ RowsOfConversations rows_of_conversations(const ChatRows& all, const ChatRange& 
 std::shared_ptr<dataset::Dataset> make_chat_dataset(std::shared_ptr<const ChatRows> all,
                                                     RowsOfConversations rows, bool packed,
                                                     const ChatPadding& padding,
-                                                    std::optional<data::Mixture> mixture) {
+                                                    std::optional<data::Mixture> mixture,
+                                                    const AddColumns& add_columns) {
   std::vector<int64_t> lengths;
   for (const auto& row : rows) {
     lengths.push_back(std::accumulate(
@@ -88,6 +89,7 @@ std::shared_ptr<dataset::Dataset> make_chat_dataset(std::shared_ptr<const ChatRo
         append(*all, conversation, number++, to);
       }
     }
+    if (add_columns) add_columns(wanted, out);
     return out;
   };
   return mixture ? dataset::make_mixed_dataset(std::move(*mixture), batch, lengths)

@@ -25,26 +25,30 @@ void keep_first(std::vector<ChatRange>& ranges, std::optional<int64_t> most) {
   }
 }
 
+/// Rows of samples that are so many conversations each.
+RowsOfConversations rows_of_samples(const std::vector<ChatRange>& ranges, int64_t per_sample) {
+  RowsOfConversations out;
+  for (const auto& [first, last] : ranges) {
+    for (int64_t sample = first; sample < last; ++sample) {
+      auto& row = out.emplace_back();
+      for (int64_t i = 0; i < per_sample; ++i) row.push_back(sample * per_sample + i);
+    }
+  }
+  return out;
+}
+
 int64_t count_of(const std::vector<ChatRange>& ranges) {
   int64_t count = 0;
   for (const auto& [first, last] : ranges) count += last - first;
   return count;
 }
 
-/// Checksum of conversations' tokens.
-uint64_t sum_of(const ChatRows& all, const std::vector<ChatRange>& ranges) {
-  uint64_t sum = 0;
-  for (const auto& [first, last] : ranges) {
-    const auto begin = static_cast<size_t>(all.begin(first)),
-               end = static_cast<size_t>(all.begin(last));
-    sum = hash_combine(sum, data::sum_of_ids(std::span(all.ids).subspan(begin, end - begin)));
-  }
-  return sum;
-}
-
 }  // namespace
 
-ChatTask::ChatTask(std::string family) : LanguageTask(std::move(family), "chat") {}
+ChatTask::ChatTask(std::string family) : ChatTask(std::move(family), "chat", 1) {}
+
+ChatTask::ChatTask(std::string family, std::string task, int64_t per_sample)
+    : LanguageTask(std::move(family), std::move(task)), per_sample_(per_sample) {}
 
 std::vector<std::string> ChatTask::families() {
   auto all = models::language_families();
@@ -54,14 +58,15 @@ std::vector<std::string> ChatTask::families() {
   return all;
 }
 
-void ChatTask::declare_data(OptionTable& t) {
+void ChatTask::declare_files(OptionTable& t, const std::string& samples,
+                             const std::string& columns) {
   const char* s = "data";
   t.add(s, "train", data_.train,
-        "conversations: .jsonl (.gz, .zst) or .parquet with messages, or prompt and completion")
+        fmt::format("{}: .jsonl (.gz, .zst) or .parquet with {}", samples, columns))
       .alias("train_file")
       .path();
   t.add(s, "valid", data_.valid,
-        "conversations to evaluate on; none = hold out the first part of data.train")
+        fmt::format("{} to evaluate on; none = hold out the first part of data.train", samples))
       .alias("validation_file")
       .path();
   data_.mixture.declare(t);
@@ -75,20 +80,26 @@ void ChatTask::declare_data(OptionTable& t) {
       .at_least(0)
       .alias("max_seq_length");
   t.add(s, "validation_split_percentage", data_.validation_split_percentage,
-        "percentage of the conversations held out for evaluation if data.valid is not given")
+        fmt::format("percentage of the {} held out for evaluation if data.valid is not given",
+                    samples))
       .within(0, 90);
   t.add(s, "max_train_samples", data_.max_train_samples,
-        "train on the first N conversations; none = all")
+        fmt::format("train on the first N {}; none = all", samples))
       .at_least(1);
   t.add(s, "max_eval_samples", data_.max_eval_samples,
-        "evaluate the first N conversations; none = all")
+        fmt::format("evaluate the first N {}; none = all", samples))
       .at_least(1);
+  t.hint({"data.max_length", true, {"max_len", "seq_length", "sequence_length"}});
+}
+
+void ChatTask::declare_data(OptionTable& t) {
+  declare_files(t, "conversations", "messages, or prompt and completion");
+  options_.declare_learning(t);
   options_.declare(t);
   const char* rows = "rows are of conversations; how long they may be: try --max_length";
   answer_run_clm_flags(t, {{"block_size", OtherFlag::Refused, rows},
                            {"assistant_only_loss", OtherFlag::AlwaysOn, "see --train_on"},
                            {"completion_only_loss", OtherFlag::AlwaysOn, "see --train_on"}});
-  t.hint({"data.max_length", true, {"max_len", "seq_length", "sequence_length"}});
 }
 
 void ChatTask::settle(OptionTable& table) {
@@ -137,14 +148,16 @@ chat::OrderedJson ChatTask::template_arguments() const {
   return options_.read_arguments();
 }
 
+const tokenizers::Tokenizer& ChatTask::tokenizer_of(const std::string& file) const {
+  if (tokenizer_) return *tokenizer_;
+  fail<UsageError>("tasks",
+                   "there is no tokenizer for the conversations of {}; try --data.tokenizer "
+                   "FOLDER",
+                   file);
+}
+
 std::shared_ptr<const ChatRows> ChatTask::read_rows(const std::string& file) const {
-  if (!tokenizer_) {
-    fail<UsageError>("tasks",
-                     "there is no tokenizer for the conversations of {}; try --data.tokenizer "
-                     "FOLDER",
-                     file);
-  }
-  tokenizer_->check_tells_spans();
+  tokenizer_of(file).check_tells_spans();
   const auto chat = dated_template();
   std::vector<std::string> unheard;
   return std::make_shared<ChatRows>(ChatReader{.chat = chat ? &*chat : nullptr,
@@ -163,9 +176,10 @@ ChatTask::Training ChatTask::read_training() const {
       const auto rows = read_rows(file);
       const bool holds_out = data_.valid.empty();
       const double percent = holds_out ? data_.validation_split_percentage : 0;
-      const int64_t first = all->size(), begin = first + data::num_held_out(rows->size(), percent);
+      const int64_t first = num_samples(*all),
+                    begin = first + data::num_held_out(num_samples(*rows), percent);
       all->add(*rows);
-      out.train.back().push_back({begin, all->size()});
+      out.train.back().push_back({begin, num_samples(*all)});
       if (begin > first) out.held_out.push_back({first, begin});
     }
   }
@@ -173,8 +187,19 @@ ChatTask::Training ChatTask::read_training() const {
   return out;
 }
 
+uint64_t ChatTask::sum_of(const ChatRows& all, const std::vector<ChatRange>& ranges) const {
+  uint64_t sum = 0;
+  for (const auto& [first, last] : ranges) {
+    const auto begin = static_cast<size_t>(all.begin(first * per_sample_)),
+               end = static_cast<size_t>(all.begin(last * per_sample_));
+    sum = hash_combine(sum, data::sum_of_ids(std::span(all.ids).subspan(begin, end - begin)));
+  }
+  return sum;
+}
+
 RowsOfConversations ChatTask::rows_of(const ChatRows& all,
                                       const std::vector<ChatRange>& ranges) const {
+  if (per_sample_ > 1) return rows_of_samples(ranges, per_sample_);
   const auto capacity = options_.packing ? std::optional(block_size()) : std::nullopt;
   RowsOfConversations out;
   int64_t tokens = 0;
@@ -197,12 +222,16 @@ RowsOfConversations ChatTask::rows_of(const ChatRows& all,
 std::shared_ptr<dataset::Dataset> ChatTask::dataset(std::shared_ptr<const ChatRows> all,
                                                     RowsOfConversations rows,
                                                     std::optional<data::Mixture> mixture) const {
+  const auto columns = columns_of(all, rows);
+  return make_chat_dataset(std::move(all), std::move(rows), has_documents(), padding(),
+                           std::move(mixture), columns);
+}
+
+ChatPadding ChatTask::padding() const {
   const auto& pad = tokenizer_->special_ids().pad;
-  return make_chat_dataset(std::move(all), std::move(rows), options_.packing,
-                           {.id = pad && *pad < config_->num_ids() ? *pad : 0,
-                            .multiple = options_.pad_to_multiple_of.value_or(1),
-                            .least = least_length_},
-                           std::move(mixture));
+  return {.id = pad && *pad < config_->num_ids() ? *pad : 0,
+          .multiple = options_.pad_to_multiple_of.value_or(1),
+          .least = least_length_};
 }
 
 std::shared_ptr<dataset::Dataset> ChatTask::evaluation_rows(std::shared_ptr<const ChatRows> all,
@@ -247,10 +276,11 @@ void ChatTask::read_data(const options::ParallelArguments& parallel, Run& out) {
   if (takes_random_rows(parallel, out)) return;
   data_.mixture.check_alone(data_.train, data_.max_train_samples.has_value());
   if (data_.train.empty() && !data_.mixture) {
-    fail<UsageError>("data", "there are no conversations to train on; try --data.train FILE");
+    fail<UsageError>("data", "there are no {} to train on; try --data.train FILE",
+                     name_of_samples());
   }
   least_length_ = std::max<int64_t>(2, parallel.num_context_ranks());
-  if (options_.packing) nn::check_take_documents(out.factory(), parallel.num_context_ranks());
+  if (has_documents()) nn::check_take_documents(out.factory(), parallel.num_context_ranks());
   const auto training = read_training();
   out.train_data = training_rows(training);
   if (do_eval_ && !data_.valid.empty()) {
@@ -271,6 +301,7 @@ void ChatTask::read_data(const options::ParallelArguments& parallel, Run& out) {
                              options_.read_arguments().dump() + std::to_string(block_size()));
   if (chat) asked = hash_combine(asked, hash_text(chat->identity()));
   if (options_.packing) asked = hash_combine(asked, hash_text("packing"));
+  if (per_sample_ > 1) asked = hash_combine(asked, hash_text(task_));
   out.files.encoding += fmt::format(", conversations {:016x}", asked);
   if (!chat || chat->file().empty()) return;
   std::erase_if(out.files.copies,
@@ -283,12 +314,12 @@ NamedData ChatTask::evaluation_data(const std::string& where) {
   const auto& file = where.empty() ? data_.valid : where;
   if (!file.empty()) {
     const auto rows = read_rows(file);
-    return {file, evaluation_rows(rows, {{0, rows->size()}})};
+    return {file, evaluation_rows(rows, {{0, num_samples(*rows)}})};
   }
   if (data_.train.empty() && !data_.mixture) return {};
   const auto training = read_training();
   if (training.held_out.empty()) return {};
-  return {fmt::format("the first {} of {}", plural(count_of(training.held_out), "conversation"),
+  return {fmt::format("the first {} {} of {}", count_of(training.held_out), name_of_samples(),
                       data_.mixture ? "the mixture's files" : data_.train),
           evaluation_rows(training.all, training.held_out)};
 }

@@ -66,7 +66,10 @@ void LanguageTask::declare(OptionTable& table) {
   declare_data(table);
   std::vector<std::string> kinds{"language"};
   if (learns(Objective::HiddenTokens)) kinds.push_back("classification");
-  if (learns(Objective::NextToken)) kinds.push_back("chat");
+  if (learns(Objective::NextToken)) {
+    kinds.emplace_back("chat");
+    kinds.emplace_back("preference");
+  }
   table.add("model", "task", task_, "what the model is trained for").choice(kinds);
   table.add("train", "do_eval", do_eval_, "evaluate if there is evaluation data");
   add_hints_of_texts(table);
@@ -281,10 +284,13 @@ Run LanguageTask::make_run() {
   Run out;
   notes_ = out.notes;
   // The blocks copy what they need of the config.
-  out.factory = [config = config_->to_json(), masking = masking(), corruption = corruption()] {
+  out.factory = [config = config_of_blocks(), masking = masking(), corruption = corruption(),
+                 finish = finish_blocks()] {
     const auto read = models::read_model_config(config, "the model's config");
     read->hide(masking, corruption);
-    return read->make_blocks();
+    auto blocks = read->make_blocks();
+    if (finish) finish(blocks);
+    return blocks;
   };
   out.labelled = [config = config_->to_json(), masking = masking(), corruption = corruption()](
                      const nn::Bundle& batch, const nn::Context& context) {

@@ -75,6 +75,10 @@ class LanguageTask : public Task {
   /// Sets the model's options from config_name, config_overrides and start.
   void read_configs(OptionTable& table);
   Run make_run();
+  /// Config of the blocks, which the run's own differs from in nothing that a file holds.
+  virtual Json config_of_blocks() const { return config_->to_json(); }
+  /// Changes blocks that learn something else than the next token; empty = none do.
+  virtual std::function<void(const nn::BlockList& blocks)> finish_blocks() const { return {}; }
   /// Multiplications and additions for a row of training.
   double flops_per_row() const;
   masking::TextMasking masking() const;

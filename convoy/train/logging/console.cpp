@@ -22,6 +22,9 @@ namespace convoy::train {
 
 namespace {
 
+/// Number of metrics beside the loss that have a place in a line: the first ones.
+constexpr size_t kShownMetrics = 2;
+
 template <class... Args>
 void print(fmt::format_string<Args...> format, Args&&... args) {
   report::show_progress(printable_lines(fmt::format(format, std::forward<Args>(args)...)));
@@ -214,6 +217,9 @@ class Console : public Callback {
     if (std::isfinite(r.peak_percent)) {
       text += fmt::format("  peak {:.0f}%  floor {:.2f}x", r.peak_percent, r.floor_times);
     }
+    for (size_t i = 0; i < std::min(kShownMetrics, r.metrics.size()); ++i) {
+      text += fmt::format("  {} {:.4f}", r.metrics[i].first, r.metrics[i].second);
+    }
     text += fmt::format("  mem {}", human_bytes(r.memory.sum()));
     if (r.device_memory_bytes > 0) {
       text += fmt::format("  gpu {}", human_bytes(r.device_memory_bytes));
@@ -298,7 +304,7 @@ std::string metrics_text(const Metrics& metrics) {
   std::set<int64_t> cutoffs;
   std::map<std::pair<std::string, int64_t>, double> others;  // by kind and cut-off
   for (const auto& [key, value] : metrics) {
-    if (key.rfind("eval_", 0) != 0 || key.find('/') != std::string::npos || kTold.contains(key) ||
+    if (key.rfind("eval_", 0) != 0 || key.starts_with("eval_/") || kTold.contains(key) ||
         !judges_models(key)) {
       continue;
     }

@@ -195,13 +195,14 @@ bool Trainer::Impl::load_best_model() {
   return true;
 }
 
-void Trainer::predict(const dataset::Dataset& data, const UsePrediction& use, int64_t most) {
+void Trainer::predict(const dataset::Dataset& data, const UsePrediction& use, int64_t most,
+                      nn::Mode mode) {
   job::check_whole_rows(impl_->arguments_.parallel);
   auto stream = data.open(impl_->stream_options(false));
   impl_->check_same_data(*stream, "data to predict");
   stream->start(0, 0);
   while (auto step = stream->next()) {
-    use(*step, impl_->strategy_->forward(step->micro_batches, nn::Mode::Predict));
+    use(*step, impl_->strategy_->forward(step->micro_batches, mode));
     if (most > 0 && step->end >= most) break;
   }
 }

@@ -101,12 +101,19 @@ void Trainer::Impl::log() {
     pace_(record);
     clock_.resume();
   }
-  state_.log_history.push_back({{"loss", record.loss},
-                                {"grad_norm", record.grad_norm},
-                                {"learning_rate", record.learning_rate},
-                                {"epoch", record.epoch},
-                                {"step", record.step}});
+  Json entry{{"loss", record.loss},
+             {"grad_norm", record.grad_norm},
+             {"learning_rate", record.learning_rate},
+             {"epoch", record.epoch},
+             {"step", record.step}};
+  for (const auto& name : strategy_->replica().metrics()) {
+    const double sum = state_.logged_metrics[name];
+    record.metrics.emplace_back(name, sum / static_cast<double>(state_.logged_steps));
+    entry[name] = record.metrics.back().second;
+  }
+  state_.log_history.push_back(std::move(entry));
   state_.logged_loss_sum = 0;
+  state_.logged_metrics.clear();
   state_.logged_steps = 0;
   callbacks_.notify([&](Callback& callback) { callback.on_log(record); });
 }

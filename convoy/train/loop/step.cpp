@@ -96,6 +96,7 @@ bool Trainer::Impl::train_step(dataset::StepBatch batch) {
     state_.logged_loss_sum += last_.loss();
     ++state_.logged_steps;
     state_.total_loss_sum += last_.loss();
+    add_metrics();
   }
   // Alone there is nobody to wait for, though the sums over ranks take their moment.
   const double waited = job_.num_devices() > 1 ? last_.wait_seconds : 0;
@@ -111,6 +112,15 @@ bool Trainer::Impl::train_step(dataset::StepBatch batch) {
     for (const auto& text : slow_ranks_->after_step(timing)) callbacks_.warn(text);
   }
   return true;
+}
+
+/// Adds the last step's means of what the model tells beside the loss.
+void Trainer::Impl::add_metrics() {
+  if (last_.metrics.empty()) return;
+  const auto names = strategy_->replica().metrics();
+  for (size_t i = 0; i < names.size(); ++i) {
+    state_.logged_metrics[names[i]] += last_.metrics[i] / last_.count;
+  }
 }
 
 /// Adds what all ranks read since the last call to the state's sum. Collective.

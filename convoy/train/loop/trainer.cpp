@@ -81,6 +81,9 @@ void Trainer::add_callback(std::shared_ptr<Callback> callback) {
   if (!callback) fail<UsageError>("train", "a callback is null; expected an object");
   impl_->callbacks_.add(std::move(callback));
 }
+void Trainer::before_first_step(std::function<void()> work) {
+  impl_->before_first_step_ = std::move(work);
+}
 void Trainer::set_pace(std::function<void(LogRecord&)> pace) {
   impl_->pace_ = std::move(pace);
 }
@@ -298,6 +301,7 @@ Metrics Trainer::Impl::train() {
   may_be_stopped_ = true;
   prepare();
   inject_fault("start");
+  if (before_first_step_) before_first_step_();
   const bool nothing_left = ended();
   // Asked before any rank can write one: all ranks must decide alike.
   const bool keeps_model = nothing_left && comm::ask_main(job_.world(), "look for a model", [&] {

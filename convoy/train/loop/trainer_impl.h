@@ -90,6 +90,7 @@ struct Trainer::Impl {
   void log();
   bool keeps_sums() const { return !arguments_.output.dir.empty(); }
   void add_up_rows();
+  void add_metrics();
   void save_checkpoint(bool wait);
   void tell_weights();
   void finish_trace();
@@ -130,6 +131,7 @@ struct Trainer::Impl {
   std::optional<Checkpoints> checkpoints_;  // always, but needs the strategy
   MakeScorer make_scorer_;
   std::function<void(LogRecord&)> pace_;
+  std::function<void()> before_first_step_;
   parallel::PassObserver* observer_ = nullptr;  // of one step
   int64_t observed_step_ = 0;
   std::unique_ptr<dataset::BatchStream> stream_;

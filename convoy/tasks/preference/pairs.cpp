@@ -1,0 +1,159 @@
+#include "convoy/tasks/preference/pairs.h"
+
+#include <algorithm>
+
+#include "convoy/base/error.h"
+#include "convoy/base/random.h"
+#include "convoy/base/text.h"
+#include "convoy/data/json_rows.h"
+
+namespace convoy::tasks {
+
+namespace {
+
+/// Most pairs of a hundred that may be without a preference within max_length.
+constexpr double kMostWithout = 0.01;
+
+/// Number of rows of a kind, and where the first one is.
+struct Count {
+  int64_t number = 0;
+  std::string first;
+
+  void add(const std::string& where) {
+    if (number++ == 0) first = where;
+  }
+};
+
+/// Reads the pairs of one file.
+class Reading {
+ public:
+  Reading(const PairReader& reader, const std::string& file)
+      : reader_(reader), file_(file), arguments_(reader.options->read_arguments()) {}
+
+  ChatRows run(std::vector<std::string>& notes) {
+    data::read_json_rows(
+        file_, chat::preference_keys(),
+        [&](chat::OrderedJson object, const std::string& where) { take(std::move(object), where); },
+        [&](const std::string& error) { take_corrupt(error); });
+    check();
+    tell(notes);
+    return std::move(out_);
+  }
+
+ private:
+  void take_corrupt(const std::string& error) {
+    const auto trouble = sentence_of(error);
+    if (!reader_.options->skip_corrupt) {
+      fail<FileError>("data", "{}; try to mend it, or --skip_corrupt true", trouble);
+    }
+    corrupt_.add(trouble);
+  }
+
+  void take(chat::OrderedJson object, const std::string& where) {
+    ++num_pairs_;
+    chat::Preference pair;
+    try {
+      pair = chat::read_preference(std::move(object), where);
+    } catch (const FileError& error) {
+      return take_corrupt(error.what());
+    }
+    auto rows = rows_of(std::move(pair), where);
+    const auto longest = std::max(std::ssize(rows.chosen.ids), std::ssize(rows.rejected.ids));
+    if (longest > reader_.max_length) {
+      too_long_.add(where);
+      if (reader_.options->too_long == "leave_out") return;
+      cut(rows.chosen);
+      cut(rows.rejected);
+    }
+    const bool says_nothing = rows.chosen.num_targets() == 0 || rows.rejected.num_targets() == 0;
+    if (says_nothing || rows.chosen.ids == rows.rejected.ids) return without_.add(where);
+    if (example_.empty()) {
+      example_ = fmt::format("chosen: {}; rejected: {}", shown(*reader_.tokenizer, rows.chosen),
+                             shown(*reader_.tokenizer, rows.rejected));
+    }
+    out_.add(rows.chosen);
+    out_.add(rows.rejected);
+  }
+
+  chat::PreferenceRows rows_of(chat::Preference pair, const std::string& where) const {
+    for (auto* one : {&pair.chosen, &pair.rejected}) {
+      auto merged = arguments_;
+      for (const auto& [key, value] : one->dialogue.arguments.items()) merged[key] = value;
+      one->dialogue.arguments = std::move(merged);
+    }
+    try {
+      return chat::rows_of(*reader_.tokenizer, reader_.chat, pair);
+    } catch (const UsageError& error) {
+      fail<UsageError>("data", "{}: {}", where, sentence_of(error.what()));
+    }
+  }
+
+  void cut(chat::Row& row) const {
+    const auto length = std::min(row.ids.size(), static_cast<size_t>(reader_.max_length));
+    row.ids.resize(length);
+    row.is_target.resize(length);
+  }
+
+  void check() const {
+    const auto all = static_cast<double>(num_pairs_);
+    if (static_cast<double>(without_.number) > kMostWithout * all) {
+      fail<UsageError>("data",
+                       "{} of {} in {} without a preference within max_length = {}, such as {}: an "
+                       "answer has no token there, or both are the same; expected at most 1 %; try "
+                       "a larger --max_length, or --too_long leave_out",
+                       without_.number, plural(num_pairs_, "pair"), file_, reader_.max_length,
+                       without_.first);
+    }
+    if (out_.size() > 0) return;
+    fail<FileError>("data", "{} holds no pair of answers{}", file_,
+                    too_long_.number > 0 ? " of at most max_length tokens" : "");
+  }
+
+  void tell(std::vector<std::string>& notes) const {
+    auto note =
+        fmt::format("{}: {} of {} tokens, {} to compare", file_, plural(out_.size() / 2, "pair"),
+                    human_count(std::ssize(out_.ids)), human_count(out_.num_targets()));
+    const auto add = [&](const Count& count, const std::string& what) {
+      if (count.number > 0) note += fmt::format("; {} {}", count.number, what);
+    };
+    add(too_long_, reader_.options->too_long == "cut"
+                       ? fmt::format("cut at {} tokens an answer", reader_.max_length)
+                       : "left out, as too long");
+    add(without_, fmt::format("left out without a preference, such as {}", without_.first));
+    add(corrupt_, fmt::format("left out as corrupt, such as: {}", corrupt_.first));
+    notes.push_back(std::move(note));
+    notes.push_back(fmt::format("example, what is compared in [[ ]]: {}", example_));
+  }
+
+  const PairReader& reader_;
+  const std::string& file_;
+  chat::OrderedJson arguments_;  // of the template
+  ChatRows out_;
+  int64_t num_pairs_ = 0;
+  Count corrupt_, too_long_, without_;
+  std::string example_;
+};
+
+}  // namespace
+
+ChatRows PairReader::read(const std::string& file, std::vector<std::string>& notes) const {
+  return Reading(*this, file).run(notes);
+}
+
+std::vector<uint64_t> keys_of_pairs(const ChatRows& rows) {
+  std::vector<uint64_t> out;
+  for (int64_t pair = 0; pair < rows.size() / 2; ++pair) {
+    uint64_t key = 0;
+    for (int64_t row = 2 * pair; row < 2 * pair + 2; ++row) {
+      key = hash_combine(key, static_cast<uint64_t>(rows.length(row)));
+      for (int64_t i = rows.begin(row); i < rows.end(row); ++i) {
+        const auto id = static_cast<uint64_t>(rows.ids[static_cast<size_t>(i)]);
+        key = hash_combine(key, 2 * id + (rows.is_target[static_cast<size_t>(i)] ? 1 : 0));
+      }
+    }
+    out.push_back(key);
+  }
+  return out;
+}
+
+}  // namespace convoy::tasks

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "convoy/tasks/preference/reference.h"
+#include "convoy/train/trainer.h"
+
+namespace convoy::tasks {
+
+/// Where a run keeps the reference's log-probabilities, and which model the reference is.
+struct ReferencePlace {
+  std::filesystem::path output;                ///< folder of the run; "" = they are kept nowhere
+  std::vector<std::filesystem::path> resumed;  ///< folders of the run that this one goes on with
+  std::string model;                           ///< name of the reference, for a person
+  std::string weights;                         ///< text that tells its weights; "" = they are drawn
+  std::string precision;                       ///< of the run
+  ChatPadding padding;
+  bool quiet = false;
+};
+
+/// Throws FileError and UsageError where this run goes on with one that has not kept them, or those
+/// of another reference, or of other pairs.
+void check_kept(const ReferenceLogProbs& log_probs, const ReferencePlace& place);
+
+/// Gives `log_probs` their values: those that the run, or the run that it goes on with, has kept,
+/// else those that the weights of `trainer` give now, which are then kept. Called on all ranks once
+/// the weights are there. Throws as check_kept() in a resumed run.
+void provide(ReferenceLogProbs& log_probs, const ReferencePlace& place, train::Trainer& trainer);
+
+}  // namespace convoy::tasks

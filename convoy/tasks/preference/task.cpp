@@ -1,0 +1,168 @@
+#include "convoy/tasks/preference/task.h"
+
+#include <utility>
+
+#include "convoy/base/error.h"
+#include "convoy/base/files.h"
+#include "convoy/base/random.h"
+#include "convoy/base/text.h"
+#include "convoy/checkpoint/base_fingerprint.h"
+#include "convoy/checkpoint/folder.h"
+#include "convoy/formats/safetensors_folder.h"
+#include "convoy/models/causal_head.h"
+#include "convoy/tasks/preference/pairs.h"
+#include "convoy/tasks/preference/scorer.h"
+
+namespace convoy::tasks {
+namespace fs = std::filesystem;
+
+namespace {
+
+/// Text that tells the weights of the model in `start`, and of the adapter to go on from.
+std::string text_of_weights(const fs::path& start, const fs::path& adapter) {
+  if (start.empty()) return "";
+  auto out = trim(checkpoint::base_fingerprint(start));
+  if (adapter.empty()) return out;
+  return out + fmt::format(" {:016x}", hash_text(read_file(adapter / formats::kAdapterFile)));
+}
+
+/// Folders of the run that one goes on with which resumes from `source`; empty: it begins anew.
+std::vector<fs::path> folders_to_resume(const fs::path& source, const fs::path& output) {
+  if (source.empty() || source == "false" || source == "False") return {};
+  std::error_code error;
+  if (fs::is_directory(source, error)) {
+    const auto place = fs::absolute(source).lexically_normal();
+    return {place.parent_path(), place};
+  }
+  if (output.empty() || !checkpoint::latest_checkpoint(output)) return {};
+  return {output};
+}
+
+}  // namespace
+
+PreferenceTask::PreferenceTask(std::string family)
+    : ChatTask(std::move(family), "preference", /*per_sample=*/2) {}
+
+void PreferenceTask::set_defaults(options::TrainingArguments& training) const {
+  training.learning_rate = 1e-6;
+  training.logging_steps = training.usual_logging_steps = 10;
+}
+
+void PreferenceTask::declare_data(OptionTable& t) {
+  declare_files(t, "pairs", "chosen and rejected, and prompt unless both begin with it");
+  options_.declare(t);
+  loss_.declare(t);
+  answer_dpo_flags(t);
+}
+
+void PreferenceTask::settle(OptionTable& table) {
+  ChatTask::settle(table);
+  loss_.settle(table);
+  if (loss_.disable_dropout) lora_.disable_dropout();
+  const auto plain = [&](const char* key) { return table.find(key)->plain(); };
+  place_.output = plain("output.dir");
+  place_.quiet = plain("output.quiet") == "true";
+  place_.precision = plain("train.bf16") == "true"   ? "bf16"
+                     : plain("train.fp16") == "true" ? "fp16"
+                                                     : "fp32";
+  place_.resumed = folders_to_resume(plain("train.resume_from_checkpoint"), place_.output);
+}
+
+Run PreferenceTask::prepare(const options::ParallelArguments& parallel) {
+  if (const int ranks = parallel.num_context_ranks(); ranks > 1) {
+    fail<UsageError>("data",
+                     "both answers of a pair share a row, which does not go with "
+                     "context_parallel_size = {}, whose ranks share out its positions; try "
+                     "--context_parallel_size 1",
+                     ranks);
+  }
+  auto out = ChatTask::prepare(parallel);
+  out.labelled = {};  // Hugging Face's models have no such loss
+  out.scorer = [] { return std::make_unique<PreferenceScorer>(); };
+  const auto place = place_of_reference();
+  check_kept(*reference_, place);
+  out.begin = [reference = reference_, place](train::Trainer& trainer) {
+    provide(*reference, place, trainer);
+  };
+  return out;
+}
+
+ReferencePlace PreferenceTask::place_of_reference() const {
+  auto out = place_;
+  out.model = start_.empty() ? "the model that was drawn" : start_;
+  out.weights = text_of_weights(start_, lora_.adapter());
+  if (tokenizer_) out.padding = padding();
+  return out;
+}
+
+Run PreferenceTask::open(const fs::path& folder, OptionTable& table) {
+  auto out = ChatTask::open(folder, table);
+  out.labelled = {};
+  out.scorer = [] { return std::make_unique<PreferenceScorer>(); };
+  return out;
+}
+
+void PreferenceTask::read_data(const options::ParallelArguments& parallel, Run& out) {
+  if (parallel.data_may_be_random && !data_.train.empty() && !fs::exists(data_.train)) {
+    fail<UsageError>("data", "there is no {}, and pairs cannot be drawn; try --data.train FILE",
+                     data_.train);
+  }
+  ChatTask::read_data(parallel, out);
+}
+
+std::shared_ptr<const ChatRows> PreferenceTask::read_rows(const std::string& file) const {
+  const auto chat = dated_template();
+  std::vector<std::string> unheard;
+  const PairReader reader{.chat = chat ? &*chat : nullptr,
+                          .tokenizer = &tokenizer_of(file),
+                          .options = &options_,
+                          .max_length = block_size()};
+  return std::make_shared<ChatRows>(reader.read(file, notes_ ? *notes_ : unheard));
+}
+
+AddColumns PreferenceTask::columns_of(const std::shared_ptr<const ChatRows>& all,
+                                      const RowsOfConversations& rows) const {
+  return [reference = reference_, keys = reference_->need(all, rows)](
+             const std::vector<int64_t>& wanted, nn::Bundle& batch) {
+    std::vector<uint64_t> here;
+    for (const int64_t row : wanted) here.push_back(keys[static_cast<size_t>(row)]);
+    batch[nn::kReferenceLogProbs] = reference->of(here);
+  };
+}
+
+NamedData PreferenceTask::evaluation_data(const std::string& where) {
+  auto out = ChatTask::evaluation_data(where);
+  if (!opened_.empty() && out.data) take_kept(out.name);
+  return out;
+}
+
+void PreferenceTask::take_kept(const std::string& data) const {
+  std::error_code error;
+  for (const auto& folder : {opened_, opened_ / ".."}) {
+    const auto file = folder / kReferenceFile;
+    if (!fs::is_regular_file(file, error)) continue;
+    const auto values = KeptReference::read(file).of(reference_->keys());
+    if (values.defined()) return reference_->set(values);
+  }
+  fail<UsageError>("tasks",
+                   "{} has not kept the reference's log-probabilities of all pairs of {}, without "
+                   "which these have no loss; try to name them as --data.valid in training",
+                   opened_.string(), data);
+}
+
+Json PreferenceTask::config_of_blocks() const {
+  auto out = ChatTask::config_of_blocks();
+  if (!loss_.disable_dropout) return out;
+  for (auto& [key, value] : out.items()) {
+    if (key.find("drop") != std::string::npos && value.is_number()) value = 0.0;
+  }
+  return out;
+}
+
+std::function<void(const nn::BlockList& blocks)> PreferenceTask::finish_blocks() const {
+  return [options = loss_.loss](const nn::BlockList& blocks) {
+    models::learn_preferences(blocks, *options);
+  };
+}
+
+}  // namespace convoy::tasks

@@ -1,0 +1,185 @@
+#include "tests/cli/preference_testing.h"
+
+// A person trains a model on pairs of answers.
+namespace convoy {
+namespace {
+
+constexpr const char* kReference = "reference_log_probs.safetensors";
+
+TEST_F(PreferenceCommand, LearnsWhichAnswerIsPreferred) {
+  ASSERT_EQ(run(std::string(kPairs) +
+                "--output_dir out --max_steps 30 --learning_rate 1e-2 --eval_strategy steps "
+                "--eval_steps 15 --validation_split_percentage 25"),
+            0)
+      << output_;
+  expect("pairs.jsonl: 24 pairs of ");
+  expect(
+      "example, what is compared in [[ ]]: chosen: <|im_start|>user\\nWho are you?<|im_end|>\\n"
+      "<|im_start|>assistant\\n[[I am Otto.0<|im_end|>\\n]]; rejected: ");
+  expect("computing the reference's log-probabilities of 24 pairs");
+  expect("rewards/accuracies 1.0000 rewards/margins");
+  EXPECT_NEAR(losses("out").front(), std::log(2), 1e-6);
+  EXPECT_LT(losses("out").back(), 0.2);
+  EXPECT_GT(logged("out", "rewards/margins").back(), 1);
+  const auto log = json("out/trainer_state.json")["log_history"];
+  EXPECT_TRUE(log[0].contains("rewards/chosen")) << log[0];
+  // The run knows its pairs, and their reference.
+  const auto evaluated = json("out/eval_results.json");
+  ASSERT_EQ(run("eval out --json --threads 1"), 0) << output_;
+  const auto again = parse_json(output_.substr(output_.find('{')), "eval");
+  for (const char* key : {"eval_loss", "eval_rewards/margins", "eval_rewards/accuracies"}) {
+    EXPECT_NEAR(again[key].get<double>(), evaluated[key].get<double>(), 1e-6) << key;
+  }
+  ASSERT_EQ(run("eval out --beta 0.5 --json --threads 1"), 0) << output_;
+  const auto sharper = parse_json(output_.substr(output_.find('{')), "eval");
+  EXPECT_NEAR(sharper["eval_rewards/margins"].get<double>(),
+              5 * evaluated["eval_rewards/margins"].get<double>(), 1e-5);
+  // Those of other pairs nobody knows any more.
+  write_file(folder_ / "others.jsonl", line(100));
+  EXPECT_EQ(run("eval out --data others.jsonl --threads 1"), 2) << output_;
+  expect("has not kept the reference's log-probabilities of all pairs of others.jsonl");
+  // It chats.
+  ASSERT_EQ(shell("echo Hi | $convoy generate out --chat --max_new_tokens 2"), 0) << output_;
+}
+
+TEST_F(PreferenceCommand, IsTheSameInEveryLayout) {
+  const auto train = [&](const char* out, const std::string& more) {
+    ASSERT_EQ(run(std::string(kPairs) + "--max_steps 5 --save_strategy no --output_dir " + out +
+                  " " + more),
+              0)
+        << output_;
+  };
+  train("one", "--per_device_train_batch_size 8");
+  train("data", "--nproc 2");
+  train("threads", "--strategy dp --replicas 2 --per_device_train_batch_size 8");
+  train("zero1", "--nproc 2 --zero 1");
+  train("zero2", "--nproc 2 --zero 2");
+  train("zero3", "--nproc 2 --zero 3");
+  train("parts", "--gradient_accumulation_steps 2");
+  train("stages", "--nproc 2 --pipeline_parallel_size 2 --gradient_accumulation_steps 2");
+  train("heads", "--nproc 2 --tensor_parallel_size 2 --per_device_train_batch_size 8");
+  train("tokens",
+        "--nproc 2 --tensor_parallel_size 2 --sequence_parallel --per_device_train_batch_size 8");
+  train("again", "--gradient_checkpointing --per_device_train_batch_size 8");
+  for (const char* other :
+       {"data", "zero1", "zero2", "zero3", "parts", "stages", "heads", "tokens", "again"}) {
+    SCOPED_TRACE(other);
+    expect_near(losses("one"), losses(other), 1e-6);
+    const auto expected = logged("one", "rewards/margins"), got = logged(other, "rewards/margins");
+    ASSERT_EQ(got.size(), expected.size());
+    for (size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], expected[i], 1e-5) << i;
+  }
+  EXPECT_EQ(run("compare one heads"), 0) << output_;
+  expect("The runs read the same rows");
+}
+
+TEST_F(PreferenceCommand, AdaptersAreHeldToTheirBase) {
+  const auto model = std::string(kPairs) + "--max_steps 1 --save_strategy no --output_dir base";
+  ASSERT_EQ(run(model), 0) << output_;
+  const std::string train =
+      "train --task preference --model_name_or_path base --data.train pairs.jsonl "
+      "--logging_steps 1 --threads 1 --validation_split_percentage 0 --lora_r 2 "
+      "--learning_rate 1e-2 --save_steps 3 --max_steps 6 --per_device_train_batch_size 8 ";
+  ASSERT_EQ(run(train + "--output_dir one"), 0) << output_;
+  EXPECT_NEAR(losses("one").front(), std::log(2), 1e-6);
+  EXPECT_LT(losses("one").back(), losses("one").front());
+  ASSERT_EQ(run(train + "--output_dir heads --nproc 2 --tensor_parallel_size 2"), 0) << output_;
+  expect_near(losses("one"), losses("heads"));
+  // An adapter that is trained further begins as its own reference.
+  ASSERT_EQ(run("train --task preference --adapter_name_or_path one --data.train pairs.jsonl "
+                "--logging_steps 1 --threads 1 --validation_split_percentage 0 "
+                "--max_steps 2 --output_dir further"),
+            0)
+      << output_;
+  EXPECT_NEAR(losses("further").front(), std::log(2), 1e-6);
+  // But not one that goes on.
+  ASSERT_EQ(run(train + "--output_dir again --resume_from_checkpoint one/checkpoint-3"), 0)
+      << output_;
+  const auto whole = losses("one"), rest = losses("again");
+  ASSERT_EQ(rest.size(), 3u);
+  EXPECT_TRUE(std::equal(rest.begin(), rest.end(), whole.begin() + 3));
+}
+
+TEST_F(PreferenceCommand, ResumesInTheMiddleOfAnEpochAsIfNothingHadHappened) {
+  const std::string train = std::string(kPairs) + "--save_steps 2 --max_steps 10 ";
+  ASSERT_EQ(run(train + "--logging_steps 4 --output_dir whole"), 0) << output_;
+  const std::string resumed =
+      train + "--logging_steps 4 --output_dir again --resume_from_checkpoint whole/checkpoint-2 ";
+  ASSERT_EQ(run(resumed), 0) << output_;
+  EXPECT_FALSE(says("computing the reference's")) << output_;
+  for (const char* key : {"loss", "rewards/margins", "rewards/chosen", "logps/rejected"}) {
+    EXPECT_EQ(logged("whole", key), logged("again", key)) << key;
+  }
+  // The reference's log-probabilities go with the run.
+  EXPECT_EQ(read_file(folder_ / "again" / kReference), read_file(folder_ / "whole" / kReference));
+  EXPECT_EQ(run(train + "--max_length 50 --output_dir other --resume_from_checkpoint "
+                        "whole/checkpoint-2"),
+            2)
+      << output_;
+  expect("lacks the reference's log-probabilities of some of this run's pairs");
+  fs::remove(folder_ / "whole" / kReference);
+  EXPECT_NE(run(train + "--output_dir other --resume_from_checkpoint whole/checkpoint-2"), 0);
+  expect(std::string("there is no ") + kReference + " in ");
+}
+
+TEST_F(PreferenceCommand, AnotherReferenceIsRefused) {
+  for (const char* out : {"base", "other"}) {
+    ASSERT_EQ(run(std::string(kPairs) + "--max_steps 1 --save_strategy no --seed " +
+                  (out[0] == 'b' ? "1" : "2") + " --output_dir " + out),
+              0)
+        << output_;
+  }
+  const auto train = [](const std::string& model) {
+    return "train --task preference --model_name_or_path " + model +
+           " --data.train pairs.jsonl --threads 1 --validation_split_percentage 0 "
+           "--save_steps 1 --max_steps 2 --output_dir out ";
+  };
+  ASSERT_EQ(run(train("base")), 0) << output_;
+  fs::remove_all(folder_ / "out/checkpoint-2");
+  EXPECT_EQ(run(train("other") + "--resume_from_checkpoint latest"), 2) << output_;
+  expect("holds the log-probabilities of another reference than ");
+  ASSERT_EQ(run(train("base") + "--resume_from_checkpoint latest"), 0) << output_;
+  // What another run has kept is no reason to compute them anew, nor to trust them.
+  ASSERT_EQ(run(train("base") + "--overwrite_output_dir"), 0) << output_;
+  EXPECT_FALSE(says("computing the reference's")) << output_;
+  ASSERT_EQ(run(train("other") + "--overwrite_output_dir"), 0) << output_;
+  expect("computing the reference's");
+}
+
+TEST_F(PreferenceCommand, WhatCannotBeLearntIsToldInASentence) {
+  const std::string train = std::string(kPairs) + "--max_steps 1 ";
+  const auto refused = [&](const std::string& lines, const std::string& part) {
+    write_file(folder_ / "bad.jsonl", lines);
+    EXPECT_NE(run(train + "--data.train bad.jsonl --output_dir bad"), 0) << output_;
+    expect(part);
+    EXPECT_FALSE(fs::exists(folder_ / "bad"));
+  };
+  refused(line(0) + pair_of_answers("Hi", "A", "A"),
+          "bad.jsonl:2: chosen and rejected are the same");
+  refused(line(0) + "{\"prompt\": \"x\", \"chosen\": \"y\"}\n", "bad.jsonl:2: rejected is missing");
+  refused(line(0) + line(1) + "{\"prompt\n", "bad.jsonl:3 is not valid JSON");
+  refused("", "bad.jsonl holds no pair of answers");
+  refused(pair_of_answers(std::string(200, 'x'), "A", "B"),
+          "1 of 1 pair in bad.jsonl without a preference within max_length");
+  write_file(folder_ / "bad.jsonl", line(0) + pair_of_answers("Hi", "A", "A") + line(1));
+  ASSERT_EQ(run(train + "--data.train bad.jsonl --skip_corrupt true"), 0) << output_;
+  expect("bad.jsonl: 2 pairs of ");
+  expect("1 left out as corrupt, such as: bad.jsonl:2: chosen and rejected are the same");
+
+  write_file(folder_ / "raise.jinja", "{{ raise_exception('no such roles') }}");
+  EXPECT_EQ(run(train + "--chat_template raise.jinja"), 2) << output_;
+  expect("pairs.jsonl:1: ");
+  expect("the template says: no such roles");
+  for (const auto& [option, part] : std::map<std::string, std::string>{
+           {"--loss_type ipo --label_smoothing 0.1", "no effect with train.loss_type = ipo"},
+           {"--loss_type hinge", "expected one of sigmoid, ipo, robust"},
+           {"--attention_dropout 0.1", "preferences are learnt without dropout"},
+           {"--nproc 2 --context_parallel_size 2", "does not go with context_parallel_size = 2"},
+           {"--truncation_mode keep_end", "answers are cut at their end"}}) {
+    EXPECT_EQ(run(train + option), 2) << output_;
+    expect(part);
+  }
+}
+
+}  // namespace
+}  // namespace convoy
