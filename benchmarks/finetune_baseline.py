@@ -1,6 +1,6 @@
-"""The other side of finetune.sh: makes a random model, and trains it by transformers' Trainer, all weights or LoRA.
+"""The other side of finetune.sh: makes a random model and its data, and trains it with transformers, PEFT or TRL.
 
-finetune_baseline.py model FOLDER SIZE; finetune_baseline.py train FOLDER SIZE KIND STEPS THREADS
+finetune_baseline.py model FOLDER SIZE; finetune_baseline.py train FOLDER KIND STEPS THREADS
 """
 import json
 import pathlib
@@ -8,11 +8,12 @@ import random
 import sys
 
 import torch
-from transformers import AutoModelForCausalLM, LlamaConfig, Trainer, TrainingArguments
+from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, Trainer, TrainingArguments
 
-WORDS = 32000
+WORDS, PADDING, END = 31998, 31998, 31999
 SIZES = {
-    "base": ({"hidden_size": 768, "intermediate_size": 2048, "num_hidden_layers": 12, "num_attention_heads": 12}, 4, 256),
+    "base": ({"hidden_size": 768, "intermediate_size": 2048, "num_hidden_layers": 12, "num_attention_heads": 12,
+              "num_key_value_heads": 12}, 4, 256),
     "large": ({"hidden_size": 2048, "intermediate_size": 5632, "num_hidden_layers": 22, "num_attention_heads": 32,
                "num_key_value_heads": 4}, 1, 512),
 }
@@ -26,34 +27,61 @@ def rows_of(size):
 
 def make(folder, size):
     torch.manual_seed(0)
-    config = LlamaConfig(vocab_size=WORDS, max_position_embeddings=512, tie_word_embeddings=size == "base", bos_token_id=None,
-                         eos_token_id=None, pad_token_id=None, **SIZES[size][0])
+    config = LlamaConfig(vocab_size=END + 1, max_position_embeddings=512, tie_word_embeddings=size == "base", bos_token_id=None,
+                         eos_token_id=END, pad_token_id=None, **SIZES[size][0])
     model = AutoModelForCausalLM.from_config(config)
-    (model.to(torch.bfloat16) if size == "large" else model).save_pretrained(folder / "model")
-    vocabulary = {f"w{i}": i for i in range(WORDS)}
-    (folder / "model/tokenizer.json").write_text(json.dumps({
-        "version": "1.0", "truncation": None, "padding": None, "added_tokens": [], "normalizer": None,
-        "pre_tokenizer": {"type": "WhitespaceSplit"}, "post_processor": None, "decoder": None,
-        "model": {"type": "WordLevel", "vocab": vocabulary, "unk_token": "w0"}}))
-    (folder / "model/tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "PreTrainedTokenizerFast"}))
-    (folder / "text.txt").write_text(" ".join(f"w{i}" for row in rows_of(size) for i in row))
+    (model.to(torch.bfloat16) if size == "large" else model).save_pretrained(folder / size)
+    vocabulary = {**{f"w{i}": i for i in range(WORDS)}, "<pad>": PADDING, "</s>": END}
+    flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
+    (folder / size / "tokenizer.json").write_text(json.dumps({
+        "version": "1.0", "truncation": None, "padding": None, "normalizer": None, "post_processor": None, "decoder": None,
+        "added_tokens": [{"id": id, "content": text, **flags} for text, id in (("<pad>", PADDING), ("</s>", END))],
+        "pre_tokenizer": {"type": "WhitespaceSplit"}, "model": {"type": "WordLevel", "vocab": vocabulary, "unk_token": "w0"}}))
+    (folder / size / "tokenizer_config.json").write_text(json.dumps(
+        {"tokenizer_class": "PreTrainedTokenizerFast", "pad_token": "<pad>", "eos_token": "</s>"}))
+    (folder / f"{size}.txt").write_text(" ".join(f"w{i}" for row in rows_of(size) for i in row))
+    draw = random.Random(5)
+
+    def words(count):
+        return "".join(f" w{draw.randrange(WORDS)}" for _ in range(count))
+
+    (folder / "sft.jsonl").write_text("".join(json.dumps({"prompt": words(100), "completion": words(155)}) + "\n" for _ in range(4)))
+    (folder / "dpo.jsonl").write_text("".join(
+        json.dumps({"prompt": words(60), "chosen": words(99), "rejected": words(99)}) + "\n" for _ in range(4)))
 
 
-def train(folder, size, kind, steps, threads):
-    torch.set_num_threads(threads)
-    low = size == "large"
-    model = AutoModelForCausalLM.from_pretrained(folder / "model", dtype=torch.bfloat16 if low else torch.float32)
-    if kind == "lora":
+def lines_of(file):
+    return [json.loads(line) for line in file.read_text().splitlines()]
+
+
+def trainer_of(folder, kind, steps):
+    low = kind == "large"
+    size = "large" if low else "base"
+    options = {"output_dir": folder / "theirs", "num_train_epochs": steps, "learning_rate": 1e-4, "lr_scheduler_type": "constant",
+               "max_grad_norm": 0, "logging_steps": 1, "save_strategy": "no", "report_to": [], "use_cpu": True, "seed": 1,
+               "bf16": low, "gradient_checkpointing": low, "disable_tqdm": True, "per_device_train_batch_size": 1 if low else 4}
+    model = AutoModelForCausalLM.from_pretrained(folder / size, dtype=torch.bfloat16 if low else torch.float32)
+    if kind in ("sft", "dpo"):
+        import datasets
+        import trl
+        data = datasets.Dataset.from_list(lines_of(folder / f"{kind}.jsonl"))
+        tokenizer = AutoTokenizer.from_pretrained(folder / size)
+        if kind == "sft":
+            return trl.SFTTrainer(model, trl.SFTConfig(max_length=256, **options), train_dataset=data, processing_class=tokenizer)
+        return trl.DPOTrainer(model, args=trl.DPOConfig(max_length=256, precompute_ref_log_probs=True, **options), train_dataset=data,
+                              processing_class=tokenizer)
+    if kind in ("lora", "large"):
         from peft import PeftModel
-        model = PeftModel.from_pretrained(model, folder / "start", is_trainable=True)
+        model = PeftModel.from_pretrained(model, folder / f"{kind}.start", is_trainable=True)
         if low:
             model.enable_input_require_grads()
     rows = [{"input_ids": row, "labels": row} for row in rows_of(size)]
-    arguments = TrainingArguments(
-        output_dir=folder / "theirs", per_device_train_batch_size=len(rows), num_train_epochs=steps, learning_rate=1e-4,
-        lr_scheduler_type="constant", max_grad_norm=0, logging_steps=1, save_strategy="no", report_to=[], use_cpu=True, seed=1,
-        bf16=low, gradient_checkpointing=low, disable_tqdm=True)
-    trainer = Trainer(model=model, args=arguments, train_dataset=rows)
+    return Trainer(model=model, args=TrainingArguments(**options), train_dataset=rows)
+
+
+def train(folder, kind, steps, threads):
+    torch.set_num_threads(threads)
+    trainer = trainer_of(folder, kind, steps)
     result = trainer.train()
     for line in trainer.state.log_history:
         if "loss" in line:
@@ -62,8 +90,8 @@ def train(folder, size, kind, steps, threads):
 
 
 if __name__ == "__main__":
-    command, folder, size, *rest = sys.argv[1:]
+    command, folder, what, *rest = sys.argv[1:]
     if command == "model":
-        make(pathlib.Path(folder), size)
+        make(pathlib.Path(folder), what)
     else:
-        train(pathlib.Path(folder), size, rest[0], int(rest[1]), int(rest[2]))
+        train(pathlib.Path(folder), what, int(rest[0]), int(rest[1]))

@@ -14,6 +14,7 @@
 #include "convoy/nn/documents.h"
 #include "convoy/nn/layers/layers.h"
 #include "convoy/nn/losses/cross_entropy.h"
+#include "convoy/nn/losses/label_smoothing.h"
 #include "convoy/nn/skinny_gemm.h"
 #include "convoy/nn/soft_cap.h"
 #include "convoy/nn/tensor_parallel/tensor_ranks.h"
@@ -79,8 +80,13 @@ class CausalHead : public nn::Block {
     const auto asked = ranks.select(x, in.at("asked"), options.ranks);
     const auto h = states(asked, nn::ReadBy::Products);
     if (preference_) return loss_of_pairs(h, in, context, options);
+    at::Tensor smoothing;
+    if (smoothing_ > 0 && context.mode == nn::Mode::Train) {
+      smoothing =
+          nn::label_smoothing(h, table_, targets, {.share = smoothing_, .first_id = 0}, context);
+    }
     const auto entropy = nn::cross_entropy(h, table_, targets, options);
-    nn::Bundle out{{"loss", entropy.loss},
+    nn::Bundle out{{"loss", smoothing.defined() ? entropy.loss + smoothing : entropy.loss},
                    {"count", at::scalar_tensor(targets.numel(), at::kLong)}};
     if (options.count_correct) out["correct"] = entropy.correct;
     return out;
@@ -95,6 +101,15 @@ class CausalHead : public nn::Block {
     return preference_ ? nn::preference_metrics() : std::vector<std::string>();
   }
   void learn_preferences(const nn::PreferenceOptions& options) { preference_ = options; }
+  void smooth_labels(double share) {
+    if (cap_ != 0) {
+      fail<UsageError>("models",
+                       "label_smoothing_factor = {} needs the mean of all scores, which this "
+                       "model caps by final_logit_softcapping = {}; try 0",
+                       share, cap_);
+    }
+    smoothing_ = share;
+  }
 
  private:
   nn::Bundle loss_of_pairs(const at::Tensor& h, const nn::Bundle& in, const nn::Context& context,
@@ -141,9 +156,17 @@ class CausalHead : public nn::Block {
   nn::RmsFactor factor_;
   std::function<at::Tensor(const nn::Bundle& batch, const nn::Context& context)> targets_;
   std::optional<nn::PreferenceOptions> preference_;
+  double smoothing_ = 0;
   nn::NormParams norm_;
   nn::ParamPtr table_;
 };
+
+CausalHead& head_of(const nn::BlockList& blocks, const char* lack) {
+  if (auto* head = dynamic_cast<CausalHead*>(blocks.back().get())) return *head;
+  fail<UsageError>("models",
+                   "the model's last block {} {}; expected a causal head, as GPT-2 and Llama have",
+                   blocks.back()->name(), lack);
+}
 
 }  // namespace
 
@@ -159,14 +182,11 @@ nn::BlockPtr make_causal_head(const CausalHeadOptions& options) {
 }
 
 void learn_preferences(const nn::BlockList& blocks, const nn::PreferenceOptions& options) {
-  auto* head = dynamic_cast<CausalHead*>(blocks.back().get());
-  if (head == nullptr) {
-    fail<UsageError>("models",
-                     "the model's last block {} learns no preferences; expected a causal head, as "
-                     "GPT-2 and Llama have",
-                     blocks.back()->name());
-  }
-  head->learn_preferences(options);
+  head_of(blocks, "learns no preferences").learn_preferences(options);
+}
+
+void smooth_labels(const nn::BlockList& blocks, double share) {
+  head_of(blocks, "smooths no labels").smooth_labels(share);
 }
 
 }  // namespace convoy::models

@@ -31,6 +31,11 @@ std::function<at::Tensor(const nn::Bundle& batch, const nn::Context& context)> c
 /// LanguageModelConfig promises.
 nn::BlockPtr make_causal_head(const CausalHeadOptions& options);
 
+/// Spreads `share` of each target over all ids in training: torch's cross-entropy with
+/// `label_smoothing`. Throws UsageError where the last block of `blocks` is no causal head, and
+/// where its scores are capped.
+void smooth_labels(const nn::BlockList& blocks, double share);
+
 /// Makes the causal head of `blocks` learn preferences: from now on each row of a batch holds two
 /// documents (nn/documents.h), the answer that was chosen and the one that was rejected, and the
 /// batch may have the reference's nn::kReferenceLogProbs, else zeros. It then counts pairs, and

@@ -165,6 +165,8 @@ const std::vector<Entry>& entries_of_tasks() {
       // The loss of pairs.
       {Belief::MayChange,
        {"train.beta", "train.loss_type", "train.label_smoothing", "train.disable_dropout"}},
+      // How targets count.
+      {Belief::MayChange, {"train.label_smoothing_factor"}},
       // What is in a row of the same number, and how it is read.
       {Belief::MayChange,
        {"data.schema", "data.truncation", "data.memory_budget_mb", "data.prefetch_depth",

@@ -96,6 +96,7 @@ void ChatTask::declare_data(OptionTable& t) {
   declare_files(t, "conversations", "messages, or prompt and completion");
   options_.declare_learning(t);
   options_.declare(t);
+  declare_smoothing(t);
   const char* rows = "rows are of conversations; how long they may be: try --max_length";
   answer_run_clm_flags(t, {{"block_size", OtherFlag::Refused, rows},
                            {"assistant_only_loss", OtherFlag::AlwaysOn, "see --train_on"},

@@ -17,6 +17,7 @@ struct LanguageData {
   std::string tokenizer;
   std::string column = data::kTextColumn;
   std::string grouping = "run_clm";
+  double label_smoothing_factor = 0;   ///< of causal models, in training
   std::string documents = "together";  ///< of causal models: whether texts of a row see each other
   int64_t block_size = 0;
   double validation_split_percentage = 5;

@@ -6,6 +6,7 @@
 #include "convoy/base/files.h"
 #include "convoy/base/json_number.h"
 #include "convoy/base/text.h"
+#include "convoy/models/causal_head.h"
 #include "convoy/tasks/language/run_clm.h"
 #include "convoy/tasks/language/scorer.h"
 #include "convoy/tasks/memory.h"
@@ -34,6 +35,20 @@ std::vector<int32_t> ids_of_ends(const Json& said, const std::string& file) {
     ids.push_back(*id);
   }
   return ids;
+}
+
+/// Throws UsageError where ranks share out the tokens whose labels are smoothed.
+void check_smoothing(double share, const OptionTable& table) {
+  if (share == 0) return;
+  for (const auto& [key, usual] : {std::pair("parallel.sequence_parallel", "false"),
+                                   {"parallel.context_parallel_size", "1"}}) {
+    const auto* option = table.find(key);
+    if (option->plain() == usual) continue;
+    fail<UsageError>("tasks",
+                     "label_smoothing_factor = {} does not go with {} = {}, whose ranks share out "
+                     "the tokens of a row; try --{} {}, or --label_smoothing_factor 0",
+                     share, option->name, option->plain(), option->name, usual);
+  }
 }
 
 }  // namespace
@@ -97,8 +112,23 @@ void LanguageTask::declare_data(OptionTable& table) {
             "or predicts another's tokens and positions begin anew")
         .choice({"together", "apart"});
   }
+  declare_smoothing(table);
   answer_run_clm_flags(table);
   table.hint({"data.block_size", true, {"seq_length", "max_seq_length", "sequence_length"}});
+}
+
+void LanguageTask::declare_smoothing(OptionTable& table) {
+  if (!learns(Objective::NextToken)) return;
+  table
+      .add("train", "label_smoothing_factor", data_.label_smoothing_factor,
+           "label smoothing in training: share of each target that is spread over all tokens")
+      .within(0, 0.99);
+}
+
+std::function<void(const nn::BlockList& blocks)> LanguageTask::finish_blocks() const {
+  const double share = data_.label_smoothing_factor;
+  if (share == 0) return {};
+  return [share](const nn::BlockList& blocks) { models::smooth_labels(blocks, share); };
 }
 
 std::string LanguageTask::peft_task() const {
@@ -111,6 +141,7 @@ void LanguageTask::settle(OptionTable& table) {
   read_configs(table);
   asks_for_split_ = table.asked_for("data.validation_split_percentage");
   lora_.settle(start_, peft_task(), {}, table);
+  check_smoothing(data_.label_smoothing_factor, table);
   tokenizer_ = find_tokenizer();
   const bool has_config = !start_.empty() || !config_name_.empty();
   const auto follow = [&](const std::string& key, int64_t value, const char* whom) {

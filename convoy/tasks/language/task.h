@@ -60,6 +60,8 @@ class LanguageTask : public Task {
   virtual void declare_data(OptionTable& table);
   /// Fills in the data of a new run, and notes on them.
   virtual void read_data(const options::ParallelArguments& parallel, Run& out);
+  /// Declares label smoothing, where a causal model learns the next token.
+  void declare_smoothing(OptionTable& table);
   /// Name of the option that says how long rows are.
   virtual const char* length_option() const { return "block_size"; }
   /// The template in `file`, else in the folder of the run, of the tokenizer, or of the model to
@@ -78,7 +80,7 @@ class LanguageTask : public Task {
   /// Config of the blocks, which the run's own differs from in nothing that a file holds.
   virtual Json config_of_blocks() const { return config_->to_json(); }
   /// Changes blocks that learn something else than the next token; empty = none do.
-  virtual std::function<void(const nn::BlockList& blocks)> finish_blocks() const { return {}; }
+  virtual std::function<void(const nn::BlockList& blocks)> finish_blocks() const;
   /// Multiplications and additions for a row of training.
   double flops_per_row() const;
   masking::TextMasking masking() const;
