@@ -20,13 +20,13 @@ common=(--learning_rate 1e-4 --lr_scheduler_type constant --max_grad_norm 0 --lo
 
 options_of() { # KIND: sets `options`
   local model=$out/base
-  options=(--train_file "$out/base.txt" --block_size 256 --per_device_train_batch_size 4)
+  options=(--train_file "$out/base.jsonl" --block_size 256 --per_device_train_batch_size 4)
   case $1 in
     sft) options=(--task chat --train_file "$out/sft.jsonl" --max_length 256 --per_device_train_batch_size 4) ;;
     dpo) options=(--task preference --train_file "$out/dpo.jsonl" --max_length 256 --per_device_train_batch_size 4) ;;
     large)
       model=$out/large
-      options=(--train_file "$out/large.txt" --block_size 512 --per_device_train_batch_size 1 --gradient_checkpointing --bf16)
+      options=(--train_file "$out/large.jsonl" --block_size 512 --per_device_train_batch_size 1 --gradient_checkpointing --bf16)
       ;;
   esac
   if [[ $1 == lora || $1 == large ]]; then

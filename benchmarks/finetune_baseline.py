@@ -10,7 +10,10 @@ import sys
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, Trainer, TrainingArguments
 
-WORDS, PADDING, END = 31998, 31998, 31999
+# A word is a blank and a letter, of which byte-level BPE makes one token.
+VOCABULARY, LETTERS = 32000, "abcdefghijklmnopqrstuvwxyz"
+FIRST_WORD = 1 + len(LETTERS)
+PADDING, END = FIRST_WORD + len(LETTERS), FIRST_WORD + len(LETTERS) + 1
 SIZES = {
     "base": ({"hidden_size": 768, "intermediate_size": 2048, "num_hidden_layers": 12, "num_attention_heads": 12,
               "num_key_value_heads": 12}, 4, 256),
@@ -22,28 +25,33 @@ SIZES = {
 def rows_of(size):
     draw = random.Random(3)
     _, rows, length = SIZES[size]
-    return [[draw.randrange(WORDS) for _ in range(length)] for _ in range(rows)]
+    return [[FIRST_WORD + draw.randrange(len(LETTERS)) for _ in range(length)] for _ in range(rows)]
 
 
 def make(folder, size):
     torch.manual_seed(0)
-    config = LlamaConfig(vocab_size=END + 1, max_position_embeddings=512, tie_word_embeddings=size == "base", bos_token_id=None,
+    config = LlamaConfig(vocab_size=VOCABULARY, max_position_embeddings=512, tie_word_embeddings=size == "base", bos_token_id=None,
                          eos_token_id=END, pad_token_id=None, **SIZES[size][0])
     model = AutoModelForCausalLM.from_config(config)
     (model.to(torch.bfloat16) if size == "large" else model).save_pretrained(folder / size)
-    vocabulary = {**{f"w{i}": i for i in range(WORDS)}, "<pad>": PADDING, "</s>": END}
+    tokens = ["\u0120", *LETTERS, *("\u0120" + letter for letter in LETTERS)]
     flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
+    bytes_as_text = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
     (folder / size / "tokenizer.json").write_text(json.dumps({
-        "version": "1.0", "truncation": None, "padding": None, "normalizer": None, "post_processor": None, "decoder": None,
+        "version": "1.0", "truncation": None, "padding": None, "normalizer": None, "post_processor": None, "decoder": bytes_as_text,
         "added_tokens": [{"id": id, "content": text, **flags} for text, id in (("<pad>", PADDING), ("</s>", END))],
-        "pre_tokenizer": {"type": "WhitespaceSplit"}, "model": {"type": "WordLevel", "vocab": vocabulary, "unk_token": "w0"}}))
+        "pre_tokenizer": bytes_as_text,
+        "model": {"type": "BPE", "dropout": None, "unk_token": None, "continuing_subword_prefix": None, "end_of_word_suffix": None,
+                  "fuse_unk": False, "byte_fallback": False, "vocab": {token: id for id, token in enumerate(tokens)},
+                  "merges": [f"\u0120 {letter}" for letter in LETTERS]}}))
     (folder / size / "tokenizer_config.json").write_text(json.dumps(
         {"tokenizer_class": "PreTrainedTokenizerFast", "pad_token": "<pad>", "eos_token": "</s>"}))
-    (folder / f"{size}.txt").write_text(" ".join(f"w{i}" for row in rows_of(size) for i in row))
+    text = "".join(" " + LETTERS[id - FIRST_WORD] for row in rows_of(size) for id in row)
+    (folder / f"{size}.jsonl").write_text(json.dumps({"text": text}) + "\n")
     draw = random.Random(5)
 
     def words(count):
-        return "".join(f" w{draw.randrange(WORDS)}" for _ in range(count))
+        return "".join(" " + draw.choice(LETTERS) for _ in range(count))
 
     (folder / "sft.jsonl").write_text("".join(json.dumps({"prompt": words(100), "completion": words(155)}) + "\n" for _ in range(4)))
     (folder / "dpo.jsonl").write_text("".join(
