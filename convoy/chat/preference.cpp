@@ -18,6 +18,13 @@ bool is_text_or_messages(const OrderedJson& value) {
   return value.is_string() || (value.is_array() && !value.empty());
 }
 
+/// Words for a value that is neither a text nor messages.
+std::string kind_of(const OrderedJson& value) {
+  if (value.is_null()) return "is missing";
+  if (value.is_array()) return "is an empty list";
+  return fmt::format("is {} {}", value.is_object() ? "an" : "a", value.type_name());
+}
+
 /// Number of messages or bytes that both begin with: less than either has.
 template <class Values>
 size_t common_begin(const Values& a, const Values& b) {
@@ -153,14 +160,17 @@ Preference read_preference(OrderedJson row, const std::string& where) {
   auto prompt = taken(row, "prompt");
   const auto chosen = taken(row, "chosen"), rejected = taken(row, "rejected");
   for (const auto& [key, value] : {std::pair("chosen", &chosen), {"rejected", &rejected}}) {
-    if (is_text_or_messages(*value) && value->type() == chosen.type()) continue;
-    const auto what = value->is_null()    ? "is missing"
-                      : value->is_array() ? "is an empty list"
-                                          : fmt::format("is a {}", value->type_name());
+    const bool is_read = is_text_or_messages(*value);
+    if (is_read && value->type() == chosen.type()) continue;
+    const auto what = is_read ? "is of another kind than chosen" : kind_of(*value);
     fail<FileError>("chat",
                     "{}: {} {}; expected chosen and rejected to be two texts, or two lists of "
                     "messages",
                     where, key, what);
+  }
+  if (!prompt.is_null() && !prompt.is_string() && !is_text_or_messages(prompt)) {
+    fail<FileError>("chat", "{}: prompt {}; expected a text, or a list of messages", where,
+                    kind_of(prompt));
   }
   if (chosen == rejected) {
     fail<FileError>("chat", "{}: chosen and rejected are the same, which tells no preference",

@@ -56,6 +56,19 @@ TEST(Preferences, AreReadFromMessagesOrTexts) {
   EXPECT_EQ(text_of(texts.rejected), "The sky is| red");
 }
 
+TEST(Preferences, TakeNoPromptOfAnotherKind) {
+  const auto with = [](const std::string& prompt) {
+    return R"({"prompt": )" + prompt + R"(, "chosen": "a b", "rejected": "a c"})";
+  };
+  expect_error(with("true"), "a row: prompt is a boolean; expected a text, or a list of messages");
+  expect_error(with("5"), "prompt is a number");
+  expect_error(with(R"({"role": "user", "content": "Hi"})"), "prompt is an object");
+  expect_error(with("[]"), "prompt is an empty list");
+  EXPECT_EQ(text_of(pair(with("null")).chosen), "a| b");
+  expect_error(R"({"chosen": "a", "rejected": [{"role": "assistant", "content": "b"}]})",
+               "rejected is of another kind than chosen");
+}
+
 TEST(Preferences, FindAPromptThatBothAnswersBeginWith) {
   const auto messages = pair(R"({"prompt": "Hi", "score_chosen": 8,
       "chosen": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello"}],
@@ -84,7 +97,8 @@ TEST(Preferences, ThatTellNothingAreRefused) {
   expect_error(R"({"prompt": "p", "chosen": "b", "rejected": "b"})",
                "a row: chosen and rejected are the same");
   expect_error(R"({"prompt": "p", "chosen": "", "rejected": "b"})", "a row has an empty chosen");
-  expect_error(R"({"prompt": [], "chosen": "a", "rejected": "b"})", "expected all of one kind");
+  expect_error(R"({"prompt": [{"role": "user", "content": "p"}], "chosen": "a", "rejected": "b"})",
+               "expected all of one kind");
   expect_error(R"({"chosen": [{"content": "b"}], "rejected": [{"role": "user"}]})",
                "prompt with chosen: message 1 has no role");
 }

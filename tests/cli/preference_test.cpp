@@ -122,6 +122,33 @@ TEST_F(PreferenceCommand, ResumesInTheMiddleOfAnEpochAsIfNothingHadHappened) {
   expect(std::string("there is no ") + kReference + " in ");
 }
 
+TEST_F(PreferenceCommand, TheReferenceBesideTheCheckpointIsTaken) {
+  const std::string train = std::string(kPairs) + "--save_steps 2 --max_steps 4 ";
+  ASSERT_EQ(run(train + "--output_dir whole"), 0) << output_;
+  // A run of another model left its own in the folder.
+  ASSERT_EQ(run(train + "--seed 7 --output_dir again"), 0) << output_;
+  const auto of_other = read_file(folder_ / "again" / kReference);
+  ASSERT_EQ(run(train + "--output_dir again --overwrite_output_dir --resume_from_checkpoint "
+                        "whole/checkpoint-2/"),
+            0)
+      << output_;
+  expect("the reference's log-probabilities of 24 pairs are those in ");
+  for (const char* key : {"loss", "rewards/margins"}) {
+    const auto whole = logged("whole", key), again = logged("again", key);
+    // The log goes on behind that of the run which was there.
+    ASSERT_EQ(whole.size(), 4u);
+    ASSERT_GE(again.size(), 2u);
+    EXPECT_TRUE(std::equal(whole.begin() + 2, whole.end(), again.end() - 2)) << key;
+  }
+  EXPECT_NE(read_file(folder_ / "again" / kReference), of_other);
+  // One byte of a log-probability.
+  auto damaged = read_file(folder_ / "whole" / kReference);
+  damaged[damaged.size() - 3] ^= 1;
+  write_file(folder_ / "whole" / kReference, damaged);
+  EXPECT_NE(run(train + "--output_dir other --resume_from_checkpoint whole/checkpoint-2"), 0);
+  expect("is damaged: its checksum is not that of its log-probabilities");
+}
+
 TEST_F(PreferenceCommand, AnotherReferenceIsRefused) {
   for (const char* out : {"base", "other"}) {
     ASSERT_EQ(run(std::string(kPairs) + "--max_steps 1 --save_strategy no --seed " +
@@ -144,6 +171,11 @@ TEST_F(PreferenceCommand, AnotherReferenceIsRefused) {
   EXPECT_FALSE(says("computing the reference's")) << output_;
   ASSERT_EQ(run(train("other") + "--overwrite_output_dir"), 0) << output_;
   expect("computing the reference's");
+}
+
+TEST_F(PreferenceCommand, DropoutOfZeroIsNoDropout) {
+  ASSERT_EQ(run(std::string(kPairs) + "--max_steps 1 --attention_dropout 0.0 --output_dir out"), 0)
+      << output_;
 }
 
 TEST_F(PreferenceCommand, WhatCannotBeLearntIsToldInASentence) {

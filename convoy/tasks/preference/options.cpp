@@ -28,7 +28,8 @@ void PreferenceLossOptions::declare(OptionTable& t) {
 void PreferenceLossOptions::settle(const OptionTable& table) const {
   for (const auto& option : table.options()) {
     const bool drops = option.section == "model" && option.name.find("drop") != std::string::npos;
-    if (!disable_dropout || !drops || !option.typed || option.plain() == "0") continue;
+    const bool is_off = std::strtod(option.plain().c_str(), nullptr) == 0;
+    if (!disable_dropout || !drops || !option.typed || is_off) continue;
     fail<UsageError>("tasks",
                      "{} = {} has no effect: preferences are learnt without dropout; try "
                      "--disable_dropout false",

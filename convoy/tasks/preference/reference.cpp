@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "convoy/base/error.h"
+#include "convoy/base/random.h"
 #include "convoy/formats/safetensors.h"
 #include "convoy/tasks/preference/pairs.h"
 
@@ -14,7 +15,7 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr const char *kKeys = "pairs", *kValues = "log_probs";
-constexpr const char *kWeights = "reference", *kPrecision = "precision";
+constexpr const char *kWeights = "reference", *kPrecision = "precision", *kSum = "sum";
 
 /// Bytes of a tensor in a file, which must be of that dtype and shape.
 std::span<const std::byte> bytes_of(const formats::SafetensorsFile& file, const char* name,
@@ -25,6 +26,14 @@ std::span<const std::byte> bytes_of(const formats::SafetensorsFile& file, const 
                     file.path().string(), name, dtype);
   }
   return file.bytes(name);
+}
+
+/// Checksum of a file's content.
+std::string sum_of(std::span<const std::byte> keys, std::span<const std::byte> values) {
+  const auto hash = [](std::span<const std::byte> bytes) {
+    return hash_text({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+  };
+  return fmt::format("{:016x}", hash_combine(hash(keys), hash(values)));
 }
 
 }  // namespace
@@ -76,6 +85,12 @@ KeptReference KeptReference::read(const fs::path& path) {
     const auto found = file.metadata().find(key);
     return found == file.metadata().end() ? std::string() : found->second;
   };
+  if (text(kSum) != sum_of(keys, values)) {
+    fail<FileError>("tasks",
+                    "{} is damaged: its checksum is not that of its log-probabilities; try a copy "
+                    "of it, or start anew",
+                    path.string());
+  }
   out.weights = text(kWeights);
   out.precision = text(kPrecision);
   return out;
@@ -88,7 +103,12 @@ void KeptReference::write(const fs::path& file) const {
       {kKeys, "I64", {count}, keys.data(), keys.size() * sizeof(uint64_t)},
       {kValues, "F64", {count, 2}, held.const_data_ptr(), static_cast<size_t>(held.nbytes())}};
   formats::write_safetensors(file, tensors,
-                             {{"format", "pt"}, {kWeights, weights}, {kPrecision, precision}});
+                             {{"format", "pt"},
+                              {kWeights, weights},
+                              {kPrecision, precision},
+                              {kSum, sum_of(std::as_bytes(std::span(keys)),
+                                            {static_cast<const std::byte*>(held.const_data_ptr()),
+                                             static_cast<size_t>(held.nbytes())})}});
 }
 
 at::Tensor KeptReference::of(const std::vector<uint64_t>& wanted) const {

@@ -25,9 +25,10 @@ struct Found {
   at::Tensor values;  ///< of ReferenceLogProbs::keys(); undefined: there is none
 };
 
+/// Files to look into, the best first: a run that goes on has its own beside its checkpoint.
 std::vector<fs::path> files_in(const ReferencePlace& place, bool resumes) {
   auto folders = resumes ? place.resumed : std::vector<fs::path>();
-  if (!place.output.empty()) folders.insert(folders.begin(), place.output);
+  if (!place.output.empty()) folders.push_back(place.output);
   std::vector<fs::path> out;
   std::error_code error;
   for (const auto& folder : folders) {
@@ -71,8 +72,7 @@ Found of_new(const ReferenceLogProbs& log_probs, const ReferencePlace& place) {
   for (const auto& file : files_in(place, /*resumes=*/false)) {
     try {
       const auto kept = KeptReference::read(file);
-      const bool same = !place.weights.empty() && kept.weights == place.weights &&
-                        kept.precision == place.precision;
+      const bool same = kept.weights == place.weights && kept.precision == place.precision;
       if (same) return {file, kept.of(log_probs.keys())};
     } catch (const FileError&) {  // another one is written
     }
@@ -95,7 +95,12 @@ class Provider {
     const Json found = comm::ask_main(
         group_, "look for the reference's log-probabilities", [&] { return Json(find(values)); },
         comm::Lasts::Long);
-    if (!found.get<bool>()) compute(values);
+    if (!found.get<bool>()) {
+      compute(values);
+    } else {
+      tell(fmt::format("the reference's log-probabilities of {} are those in {}",
+                       plural(std::ssize(log_probs_.keys()), "pair"), found_.string()));
+    }
     group_.broadcast(values, 0, "the reference's log-probabilities");
     log_probs_.set(values);
     comm::ask_main(

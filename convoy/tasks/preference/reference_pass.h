@@ -14,7 +14,7 @@ struct ReferencePlace {
   std::filesystem::path output;                ///< folder of the run; "" = they are kept nowhere
   std::vector<std::filesystem::path> resumed;  ///< folders of the run that this one goes on with
   std::string model;                           ///< name of the reference, for a person
-  std::string weights;                         ///< text that tells its weights; "" = they are drawn
+  std::string weights;                         ///< text that tells its weights and its config
   std::string precision;                       ///< of the run
   ChatPadding padding;
   bool quiet = false;

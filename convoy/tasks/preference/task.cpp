@@ -6,6 +6,7 @@
 #include "convoy/base/files.h"
 #include "convoy/base/random.h"
 #include "convoy/base/text.h"
+#include "convoy/checkpoint/adapter_config.h"
 #include "convoy/checkpoint/base_fingerprint.h"
 #include "convoy/checkpoint/folder.h"
 #include "convoy/formats/safetensors_folder.h"
@@ -18,12 +19,18 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// Text that tells the weights of the model in `start`, and of the adapter to go on from.
-std::string text_of_weights(const fs::path& start, const fs::path& adapter) {
-  if (start.empty()) return "";
+/// Text that tells the weights of the model in `start`, or of one that is drawn by `seed`, and the
+/// adapter to go on from.
+std::string text_of_weights(const fs::path& start, const fs::path& adapter,
+                            const std::string& seed) {
+  if (start.empty()) return "seed " + seed;
   auto out = trim(checkpoint::base_fingerprint(start));
   if (adapter.empty()) return out;
-  return out + fmt::format(" {:016x}", hash_text(read_file(adapter / formats::kAdapterFile)));
+  const auto files = {formats::kAdapterFile, checkpoint::kAdapterConfig};
+  for (const char* file : files) {
+    out += fmt::format(" {:016x}", hash_text(read_file(adapter / file)));
+  }
+  return out;
 }
 
 /// Folders of the run that one goes on with which resumes from `source`; empty: it begins anew.
@@ -31,7 +38,7 @@ std::vector<fs::path> folders_to_resume(const fs::path& source, const fs::path& 
   if (source.empty() || source == "false" || source == "False") return {};
   std::error_code error;
   if (fs::is_directory(source, error)) {
-    const auto place = fs::absolute(source).lexically_normal();
+    const auto place = fs::canonical(source);  // not behind a slash, nor beside a link
     return {place.parent_path(), place};
   }
   if (output.empty() || !checkpoint::latest_checkpoint(output)) return {};
@@ -60,6 +67,7 @@ void PreferenceTask::settle(OptionTable& table) {
   loss_.settle(table);
   if (loss_.disable_dropout) lora_.disable_dropout();
   const auto plain = [&](const char* key) { return table.find(key)->plain(); };
+  seed_ = plain("train.seed");
   place_.output = plain("output.dir");
   place_.quiet = plain("output.quiet") == "true";
   place_.precision = plain("train.bf16") == "true"   ? "bf16"
@@ -90,7 +98,8 @@ Run PreferenceTask::prepare(const options::ParallelArguments& parallel) {
 ReferencePlace PreferenceTask::place_of_reference() const {
   auto out = place_;
   out.model = start_.empty() ? "the model that was drawn" : start_;
-  out.weights = text_of_weights(start_, lora_.adapter());
+  out.weights = fmt::format("{} config {:016x}", text_of_weights(start_, lora_.adapter(), seed_),
+                            hash_text(config_of_blocks().dump()));
   if (tokenizer_) out.padding = padding();
   return out;
 }

@@ -39,6 +39,7 @@ class PreferenceTask : public ChatTask {
 
   PreferenceLossOptions loss_;
   ReferencePlace place_;
+  std::string seed_;  // of weights that are drawn
   std::shared_ptr<ReferenceLogProbs> reference_ = std::make_shared<ReferenceLogProbs>();
 };
 
