@@ -7,6 +7,7 @@
 #include "convoy/base/text.h"
 #include "convoy/chat/conversation.h"
 #include "convoy/data/json_rows.h"
+#include "convoy/tasks/chat/reading.h"
 
 namespace convoy::tasks {
 
@@ -15,14 +16,9 @@ namespace {
 /// Most rows of a hundred that may be without targets.
 constexpr double kMostWithoutTargets = 0.01;
 
-/// Counts rows by what became of them.
+/// Rows by what became of them.
 struct Counts {
-  int64_t corrupt = 0, too_long = 0, without_targets = 0, last_only = 0;
-  std::string first_corrupt, first_without, first_last_only;
-
-  static void count(int64_t& number, std::string& first, const std::string& where) {
-    if (number++ == 0) first = where;
-  }
+  RowCount corrupt, too_long, without_targets, last_only;
 };
 
 }  // namespace
@@ -107,9 +103,7 @@ ChatRows ChatReader::read(const std::string& file, std::vector<std::string>& not
                        "--chat_template FILE, or a model that chats",
                        where);
     }
-    auto merged = arguments;
-    for (const auto& [key, value] : conversation.dialogue.arguments.items()) merged[key] = value;
-    conversation.dialogue.arguments = std::move(merged);
+    add_arguments(arguments, conversation.dialogue);
     try {
       chat::Rendered rendered;
       if (learns_all) {
@@ -119,20 +113,14 @@ ChatRows ChatReader::read(const std::string& file, std::vector<std::string>& not
       } else {
         rendered = chat::render_answers(*chat, conversation);
       }
-      if (rendered.found == chat::Found::kLastOnly) {
-        Counts::count(counts.last_only, counts.first_last_only, where);
-      }
+      if (rendered.found == chat::Found::kLastOnly) counts.last_only.add(where);
       return chat::row_of(*tokenizer, rendered);
     } catch (const UsageError& error) {
       fail<UsageError>("data", "{}: {}", where, sentence_of(error.what()));
     }
   };
   const auto corrupt = [&](const std::string& error) {
-    const auto trouble = sentence_of(error);
-    if (!options->skip_corrupt) {
-      fail<FileError>("data", "{}; try to mend it, or --skip_corrupt true", trouble);
-    }
-    Counts::count(counts.corrupt, counts.first_corrupt, trouble);
+    take_corrupt(error, *options, counts.corrupt);
   };
   const auto take = [&](chat::OrderedJson object, const std::string& where) {
     ++num_rows;
@@ -146,47 +134,44 @@ ChatRows ChatReader::read(const std::string& file, std::vector<std::string>& not
     if (learns_all) row.is_target.assign(row.ids.size(), true);
     if (!row.is_target.empty()) row.is_target[0] = false;  // nothing stands before it
     if (std::ssize(row.ids) > max_length) {
-      ++counts.too_long;
+      counts.too_long.add(where);
       if (options->too_long == "leave_out") return;
-      row.ids.resize(static_cast<size_t>(max_length));
-      row.is_target.resize(static_cast<size_t>(max_length));
+      cut_row(row, max_length);
     }
-    if (row.num_targets() == 0) {
-      return Counts::count(counts.without_targets, counts.first_without, where);
-    }
+    if (row.num_targets() == 0) return counts.without_targets.add(where);
     if (example.empty()) example = chat::shown(*tokenizer, row);
     out.add(row);
   };
   data::read_json_rows(file, chat::conversation_keys(), take, corrupt);
 
-  if (static_cast<double>(counts.without_targets) >
+  if (static_cast<double>(counts.without_targets.number) >
       kMostWithoutTargets * static_cast<double>(num_rows)) {
     fail<UsageError>("data",
                      "{} of {} in {} without anything to learn, such as {}: no answer of the "
                      "assistant within max_length = {}; expected at most 1 %; try a larger "
                      "--max_length, --too_long leave_out, or --train_on all",
-                     counts.without_targets, plural(num_rows, "conversation"), file,
-                     counts.first_without, max_length);
+                     counts.without_targets.number, plural(num_rows, "conversation"), file,
+                     counts.without_targets.first, max_length);
   }
   if (out.size() == 0) {
     fail<FileError>("data", "{} holds no conversation{}", file,
-                    counts.too_long > 0 ? " of at most max_length tokens" : "");
+                    counts.too_long.number > 0 ? " of at most max_length tokens" : "");
   }
   auto note =
       fmt::format("{}: {} of {} tokens, {} to learn", file, plural(out.size(), "conversation"),
                   human_count(std::ssize(out.ids)), human_count(out.num_targets()));
-  const auto add = [&](int64_t count, const std::string& what) {
-    if (count > 0) note += fmt::format("; {} {}", count, what);
+  const auto add = [&](const RowCount& count, const std::string& what) {
+    if (count.number > 0) note += fmt::format("; {} {}", count.number, what);
   };
   add(counts.too_long, options->too_long == "cut" ? fmt::format("cut at {} tokens", max_length)
                                                   : "left out, as too long");
   add(counts.without_targets,
-      fmt::format("left out with nothing to learn, such as {}", counts.first_without));
-  add(counts.corrupt, fmt::format("left out as corrupt, such as: {}", counts.first_corrupt));
+      fmt::format("left out with nothing to learn, such as {}", counts.without_targets.first));
+  add(counts.corrupt, fmt::format("left out as corrupt, such as: {}", counts.corrupt.first));
   add(counts.last_only,
       fmt::format("learnt in the last answer alone, such as {}: the template does not show where "
                   "earlier ones stand",
-                  counts.first_last_only));
+                  counts.last_only.first));
   notes.push_back(std::move(note));
   notes.push_back(fmt::format("example, what is learnt in [[ ]]: {}", example));
   return out;

@@ -6,6 +6,7 @@
 #include "convoy/base/random.h"
 #include "convoy/base/text.h"
 #include "convoy/data/json_rows.h"
+#include "convoy/tasks/chat/reading.h"
 
 namespace convoy::tasks {
 
@@ -13,16 +14,6 @@ namespace {
 
 /// Most pairs of a hundred that may be without a preference within max_length.
 constexpr double kMostWithout = 0.01;
-
-/// Number of rows of a kind, and where the first one is.
-struct Count {
-  int64_t number = 0;
-  std::string first;
-
-  void add(const std::string& where) {
-    if (number++ == 0) first = where;
-  }
-};
 
 /// Reads the pairs of one file.
 class Reading {
@@ -34,36 +25,28 @@ class Reading {
     data::read_json_rows(
         file_, chat::preference_keys(),
         [&](chat::OrderedJson object, const std::string& where) { take(std::move(object), where); },
-        [&](const std::string& error) { take_corrupt(error); });
+        [&](const std::string& error) { take_corrupt(error, *reader_.options, corrupt_); });
     check();
     tell(notes);
     return std::move(out_);
   }
 
  private:
-  void take_corrupt(const std::string& error) {
-    const auto trouble = sentence_of(error);
-    if (!reader_.options->skip_corrupt) {
-      fail<FileError>("data", "{}; try to mend it, or --skip_corrupt true", trouble);
-    }
-    corrupt_.add(trouble);
-  }
-
   void take(chat::OrderedJson object, const std::string& where) {
     ++num_pairs_;
     chat::Preference pair;
     try {
       pair = chat::read_preference(std::move(object), where);
     } catch (const FileError& error) {
-      return take_corrupt(error.what());
+      return take_corrupt(error.what(), *reader_.options, corrupt_);
     }
     auto rows = rows_of(std::move(pair), where);
     const auto longest = std::max(std::ssize(rows.chosen.ids), std::ssize(rows.rejected.ids));
     if (longest > reader_.max_length) {
       too_long_.add(where);
       if (reader_.options->too_long == "leave_out") return;
-      cut(rows.chosen);
-      cut(rows.rejected);
+      cut_row(rows.chosen, reader_.max_length);
+      cut_row(rows.rejected, reader_.max_length);
     }
     const bool says_nothing = rows.chosen.num_targets() == 0 || rows.rejected.num_targets() == 0;
     if (says_nothing || rows.chosen.ids == rows.rejected.ids) return without_.add(where);
@@ -76,22 +59,13 @@ class Reading {
   }
 
   chat::PreferenceRows rows_of(chat::Preference pair, const std::string& where) const {
-    for (auto* one : {&pair.chosen, &pair.rejected}) {
-      auto merged = arguments_;
-      for (const auto& [key, value] : one->dialogue.arguments.items()) merged[key] = value;
-      one->dialogue.arguments = std::move(merged);
-    }
+    add_arguments(arguments_, pair.chosen.dialogue);
+    add_arguments(arguments_, pair.rejected.dialogue);
     try {
       return chat::rows_of(*reader_.tokenizer, reader_.chat, pair);
     } catch (const UsageError& error) {
       fail<UsageError>("data", "{}: {}", where, sentence_of(error.what()));
     }
-  }
-
-  void cut(chat::Row& row) const {
-    const auto length = std::min(row.ids.size(), static_cast<size_t>(reader_.max_length));
-    row.ids.resize(length);
-    row.is_target.resize(length);
   }
 
   void check() const {
@@ -113,7 +87,7 @@ class Reading {
     auto note =
         fmt::format("{}: {} of {} tokens, {} to compare", file_, plural(out_.size() / 2, "pair"),
                     human_count(std::ssize(out_.ids)), human_count(out_.num_targets()));
-    const auto add = [&](const Count& count, const std::string& what) {
+    const auto add = [&](const RowCount& count, const std::string& what) {
       if (count.number > 0) note += fmt::format("; {} {}", count.number, what);
     };
     add(too_long_, reader_.options->too_long == "cut"
@@ -130,7 +104,7 @@ class Reading {
   chat::OrderedJson arguments_;  // of the template
   ChatRows out_;
   int64_t num_pairs_ = 0;
-  Count corrupt_, too_long_, without_;
+  RowCount corrupt_, too_long_, without_;
   std::string example_;
 };
 

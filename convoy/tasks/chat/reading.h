@@ -1,0 +1,32 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "convoy/chat/conversation.h"
+#include "convoy/chat/row.h"
+#include "convoy/tasks/chat/chat_data.h"
+
+// Steps that reading conversations and reading pairs of answers share.
+namespace convoy::tasks {
+
+/// Number of rows of a kind, and where the first one is.
+struct RowCount {
+  int64_t number = 0;
+  std::string first;
+
+  void add(const std::string& where) {
+    if (number++ == 0) first = where;
+  }
+};
+
+/// Counts a row that cannot be read. Throws FileError with its `error` unless skip_corrupt.
+void take_corrupt(const std::string& error, const ChatOptions& options, RowCount& corrupt);
+
+/// Gives a conversation the template's `arguments`, over which its own stand.
+void add_arguments(const chat::OrderedJson& arguments, chat::Dialogue& dialogue);
+
+/// Cuts a row to at most `length` tokens.
+void cut_row(chat::Row& row, int64_t length);
+
+}  // namespace convoy::tasks
