@@ -4,6 +4,7 @@
 
 #include <cstring>
 
+#include "convoy/base/checksum.h"
 #include "convoy/base/error.h"
 #include "convoy/base/random.h"
 #include "convoy/formats/safetensors.h"
@@ -30,10 +31,10 @@ std::span<const std::byte> bytes_of(const formats::SafetensorsFile& file, const 
 
 /// Checksum of a file's content.
 std::string sum_of(std::span<const std::byte> keys, std::span<const std::byte> values) {
-  const auto hash = [](std::span<const std::byte> bytes) {
-    return hash_text({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+  const auto sum = [](std::span<const std::byte> bytes) {
+    return checksum(bytes.data(), bytes.size() / sizeof(uint64_t), sizeof(uint64_t), 0);
   };
-  return fmt::format("{:016x}", hash_combine(hash(keys), hash(values)));
+  return fmt::format("{:016x}", hash_combine(sum(keys), sum(values)));
 }
 
 }  // namespace
