@@ -263,12 +263,8 @@ std::shared_ptr<dataset::Dataset> ChatTask::training_rows(const Training& traini
 }
 
 Run ChatTask::prepare(const options::ParallelArguments& parallel) {
-  if (options_.packing && parallel.num_context_ranks() > 1) {
-    fail<UsageError>("data",
-                     "packing = true does not go with context_parallel_size = {}, whose ranks "
-                     "share out the positions of each row; try --context_parallel_size 1, or "
-                     "--packing false",
-                     parallel.num_context_ranks());
+  if (options_.packing) {
+    refuse_context_ranks(parallel.num_context_ranks(), "packing = true", "--packing false");
   }
   return LanguageTask::prepare(parallel);
 }

@@ -92,13 +92,16 @@ class LanguageTask : public Task {
   std::vector<std::vector<std::string>> training_files() const;
   std::shared_ptr<const data::TokenTexts> read(const std::string& file) const;
   /// Blocks of the texts from first_text up to end_text. Throws UsageError where there is none.
-  TokenBlocks blocks(const data::TokenTexts& texts, int64_t first_text, int64_t end_text,
-                     const std::string& file) const;
+  TokenBlocks blocks(const std::shared_ptr<const data::TokenTexts>& texts, int64_t first_text,
+                     int64_t end_text, const std::string& file) const;
   /// Rows of these blocks for evaluation, at most max_eval_samples.
   std::shared_ptr<dataset::Dataset> evaluation_rows(std::vector<TokenBlocks> parts) const;
   /// Texts of a training file that are held out for evaluation.
   int64_t num_held_out(const data::TokenTexts& texts) const;
   int64_t block_size() const;
+  /// Throws UsageError where ranks share out the positions of rows of several documents, for which
+  /// `asked` asks.
+  static void refuse_context_ranks(int num_context_ranks, const char* asked, const char* instead);
   bool keeps_apart() const { return data_.documents == "apart"; }  ///< the texts of a row
   int64_t row_length() const;     ///< tokens of text in a row, before spans are hidden
   std::string peft_task() const;  ///< name of the task in PEFT's files

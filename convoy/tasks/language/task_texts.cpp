@@ -37,19 +37,16 @@ void keep_first(TokenBlocks& blocks, std::optional<int64_t> most) {
   blocks.begins.resize(static_cast<size_t>(count));
 }
 
-/// Throws UsageError where the texts of a row cannot stand apart.
-void check_apart(const nn::BlockList& blocks, int num_context_ranks) {
-  if (num_context_ranks > 1) {
-    fail<UsageError>("data",
-                     "documents = apart does not go with context_parallel_size = {}, whose ranks "
-                     "share out the positions of each row; try --context_parallel_size 1, or "
-                     "--documents together",
-                     num_context_ranks);
-  }
-  nn::check_take_documents(blocks, num_context_ranks);
-}
-
 }  // namespace
+
+void LanguageTask::refuse_context_ranks(int num_context_ranks, const char* asked,
+                                        const char* instead) {
+  if (num_context_ranks == 1) return;
+  fail<UsageError>("data",
+                   "{} does not go with context_parallel_size = {}, whose ranks share out the "
+                   "positions of each row; try --context_parallel_size 1, or {}",
+                   asked, num_context_ranks, instead);
+}
 
 int64_t LanguageTask::block_size() const {
   return data_.block_size > 0 ? data_.block_size
@@ -135,9 +132,10 @@ std::vector<std::vector<std::string>> LanguageTask::training_files() const {
   return out;
 }
 
-TokenBlocks LanguageTask::blocks(const data::TokenTexts& texts, int64_t first_text,
-                                 int64_t end_text, const std::string& file) const {
-  auto cut = data::cut_blocks(texts, first_text, end_text,
+TokenBlocks LanguageTask::blocks(const std::shared_ptr<const data::TokenTexts>& texts,
+                                 int64_t first_text, int64_t end_text,
+                                 const std::string& file) const {
+  auto cut = data::cut_blocks(*texts, first_text, end_text,
                               data_.grouping == "run_clm" ? kTextsAtOnce : 0, row_length());
   if (cut.empty()) {
     fail<UsageError>("data",
@@ -147,8 +145,8 @@ TokenBlocks LanguageTask::blocks(const data::TokenTexts& texts, int64_t first_te
                      first_text > 0 ? " beside those held out for evaluation" : "", row_length(),
                      end_text - first_text > kTextsAtOnce ? ", or --grouping stream" : "");
   }
-  if (!keeps_apart()) return {texts.ids, std::move(cut)};
-  return {texts.ids, std::move(cut), std::make_shared<std::vector<int64_t>>(texts.ends)};
+  if (!keeps_apart()) return {texts->ids, std::move(cut)};
+  return {texts->ids, std::move(cut), {texts, &texts->ends}};
 }
 
 std::shared_ptr<dataset::Dataset> LanguageTask::evaluation_rows(
@@ -177,7 +175,7 @@ void LanguageTask::check_evaluates(const Run& out) const {
 std::shared_ptr<dataset::Dataset> LanguageTask::random_rows(int64_t count) const {
   auto texts =
       std::make_shared<data::TokenTexts>(random_texts(count, config_->num_ids(), /*seed=*/1));
-  auto part = blocks(*texts, 0, 1, "data.random_tokens");
+  auto part = blocks(texts, 0, 1, "data.random_tokens");
   keep_first(part, data_.max_train_samples);
   return make_block_dataset({std::move(part)}, row_length());
 }
@@ -198,7 +196,11 @@ void LanguageTask::read_data(const options::ParallelArguments& parallel, Run& ou
     return;
   }
   if (takes_random_rows(parallel, out)) return;
-  if (keeps_apart()) check_apart(out.factory(), parallel.num_context_ranks());
+  if (keeps_apart()) {
+    const int ranks = parallel.num_context_ranks();
+    refuse_context_ranks(ranks, "documents = apart", "--documents together");
+    nn::check_take_documents(out.factory(), ranks);
+  }
   data_.mixture.check_alone(data_.train, data_.max_train_samples.has_value());
   if (data_.train.empty() && !data_.mixture) {
     fail<UsageError>("data", "there is no training text; try --data.train FILE");
@@ -220,10 +222,10 @@ void LanguageTask::read_data(const options::ParallelArguments& parallel, Run& ou
       num_texts += texts->size();
       num_tokens += std::ssize(texts->ids->ids());
       const int64_t held = num_held_out(*texts);
-      train.push_back(blocks(*texts, held, texts->size(), file));
+      train.push_back(blocks(texts, held, texts->size(), file));
       source.rows += std::ssize(train.back().begins);
       if (data_.mixture) source.sum = hash_combine(source.sum, data::sum_of_ids(texts->ids->ids()));
-      if (held > 0) held_out.push_back(blocks(*texts, 0, held, file));
+      if (held > 0) held_out.push_back(blocks(texts, 0, held, file));
     }
   }
   if (keeps_apart()) {
@@ -266,7 +268,7 @@ NamedData LanguageTask::evaluation_data(const std::string& where) {
   const auto& file = where.empty() ? data_.valid : where;
   if (!file.empty()) {
     const auto texts = read(file);
-    return {name_of(file), evaluation_rows({blocks(*texts, 0, texts->size(), file)})};
+    return {name_of(file), evaluation_rows({blocks(texts, 0, texts->size(), file)})};
   }
   if (data_.train.empty() && !data_.mixture) return {};
   std::vector<TokenBlocks> held_out;
@@ -275,7 +277,7 @@ NamedData LanguageTask::evaluation_data(const std::string& where) {
     for (const auto& name : files) {
       const auto texts = read(name);
       const int64_t held = num_held_out(*texts);
-      if (held > 0) held_out.push_back(blocks(*texts, 0, held, name));
+      if (held > 0) held_out.push_back(blocks(texts, 0, held, name));
       num_texts += held;
     }
   }
