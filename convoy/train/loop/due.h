@@ -1,0 +1,19 @@
+#pragma once
+
+#include "convoy/options/arguments.h"
+#include "convoy/train/state.h"
+
+namespace convoy::train {
+
+/// Number of steps that `value` stands for: below 1 a part of all steps.
+int64_t steps_of(double value, const TrainerState& state);
+
+/// Whether something that `strategy` ("steps", "epoch", "no") repeats happens after this step;
+/// `steps` as for steps_of().
+bool is_due(const std::string& strategy, double steps, const TrainerState& state, bool epoch_end);
+
+/// Learning rate of an update; updates count from 0.
+double learning_rate(const options::TrainingArguments& arguments, const TrainerState& state,
+                     int64_t update);
+
+}  // namespace convoy::train

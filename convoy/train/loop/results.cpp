@@ -1,0 +1,51 @@
+#include "convoy/train/loop/results.h"
+
+#include <algorithm>
+
+namespace convoy::train {
+
+namespace {
+
+/// The loss of the last log line.
+double final_loss(const Json& history) {
+  for (auto entry = history.rbegin(); entry != history.rend(); ++entry) {
+    if (entry->contains("loss") && entry->at("loss").is_number()) return entry->at("loss");
+  }
+  return 0;
+}
+
+}  // namespace
+
+Metrics results(const RunContext& run, const Clock& clock, const comm::Traffic& before,
+                TrainMemory& memory) {
+  const auto& state = run.state;
+  Metrics metrics = clock.summary(state);
+  metrics["epoch"] = state.epoch();
+  metrics["train_step_seconds"] = clock.step_seconds();
+  if (state.counted_steps() > 0) metrics["train_final_loss"] = final_loss(state.log_history);
+  const auto now = run.strategy->traffic();
+  const auto steps =
+      static_cast<double>(std::max<int64_t>(1, state.global_step - clock.first_step));
+  metrics["train_collectives_per_step"] =
+      static_cast<double>(now.collectives - before.collectives) / steps;
+  metrics["train_bytes_per_step"] = static_cast<double>(now.bytes - before.bytes) / steps;
+  memory.add_to(metrics);
+  if (const auto* offload = run.strategy->replica().flat().offload()) {
+    metrics["train_offload_wait_seconds"] = offload->wait_seconds;
+  }
+  if (const auto& planned = run.job.planned) {
+    metrics["planned_step_seconds"] = planned->seconds;
+    metrics["planned_memory_bytes_per_rank"] = static_cast<double>(planned->memory_bytes);
+  }
+  return metrics;
+}
+
+Metrics of_earlier_starts(const Metrics& metrics) {
+  Metrics out;
+  for (const char* name : {"epoch", "train_loss", "train_final_loss"}) {
+    if (const auto found = metrics.find(name); found != metrics.end()) out.insert(*found);
+  }
+  return out;
+}
+
+}  // namespace convoy::train

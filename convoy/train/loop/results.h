@@ -1,0 +1,17 @@
+#pragma once
+
+#include "convoy/train/logging/clock.h"
+#include "convoy/train/loop/run_context.h"
+#include "convoy/train/loop/train_memory.h"
+
+namespace convoy::train {
+
+/// Results of a training: rates, loss, traffic since `before`, memory. Collective.
+Metrics results(const RunContext& run, const Clock& clock, const comm::Traffic& before,
+                TrainMemory& memory);
+
+/// Results of a start that only saved what earlier ones had trained: no times and rates, which are
+/// not those of the training.
+Metrics of_earlier_starts(const Metrics& metrics);
+
+}  // namespace convoy::train
