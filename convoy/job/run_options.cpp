@@ -36,7 +36,7 @@ parallel::ReplicaOptions replica_options(const options::TrainingArguments& argum
   options.trains = trains;
   options.optimizer = optim::make_optimizer(
       arguments.optim, {arguments.adam_beta1, arguments.adam_beta2, arguments.adam_epsilon});
-  if (keeps_rows(options.parallelism, options.facts()))
+  if (options.parallelism.keeps_rows(options.facts().trains))
     check_missed_updates(arguments, *options.optimizer);
   return options;
 }

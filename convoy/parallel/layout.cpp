@@ -5,6 +5,7 @@
 #include <tuple>
 #include <utility>
 
+#include "convoy/parallel/offload/place.h"
 #include "convoy/parallel/zero/sharded_state.h"
 
 namespace convoy::parallel {
@@ -132,7 +133,7 @@ Layout::Layout(ModelTable table, std::shared_ptr<const Shapes> shapes, const Lay
     if (!holds(static_cast<int64_t>(block))) table_.units_of_block[block].clear();
   }
   for (const auto& stages : holders) stages_of_.emplace_back(stages.begin(), stages.end());
-  for (size_t unit = 0; options.by_rows && unit < params.size(); ++unit) {
+  for (size_t unit = 0; options.by_rows() && unit < params.size(); ++unit) {
     const auto index = static_cast<int64_t>(unit);
     if (!params[unit].front().row_reads || table_.is_frozen(index)) continue;
     row_units_.push_back(index);
@@ -148,7 +149,8 @@ Layout::Layout(ModelTable table, std::shared_ptr<const Shapes> shapes, const Lay
   units_.resize(params.size());
   bucket_of_.assign(params.size(), -1);
   int64_t offset = 0;
-  for (auto& members : make_buckets(table_, stages_of_, virtual_stages(), options.bucket_bytes)) {
+  for (auto& members :
+       make_buckets(table_, stages_of_, virtual_stages(), options.parallelism.bucket_bytes)) {
     num_trained_ += !table_.is_frozen(members.front());
     Bucket bucket{std::move(members), {offset, offset}};
     for (const int64_t index : bucket.units) {
@@ -213,23 +215,15 @@ Layout Layout::of_stage(int stage) const {
 }
 
 bool Layout::offloaded(Kind kind) const {
-  switch (kind) {
-    case Kind::Weights:
-      return options_.offload_parameters;
-    case Kind::Masters:
-      return options_.low_precision ? options_.offload_optimizer : options_.offload_parameters;
-    case Kind::Gradients:
-      return options_.offload_gradients;
-    case Kind::Moments:
-      return options_.offload_optimizer;
-  }
-  return false;
+  const bool is_state = !are_weights(kind);
+  return (options_.trains || !is_state) &&
+         place_of(kind, options_.parallelism.offload, options_.low_precision) != Place::Device;
 }
 
 bool Layout::is_sharded(Kind kind) const {
   if (options_.shares_weights) return false;
   if (options_.num_parts == 1 && (kind == Kind::Moments || !offloaded(kind))) return false;
-  return is_sharded_at(options_.stage, kind, options_.low_precision);
+  return is_sharded_at(options_.parallelism.stage_of_zero(), kind, options_.low_precision);
 }
 
 Extent Layout::part(int64_t bucket, int rank) const {
@@ -240,8 +234,8 @@ Extent Layout::part(int64_t bucket, int rank) const {
 
 bool Layout::stays_whole(int64_t bucket) const {
   const auto length = buckets_[static_cast<size_t>(bucket)].all.length();
-  return !options_.offload_parameters &&
-         length * static_cast<int64_t>(sizeof(float)) < options_.keep_bytes;
+  return !offloaded(Kind::Weights) &&
+         length * static_cast<int64_t>(sizeof(float)) < options_.parallelism.keep_bytes;
 }
 
 /// Where a bucket begins in a rank's buffer; of num_buckets(): where that ends.
@@ -264,7 +258,7 @@ std::vector<Extent> Layout::summed_over_tensor(int64_t unit) const {
   const auto u = static_cast<size_t>(unit);
   for (size_t p = 0; p < shapes()[u].size(); ++p) {
     const auto& cut = shapes()[u][p].cut;
-    const bool in_parts = options_.sequence_parallel || cut.partial_grad;
+    const bool in_parts = options_.parallelism.sequence_parallel || cut.partial_grad;
     if (cut.dim < 0 && in_parts) out.push_back(units_[u].params[p]);
   }
   return out;

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "convoy/parallel/parallelism.h"
 #include "convoy/parallel/tensor/cut.h"
 
 namespace convoy::parallel {
@@ -124,22 +125,20 @@ using VirtualStages = std::vector<std::pair<int64_t, int64_t>>;
 /// Blocks of each stage of a pipeline, in ascending order.
 using Stages = std::vector<std::vector<int64_t>>;
 
+/// Spread of a step, and the place of this rank in it. Of Parallelism the layout reads the stage of
+/// ZeRO, bucket_bytes, keep_bytes, offload, row_tables and sequence_parallel.
 struct LayoutOptions {
-  int stage = 0;                    ///< of ZeRO (Rajbhandari et al., 2020), 0 to 3
-  int num_parts = 1;                ///< ranks that share out a bucket
-  bool low_precision = false;       ///< weights of 16 bits beside fp32 masters
-  bool shares_weights = false;      ///< the ranks are threads on one copy of weights and moments
-  int64_t bucket_bytes = 25 << 20;  ///< of fp32 gradients, at least
-  int64_t keep_bytes = 0;           ///< smaller buckets' weights stay whole in stage 3
-  Stages stages = {};               ///< of a pipeline; empty: all blocks are here
-  int pipeline_stage = 0;           ///< this rank's
-  /// Kinds of state that are offloaded, a bucket of them being in the device's memory when needed:
-  /// moments and masters of 16 bits; gradients (stages 2, 3); weights (stage 3).
-  bool offload_optimizer = false, offload_gradients = false, offload_parameters = false;
-  TensorPlace tensor = {};         ///< among those that share out parameters
-  bool sequence_parallel = false;  ///< they share out tokens, too
-  /// Tables with ParamShape::row_reads are kept by rows: row r by rank r mod num_parts.
-  bool by_rows = false;
+  Parallelism parallelism = {};
+  int num_parts = 1;            ///< ranks that share out a bucket
+  bool low_precision = false;   ///< weights of 16 bits beside fp32 masters
+  bool shares_weights = false;  ///< the ranks are threads on one copy of weights and moments
+  bool trains = true;           ///< else no gradients and no moments are held
+  Stages stages = {};           ///< of a pipeline; empty: all blocks are here
+  int pipeline_stage = 0;       ///< this rank's
+  TensorPlace tensor = {};      ///< among those that share out parameters
+
+  /// Whether tables with ParamShape::row_reads are kept by rows: row r by rank r mod num_parts.
+  bool by_rows() const { return parallelism.keeps_rows(trains); }
 };
 
 /// Multiple of 64 bytes for every dtype that is in use. The bits of torch's fused AdamW do not
@@ -219,7 +218,8 @@ class Layout {
   bool is_sharded(Kind kind, int64_t bucket) const {
     return is_sharded(kind) && !(are_weights(kind) && stays_whole(bucket));
   }
-  /// Whether a kind is offloaded; masters of fp32 are the weights.
+  /// Whether a kind is offloaded, a bucket of it being in the device's memory when needed: moments
+  /// and masters of 16 bits; gradients (stages 2, 3); weights (stage 3).
   bool offloaded(Kind kind) const;
   /// Elements that a rank keeps.
   int64_t kept(Kind kind) const { return begin_in(kind, num_buckets(kind)); }
@@ -230,7 +230,8 @@ class Layout {
   }
   /// Whether each rank updates its own parts only; the others' come by a gather.
   bool shares_out_updates() const {
-    return (options_.num_parts > 1 && (options_.stage >= 1 || options_.shares_weights)) ||
+    return (options_.num_parts > 1 &&
+            (options_.parallelism.stage_of_zero() >= 1 || options_.shares_weights)) ||
            is_sharded(Kind::Gradients);
   }
   /// Whether the others' parts of a bucket come right after the updates.

@@ -108,7 +108,7 @@ struct Parallelism {
   bool recompute = false;  ///< blocks keep their inputs only, and run again before their backward
   RecomputeOptions recomputed = {};  ///< some blocks that do so; of no meaning with `recompute`
   bool sequence_parallel = false;    ///< tensor ranks share out the tokens between their products
-  bool row_tables = false;           ///< see keeps_rows()
+  bool row_tables = false;           ///< see keeps_rows(); only where a step trains
   GatherOptions gathers = {};
   bool reduce_each = true;  ///< sharded gradients: reduce every micro-batch, not the last only
   int64_t bucket_bytes = 25 << 20;  ///< of fp32 gradients that are reduced at once, at least
@@ -123,6 +123,10 @@ struct Parallelism {
   int64_t shard_ranks() const { return ranks.replicate == 1 ? 0 : state_ranks() / ranks.replicate; }
   void set_shard_ranks(int64_t number);
   int64_t global_batch() const { return rows * micro_batches * ranks.data(); }
+  int stage_of_zero() const { return static_cast<int>(zero); }
+  /// Whether tables of which a step reads some rows are kept by rows, outside of the buckets that
+  /// are reduced, gathered and updated whole.
+  bool keeps_rows(bool trains) const { return row_tables && trains; }
   /// Whether sharded gradients are reduced after every micro-batch.
   bool reduces_each_shard() const { return zero >= 2 && reduce_each; }
   /// Number of blocks of each stage that are recomputed, where not all are and each has as many.

@@ -34,6 +34,14 @@ struct BlockCounts {
   bool operator==(const BlockCounts&) const = default;
 };
 
+/// Bytes of a weight as blocks read it.
+inline constexpr int64_t weight_bytes(bool low_precision) {
+  return low_precision ? 2 : 4;
+}
+
+/// Bytes of a master beside a weight of 16 bits, and of a gradient.
+inline constexpr int64_t kMasterBytes = 4, kGradientBytes = 4;
+
 /// Facts about a step that follow from the model, its precision and its optimizer. Nobody chooses
 /// them with a Parallelism.
 struct StepFacts {
@@ -45,11 +53,5 @@ struct StepFacts {
   /// matrix elements, and bytes are not known.
   std::vector<BlockCounts> counts = {};
 };
-
-/// Whether tables of which a step reads some rows are kept by rows, outside of the buckets that
-/// are reduced, gathered and updated whole.
-inline bool keeps_rows(const Parallelism& parallelism, const StepFacts& facts) {
-  return parallelism.row_tables && facts.trains;
-}
 
 }  // namespace convoy::parallel

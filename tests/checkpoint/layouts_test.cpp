@@ -59,8 +59,12 @@ class Layouts : public testing::Test {
                    const comm::Group& group, const fs::path& folder) {
     if (group.rank() == 0) make_folder(folder);
     group.barrier("made");
-    BackgroundSave save(folder, weights, 3000, kOptimizer, moments, group,
-                        /*beside=*/group.size() % 2 == 0);
+    BackgroundSave save({.folder = folder,
+                         .weights = weights,
+                         .moments = moments,
+                         .max_shard_bytes = 3000,
+                         .beside = group.size() % 2 == 0},
+                        group);
     const auto manifest = save.finish();
     if (group.rank() == 0) write_file(folder / Manifest::kName, manifest.to_text());
     group.barrier("saved");
@@ -139,9 +143,9 @@ TEST_F(Layouts, OfStagesAndTensorRanksDoSo) {
         SCOPED_TRACE(name);
         comm::run_thread_ranks(num_stages * tensors * parts, [&](const comm::Group& group) {
           parallel::LayoutOptions options;
-          options.stage = zero;
+          options.parallelism.zero = zero;
           options.num_parts = parts;
-          options.bucket_bytes = 0;
+          options.parallelism.bucket_bytes = 0;
           options.tensor = {group.rank() / parts % tensors, tensors};
           options.stages = stages;
           options.pipeline_stage = group.rank() / parts / tensors;
@@ -268,7 +272,7 @@ TEST_F(Layouts, OfEachFamilyCutForTensorRanksAreTheModelOnce) {
     std::array<int64_t, 2> held{};
     comm::run_thread_ranks(2, [&](const comm::Group& group) {
       parallel::LayoutOptions options;
-      options.bucket_bytes = 0;
+      options.parallelism.bucket_bytes = 0;
       options.tensor = {group.rank(), 2};
       const auto model = factory();
       parallel::FlatBuffers flat(model, parallel::layout_of(nn::declare(model), options), {});
@@ -352,8 +356,12 @@ TEST_F(Layouts, AFullDiskIsToldByAllAndLeavesNoFile) {
     options.parallelism.zero = 3;
     const auto strategy = parallel::make_process_strategy(blocks, group, options);
     try {
-      BackgroundSave("/proc/none", strategy->weights(), 3000, kOptimizer, strategy->moments(),
-                     group, /*beside=*/true)
+      BackgroundSave({.folder = "/proc/none",
+                      .weights = strategy->weights(),
+                      .moments = strategy->moments(),
+                      .max_shard_bytes = 3000,
+                      .beside = true},
+                     group)
           .finish();
     } catch (const FileError&) {
       ++refused;

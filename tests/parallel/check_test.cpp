@@ -18,7 +18,7 @@ const StepOptions kTwo{.parallelism = {.micro_batches = 2}};
 /// Of two ranks that hold two of four blocks each, a unit and a bucket per block.
 struct TwoStages {
   explicit TwoStages(LayoutOptions options = {}) {
-    options.bucket_bytes = 0;
+    options.parallelism.bucket_bytes = 0;
     options.stages = {{0, 1}, {2, 3}};
     for (const int stage : {0, 1}) {
       options.pipeline_stage = stage;
@@ -152,7 +152,7 @@ TEST(Check, RefusesWrongPeersAndBlocksOfOthers) {
 }
 
 TEST(Check, WhatTwoStagesHoldIsSummedOverThem) {
-  const LayoutOptions options{.bucket_bytes = 0, .stages = {{0, 1}, {2}}};
+  const LayoutOptions options{.parallelism = {.bucket_bytes = 0}, .stages = {{0, 1}, {2}}};
   const auto first = tied_layout(options), second = first.of_stage(1);
   EXPECT_TRUE(first.is_tied(1) && second.is_tied(1) && !first.is_tied(0));
   const auto programs = pipeline_programs(&kGPipe, {first, second}, kTwo);
@@ -178,7 +178,7 @@ TEST(Check, WhatTwoStagesHoldIsSummedOverThem) {
 }
 
 TEST(Check, CollectivesOfAGroupComeInOneOrder) {
-  const auto layout = tied_layout({.stage = 3, .num_parts = 2, .bucket_bytes = 0});
+  const auto layout = tied_layout({.parallelism = {.zero = 3, .bucket_bytes = 0}, .num_parts = 2});
   const auto program = data_parallel_program(layout, {});
   const auto refusal = [&](const Program& other) -> std::string {
     try {
@@ -201,7 +201,7 @@ TEST(Check, CollectivesOfAGroupComeInOneOrder) {
 /// Of two ranks that share out 5 rows of a matrix unevenly, and tokens; biases are whole.
 Layout tensor_layout(int rank, LayoutOptions options = {}) {
   options.tensor = {rank, 2};
-  options.sequence_parallel = true;
+  options.parallelism.sequence_parallel = true;
   const TensorCut rows{.dim = 0};
   return Layout({{{0}, {1}, {2}}, {}},
                 {{{{5, 64}, true, rows}, {{40}, false}},
@@ -212,7 +212,7 @@ Layout tensor_layout(int rank, LayoutOptions options = {}) {
 
 TEST(Check, PartsAreSummedOverTensorRanksBeforeTheirBucketIsReduced) {
   // Between what the units of the two ranks take: their buckets differ.
-  const LayoutOptions options{.bucket_bytes = 900};
+  const LayoutOptions options{.parallelism = {.bucket_bytes = 900}};
   const std::vector<Layout> layouts{tensor_layout(0, options), tensor_layout(1, options)};
   EXPECT_NE(layouts[0].bucket_of(1), layouts[1].bucket_of(1));
   EXPECT_TRUE(layouts[0].sums_over_tensor(0) && layouts[0].sums_over_tensor(2));

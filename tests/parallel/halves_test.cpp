@@ -17,7 +17,7 @@ using enum ActionKind;
 
 /// Two ranks with a virtual stage of two blocks each, one micro-batch after the other in halves.
 PipelineStep two_ranks(const StepOptions& options = {.parallelism = {.micro_batches = 2}},
-                       const LayoutOptions& layout = {.bucket_bytes = 0}) {
+                       const LayoutOptions& layout = {.parallelism = {.bucket_bytes = 0}}) {
   const auto pipe = loop_pipe(2, 1, options.parallelism.micro_batches);
   return {cut_for(pipe, 2), kZeroBubble.orders(pipe), options, layout};
 }
@@ -43,7 +43,7 @@ TEST(Halves, ForWhomNobodyWaitsTheyAreOneBackward) {
 
 TEST(Halves, TheSecondReadsNoWeights) {
   const auto step = two_ranks({.parallelism = {.micro_batches = 2}},
-                              {.stage = 3, .num_parts = 2, .bucket_bytes = 0});
+                              {.parallelism = {.zero = 3, .bucket_bytes = 0}, .num_parts = 2});
   step.check();
   const auto& layout = step.layouts[1];
   EXPECT_TRUE(reads({.op = Op::BackwardWeight, .block = 3, .micro_batch = 0}, layout).empty());
@@ -207,21 +207,22 @@ std::vector<PipelineStep> steps() {
   const StepOptions again{.parallelism = {.micro_batches = 3}, .recomputed = {0, 1, 4}};
   const auto v = v_pipe(3, 3), loop = loop_pipe(2, 2, 3), once = loop_pipe(3, 1, 3);
   out.emplace_back(cut_for(v, 1), kZeroBubble.orders(v), options);
-  out.emplace_back(cut_for(v, 1), kZeroBubble.orders(v), again, LayoutOptions{.bucket_bytes = 0},
-                   true);
+  out.emplace_back(cut_for(v, 1), kZeroBubble.orders(v), again,
+                   LayoutOptions{.parallelism = {.bucket_bytes = 0}}, true);
   out.emplace_back(cut_for(loop, 2), kZeroBubble.orders(loop), again);
   out.emplace_back(cut_for(loop, 1), kInterleaved.orders(loop), options,
-                   LayoutOptions{.bucket_bytes = 0}, true);
+                   LayoutOptions{.parallelism = {.bucket_bytes = 0}}, true);
   out.emplace_back(cut_for(once, 2), kZeroBubble.orders(once), again,
-                   LayoutOptions{.stage = 3, .num_parts = 2, .bucket_bytes = 0}, true);
-  out.emplace_back(cut_for(once, 2), kOneFOneB.orders(once), again,
-                   LayoutOptions{.stage = 2, .num_parts = 2, .bucket_bytes = 0});
-  out.emplace_back(cut_for(once, 1), kGPipe.orders(once), options,
-                   LayoutOptions{.bucket_bytes = 0});
-  out.emplace_back(cut_for(once, 1), kNaive.orders(once), again, LayoutOptions{.bucket_bytes = 0},
+                   LayoutOptions{.parallelism = {.zero = 3, .bucket_bytes = 0}, .num_parts = 2},
                    true);
+  out.emplace_back(cut_for(once, 2), kOneFOneB.orders(once), again,
+                   LayoutOptions{.parallelism = {.zero = 2, .bucket_bytes = 0}, .num_parts = 2});
+  out.emplace_back(cut_for(once, 1), kGPipe.orders(once), options,
+                   LayoutOptions{.parallelism = {.bucket_bytes = 0}});
+  out.emplace_back(cut_for(once, 1), kNaive.orders(once), again,
+                   LayoutOptions{.parallelism = {.bucket_bytes = 0}}, true);
   out.emplace_back(cut_for(loop, 1), kAutomatic.orders(loop), options,
-                   LayoutOptions{.bucket_bytes = 0});
+                   LayoutOptions{.parallelism = {.bucket_bytes = 0}});
   return out;
 }
 

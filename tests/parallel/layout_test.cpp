@@ -11,12 +11,12 @@ namespace convoy::parallel {
 namespace {
 
 TEST(Layout, BucketsHoldAtLeastTheirSizeInBackwardOrder) {
-  const auto one_each = tied_layout({.bucket_bytes = 0});
+  const auto one_each = tied_layout({.parallelism = {.bucket_bytes = 0}});
   ASSERT_EQ(one_each.num_buckets(), 4);
   EXPECT_EQ(one_each.table().backward_order(), (std::vector<int64_t>{3, 2, 0, 1}));
   EXPECT_EQ(one_each.table().last_reader_in_backward(1), 0);
   EXPECT_EQ(one_each.buckets()[3].units, std::vector<int64_t>{1});
-  const auto two = tied_layout({.bucket_bytes = 300});
+  const auto two = tied_layout({.parallelism = {.bucket_bytes = 300}});
   ASSERT_EQ(two.num_buckets(), 2);
   EXPECT_EQ(two.buckets()[0].units, (std::vector<int64_t>{3, 2}));
   EXPECT_EQ(tied_layout().num_buckets(), 1);
@@ -25,7 +25,7 @@ TEST(Layout, BucketsHoldAtLeastTheirSizeInBackwardOrder) {
 TEST(Layout, EveryElementHasOneOwnerAndAPlaceOfItsOwn) {
   for (const int parts : {1, 2, 3, 4, 7, 8}) {
     for (const int64_t bytes : {0, 300, 1 << 20}) {
-      const auto layout = tied_layout({.num_parts = parts, .bucket_bytes = bytes});
+      const auto layout = tied_layout({.parallelism = {.bucket_bytes = bytes}, .num_parts = parts});
       std::map<std::pair<int64_t, int64_t>, int64_t> owned;  // (unit, parameter): elements
       std::vector<int> taken(static_cast<size_t>(layout.num_elements()));
       for (int rank = 0; rank < parts; ++rank) {
@@ -55,7 +55,7 @@ TEST(Layout, EveryElementHasOneOwnerAndAPlaceOfItsOwn) {
 }
 
 TEST(Layout, GapsOfAUnitAreWhatItsParametersLeave) {
-  const auto layout = tied_layout({.num_parts = 3, .bucket_bytes = 0});
+  const auto layout = tied_layout({.parallelism = {.bucket_bytes = 0}, .num_parts = 3});
   int64_t gaps = 0;
   for (int64_t unit = 0; unit < layout.table().num_units(); ++unit) {
     const auto& place = layout.units()[static_cast<size_t>(unit)];
@@ -73,7 +73,7 @@ TEST(Layout, GapsOfAUnitAreWhatItsParametersLeave) {
 }
 
 TEST(Layout, DecayedParametersComeFirstAndBothBeginAtWholeLines) {
-  const auto layout = tied_layout({.num_parts = 3, .bucket_bytes = 0});
+  const auto layout = tied_layout({.parallelism = {.bucket_bytes = 0}, .num_parts = 3});
   for (const auto& unit : layout.units()) {
     EXPECT_EQ(unit.all.begin % kAlignment, 0);
     EXPECT_EQ(unit.decay_end % kAlignment, 0);
@@ -95,7 +95,8 @@ TEST(Layout, EachStageShardsMore) {
         Row{1, false, false, false, false, true}, Row{1, true, false, true, false, true},
         Row{2, false, false, false, true, true}, Row{2, true, false, true, true, true},
         Row{3, false, true, true, true, true}, Row{3, true, true, true, true, true}}) {
-    const auto layout = tied_layout({.stage = row.stage, .num_parts = 4, .low_precision = row.low});
+    const auto layout =
+        tied_layout({.parallelism = {.zero = row.stage}, .num_parts = 4, .low_precision = row.low});
     EXPECT_EQ(layout.is_sharded(Kind::Weights), row.weights) << row.stage;
     EXPECT_EQ(layout.is_sharded(Kind::Masters), row.masters) << row.stage;
     EXPECT_EQ(layout.is_sharded(Kind::Gradients), row.gradients) << row.stage;
@@ -103,7 +104,7 @@ TEST(Layout, EachStageShardsMore) {
     EXPECT_EQ(layout.kept(Kind::Moments), layout.num_elements() / (row.moments ? 4 : 1));
     EXPECT_EQ(layout.shares_out_updates(), row.stage > 0);
   }
-  const auto alone = tied_layout({.stage = 3});
+  const auto alone = tied_layout({.parallelism = {.zero = 3}});
   EXPECT_FALSE(alone.is_sharded(Kind::Weights) || alone.shares_out_updates()) << "one rank";
 }
 
@@ -136,9 +137,8 @@ TEST(Layout, PiecesOfStagesPartsAndTensorRanksCoverEachElementOnce) {
           for (int at = 0; at < static_cast<int>(stages.size()); ++at) {
             for (int tensor = 0; tensor < tensors; ++tensor) {
               const Layout layout(kTable, kParams,
-                                  {.stage = stage,
+                                  {.parallelism = {.zero = stage, .bucket_bytes = 400},
                                    .num_parts = parts,
-                                   .bucket_bytes = 400,
                                    .stages = stages,
                                    .pipeline_stage = at,
                                    .tensor = {tensor, tensors}});
@@ -296,8 +296,9 @@ TEST(Cut, WhatSeveralRanksHoldIsComputedInBoxesThatAllOfThemHave) {
 
 TEST(Layout, BucketsThatStayWholeLieBetweenShards) {
   for (const bool low : {false, true}) {
-    LayoutOptions options{.stage = 3, .num_parts = 2, .low_precision = low, .bucket_bytes = 0};
-    options.keep_bytes = 300;  // all but the table
+    LayoutOptions options{
+        .parallelism = {.zero = 3, .bucket_bytes = 0}, .num_parts = 2, .low_precision = low};
+    options.parallelism.keep_bytes = 300;  // all but the table
     const auto layout = tied_layout(options);
     for (const int rank : {0, 1}) {
       for (const Kind kind : {Kind::Weights, Kind::Masters, Kind::Gradients, Kind::Moments}) {
@@ -314,14 +315,15 @@ TEST(Layout, BucketsThatStayWholeLieBetweenShards) {
         EXPECT_EQ(expected, layout.kept(kind));
       }
     }
-    options.offload_parameters = true;
+    options.parallelism.offload.parameters = Place::Cpu;
     EXPECT_TRUE(tied_layout(options).is_sharded(Kind::Weights, 0)) << "the disk has all";
   }
 }
 
 TEST(Layout, WhatIsNotTrainedComesLastAndHasWeightsOnly) {
   for (const int stage : {0, 3}) {
-    const LayoutOptions options{.stage = stage, .num_parts = 2, .bucket_bytes = 1 << 20};
+    const LayoutOptions options{.parallelism = {.zero = stage, .bucket_bytes = 1 << 20},
+                                .num_parts = 2};
     const auto layout = frozen_layout(options), trained = tied_layout(options);
     ASSERT_EQ(layout.num_buckets(), 2);
     EXPECT_EQ(layout.num_trained_buckets(), 1);
@@ -343,7 +345,7 @@ TEST(Layout, WhatIsNotTrainedComesLastAndHasWeightsOnly) {
 }
 
 TEST(Layout, ShardsLieOneAfterTheOther) {
-  const auto layout = tied_layout({.stage = 3, .num_parts = 2, .bucket_bytes = 0});
+  const auto layout = tied_layout({.parallelism = {.zero = 3, .bucket_bytes = 0}, .num_parts = 2});
   for (const int rank : {0, 1}) {
     int64_t expected = 0;
     for (int64_t bucket = 0; bucket < layout.num_buckets(); ++bucket) {

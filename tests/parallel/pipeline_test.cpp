@@ -23,9 +23,9 @@ TEST(PipelineSchedule, EveryProgramIsSound) {
                          << " micro-batches, " << virtual_stages << " virtual stages, zero "
                          << zero);
             for (const int64_t bucket_bytes : {0, 1 << 20}) {
-              const Pipeline pipeline(
-                  schedule, stages, micro_batches, virtual_stages, 2,
-                  {.stage = zero, .num_parts = zero > 0 ? 2 : 1, .bucket_bytes = bucket_bytes});
+              const Pipeline pipeline(schedule, stages, micro_batches, virtual_stages, 2,
+                                      {.parallelism = {.zero = zero, .bucket_bytes = bucket_bytes},
+                                       .num_parts = zero > 0 ? 2 : 1});
               EXPECT_NO_THROW(pipeline.check());
               EXPECT_NO_THROW(pipeline.simulate());
             }

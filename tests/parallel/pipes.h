@@ -1,43 +1,26 @@
 #pragma once
 
-#include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "convoy/base/error.h"
 #include "convoy/parallel/pipeline/pipeline.h"
+#include "tests/parallel/stage_programs.h"
 
 namespace convoy::parallel {
 
 /// A step of all stages of a cut, with a unit per block, and a bucket unless `layout` says more;
 /// `tied`: the last block reads the first one's unit, too.
-struct PipelineStep {
+struct PipelineStep : StagePrograms {
   PipelineStep(Cut cut_as, const Orders& orders, const StepOptions& how,
-               LayoutOptions layout = {.bucket_bytes = 0}, bool tied = false)
+               LayoutOptions layout = {.parallelism = {.bucket_bytes = 0}}, bool tied = false)
       : cut(std::move(cut_as)), options(how) {
-    ModelTable table;
-    std::vector<std::vector<ParamShape>> params;
-    for (int64_t block = 0; block <= cut.back().last_block; ++block) {
-      table.units_of_block.push_back({block});
-      params.push_back({{{64}}});
-    }
-    if (tied) table.units_of_block.back().push_back(0);
     layout.stages = stages_of(cut);
-    const Layout first(table, params, layout);
-    for (size_t s = 0; s < layout.stages.size(); ++s) {
-      layouts.push_back(first.of_stage(static_cast<int>(s)));
-    }
+    make_layouts(cut.back().last_block + 1, layout, tied);
     programs = pipeline_programs(cut, orders, layouts, options);
   }
 
-  std::vector<RankProgram> ranks() const {
-    std::vector<int> stages(layouts.size());
-    std::iota(stages.begin(), stages.end(), 0);
-    std::vector<RankProgram> out;
-    for (size_t s = 0; s < layouts.size(); ++s) out.push_back({programs[s], layouts[s], stages});
-    return out;
-  }
   std::vector<Alive> check() const { return parallel::check(ranks(), options); }
   /// What check() says of one rank's program in place of its own.
   std::string refusal(size_t rank, const Program& program) const {
@@ -56,8 +39,6 @@ struct PipelineStep {
 
   Cut cut;
   StepOptions options;
-  std::vector<Layout> layouts;
-  std::vector<Program> programs;
 };
 
 /// So many blocks in each virtual stage of a pipe.

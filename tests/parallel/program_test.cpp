@@ -15,7 +15,7 @@ int64_t count(const Program& program, Op op) {
 }
 
 TEST(Program, ATiedUnitIsReducedAfterItsLastReader) {
-  const auto layout = tied_layout({.bucket_bytes = 0});
+  const auto layout = tied_layout({.parallelism = {.bucket_bytes = 0}});
   EXPECT_EQ(
       to_text(data_parallel_program(layout, {})),
       "load, micro-batch 0\nforward block 0, micro-batch 0\nforward block 1, micro-batch 0\n"
@@ -29,7 +29,8 @@ TEST(Program, ATiedUnitIsReducedAfterItsLastReader) {
 
 TEST(Program, GradientsAreReducedOnceWhateverTheAccumulation) {
   for (const int stage : {0, 1}) {
-    const auto layout = tied_layout({.stage = stage, .num_parts = 2, .bucket_bytes = 300});
+    const auto layout =
+        tied_layout({.parallelism = {.zero = stage, .bucket_bytes = 300}, .num_parts = 2});
     const auto program = data_parallel_program(layout, {.parallelism = {.micro_batches = 3}});
     EXPECT_EQ(count(program, stage == 0 ? Op::Reduce : Op::ReduceScatter), 2);
     EXPECT_EQ(count(program, Op::Accumulate), 12);
@@ -37,7 +38,8 @@ TEST(Program, GradientsAreReducedOnceWhateverTheAccumulation) {
 }
 
 TEST(Program, GradientsInShardsAreReducedEachTimeUnlessTold) {
-  const auto layout = tied_layout({.stage = 2, .num_parts = 2, .bucket_bytes = 300});
+  const auto layout =
+      tied_layout({.parallelism = {.zero = 2, .bucket_bytes = 300}, .num_parts = 2});
   EXPECT_EQ(count(data_parallel_program(layout, {.parallelism = {.micro_batches = 3}}),
                   Op::ReduceScatter),
             6);
@@ -46,7 +48,8 @@ TEST(Program, GradientsInShardsAreReducedEachTimeUnlessTold) {
 }
 
 TEST(Program, UpdatedWeightsAreGatheredInTheOrderOfForward) {
-  const auto layout = tied_layout({.stage = 1, .num_parts = 2, .bucket_bytes = 300});
+  const auto layout =
+      tied_layout({.parallelism = {.zero = 1, .bucket_bytes = 300}, .num_parts = 2});
   const auto text = to_text(data_parallel_program(layout, {}));
   EXPECT_TRUE(
       text.ends_with("clip\nupdate bucket 1\ngather bucket 1\nupdate bucket 0\n"
@@ -55,7 +58,7 @@ TEST(Program, UpdatedWeightsAreGatheredInTheOrderOfForward) {
 }
 
 TEST(Program, WeightsInShardsAreGatheredAheadAndReleased) {
-  const auto layout = tied_layout({.stage = 3, .num_parts = 2, .bucket_bytes = 0});
+  const auto layout = tied_layout({.parallelism = {.zero = 3, .bucket_bytes = 0}, .num_parts = 2});
   EXPECT_EQ(to_text(forward_program(layout, {.parallelism = {.gathers = {.prefetch = 1}}})),
             "gather bucket 2\nload, micro-batch 0\ngather bucket 3\ngather bucket 1\n"
             "forward block 0, micro-batch 0\nrelease bucket 2\n"
@@ -64,8 +67,8 @@ TEST(Program, WeightsInShardsAreGatheredAheadAndReleased) {
 }
 
 TEST(Program, SmallBucketsStayWholeAndAreGatheredAfterTheirUpdate) {
-  const auto layout =
-      tied_layout({.stage = 3, .num_parts = 2, .bucket_bytes = 0, .keep_bytes = 300});
+  const auto layout = tied_layout(
+      {.parallelism = {.zero = 3, .bucket_bytes = 0, .keep_bytes = 300}, .num_parts = 2});
   EXPECT_EQ(to_text(forward_program(layout, {.parallelism = {.gathers = {.prefetch = 1}}})),
             "gather bucket 3\nload, micro-batch 0\nforward block 0, micro-batch 0\n"
             "forward block 1, micro-batch 0\nforward block 2, micro-batch 0\n"
@@ -81,7 +84,8 @@ TEST(Program, SmallBucketsStayWholeAndAreGatheredAfterTheirUpdate) {
 
 TEST(Program, WhatIsNotTrainedIsGatheredOnlyWhereItIsInShards) {
   for (const int stage : {1, 3}) {
-    const auto layout = frozen_layout({.stage = stage, .num_parts = 2, .bucket_bytes = 0});
+    const auto layout =
+        frozen_layout({.parallelism = {.zero = stage, .bucket_bytes = 0}, .num_parts = 2});
     const auto text =
         to_text(data_parallel_program(layout, {.parallelism = {.gathers = {.prefetch = 0}}}));
     for (const char* never : {"accumulate unit 4", "bucket 4, micro-batch", "update bucket 4"}) {
@@ -92,7 +96,7 @@ TEST(Program, WhatIsNotTrainedIsGatheredOnlyWhereItIsInShards) {
 }
 
 TEST(Program, BackwardGathersNothingThatItDoesNotRead) {
-  const auto layout = tied_layout({.stage = 3, .num_parts = 2, .bucket_bytes = 0});
+  const auto layout = tied_layout({.parallelism = {.zero = 3, .bucket_bytes = 0}, .num_parts = 2});
   const auto program = data_parallel_program(layout, {.parallelism = {.gathers = {.prefetch = 0}}});
   int64_t table = 0;
   bool backward = false;
@@ -105,7 +109,7 @@ TEST(Program, BackwardGathersNothingThatItDoesNotRead) {
 }
 
 TEST(Program, MoreMemoryBuysFewerGathers) {
-  const auto layout = tied_layout({.stage = 3, .num_parts = 2, .bucket_bytes = 0});
+  const auto layout = tied_layout({.parallelism = {.zero = 3, .bucket_bytes = 0}, .num_parts = 2});
   const auto none = data_parallel_program(layout, {.parallelism = {.gathers = {.prefetch = 0}}});
   const auto ahead = data_parallel_program(layout, {.parallelism = {.gathers = {.prefetch = 2}}});
   const auto kept = data_parallel_program(
@@ -121,33 +125,39 @@ std::vector<Layout> layouts() {
   std::vector<Layout> out;
   for (const int stage : {0, 1, 2, 3}) {
     for (const int64_t bytes : {0, 300, 1 << 20}) {
-      out.push_back(tied_layout({.stage = stage, .num_parts = 2, .bucket_bytes = bytes}));
+      out.push_back(
+          tied_layout({.parallelism = {.zero = stage, .bucket_bytes = bytes}, .num_parts = 2}));
     }
   }
-  out.push_back(tied_layout({.num_parts = 2, .shares_weights = true, .bucket_bytes = 300}));
+  out.push_back(
+      tied_layout({.parallelism = {.bucket_bytes = 300}, .num_parts = 2, .shares_weights = true}));
   for (const int stage : {0, 1, 2, 3}) {
-    out.push_back(frozen_layout({.stage = stage, .num_parts = 2, .bucket_bytes = 0}));
+    out.push_back(
+        frozen_layout({.parallelism = {.zero = stage, .bucket_bytes = 0}, .num_parts = 2}));
   }
   for (const int64_t keep : {300, 1 << 20}) {
-    LayoutOptions options{.stage = 3, .num_parts = 2, .bucket_bytes = 0, .keep_bytes = keep};
+    LayoutOptions options{.parallelism = {.zero = 3, .bucket_bytes = 0, .keep_bytes = keep},
+                          .num_parts = 2};
     out.push_back(frozen_layout(options));
-    options.low_precision = options.offload_gradients = true;
+    options.low_precision = true;
+    options.parallelism.offload.gradients = Place::Cpu;
     out.push_back(tied_layout(options));
   }
   for (const int parts : {1, 2}) {
     for (const int64_t bytes : {0, 300, 1 << 20}) {
       for (const bool low : {false, true}) {
-        LayoutOptions options{.num_parts = parts, .low_precision = low, .bucket_bytes = bytes};
-        options.offload_optimizer = true;
+        LayoutOptions options{
+            .parallelism = {.bucket_bytes = bytes}, .num_parts = parts, .low_precision = low};
+        options.parallelism.offload.optimizer = Place::Cpu;
         out.push_back(tied_layout(options));
-        options.stage = 2;
-        options.offload_gradients = true;
+        options.parallelism.zero = 2;
+        options.parallelism.offload.gradients = Place::Cpu;
         out.push_back(tied_layout(options));
-        options.stage = 3;
-        options.offload_parameters = true;
+        options.parallelism.zero = 3;
+        options.parallelism.offload.parameters = Place::Cpu;
         out.push_back(tied_layout(options));
         out.push_back(frozen_layout(options));
-        options.offload_optimizer = false;
+        options.parallelism.offload.optimizer = Place::Device;
         out.push_back(tied_layout(options));
       }
     }
@@ -213,7 +223,8 @@ TEST(Program, TheCheckerNamesEveryOmissionAndRepetitionInAForwardProgram) {
 }
 
 TEST(Program, OffloadedStateIsFetchedABucketAheadOfItsUpdate) {
-  const auto layout = tied_layout({.bucket_bytes = 300, .offload_optimizer = true});
+  const auto layout =
+      tied_layout({.parallelism = {.bucket_bytes = 300, .offload = {.optimizer = Place::Cpu}}});
   const auto text = to_text(data_parallel_program(layout, {}));
   EXPECT_TRUE(
       text.ends_with("fetch moments of bucket 1\nreduce loss\nclip\n"
@@ -223,8 +234,8 @@ TEST(Program, OffloadedStateIsFetchedABucketAheadOfItsUpdate) {
 }
 
 TEST(Program, OffloadedWeightsAreFetchedAGatherAheadAndGradientsStoredWhileTheNextOneIsSummed) {
-  LayoutOptions options{.stage = 3, .num_parts = 2, .bucket_bytes = 300};
-  options.offload_gradients = options.offload_parameters = true;
+  LayoutOptions options{.parallelism = {.zero = 3, .bucket_bytes = 300}, .num_parts = 2};
+  options.parallelism.offload.gradients = options.parallelism.offload.parameters = Place::Cpu;
   const auto layout = tied_layout(options);
   const auto program = data_parallel_program(
       layout, {.parallelism = {.micro_batches = 2, .gathers = {.prefetch = 0}}});
@@ -245,7 +256,7 @@ TEST(Program, OffloadedWeightsAreFetchedAGatherAheadAndGradientsStoredWhileTheNe
 }
 
 TEST(Program, BlocksAreRecomputedRightBeforeTheirBackward) {
-  const auto layout = tied_layout({.bucket_bytes = 0});
+  const auto layout = tied_layout({.parallelism = {.bucket_bytes = 0}});
   const StepOptions options{.parallelism = {.micro_batches = 2}, .recomputed = {0, 1}};
   const auto program = data_parallel_program(layout, options);
   check(program, layout, options);
@@ -265,14 +276,14 @@ TEST(Program, BlocksAreRecomputedRightBeforeTheirBackward) {
 }
 
 TEST(Program, TheCheckerRefusesEarlyReduction) {
-  const auto layout = tied_layout({.bucket_bytes = 0});
+  const auto layout = tied_layout({.parallelism = {.bucket_bytes = 0}});
   auto program = data_parallel_program(layout, {});
   std::swap(program[6], program[7]);  // accumulate and reduce of the first bucket
   EXPECT_THROW(check(program, layout, {}), InternalError);
 }
 
 TEST(Program, TheCheckerNamesAReadOfWeightsThatAreNotThere) {
-  const auto layout = tied_layout({.stage = 3, .num_parts = 2, .bucket_bytes = 0});
+  const auto layout = tied_layout({.parallelism = {.zero = 3, .bucket_bytes = 0}, .num_parts = 2});
   auto program = data_parallel_program(layout, {});
   std::erase_if(program, [&](const Instruction& i) {
     return (i.op == Op::Gather || i.op == Op::Release) && i.bucket == 1;

@@ -14,7 +14,7 @@ using testing::HasSubstr;
 
 /// Three blocks, of which the first and the last read a table of 11 rows of 4.
 Layout with_table(LayoutOptions options = {}) {
-  options.by_rows = true;
+  options.parallelism.row_tables = true;
   ParamShape table{{11, 4}};
   table.row_reads = RowReads{3, 2};
   return Layout({{{0, 1}, {2}, {3, 1}}, {}},
@@ -22,7 +22,7 @@ Layout with_table(LayoutOptions options = {}) {
 }
 
 TEST(Rows, AreFetchedBeforeAndUpdatedBehindWhatTheFlatBuffersHold) {
-  const auto layout = with_table({.num_parts = 2, .bucket_bytes = 1 << 20});
+  const auto layout = with_table({.parallelism = {.bucket_bytes = 1 << 20}, .num_parts = 2});
   EXPECT_EQ(layout.num_elements(), 128) << "the table has no place";
   EXPECT_EQ(layout.kept_rows(1, 0), 6);
   EXPECT_EQ(layout.kept_rows(1, 1), 5);
@@ -49,7 +49,8 @@ TEST(Rows, AreFetchedBeforeAndUpdatedBehindWhatTheFlatBuffersHold) {
 TEST(Rows, AreProvenUnderEveryStageOfZero) {
   const StepOptions options{.parallelism = {.micro_batches = 3}};
   for (const int stage : {0, 1, 2, 3}) {
-    const auto layout = with_table({.stage = stage, .num_parts = 2, .bucket_bytes = 0});
+    const auto layout =
+        with_table({.parallelism = {.zero = stage, .bucket_bytes = 0}, .num_parts = 2});
     const auto step = data_parallel_program(layout, options);
     const std::vector<int> both{0, 1};
     EXPECT_NO_THROW(check({{step, layout, {}, both}, {step, layout, {}, both}}, options));
@@ -101,11 +102,11 @@ TEST(Rows, TakeTheirShareAndWhatAStepReads) {
   const auto layout = with_table({.num_parts = 2});
   const StepOptions options{.parallelism = {.micro_batches = 2}};
   const auto program = data_parallel_program(layout, options);
-  constexpr int64_t kStateBytes = 8, kBatch = 1;
+  constexpr int64_t kStateBytes = 8;
   // 3 of the step, 2 of each of 4 samples.
-  EXPECT_EQ(most_rows_read(layout, 1, options, kBatch), 11);
-  EXPECT_EQ(most_rows_read(layout, 1, {}, kBatch), 7);
-  const auto use = memory_of(layout, program, options, 0, {}, kStateBytes, kBatch).use;
+  EXPECT_EQ(most_rows_read(layout, 1, options), 11);
+  EXPECT_EQ(most_rows_read(layout, 1, {}), 7);
+  const auto use = memory_of(layout, program, options, 0, {}, kStateBytes).use;
   const int64_t flat = layout.num_elements();
   EXPECT_EQ(use.parameters, 4 * flat + 6 * 4 * 4);
   EXPECT_EQ(use.optimizer, kStateBytes * flat + 6 * (4 * kStateBytes + 4));

@@ -70,10 +70,11 @@ TEST(Schedules, WithShardsTiesRecomputationAndHalvesTheyAreSound) {
                                      tied ? "tied" : "not tied"));
             auto cut = cut_for(pipe, 2);
             if (zero > 1) cut = joined(cut);  // the layout's buckets know no border in between
-            const PipelineStep step(
-                cut, entry->orders(pipe_of(cut, 5)),
-                {.parallelism = {.micro_batches = 5}, .recomputed = {0, 2, 3}},
-                {.stage = zero, .num_parts = zero > 0 ? 2 : 1, .bucket_bytes = bucket_bytes}, tied);
+            const PipelineStep step(cut, entry->orders(pipe_of(cut, 5)),
+                                    {.parallelism = {.micro_batches = 5}, .recomputed = {0, 2, 3}},
+                                    {.parallelism = {.zero = zero, .bucket_bytes = bucket_bytes},
+                                     .num_parts = zero > 0 ? 2 : 1},
+                                    tied);
             EXPECT_NO_THROW(step.check());
           }
         }

@@ -19,9 +19,9 @@ struct OneStage {
       table.units_of_block.push_back({block});
       params.push_back({{{64}}});
     }
-    offloaded.stage = zero;
+    offloaded.parallelism.zero = zero;
     offloaded.num_parts = parts;
-    offloaded.bucket_bytes = 0;
+    offloaded.parallelism.bucket_bytes = 0;
     layout = Layout(table, params, offloaded);
     options.parallelism.micro_batches = micro_batches;
     program = data_parallel_program(layout, options);
@@ -99,7 +99,7 @@ TEST(Simulate, WeightsOfStageThreeAreGatheredAhead) {
 }
 
 TEST(Simulate, AnUpdateWaitsForWhatIsOffloaded) {
-  const OneStage moments(0, 1, 1, {.offload_optimizer = true});
+  const OneStage moments(0, 1, 1, {.parallelism = {.offload = {.optimizer = Place::Cpu}}});
   const auto offload = [](double takes, Place place = Place::Cpu) {
     return std::map<Kind, TransferTimes>{{Kind::Moments, {place, each(takes)}}};
   };
@@ -113,7 +113,8 @@ TEST(Simulate, AnUpdateWaitsForWhatIsOffloaded) {
 }
 
 TEST(Simulate, PlacesBringAndWriteBesideEachOther) {
-  const OneStage both(2, 1, 1, {.offload_optimizer = true, .offload_gradients = true});
+  const OneStage both(
+      2, 1, 1, {.parallelism = {.offload = {.optimizer = Place::Cpu, .gradients = Place::Cpu}}});
   const auto with = [&](Place gradients) {
     return both.length({.offload = {{Kind::Moments, {Place::Cpu, each(2)}},
                                     {Kind::Gradients, {gradients, each(2)}}}});
@@ -122,13 +123,14 @@ TEST(Simulate, PlacesBringAndWriteBesideEachOther) {
   // A gradient is stored while the block before runs backward; the last two are stored and all
   // fetched before the updates.
   const std::map<Kind, TransferTimes> gradients{{Kind::Gradients, {Place::Cpu, each(0.5)}}};
-  const OneStage only(2, 1, 1, {.offload_gradients = true});
+  const OneStage only(2, 1, 1, {.parallelism = {.offload = {.gradients = Place::Cpu}}});
   EXPECT_DOUBLE_EQ(only.length({.offload = gradients}), 12 + 2 * 0.5 + 4 * 0.5);
 }
 
 TEST(Simulate, WeightsComeBeforeTheyAreGathered) {
   constexpr int64_t kMicroBatches = 2;
-  const OneStage weights(3, 1, kMicroBatches, {.offload_parameters = true});
+  const OneStage weights(3, 1, kMicroBatches,
+                         {.parallelism = {.offload = {.parameters = Place::Cpu}}});
   const auto transfers =
       std::count_if(weights.program.begin(), weights.program.end(),
                     [](const auto& i) { return i.op == Op::Fetch || i.op == Op::Store; });

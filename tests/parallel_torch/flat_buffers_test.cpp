@@ -85,7 +85,8 @@ TEST(FlatBuffers, ARankKeepsOfGpt2WhatItsStageSays) {
           low{18, 6 + 12 / n, 2 + 16 / n, 18 / n};
       for (const int stage : {0, 1, 2, 3}) {
         const auto layout = parallel::layout_of(
-            nn::declare(blocks), {.stage = stage, .num_parts = parts, .low_precision = bf16});
+            nn::declare(blocks),
+            {.parallelism = {.zero = stage}, .num_parts = parts, .low_precision = bf16});
         const FlatBuffers flat(blocks, layout, {at::kMeta, bf16 ? at::kBFloat16 : at::kFloat});
         size_t bytes = flat.masters().nbytes() + flat.grads().nbytes();
         for (const auto& moment : flat.moments()) bytes += moment.nbytes();

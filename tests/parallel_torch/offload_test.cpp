@@ -21,8 +21,9 @@ TEST(Offload, NothingIsReadIntoMemoryThatIsGone) {
   const auto folder = unique_folder("convoy-offload-test");
   at::Tensor other;  // keeps the file, whose threads go on
   {
-    const parallel::Layout layout({{{0}, {1}}, {}, {false, false}}, {{{{kElements}}}, {{{32}}}},
-                                  {.bucket_bytes = 0, .offload_optimizer = true});
+    const parallel::Layout layout(
+        {{{0}, {1}}, {}, {false, false}}, {{{{kElements}}}, {{{32}}}},
+        {.parallelism = {.bucket_bytes = 0, .offload = {.optimizer = Place::Cpu}}});
     Offload offload(layout, {.optimizer = Place::Disk, .folder = folder}, at::kCPU, at::kFloat,
                     optim::make_optimizer()->states());
     other = offload.view(Kind::Moments, layout.bucket_of(1));

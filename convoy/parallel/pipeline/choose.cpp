@@ -93,20 +93,18 @@ Cut split_at(const std::vector<int64_t>& splits, int64_t num_blocks, int num_sta
 
 class Choosing {
  public:
-  Choosing(const ModelDecl& model, int num_stages, const Parallelism& parallelism,
-           const StepFacts& facts, const Costs& costs, const std::set<int64_t>& recomputed,
-           const std::set<int64_t>& repeatable, KnownPipes* known)
-      : num_blocks_(static_cast<int64_t>(model.blocks.size())),
-        num_stages_(num_stages),
-        parallelism_(parallelism),
-        asked_(parallelism.pipeline),
-        again_(parallelism.recompute || !facts.trains ? RecomputeOptions{}
-                                                      : parallelism.recomputed),
-        memory_(facts.trains ? asked_.memory : 0),
-        costs_(costs),
-        recomputed_(recomputed),
-        repeatable_(repeatable),
-        known_(known) {}
+  explicit Choosing(const ChoiceInputs& inputs)
+      : num_blocks_(static_cast<int64_t>(inputs.model.blocks.size())),
+        num_stages_(inputs.num_stages),
+        parallelism_(inputs.parallelism),
+        asked_(parallelism_.pipeline),
+        again_(parallelism_.recompute || !inputs.facts.trains ? RecomputeOptions{}
+                                                              : parallelism_.recomputed),
+        memory_(inputs.facts.trains ? asked_.memory : 0),
+        costs_(inputs.costs),
+        recomputed_(inputs.recomputed),
+        repeatable_(inputs.repeatable),
+        known_(inputs.known) {}
 
   PipelineChoice run() const {
     check_bytes_are_known();
@@ -290,24 +288,14 @@ class Choosing {
 
 }  // namespace
 
-PipelineChoice choose_pipeline(const ModelDecl& model, int num_stages,
-                               const Parallelism& parallelism, const StepFacts& facts,
-                               const Costs& costs, const std::set<int64_t>& recomputed,
-                               const std::set<int64_t>& repeatable, KnownPipes* known) {
-  if (parallelism.pipeline.csv.empty()) {
-    check_number_of_blocks(model, num_stages, parallelism.pipeline);
-  }
-  return Choosing(model, num_stages, parallelism, facts, costs, recomputed, repeatable, known)
-      .run();
+PipelineChoice choose_pipeline(const ChoiceInputs& inputs) {
+  const auto& pipeline = inputs.parallelism.pipeline;
+  if (pipeline.csv.empty()) check_number_of_blocks(inputs.model, inputs.num_stages, pipeline);
+  return Choosing(inputs).run();
 }
 
-PipelineChoice recompute_some_of(const PipelineChoice& without, const ModelDecl& model,
-                                 int num_stages, const Parallelism& parallelism,
-                                 const StepFacts& facts, const Costs& costs,
-                                 const std::set<int64_t>& repeatable, KnownPipes* known) {
-  return Choosing(model, num_stages, parallelism, facts, costs, without.recomputed, repeatable,
-                  known)
-      .run_again(without);
+PipelineChoice recompute_some_of(const PipelineChoice& without, const ChoiceInputs& inputs) {
+  return Choosing(inputs).run_again(without);
 }
 
 std::set<int64_t> blocks_of_one_stage(const RecomputeOptions& options, const Costs& costs,

@@ -19,21 +19,26 @@ struct PipelineChoice {
   std::string found = {};        ///< with auto: the name of this schedule; empty: it has none
 };
 
-/// Cuts a model into stages and finds the order of each; `costs`: by block, without bytes the
-/// options may set no limit of memory. All blocks of `recomputed` are recomputed, and of
-/// `repeatable` those that Parallelism::recomputed asks for. Throws UsageError where the options do
-/// not go together or into the model, and where stages would keep more than they may.
-PipelineChoice choose_pipeline(const ModelDecl& model, int num_stages,
-                               const Parallelism& parallelism, const StepFacts& facts,
-                               const Costs& costs, const std::set<int64_t>& recomputed,
-                               const std::set<int64_t>& repeatable, KnownPipes* known = nullptr);
+/// Facts by which a model is cut into stages. What it refers to must outlive it.
+struct ChoiceInputs {
+  const ModelDecl& model;
+  int num_stages;
+  const Parallelism& parallelism;
+  const StepFacts& facts;
+  const Costs& costs;                   ///< by block
+  const std::set<int64_t>& recomputed;  ///< blocks that are, whatever the cut
+  const std::set<int64_t>& repeatable;  ///< blocks that Parallelism::recomputed may choose
+  KnownPipes* known = nullptr;          ///< orders that were found before
+};
+
+/// Cuts a model into stages and finds the order of each. Without bytes in the costs the options may
+/// set no limit of memory. Throws UsageError where the options do not go together or into the
+/// model, and where stages would keep more than they may.
+PipelineChoice choose_pipeline(const ChoiceInputs& inputs);
 
 /// As choose_pipeline() with some blocks of each stage recomputed (RecomputeOptions::of_stage),
 /// from the choice without.
-PipelineChoice recompute_some_of(const PipelineChoice& without, const ModelDecl& model,
-                                 int num_stages, const Parallelism& parallelism,
-                                 const StepFacts& facts, const Costs& costs,
-                                 const std::set<int64_t>& repeatable, KnownPipes* known);
+PipelineChoice recompute_some_of(const PipelineChoice& without, const ChoiceInputs& inputs);
 
 /// Blocks that a run without stages recomputes. Throws UsageError where it has fewer.
 std::set<int64_t> blocks_of_one_stage(const RecomputeOptions& options, const Costs& costs,

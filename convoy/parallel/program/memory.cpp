@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "convoy/base/scratch_file.h"
+#include "convoy/parallel/step_facts.h"
 
 namespace convoy::parallel {
 
@@ -306,20 +307,19 @@ int64_t with_uneven_shares(int64_t rows, int owners) {
 
 }  // namespace
 
-int64_t most_rows_read(const Layout& layout, int64_t unit, const StepOptions& options,
-                       int64_t batch_rows) {
+int64_t most_rows_read(const Layout& layout, int64_t unit, const StepOptions& options) {
   const auto& table = layout.row_table(unit);
   const int64_t samples =
-      options.parallelism.micro_batches * layout.options().num_parts * batch_rows;
+      options.parallelism.micro_batches * layout.options().num_parts * options.parallelism.rows;
   return std::min(table.shape.front(),
                   table.row_reads->of_step + table.row_reads->of_sample * samples);
 }
 
 StepMemory memory_of(const Layout& layout, const Program& program, const StepOptions& options,
                      int64_t most_gathered, const std::vector<BlockCost>& costs,
-                     int64_t state_bytes, int64_t batch_rows) {
+                     int64_t state_bytes) {
   const bool low = layout.options().low_precision;
-  const int64_t width = low ? 2 : 4;
+  const int64_t width = weight_bytes(low);
   MemoryUse out;
   GradientPool pool(layout, options);
   OffloadPool offload(layout, options);
@@ -332,9 +332,9 @@ StepMemory memory_of(const Layout& layout, const Program& program, const StepOpt
       place += layout.kept(kind) * each;
     }
   };
-  keep(Kind::Masters, 4, out.parameters);
+  keep(Kind::Masters, kMasterBytes, out.parameters);
   if (low) keep(Kind::Weights, width, out.parameters);
-  keep(Kind::Gradients, 4, out.gradients);
+  keep(Kind::Gradients, kGradientBytes, out.gradients);
   keep(Kind::Moments, state_bytes, out.optimizer);
   for (const int64_t unit : layout.row_units()) {
     const int64_t row = layout.row_table(unit).shape.back();
@@ -343,8 +343,8 @@ StepMemory memory_of(const Layout& layout, const Program& program, const StepOpt
     out.optimizer += kept * (row * state_bytes + kRowCounterBytes);
     // Values of what is read, its gradient, and that of a later micro-batch; the rank that owns
     // most of it decides how much room there is for each.
-    const int64_t read = with_uneven_shares(most_rows_read(layout, unit, options, batch_rows),
-                                            layout.options().num_parts);
+    const int64_t read =
+        with_uneven_shares(most_rows_read(layout, unit, options), layout.options().num_parts);
     const int64_t gradients = options.parallelism.micro_batches > 1 ? 2 : 1;
     out.buffers += read * row * (4 + (low ? width : 0) + 4 * gradients);
   }

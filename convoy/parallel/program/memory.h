@@ -43,13 +43,11 @@ struct StepMemory {
 /// Peak memory of a rank in a step, by kind: state from its layout; gradients and weights that are
 /// whole for a while, and activations, from walking through its program with the costs of blocks
 /// (none: activations count nothing). `state_bytes`: bytes of optimizer state of a parameter.
-/// `batch_rows`: samples of a micro-batch, which read rows of row tables.
 StepMemory memory_of(const Layout& layout, const Program& program, const StepOptions& options,
                      int64_t most_gathered, const std::vector<BlockCost>& costs,
-                     int64_t state_bytes, int64_t batch_rows = 1);
+                     int64_t state_bytes);
 
 /// Largest number of rows that a step reads of a unit that is kept by rows, on all ranks together.
-int64_t most_rows_read(const Layout& layout, int64_t unit, const StepOptions& options,
-                       int64_t batch_rows);
+int64_t most_rows_read(const Layout& layout, int64_t unit, const StepOptions& options);
 
 }  // namespace convoy::parallel

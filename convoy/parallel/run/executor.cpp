@@ -95,7 +95,7 @@ Pass Executor::make_pass(const std::vector<MicroBatch>& micro_batches, const Ste
                         compute_dtype_,
                         flat_.fp32().device(),
                         layers_,
-                        flat_.layout().options().sequence_parallel,
+                        flat_.layout().options().parallelism.sequence_parallel,
                         context_};
   return {blocks_, flat_.layout(), gradients_, given, program};
 }

@@ -18,30 +18,30 @@ Parallelism read_by_choice(int num_stages, const Parallelism& of) {
 
 }  // namespace
 
-const PipelineChoice& KnownChoices::of(const ModelDecl& model, int num_stages,
-                                       const Parallelism& parallelism, const StepFacts& facts,
-                                       const Costs& costs, const std::set<int64_t>& recomputed,
-                                       const std::set<int64_t>& repeatable) {
-  auto key = std::pair(read_by_choice(num_stages, parallelism), facts.trains);
+const PipelineChoice& KnownChoices::of(const ChoiceInputs& inputs) {
+  const auto& parallelism = inputs.parallelism;
+  const bool trains = inputs.facts.trains;
+  auto key = std::pair(read_by_choice(inputs.num_stages, parallelism), trains);
   const auto found = known_.find(key);
   if (found != known_.end()) return found->second;
   // Stages are cut and virtual stages laid as if nothing was recomputed.
   const auto& pipeline = parallelism.pipeline;
-  const bool some = !parallelism.recompute && facts.trains && !parallelism.recomputed.to_fit &&
+  const bool some = !parallelism.recompute && trains && !parallelism.recomputed.to_fit &&
                     !parallelism.recomputed.of_stage.empty() && pipeline.csv.empty() &&
                     pipeline.splits.empty() && pipeline.memory == 0;
-  PipelineChoice choice;
-  if (some) {
-    auto none = parallelism;
-    none.recomputed = {};
-    const auto& without = of(model, num_stages, none, facts, costs, recomputed, repeatable);
-    choice = recompute_some_of(without, model, num_stages, parallelism, facts, costs, repeatable,
-                               &pipes_);
-  } else {
-    choice = choose_pipeline(model, num_stages, parallelism, facts, costs, recomputed, repeatable,
-                             &pipes_);
-  }
-  return known_.emplace(std::move(key), std::move(choice)).first->second;
+  auto known = inputs;
+  known.known = &pipes_;
+  if (!some) return known_.emplace(std::move(key), choose_pipeline(known)).first->second;
+  auto none = parallelism;
+  none.recomputed = {};
+  const auto& without = of({.model = inputs.model,
+                            .num_stages = inputs.num_stages,
+                            .parallelism = none,
+                            .facts = inputs.facts,
+                            .costs = inputs.costs,
+                            .recomputed = inputs.recomputed,
+                            .repeatable = inputs.repeatable});
+  return known_.emplace(std::move(key), recompute_some_of(without, known)).first->second;
 }
 
 Layout KnownChoices::layout(const ModelDecl& model, const LayoutOptions& options) {

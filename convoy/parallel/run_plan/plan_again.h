@@ -16,10 +16,7 @@ namespace convoy::parallel {
 /// Choices for one model and what its blocks cost, each made once.
 class KnownChoices {
  public:
-  const PipelineChoice& of(const ModelDecl& model, int num_stages, const Parallelism& parallelism,
-                           const StepFacts& facts, const Costs& costs,
-                           const std::set<int64_t>& recomputed,
-                           const std::set<int64_t>& repeatable);
+  const PipelineChoice& of(const ChoiceInputs& inputs);
 
   KnownPipes& pipes() { return pipes_; }
   /// layout_of() the model.

@@ -20,24 +20,16 @@ namespace {
 LayoutOptions layout_options(const ModelDecl& model, const Mesh& mesh,
                              const Parallelism& parallelism, const StepFacts& facts,
                              const Cut& cut) {
-  LayoutOptions out;
-  out.stage = static_cast<int>(parallelism.zero);
-  out.num_parts = mesh.degree(kState);
-  out.low_precision = facts.low_precision && !model.has_modules();
-  out.shares_weights = facts.shares_weights;
-  out.tensor = {mesh.place(Axis::Tensor), mesh.degree(Axis::Tensor)};
-  out.sequence_parallel = parallelism.sequence_parallel;
-  out.by_rows = keeps_rows(parallelism, facts);
-  out.bucket_bytes = parallelism.bucket_bytes;
-  out.keep_bytes = parallelism.keep_bytes;
+  LayoutOptions out{.parallelism = parallelism,
+                    .num_parts = mesh.degree(kState),
+                    .low_precision = facts.low_precision && !model.has_modules(),
+                    .shares_weights = facts.shares_weights,
+                    .trains = facts.trains,
+                    .tensor = {mesh.place(Axis::Tensor), mesh.degree(Axis::Tensor)}};
   if (!cut.empty()) {
     out.stages = stages_of(cut);
     out.pipeline_stage = mesh.place(Axis::Pipeline);
   }
-  const auto& offload = parallelism.offload;
-  out.offload_optimizer = facts.trains && offload.optimizer != Place::Device;
-  out.offload_gradients = facts.trains && offload.gradients != Place::Device;
-  out.offload_parameters = offload.parameters != Place::Device;
   return out;
 }
 
@@ -138,7 +130,7 @@ void check_context_ranks(const ModelDecl& model, int num_ranks) {
 /// Throws UsageError for what does not go with tables that are kept by rows.
 void check_row_tables(const ModelDecl& model, const Mesh& mesh, const Parallelism& parallelism,
                       const StepFacts& facts) {
-  if (!keeps_rows(parallelism, facts)) return;
+  if (!parallelism.keeps_rows(facts.trains)) return;
   const auto refuse = [](const std::string& what, const std::string& instead) {
     fail<UsageError>("parallel", "row_tables = true does not go with {}; try {}", what, instead);
   };
@@ -247,10 +239,14 @@ RunPlan planned(const ModelDecl& model, const Mesh& mesh, const Parallelism& par
   const auto shared = shared_costs(model, facts);
   const auto able = parallelism.recompute ? std::set<int64_t>() : repeatable(model);
   if (num_stages > 1) {
-    const auto& again = out.step.recomputed;
-    auto choice = known == nullptr
-                      ? choose_pipeline(model, num_stages, parallelism, facts, shared, again, able)
-                      : known->of(model, num_stages, parallelism, facts, shared, again, able);
+    const ChoiceInputs inputs{.model = model,
+                              .num_stages = num_stages,
+                              .parallelism = parallelism,
+                              .facts = facts,
+                              .costs = shared,
+                              .recomputed = out.step.recomputed,
+                              .repeatable = able};
+    auto choice = known == nullptr ? choose_pipeline(inputs) : known->of(inputs);
     out.cut = std::move(choice.cut);
     out.orders = std::move(choice.orders);
     out.found = std::move(choice.found);
@@ -286,8 +282,8 @@ RunPlan planned(const ModelDecl& model, const Mesh& mesh, const Parallelism& par
   }
   for (auto& stage : out.stages) {
     const auto gathered = proves ? stage.alive.weights : most_gathered(stage.step, stage.layout);
-    const auto memory = memory_of(stage.layout, stage.step, out.step, gathered, costs,
-                                  facts.state_bytes, parallelism.rows);
+    const auto memory =
+        memory_of(stage.layout, stage.step, out.step, gathered, costs, facts.state_bytes);
     stage.memory = memory.use;
     stage.peak = memory.peak;
   }
@@ -304,35 +300,6 @@ double floor_of(const ModelDecl& model, const RunPlan& plan, const Parallelism& 
                 const StepFacts& facts, const std::vector<BlockCost>& costs) {
   const auto by_block = costs.empty() ? shared_costs(model, facts) : measured(costs);
   return floor_of(pipe_of(plan.cut, parallelism.micro_batches, by_block, plan.step.recomputed));
-}
-
-namespace {
-
-constexpr double kWhole = 4, kHalf = 2;  // bytes of fp32, and of 16 bits
-
-/// Bytes here of `bytes` that ZeRO shards from `stage` on.
-double share(const Mesh& mesh, const Parallelism& parallelism, int64_t stage, Place place,
-             double bytes) {
-  if (place != Place::Device) return 0;
-  return bytes / (parallelism.zero >= stage ? mesh.degree(kState) : 1);
-}
-
-}  // namespace
-
-double bytes_of_frozen_parameter(const Mesh& mesh, const Parallelism& parallelism,
-                                 const StepFacts& facts) {
-  return share(mesh, parallelism, 3, parallelism.offload.parameters,
-               facts.low_precision ? kHalf : kWhole);
-}
-
-double state_bytes_of_parameter(const Mesh& mesh, const Parallelism& parallelism,
-                                const StepFacts& facts) {
-  const auto& offload = parallelism.offload;
-  const double masters =
-      facts.low_precision ? share(mesh, parallelism, 1, offload.optimizer, kWhole) : 0;
-  return share(mesh, parallelism, 1, offload.optimizer, static_cast<double>(facts.state_bytes)) +
-         share(mesh, parallelism, 2, offload.gradients, kWhole) + masters +
-         bytes_of_frozen_parameter(mesh, parallelism, facts);
 }
 
 }  // namespace convoy::parallel

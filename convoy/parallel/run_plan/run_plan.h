@@ -63,11 +63,4 @@ double floor_of(const ModelDecl& model, const RunPlan& plan, const Parallelism& 
 /// Places of a model's parameters with these options.
 Layout layout_of(const ModelDecl& model, const LayoutOptions& options);
 
-/// Bytes of state that each rank keeps of a parameter on average, before a model is known.
-double state_bytes_of_parameter(const Mesh& mesh, const Parallelism& parallelism,
-                                const StepFacts& facts);
-/// Bytes that each rank keeps of a parameter that is not trained: no gradient, states or master.
-double bytes_of_frozen_parameter(const Mesh& mesh, const Parallelism& parallelism,
-                                 const StepFacts& facts);
-
 }  // namespace convoy::parallel

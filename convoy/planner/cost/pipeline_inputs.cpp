@@ -13,7 +13,7 @@ namespace convoy::planner {
 ProfileOptions profile_options(const options::TrainingArguments& arguments) {
   const auto replica = job::replica_options(arguments, true);
   ProfileOptions out{replica.compute_dtype, replica.seed};
-  out.by_rows = keeps_rows(replica.parallelism, replica.facts());
+  out.by_rows = replica.parallelism.keeps_rows(replica.facts().trains);
   return out;
 }
 

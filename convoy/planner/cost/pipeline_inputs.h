@@ -5,6 +5,7 @@
 
 #include "convoy/dataset/batches.h"
 #include "convoy/options/arguments.h"
+#include "convoy/parallel/step_facts.h"
 #include "convoy/planner/cost/profile.h"
 
 namespace convoy::planner {

@@ -10,6 +10,7 @@
 #include "convoy/launch/environment.h"
 #include "convoy/machine/memory_limit.h"
 #include "convoy/machine/resident.h"
+#include "convoy/parallel/zero/state_bytes.h"
 
 namespace convoy::planner {
 

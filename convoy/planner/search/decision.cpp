@@ -7,6 +7,7 @@
 #include "convoy/base/text.h"
 #include "convoy/parallel/knobs.h"
 #include "convoy/parallel/pipeline/pipeline.h"
+#include "convoy/parallel/zero/state_bytes.h"
 #include "convoy/planner/time/bounds.h"
 #include "convoy/planner/time/uneven.h"
 
@@ -20,13 +21,8 @@ struct BlockState {
   double bytes = 0;
 };
 
-/// Weights, masters where there are some, gradients and the optimizer's state of one parameter.
-double bytes_of_parameter(const StepFacts& facts) {
-  return (facts.low_precision ? 6.0 : 4.0) + 4.0 + static_cast<double>(facts.state_bytes);
-}
-
 BlockState largest_block(const parallel::ModelDecl& model, const StepFacts& facts) {
-  const double bytes_each = bytes_of_parameter(facts);
+  const double bytes_each = parallel::state_bytes_of_parameter(parallel::Mesh(), {}, facts);
   BlockState out;
   for (const auto& block : model.blocks) {
     const double bytes = state_of_block(model, block.params, {}, bytes_each, facts.low_precision);
@@ -128,7 +124,9 @@ std::vector<std::string> of_sharded_stages(const Numbers& numbers, const Wishes&
   const auto& split = with_stages->split;
   const double of_stage =
       trained_elements(numbers.model) / split.ranks.pipeline / split.ranks.tensor;
-  const double gradients = 4 * of_stage, weights = (wishes.facts.low_precision ? 2 : 4) * of_stage;
+  const double gradients = parallel::kGradientBytes * of_stage;
+  const auto width = parallel::weight_bytes(wishes.facts.low_precision);
+  const double weights = static_cast<double>(width) * of_stage;
   const auto times = static_cast<double>(split.micro_batches);
   return {fmt::format(
       "Stages 2 and 3 of ZeRO are not tried with a pipeline. In a step of {} stages and {} "

@@ -14,7 +14,7 @@ namespace {
 /// Elements of a parameter on the tensor rank that has most; none of a table that is kept by rows.
 double count_elements(const parallel::ParamDecl& param, const Parallelism& split,
                       const StepFacts& facts) {
-  if (keeps_rows(split, facts) && param.row_reads) return 0;
+  if (split.keeps_rows(facts.trains) && param.row_reads) return 0;
   const auto tensor = static_cast<int>(split.ranks.tensor);
   return static_cast<double>(
       parallel::local_elements(param.shape, param.cut, {tensor - 1, tensor}));

@@ -81,7 +81,7 @@ double least_of_links(const Numbers& numbers, const Cluster& cluster, const para
   const double turns = split.gathers.times();
   const double again = turns > 1 ? elements_read_in_backward(numbers, facts, split) : 0;
   const double gathered = elements + again - turns * kept;
-  const double width = facts.low_precision ? 2 : 4;
+  const auto width = static_cast<double>(parallel::weight_bytes(facts.low_precision));
   return gathered > 0 ? out + micro_batches * state.least(Collective::AllGather, width * gathered)
                       : out;
 }

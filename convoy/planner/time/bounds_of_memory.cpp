@@ -3,6 +3,7 @@
 #include <numeric>
 
 #include "convoy/parallel/pipeline/pipeline.h"
+#include "convoy/parallel/zero/state_bytes.h"
 #include "convoy/planner/time/bound_parts.h"
 #include "convoy/planner/time/bounds.h"
 

@@ -24,9 +24,9 @@ std::vector<Offloaded> offloaded_of(const Parallelism& split, const StepFacts& f
     if (place != Place::Device) out.push_back({kind, place, static_cast<double>(width)});
   };
   add(Kind::Moments, to.optimizer, facts.state_bytes);
-  if (facts.low_precision) add(Kind::Masters, to.optimizer, 4);
-  add(Kind::Gradients, to.gradients, 4);
-  add(Kind::Weights, to.parameters, facts.low_precision ? 2 : 4);
+  if (facts.low_precision) add(Kind::Masters, to.optimizer, parallel::kMasterBytes);
+  add(Kind::Gradients, to.gradients, parallel::kGradientBytes);
+  add(Kind::Weights, to.parameters, parallel::weight_bytes(facts.low_precision));
   return out;
 }
 

@@ -7,7 +7,7 @@ namespace convoy::planner {
 parallel::StepTimes times_of(const parallel::Layout& layout, const Numbers& numbers,
                              const Cluster& cluster, const Parallelism& split,
                              const StepFacts& facts, const StepGroups& groups) {
-  const double width = layout.options().low_precision ? 2 : 4;
+  const auto width = static_cast<double>(parallel::weight_bytes(layout.options().low_precision));
   parallel::StepTimes out;
   const auto add = [](parallel::InRow& to, const CollectiveTime& takes) {
     to.alone.push_back(takes.alone);
@@ -49,8 +49,7 @@ parallel::StepTimes times_of(const parallel::Layout& layout, const Numbers& numb
   const parallel::StepOptions step{.parallelism = split};
   for (const int64_t unit : layout.row_units()) {
     const auto row = static_cast<double>(layout.row_table(unit).shape.back());
-    const double elements =
-        row * static_cast<double>(parallel::most_rows_read(layout, unit, step, split.rows));
+    const double elements = row * static_cast<double>(parallel::most_rows_read(layout, unit, step));
     out.fetch_rows += groups.state.time(Collective::AllGather, 4 * elements).alone;
     out.reduce_rows += groups.state.time(Collective::ReduceScatter, 4 * elements).alone;
     out.update_rows += elements / groups.state.size() * numbers.update_seconds;

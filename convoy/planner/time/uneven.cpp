@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include "convoy/parallel/zero/state_bytes.h"
 
 namespace convoy::planner {
 
@@ -35,7 +36,7 @@ Before before_blocks(const Numbers& numbers, const StepFacts& facts, const Paral
 
 double state_of_block(const parallel::ModelDecl& model, const std::vector<int64_t>& params,
                       const parallel::TensorPlace& place, double bytes_each, bool low_precision) {
-  const double frozen_bytes = low_precision ? 2 : 4;
+  const auto frozen_bytes = static_cast<double>(parallel::weight_bytes(low_precision));
   double out = 0;
   for (const int64_t p : params) {
     const auto& param = model.params[static_cast<size_t>(p)];

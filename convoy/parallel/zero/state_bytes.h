@@ -1,0 +1,17 @@
+#pragma once
+
+#include "convoy/parallel/mesh.h"
+#include "convoy/parallel/step_facts.h"
+
+namespace convoy::parallel {
+
+/// Bytes of state that each rank keeps of a trained parameter on average, before a model is known:
+/// weight, master, gradient and the optimizer's state, by the stage of ZeRO and what is offloaded.
+double state_bytes_of_parameter(const Mesh& mesh, const Parallelism& parallelism,
+                                const StepFacts& facts);
+
+/// Bytes of the weight alone, for a frozen parameter.
+double bytes_of_frozen_parameter(const Mesh& mesh, const Parallelism& parallelism,
+                                 const StepFacts& facts);
+
+}  // namespace convoy::parallel
