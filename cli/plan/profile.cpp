@@ -72,9 +72,9 @@ void print_blocks(const planner::Profile& profile) {
 planner::Profile measure(const Asked& asked, int num_ranks,
                          const std::optional<planner::SumsOfHosts>& sums, int threads) {
   report::ProgressLine progress("profiling");
-  auto out =
-      planner::measure_profile(asked.run.factory, asked.configured->training, *asked.run.train_data,
-                               num_ranks, sums, threads, progress.function());
+  auto out = planner::measure_profile(
+      asked.run.factory, asked.configured->training, *asked.run.train_data,
+      {.number = num_ranks, .sums = sums, .threads = threads}, progress.function());
   progress.wipe();
   return out;
 }

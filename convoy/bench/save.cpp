@@ -169,8 +169,11 @@ SaveTimes measure_saves(parallel::Strategy& strategy, const fs::path& folder, in
     const bool plain_first = round % 2 == 0;  // a disk may give its best to whoever comes first
     if (plain_first) write();
     note("save", [&] {
-      checkpoint::BackgroundSave save(tensors, weights, formats::shard_bytes("5GB"),
-                                      checkpoint::kOptimizer, moments, group, /*beside=*/false);
+      checkpoint::BackgroundSave save({.folder = tensors,
+                                       .weights = weights,
+                                       .moments = moments,
+                                       .max_shard_bytes = formats::shard_bytes("5GB")},
+                                      group);
       const auto manifest = save.finish();
       if (group.rank() != 0) return;
       write_file(tensors / checkpoint::Manifest::kName, manifest.to_text());

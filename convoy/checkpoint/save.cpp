@@ -13,6 +13,7 @@
 #include "convoy/base/error.h"
 #include "convoy/checkpoint/adapter.h"
 #include "convoy/checkpoint/dtypes.h"
+#include "convoy/checkpoint/folder.h"
 #include "convoy/checkpoint/visitors.h"
 #include "convoy/comm/agree.h"
 #include "convoy/comm/pinned.h"
@@ -292,23 +293,19 @@ formats::SafetensorsShards shards_of(const State& weights, int64_t max_shard_byt
   return {infos_of(weights), one ? SIZE_MAX : static_cast<size_t>(max_shard_bytes), file};
 }
 
-BackgroundSave::BackgroundSave(const fs::path& folder, const State& weights,
-                               int64_t max_shard_bytes, const std::string& optimizer_file,
-                               const State& moments, const comm::Group& group, bool beside,
-                               const std::function<void()>& first, const ConnectWriters& connect)
-    : folder_(folder),
-      weight_files_(shards_of(weights, max_shard_bytes)),
-      moment_files_(infos_of(moments), static_cast<size_t>(max_shard_bytes), optimizer_file),
+BackgroundSave::BackgroundSave(CheckpointTensors of, const comm::Group& group)
+    : folder_(of.folder),
+      weight_files_(shards_of(of.weights, of.max_shard_bytes)),
+      moment_files_(infos_of(of.moments), static_cast<size_t>(of.max_shard_bytes), kOptimizer),
       group_(group),
-      save_(folder, {{weight_files_.files, weights}, {moment_files_.files, moments}}, group,
-            connect,
-            /*copies=*/beside),
-      thread_(save_, [this, beside, first] {
+      save_(folder_, {{weight_files_.files, of.weights}, {moment_files_.files, of.moments}}, group,
+            of.connect, /*copies=*/of.beside),
+      thread_(save_, [this, beside = of.beside, first = of.first] {
         if (beside) yield_to_training();
         save_.write(first);
         save_.complete();
       }) {
-  auto offloaded = at::full({1}, is_offloaded(weights) || is_offloaded(moments), at::kLong);
+  auto offloaded = at::full({1}, is_offloaded(of.weights) || is_offloaded(of.moments), at::kLong);
   group.all_reduce(offloaded, comm::ReduceOp::Max, "look for offloaded state");
   if (comm::item<int64_t>(offloaded) != 0) thread_.wait_for_all(group_);
 }

@@ -109,18 +109,22 @@ std::vector<formats::TensorInfo> infos_of(const parallel::State& state);
 /// Files of weights: those of a model, or the one of an adapter.
 formats::SafetensorsShards shards_of(const parallel::State& weights, int64_t max_shard_bytes);
 
-/// A checkpoint's tensors on their way to the disk, by a thread. `beside` the training: from a copy
-/// of what this process owns, and on time that the training leaves; else from where they are, which
-/// must not change until finish() has returned.
+/// Tensors of a checkpoint, and how they are written.
+struct CheckpointTensors {
+  std::filesystem::path folder;  ///< rank 0's to say
+  parallel::State weights, moments;
+  int64_t max_shard_bytes;
+  bool beside = false;  ///< from a copy of what this process owns, on time that a training leaves
+  std::function<void()> first = {};  ///< done before all else, by the thread that writes
+  ConnectWriters connect = {};
+};
+
+/// A checkpoint's tensors on their way to the disk, by a thread. Where they are not written beside
+/// a training, they must not change until finish() has returned.
 class BackgroundSave {
  public:
-  /// Collective. `folder` is rank 0's to say; moments go to `optimizer_file` in it, or to shards of
-  /// it. The thread does
-  /// `first` before all else.
-  BackgroundSave(const std::filesystem::path& folder, const parallel::State& weights,
-                 int64_t max_shard_bytes, const std::string& optimizer_file,
-                 const parallel::State& moments, const comm::Group& group, bool beside,
-                 const std::function<void()>& first = {}, const ConnectWriters& connect = {});
+  /// Collective. Moments go to kOptimizer in the folder, or to shards of it.
+  BackgroundSave(CheckpointTensors tensors, const comm::Group& group);
 
   /// Whether this process has written its part, or failed to.
   bool done() const { return thread_.done(); }

@@ -111,8 +111,12 @@ TEST(Memory, NoRankHoldsMoreThanItsPiecesACopyAndOneTensor) {
     EXPECT_LE(start, pieces / 3 * 4 + largest + kSlack);
 
     const auto saved = growth([&] {
-      BackgroundSave save(folder, strategy->weights(), 1'000'000, kOptimizer, strategy->moments(),
-                          group, /*beside=*/true);
+      BackgroundSave save({.folder = folder,
+                           .weights = strategy->weights(),
+                           .moments = strategy->moments(),
+                           .max_shard_bytes = 1'000'000,
+                           .beside = true},
+                          group);
       save.finish();
     });
     EXPECT_GE(saved, pieces) << "the allocator does not count";
@@ -153,8 +157,13 @@ TEST(Memory, ASaveOfRowsThatChangeOneByOneCopiesThoseAlone) {
   const auto of_nobody = counter().live(kRanks);
   this_rank = 0;
   const auto grown = growth([&] {
-    BackgroundSave save(folder, state("w"), int64_t{1} << 30, kOptimizer, state("m"), comm::Group(),
-                        /*beside=*/true, [&] { until_changed.wait(); });
+    BackgroundSave save({.folder = folder,
+                         .weights = state("w"),
+                         .moments = state("m"),
+                         .max_shard_bytes = int64_t{1} << 30,
+                         .beside = true,
+                         .first = [&] { until_changed.wait(); }},
+                        comm::Group());
     counter().forget_peak(kRanks);
     for (int64_t step = 0; step < 20; ++step) {
       const auto index = at::arange(step * 3, kRows, 500);

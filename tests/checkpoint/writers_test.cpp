@@ -32,6 +32,16 @@ parallel::State half(const std::string& name, int rank) {
   return {tensor};
 }
 
+CheckpointTensors halves(int rank, std::function<void()> first, ConnectWriters connect) {
+  return {.folder = "out",
+          .weights = half("w", rank),
+          .moments = half("m", rank),
+          .max_shard_bytes = 1 << 20,
+          .beside = true,
+          .first = std::move(first),
+          .connect = std::move(connect)};
+}
+
 class Writers : public testing::Test {
  protected:
   ~Writers() override { fs::remove_all(folder_); }
@@ -71,9 +81,7 @@ TEST_F(Writers, WhatRanksElsewhereOwnDoesNotStandBeforeTheTrainingsMessages) {
   run([&](const comm::Group& group, const ConnectWriters& connect) {
     const int rank = group.rank();
     const auto before = group.traffic().bytes;
-    BackgroundSave save(
-        "out", half("w", rank), 1 << 20, "moments.safetensors", half("m", rank), group,
-        /*beside=*/true, [&] { until_trained.wait(); }, connect);
+    BackgroundSave save(halves(rank, [&] { until_trained.wait(); }, connect), group);
     // Nothing is written before these steps are over.
     for (int step = 0; step < 3; ++step) group.barrier("step");
     EXPECT_FALSE(save.done());
@@ -82,7 +90,7 @@ TEST_F(Writers, WhatRanksElsewhereOwnDoesNotStandBeforeTheTrainingsMessages) {
     EXPECT_LT(group.traffic().bytes - before, kElements) << "of " << 8 * kElements << " in all";
   });
   const formats::SafetensorsFolder weights(folder_ / "0/out");
-  const formats::SafetensorsFile moments(folder_ / "0/out/moments.safetensors");
+  const formats::SafetensorsFile moments(folder_ / "0/out/optimizer.safetensors");
   for (int64_t i = 0; i < kElements; i += 997) {
     EXPECT_EQ(reinterpret_cast<const float*>(weights.bytes("w").data())[i], i);
     EXPECT_EQ(reinterpret_cast<const float*>(moments.bytes("m").data())[i], i + 1);
@@ -94,13 +102,10 @@ TEST_F(Writers, ADiskThatIsFullIsToldByAllAndNobodyWaits) {
   std::atomic<int> told{0};
   run([&](const comm::Group& group, const ConnectWriters& connect) {
     const int rank = group.rank();
-    BackgroundSave save(
-        "out", half("w", rank), 1 << 20, "moments.safetensors", half("m", rank), group,
-        /*beside=*/true,
-        [&] {
-          if (rank == 0) fail<FileError>("test", "the disk is full");
-        },
-        connect);
+    const auto first = [&] {
+      if (rank == 0) fail<FileError>("test", "the disk is full");
+    };
+    BackgroundSave save(halves(rank, first, connect), group);
     try {
       save.finish();
     } catch (const FileError& error) {
@@ -118,13 +123,10 @@ TEST_F(Writers, RanksElsewhereWaitForTheDiskOfRankZero) {
   run(
       [&](const comm::Group& group, const ConnectWriters& connect) {
         const int rank = group.rank();
-        BackgroundSave save(
-            "out", half("w", rank), 1 << 20, "moments.safetensors", half("m", rank), group,
-            /*beside=*/true,
-            [&] {
-              if (rank == 0) std::this_thread::sleep_for(std::chrono::seconds(4));
-            },
-            connect);
+        const auto first = [&] {
+          if (rank == 0) std::this_thread::sleep_for(std::chrono::seconds(4));
+        };
+        BackgroundSave save(halves(rank, first, connect), group);
         save.finish();
         ++finished;
       },
@@ -153,11 +155,16 @@ TEST(BackgroundSave, WhatIsGivenUpIsNotWritten) {
   const auto before = bytes_written();
   std::jthread later;
   {
-    BackgroundSave save(folder, {tensor}, int64_t{1} << 40, "moments.safetensors", {tensor}, {},
-                        /*beside=*/false, [&] {
-                          begun.set_value();
-                          given_up.get_future().wait();
-                        });
+    BackgroundSave save({.folder = folder,
+                         .weights = {tensor},
+                         .moments = {tensor},
+                         .max_shard_bytes = int64_t{1} << 40,
+                         .first =
+                             [&] {
+                               begun.set_value();
+                               given_up.get_future().wait();
+                             }},
+                        {});
     begun.get_future().wait();
     later = std::jthread([&] {
       std::this_thread::sleep_for(std::chrono::milliseconds(200));

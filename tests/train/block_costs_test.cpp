@@ -41,11 +41,15 @@ std::shared_ptr<dataset::Dataset> rows(int64_t number) {
   });
 }
 
+planner::MeasureOptions measuring() {
+  return {
+      .sizes = planner::sizes_to_run(64), .neighbours = kRanks, .always = planner::kMeasuredRows};
+}
+
 /// Rows of micro-batches that were run for one of so many.
 std::vector<int64_t> sizes_run(const parallel::ModelFactory& factory, const dataset::Dataset& data,
                                int64_t asked) {
-  planner::BlockCosts costs(factory, zero_arguments(0), data, planner::sizes_to_run(64), kRanks,
-                            false, planner::kMeasuredRows);
+  planner::BlockCosts costs(factory, zero_arguments(0), data, measuring());
   costs.of({.rows = asked});
   std::vector<int64_t> out;
   for (const auto& [share, blocks] : costs.known()) out.push_back(share.rows);
@@ -64,8 +68,7 @@ TEST(BlockCosts, AreMeasuredForLargeMicroBatchesWhereThatIsSoonDone) {
 TEST(BlockCosts, BeyondWhatIsRunGrowEvenly) {
   const auto data = rows(100);
   planner::BlockCosts costs([] { return nn::BlockList{std::make_shared<Slow>(40ms)}; },
-                            zero_arguments(0), *data, planner::sizes_to_run(64), kRanks, false,
-                            planner::kMeasuredRows);
+                            zero_arguments(0), *data, measuring());
   const double seconds = costs.of({.rows = 40}).at(0).forward_seconds;
   EXPECT_GT(seconds, 1.5);  // on a line through two sleeps
   EXPECT_LT(seconds, 2.4);
@@ -79,7 +82,8 @@ TEST(BlockCosts, TellWhatOneOfTheThreadsMet) {
     return {std::make_shared<Slow>(1ms)};
   };
   const auto data = rows(100);
-  planner::BlockCosts costs(factory, zero_arguments(0), *data, {1}, kRanks);
+  planner::BlockCosts costs(factory, zero_arguments(0), *data,
+                            {.sizes = {1}, .neighbours = kRanks});
   EXPECT_THAT([&] { costs.of({.rows = 1}); },
               testing::ThrowsMessage<std::runtime_error>("the second thread has no model"));
 }

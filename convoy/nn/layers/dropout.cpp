@@ -159,10 +159,17 @@ at::Tensor dropout(const at::Tensor& x, double rate, const Context& context, int
 
 namespace {
 
-/// Mask of some rows at the positions [first, first + length) of those here: [rows x length, D].
-at::Tensor mask_of_rows(int64_t row, int64_t rows, int64_t first, int64_t length, int64_t D,
-                        double rate, const Context& context, int64_t site,
-                        const ContextRanks& positions, at::Device device) {
+/// Rows, and the positions [first, first + length) of those that this rank has of each.
+struct Window {
+  int64_t row, rows;
+  int64_t first, length;
+};
+
+/// Mask of a window of x [..., D]: [rows x length, D].
+at::Tensor mask_of_window(const Window& window, const at::Tensor& x, double rate,
+                          const Context& context, int64_t site, const ContextRanks& positions) {
+  const auto& [row, rows, first, length] = window;
+  const int64_t D = x.size(-1);
   auto some = context;
   some.samples = context.samples.narrow(0, row, rows);
   std::vector<at::Tensor> parts;
@@ -172,7 +179,7 @@ at::Tensor mask_of_rows(int64_t row, int64_t rows, int64_t first, int64_t length
     const int64_t count = std::min(first + length, at + stretch.length) - begin;
     if (count > 0) {
       parts.push_back(dropout_mask({rows, count, D}, rate, some, site, {0, D},
-                                   {stretch.begin + begin - at, 0}, device));
+                                   {stretch.begin + begin - at, 0}, x.device()));
     }
     at += stretch.length;
   }
@@ -192,8 +199,8 @@ at::Tensor dropout(const at::Tensor& x, double rate, const Context& context, int
     const int64_t row = at / T, first = at % T;
     const int64_t rows = first == 0 ? std::max<int64_t>(1, (end - at) / T) : 1;
     const int64_t length = std::min(T - first, end - at);
-    parts.push_back(mask_of_rows(row, rows, first, length, D, rate, context, site,
-                                 ranks.positions(), x.device()));
+    parts.push_back(
+        mask_of_window({row, rows, first, length}, x, rate, context, site, ranks.positions()));
     at += rows * length;
   }
   return (x * at::cat(parts).view(x.sizes())).to(x.scalar_type());

@@ -92,24 +92,20 @@ std::vector<int64_t> sizes_to_run(int64_t most) {
 }
 
 BlockCosts::BlockCosts(parallel::ModelFactory factory, options::TrainingArguments arguments,
-                       const dataset::Dataset& data, std::vector<int64_t> sizes, int neighbours,
-                       bool for_gpu, int64_t always)
+                       const dataset::Dataset& data, MeasureOptions measure)
     : factory_(std::move(factory)),
       arguments_(std::move(arguments)),
       data_(&data),
-      sizes_(std::move(sizes)),
-      neighbours_(neighbours),
-      for_gpu_(for_gpu),
-      always_(always) {}
+      measure_(std::move(measure)) {}
 
 void BlockCosts::measure_also(int64_t rows) {
-  const auto at = std::lower_bound(sizes_.begin(), sizes_.end(), rows);
-  if (at == sizes_.end() || *at != rows) sizes_.insert(at, rows);
+  const auto at = std::lower_bound(measure_.sizes.begin(), measure_.sizes.end(), rows);
+  if (at == measure_.sizes.end() || *at != rows) measure_.sizes.insert(at, rows);
 }
 
 bool BlockCosts::has_rows(int64_t rows) {
   if (!batches_ || !batches_->has(rows)) {
-    batches_.emplace(arguments_, *data_, std::max(rows, sizes_.back()));
+    batches_.emplace(arguments_, *data_, std::max(rows, measure_.sizes.back()));
   }
   return batches_->has(rows);
 }
@@ -121,12 +117,12 @@ BlockCosts::BlockCosts(MeasuredBlocks measured, std::string file, double spread)
     if (share.context == 1) sizes.insert(share.rows);
   }
   known_[0] = std::move(measured);
-  sizes_.assign(sizes.begin(), sizes.end());
+  measure_.sizes.assign(sizes.begin(), sizes.end());
 }
 
 std::vector<BlockCost> BlockCosts::of(const BlockShare& share) {
   const int64_t scores = scores_of(share);
-  const std::span<const int64_t> sizes(sizes_.data(), num_sizes(share, scores));
+  const std::span<const int64_t> sizes(measure_.sizes.data(), num_sizes(share, scores));
   const auto upper = std::lower_bound(sizes.begin(), sizes.end(), share.rows);
   if (upper != sizes.end() && *upper == share.rows) return measured(share, scores);
   if (sizes.size() == 1) return measured(with_rows(share, sizes.front()), scores);
@@ -143,10 +139,12 @@ std::vector<BlockCost> BlockCosts::of(const BlockShare& share) {
 }
 
 size_t BlockCosts::num_sizes(const BlockShare& share, int64_t scores) {
-  const auto first = std::upper_bound(sizes_.begin(), sizes_.end(), always_) - sizes_.begin();
+  const auto first =
+      std::upper_bound(measure_.sizes.begin(), measure_.sizes.end(), measure_.always) -
+      measure_.sizes.begin();
   auto out = std::max<size_t>(1, static_cast<size_t>(first));
-  const auto of = [&](size_t size) { return with_rows(share, sizes_[size]); };
-  while (out < sizes_.size() && sizes_[out - 1] < share.rows &&
+  const auto of = [&](size_t size) { return with_rows(share, measure_.sizes[size]); };
+  while (out < measure_.sizes.size() && measure_.sizes[out - 1] < share.rows &&
          may_run(of(out), of(out - 1), scores)) {
     ++out;
   }
@@ -166,8 +164,8 @@ bool BlockCosts::may_run(const BlockShare& next, const BlockShare& last, int64_t
 /// A GPU keeps the scores of so many rows at most: which, depends on the model and on the share.
 int64_t BlockCosts::scores_of(const BlockShare& share) {
   constexpr int64_t kAllScores = int64_t{1} << 20;
-  if (!for_gpu_) return 0;
-  const auto first = with_rows(share, sizes_.front());
+  if (!measure_.for_gpu) return 0;
+  const auto first = with_rows(share, measure_.sizes.front());
   const auto [from, fresh] = all_scores_from_.try_emplace(first, kAllScores);
   if (share.rows >= from->second) return kAllScores;
   if (!take_as_much(measured(first, share.rows), measured(first, kAllScores))) return share.rows;
@@ -194,9 +192,9 @@ void BlockCosts::run(const BlockShare& share, int64_t scores) {
   options.sequence_parallel = share.sequence;
   options.context = comm::echo_group(share.context - 1, share.context);
   options.gpu_rows = scores;
-  options.is_timed = neighbours_ == 1;
+  options.is_timed = measure_.neighbours == 1;
   auto costs = profile_usual(factory_, *batches_, share.rows, options);
-  if (neighbours_ > 1) time_beside_neighbours(costs, share.rows, options);
+  if (measure_.neighbours > 1) time_beside_neighbours(costs, share.rows, options);
   known_[scores][share] = std::move(costs.longest);
 }
 
@@ -246,7 +244,7 @@ void BlockCosts::time_beside_neighbours(UsualCosts& costs, int64_t rows, Profile
   const auto began = std::chrono::steady_clock::now();
   std::vector<Pass> passes;
   while (passes.empty() || (passes.size() < kMostPasses && seconds_since(began) < kEnough)) {
-    passes.push_back(profile_at_once(factory_, batch, neighbours_, options, costs.mean));
+    passes.push_back(profile_at_once(factory_, batch, measure_.neighbours, options, costs.mean));
   }
   auto& mean = costs.mean;
   for (size_t b = 0; b < mean.size(); ++b) {

@@ -36,19 +36,26 @@ inline constexpr int64_t kMeasuredRows = 8;
 /// Powers of two from 1 up to `most`: rows of micro-batches to run.
 std::vector<int64_t> sizes_to_run(int64_t most);
 
+/// Which micro-batches are run for costs, and how.
+struct MeasureOptions {
+  std::vector<int64_t> sizes = {};  ///< rows of micro-batches, ascending; the data must have them
+  /// Threads that run at once, so that times are those of ranks that share the host's memory;
+  /// memory is counted with one thread. 0: only memory counts.
+  int neighbours = 0;
+  bool for_gpu = false;  ///< only memory counts, and scores are a GPU's
+  /// Sizes above are run only where they are needed, smaller ones are fast, and the data has the
+  /// rows.
+  int64_t always = std::numeric_limits<int64_t>::max();
+};
+
 /// Costs of a model's blocks for any number of rows and any share of a micro-batch. The blocks run
 /// on this host, forward and backward, for some numbers of rows; others are interpolated. If rows
 /// differ in length, bytes are of the longest micro-batch and times of one of average length.
 class BlockCosts {
  public:
-  /// Runs micro-batches of `sizes` rows, ascending, which the data must have. `neighbours`: number
-  /// of threads that run at once, so that times are those of ranks that share the host's memory;
-  /// memory is counted with one thread; 0: only memory counts. `for_gpu`: only memory counts, and
-  /// scores are a GPU's. Sizes above `always` are run only where they are needed, smaller ones are
-  /// fast, and the data has the rows.
+  /// Runs micro-batches of the data when costs are asked for.
   BlockCosts(parallel::ModelFactory factory, options::TrainingArguments arguments,
-             const dataset::Dataset& data, std::vector<int64_t> sizes, int neighbours,
-             bool for_gpu = false, int64_t always = std::numeric_limits<int64_t>::max());
+             const dataset::Dataset& data, MeasureOptions measure);
 
   /// Costs of a profile. Throws UsageError where a share is asked for that it lacks; `file` is for
   /// messages.
@@ -80,10 +87,7 @@ class BlockCosts {
   parallel::ModelFactory factory_;  // null: of a profile
   options::TrainingArguments arguments_;
   const dataset::Dataset* data_ = nullptr;
-  std::vector<int64_t> sizes_;
-  int neighbours_ = 1;
-  bool for_gpu_ = false;
-  int64_t always_ = kMeasuredRows;
+  MeasureOptions measure_{.neighbours = 1, .always = kMeasuredRows};
   std::optional<UsualBatches> batches_;
   std::string file_;
   std::map<int64_t, MeasuredBlocks> known_;        // by rows of a GPU's scores, 0 of the host's

@@ -132,20 +132,23 @@ ProfiledFor profiled_for(const parallel::ModelFactory& factory,
 }
 
 Profile measure_profile(const parallel::ModelFactory& factory, options::TrainingArguments arguments,
-                        const dataset::Dataset& data, int num_ranks,
-                        const std::optional<SumsOfHosts>& sums, int threads,
+                        const dataset::Dataset& data, const ProfiledRanks& ranks,
                         const ProgressFn& progress) {
   arguments.parallel.parallelism.pipeline.costs.clear();  // which is what this is for
-  if (threads == 0) threads = static_cast<int>(arguments.parallel.threads);
-  const int ranks_here = num_ranks / (sums ? sums->num_hosts : 1);
+  const auto& sums = ranks.sums;
+  const int ranks_here = ranks.number / (sums ? sums->num_hosts : 1);
+  const auto threads =
+      ranks.threads > 0 ? ranks.threads : static_cast<int>(arguments.parallel.threads);
   at::set_num_threads(threads > 0 ? threads : machine::cores_per_rank(ranks_here));
-  Profile out{.of = profiled_for(factory, arguments, data, num_ranks)};
+  Profile out{.of = profiled_for(factory, arguments, data, ranks.number)};
   for (const auto& block : nn::declare(factory()).blocks) out.names.push_back(block.name);
   constexpr int64_t kMost = 64;
-  BlockCosts costs(factory, arguments, data, sizes_to_run(kMost), ranks_here, 0, kMeasuredRows);
+  BlockCosts costs(
+      factory, arguments, data,
+      {.sizes = sizes_to_run(kMost), .neighbours = ranks_here, .always = kMeasuredRows});
   const auto options = job::replica_options(arguments, true);
   const auto shares =
-      shares_of(factory, options, first_batch(arguments, data, 1), num_ranks, kMost);
+      shares_of(factory, options, first_batch(arguments, data, 1), ranks.number, kMost);
   const auto all = static_cast<int64_t>(shares.size() + 3);
   int64_t done = 0;
   const auto step = [&] {

@@ -38,13 +38,19 @@ struct Profile {
   double disk_rate = 0;  ///< of offload_dir (see disk_bytes_per_second); 0: none was given
 };
 
+/// Ranks that a profile is measured for.
+struct ProfiledRanks {
+  int number = 1;
+  std::optional<SumsOfHosts> sums = {};  ///< of these ranks; none: all are of this host
+  int threads = 0;  ///< of a rank; 0: parallel.threads, or the cores shared out
+};
+
 /// Runs the blocks of a model for some sizes of micro-batches, of as many of each number of tensor
-/// ranks as `num_ranks` divides by and the model takes, those of this host at once, and measures
-/// updates and the disk of offload_dir. `sums`: of these ranks; none: all are of this host, where
-/// they are measured. `threads`: of a rank; 0: parallel.threads, or the cores shared out.
+/// ranks as the number of ranks divides by and the model takes, those of this host at once, and
+/// measures updates and the disk of offload_dir. Sums over ranks are measured, too, where they are
+/// not given.
 Profile measure_profile(const parallel::ModelFactory& factory, options::TrainingArguments arguments,
-                        const dataset::Dataset& data, int num_ranks,
-                        const std::optional<SumsOfHosts>& sums, int threads,
+                        const dataset::Dataset& data, const ProfiledRanks& ranks,
                         const ProgressFn& progress);
 
 /// Setting of a profile made here and now, with as many threads as this thread has.

@@ -80,7 +80,7 @@ void Estimator::run_step(const parallel::ModelFactory& factory,
                          const ProfileOptions& how) {
   sizes_ = inputs.sizes;
   if (sizes_.empty() && rows_ > kFewRows) {
-    BlockCosts few(factory, arguments, inputs.data, {1, 2}, 0);
+    BlockCosts few(factory, arguments, inputs.data, {.sizes = {1, 2}});
     const auto share = reported_share(rows_);
     if (!runs_here(few, share, rows_)) {
       int64_t rows = kFewRows;  // of fewer, scores are not cut into as large pieces
@@ -90,8 +90,9 @@ void Estimator::run_step(const parallel::ModelFactory& factory,
   }
   auto sizes = sizes_;
   if (sizes.empty()) sizes = {std::max<int64_t>(1, rows_ / 2), std::max<int64_t>(2, rows_)};
-  others_ = std::make_shared<BlockCosts>(factory, arguments, inputs.data, std::move(sizes), 0,
-                                         inputs.for_gpu);
+  others_ = std::make_shared<BlockCosts>(
+      factory, arguments, inputs.data,
+      MeasureOptions{.sizes = std::move(sizes), .for_gpu = inputs.for_gpu});
   if (sizes_.empty()) {
     const auto batch = first_batch(arguments, inputs.data, run_.mesh.degree(parallel::kRows));
     if (batch.empty()) {

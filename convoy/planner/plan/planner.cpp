@@ -136,8 +136,9 @@ std::shared_ptr<BlockCosts> measured_costs(const Subject& subject, const PlanReq
                                            int64_t most, int ranks_per_host) {
   const auto sizes = request.sizes.empty() ? sizes_to_run(most) : request.sizes;
   const int64_t always = request.sizes.empty() ? kMeasuredRows : sizes.back();
-  return std::make_shared<BlockCosts>(subject.factory, subject.arguments, subject.data, sizes,
-                                      ranks_per_host, /*for_gpu=*/false, always);
+  return std::make_shared<BlockCosts>(
+      subject.factory, subject.arguments, subject.data,
+      MeasureOptions{.sizes = sizes, .neighbours = ranks_per_host, .always = always});
 }
 
 /// Costs by running them without arithmetic, or of plans before.
@@ -146,8 +147,9 @@ std::shared_ptr<BlockCosts> traced_costs(const Subject& subject, const PlanReque
   const auto sizes =
       request.sizes.empty() ? sizes_to_run(std::min<int64_t>(most, 2)) : request.sizes;
   const auto run = [&] {
-    return std::make_shared<BlockCosts>(subject.factory, subject.arguments, subject.data, sizes, 1,
-                                        /*for_gpu=*/true);
+    return std::make_shared<BlockCosts>(
+        subject.factory, subject.arguments, subject.data,
+        MeasureOptions{.sizes = sizes, .neighbours = 1, .for_gpu = true});
   };
   if (!request.traced) return run();
   auto& known = (*request.traced)[sizes];

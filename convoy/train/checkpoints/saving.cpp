@@ -126,13 +126,18 @@ void Checkpoints::save(TrainerState& state, bool wait) {
                     final_path.string(), lose));
   }
   const bool beside = arguments_.save_async && !wait;
-  saving->tensors.emplace(
-      temporary, weights, formats::shard_bytes(arguments_.output.max_shard_size), kOptimizer,
-      strategy_.moments(), group, beside,
-      [this, temporary] {
-        if (job_.is_main()) save_small_files(temporary);
-      },
-      connect_writers());
+  const auto first = [this, temporary] {
+    if (job_.is_main()) save_small_files(temporary);
+  };
+  saving->tensors.emplace(checkpoint::CheckpointTensors{.folder = temporary,
+                                                        .weights = weights,
+                                                        .moments = strategy_.moments(),
+                                                        .max_shard_bytes = formats::shard_bytes(
+                                                            arguments_.output.max_shard_size),
+                                                        .beside = beside,
+                                                        .first = first,
+                                                        .connect = connect_writers()},
+                          group);
   saving_ = std::move(saving);
   if (!beside) finish();
 }
