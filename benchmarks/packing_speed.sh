@@ -31,6 +31,7 @@ with open(folder / "chat.jsonl", "w") as file:
 PYTHON
 
 train() { # NAME OPTIONS...
+  rm -rf "$out/$1"
   $convoy train --task chat --model_type llama --hidden_size 384 --intermediate_size 1024 --num_hidden_layers 6 \
     --num_attention_heads 6 --num_key_value_heads 6 --max_position_embeddings 1024 --data.tokenizer "$out/words" \
     --data.train "$out/chat.jsonl" --max_length 1024 --validation_split_percentage 0 --num_train_epochs 1 --threads 1 \
