@@ -60,12 +60,12 @@ std::vector<Drawn> draw(const planner::PlanReport& report, int64_t plans, uint64
   const auto blocks = static_cast<int64_t>(report.numbers.model.blocks.size());
   const auto number = static_cast<size_t>(plans);
   constexpr size_t kOfWhich = 20;  // many of what is drawn may not fit
-  for (const auto& split : planner::draw_splits(report.wishes, blocks, seed, kOfWhich * number)) {
+  for (const auto& split : planner::draw_splits(report.space, blocks, seed, kOfWhich * number)) {
     if (out.size() == number + 1) break;
     if (split == best->split) continue;
     try {
       const auto prediction =
-          planner::predict(report.numbers, report.cluster, report.wishes.facts, split);
+          planner::predict(report.numbers, report.cluster, report.space.facts, split);
       if (prediction.fit != planner::Fit::No) out.push_back({split, prediction});
     } catch (const UsageError&) {  // the model does not go into it
     }
@@ -97,7 +97,7 @@ void measure(std::vector<Drawn>& all, Configured& configured, const BenchPlanFla
       if (!one.failure.empty() || repeats) continue;
       if (round > 0 && !costs) costs = prepare();
       const auto predicted =
-          costs ? planner::predict(costs->numbers, costs->cluster, costs->wishes.facts, one.split)
+          costs ? planner::predict(costs->numbers, costs->cluster, costs->space.facts, one.split)
                 : one.prediction;
       one.predicted.push_back(predicted.seconds);
       show(std::min(round, flags.rounds) * number + n, flags.rounds * number);
@@ -169,7 +169,7 @@ void print_trials(const std::vector<Drawn>& all) {
 }
 
 int bench_plan(BenchPlanFlags flags) {
-  flags.request.where = planner::LikeThisHost{.profile = flags.profile};
+  flags.request.where = planner::ThisHost{.profile = flags.profile};
   check_place("--output", flags.output, flags.config, "plan.json");
   const auto [configured, run] = ask_about(flags.config, {.tells = !flags.json});
   report::ProgressLine progress("planning");

@@ -9,7 +9,7 @@
 #include "cli/commands.h"
 #include "cli/program.h"
 #include "convoy/base/text.h"
-#include "convoy/planner/devices/room.h"
+#include "convoy/planner/devices/memory_budget.h"
 #include "convoy/planner/estimate/estimate.h"
 #include "convoy/planner/time/cluster.h"
 #include "convoy/report/progress_line.h"
@@ -69,7 +69,8 @@ Json to_json(const parallel::MemoryUse& use) {
   return out;
 }
 
-void print_json(const planner::Estimator& estimator, const planner::Room& room, bool is_here) {
+void print_json(const planner::Estimator& estimator, const planner::MemoryBudget& room,
+                bool is_here) {
   Json out = Json::array();
   for (const auto& way : ways_of(estimator)) {
     const auto plan = estimator.plan(way);
@@ -93,7 +94,7 @@ void print_json(const planner::Estimator& estimator, const planner::Room& room, 
 }
 
 /// Advice where the run does not fit.
-std::string advice(const planner::Estimator& estimator, const planner::Room& room,
+std::string advice(const planner::Estimator& estimator, const planner::MemoryBudget& room,
                    bool holds_batch) {
   const auto asked = estimator.asked();
   if (room.fit(estimator.memory(asked).sum()) == planner::Fit::Yes) return "";
@@ -118,8 +119,8 @@ std::string about_fewer_rows(const std::vector<int64_t>& sizes) {
       fmt::join(sizes, " and "));
 }
 
-void print_table(const planner::Estimator& estimator, const planner::Room& room, bool holds_batch,
-                 bool is_here) {
+void print_table(const planner::Estimator& estimator, const planner::MemoryBudget& room,
+                 bool holds_batch, bool is_here) {
   report::Table table;
   table.column("", report::Align::kLeft).column("zero").column("gradient_checkpointing").keys(3);
   const auto ways = ways_of(estimator);

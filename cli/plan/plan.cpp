@@ -47,11 +47,11 @@ std::string origin_text(const planner::PlanReport& report, const std::vector<Ver
 }
 
 /// The fastest of all kinds and, behind them, one at least of each combination of techniques.
-std::vector<const planner::Planned*> shown(const std::vector<const planner::Planned*>& kinds,
-                                           bool all) {
+std::vector<const planner::Candidate*> shown(const std::vector<const planner::Candidate*>& kinds,
+                                             bool all) {
   constexpr size_t kFastest = 12;
   if (all) return kinds;
-  std::vector<const planner::Planned*> out;
+  std::vector<const planner::Candidate*> out;
   std::set<std::array<bool, 5>> seen;
   for (const auto* planned : kinds) {
     const auto& split = planned->split;
@@ -92,7 +92,7 @@ void print_table(const planner::PlanReport& report, bool all) {
 
 void print_json(const planner::PlanReport& report, const std::vector<Verified>& tried) {
   Json out{
-      {"decision", planner::decision(report.numbers, report.cluster, report.wishes, report.found)},
+      {"decision", planner::decision(report.numbers, report.cluster, report.space, report.found)},
       {"time_spread", report.numbers.time_spread},
       {"memory_spread", report.numbers.memory_spread},
       {"families", Json::array()},
@@ -149,12 +149,12 @@ std::string command_text(const std::string& file, int num_ranks, const planner::
 }
 
 /// Where the ranks are, by what was typed; none: 0.
-planner::Where where_of(const PlanOptions& options, int num_ranks) {
+planner::Target where_of(const PlanOptions& options, int num_ranks) {
   const auto &cluster = options.cluster, &device = options.device, &profile = options.profile;
   if (!cluster.empty() && !device.empty()) {
     fail<UsageError>("cli", "--cluster and --on both say what the devices are; try one of them");
   }
-  if (cluster.empty() && device.empty()) return planner::LikeThisHost{.profile = profile};
+  if (cluster.empty() && device.empty()) return planner::ThisHost{.profile = profile};
   if (!profile.empty()) {
     fail<UsageError>("cli",
                      "--profile {} was measured on a processor; it does not go with --cluster and "
@@ -235,7 +235,7 @@ int run_plan(PlanOptions options) {
   if (!options.json) {
     fmt::print("{}\n\n", report.what);
     for (const auto& line :
-         planner::decision(report.numbers, report.cluster, report.wishes, report.found)) {
+         planner::decision(report.numbers, report.cluster, report.space, report.found)) {
       fmt::print("{}\n", wrap("- " + line, 2));
     }
     print_table(report, options.all);

@@ -29,7 +29,7 @@ Json json_of(const PlanOfRanks& plan) {
 }  // namespace
 
 PlanOfRanks plan_of_ranks(const planner::PlanReport& report) {
-  PlanOfRanks out{.num_ranks = report.wishes.num_ranks, .rows = report.wishes.global_batch};
+  PlanOfRanks out{.num_ranks = report.space.num_ranks, .rows = report.space.global_batch};
   const auto* best = report.found.best();
   out.fits = best != nullptr;
   const auto* told = out.fits ? best : report.found.smallest();

@@ -13,8 +13,8 @@ struct PlanOfRanks {
   int num_ranks = 0;
   int64_t rows = 0;  ///< of a step
   bool fits = false;
-  planner::Planned best;  ///< or where nothing fits the one with least memory
-  std::string verdict;    ///< reason why nothing fits
+  planner::Candidate best;  ///< or where nothing fits the one with least memory
+  std::string verdict;      ///< reason why nothing fits
 };
 
 /// Plan of a report.

@@ -66,7 +66,7 @@ void set_split(Configured& configured, const parallel::Parallelism& split) {
   set(configured.table, settings_of_run(split, configured.table));
 }
 
-void set_prediction(Configured& configured, const planner::Planned& planned,
+void set_prediction(Configured& configured, const planner::Candidate& planned,
                     const std::string& device) {
   configured.training.parallel.planned = {planned.split.num_ranks(), planned.split.to_text(),
                                           planned.prediction.seconds,

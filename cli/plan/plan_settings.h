@@ -32,7 +32,7 @@ Settings settings_of_run(const parallel::Parallelism& split, const OptionTable& 
 void set_split(Configured& configured, const parallel::Parallelism& split);
 
 /// Keeps the prediction of a run with it; `device`: another host's, "" for this one.
-void set_prediction(Configured& configured, const planner::Planned& planned,
+void set_prediction(Configured& configured, const planner::Candidate& planned,
                     const std::string& device);
 
 /// Drops the prediction, with a note, where options that a plan decides were typed beside it: the

@@ -79,15 +79,14 @@ Json kept_plan(const options::TrainingArguments& arguments, const job::Job& met,
 }
 
 /// The ranks' devices, with what is measured of them. Collective.
-planner::Where measure(const options::TrainingArguments& arguments, const job::Job& met,
-                       const job::MetRanks& ranks) {
-  if (met.devices.at(0).is_cpu())
-    return planner::LikeThisHost{.sums = planner::time_sums(met, ranks)};
+planner::Target measure(const options::TrainingArguments& arguments, const job::Job& met,
+                        const job::MetRanks& ranks) {
+  if (met.devices.at(0).is_cpu()) return planner::ThisHost{.sums = planner::time_sums(met, ranks)};
   return planner::Devices{planner::these_gpus(arguments, met, ranks),
                           "from rates measured on these GPUs", /*reach_this_disk=*/true};
 }
 
-Json make_plan(const std::string& config, const job::Job& met, const planner::Where& where,
+Json make_plan(const std::string& config, const job::Job& met, const planner::Target& where,
                const Json& question) {
   const auto [scratch, run] = ask_about(config, {.tells = false});
   const planner::PlanRequest request{
@@ -97,7 +96,7 @@ Json make_plan(const std::string& config, const job::Job& met, const planner::Wh
   if (report.is_like_this_host) tell(planner::spread_warnings(report.costs->spread()));
   const auto* best = report.found.best();
   if (best == nullptr) {
-    const auto why = planner::decision(report.numbers, report.cluster, report.wishes, report.found);
+    const auto why = planner::decision(report.numbers, report.cluster, report.space, report.found);
     fail<UsageError>("plan", "no plan fits. {}", why.back());
   }
   Json settings = Json::object();

@@ -15,21 +15,22 @@ namespace {
 
 /// The fastest ones that fit, first one of each kind; also ddp and the fastest stage of ZeRO, with
 /// which people would begin.
-std::vector<const planner::Planned*> to_verify(const planner::Found& found, int64_t number) {
-  std::vector<const planner::Planned*> fitting;
-  const auto take = [&](const planner::Planned* planned) {
+std::vector<const planner::Candidate*> to_verify(const planner::SearchResult& found,
+                                                 int64_t number) {
+  std::vector<const planner::Candidate*> fitting;
+  const auto take = [&](const planner::Candidate* planned) {
     const bool is_there = std::find(fitting.begin(), fitting.end(), planned) != fitting.end();
     if (planned->prediction.fit != planner::Fit::No && !is_there) fitting.push_back(planned);
   };
   for (const auto* planned : found.of_families()) take(planned);
   for (const auto& planned : found.tried) take(&planned);
-  std::vector<const planner::Planned*> out(
+  std::vector<const planner::Candidate*> out(
       fitting.begin(), fitting.begin() + std::min<int64_t>(number, std::ssize(fitting)));
-  const auto has = [&](const planner::Planned* planned) {
+  const auto has = [&](const planner::Candidate* planned) {
     return std::find(out.begin(), out.end(), planned) != out.end();
   };
   for (const bool shards : {false, true}) {
-    const auto is_simple = [&](const planner::Planned* planned) {
+    const auto is_simple = [&](const planner::Candidate* planned) {
       const auto& split = planned->split;
       return split.ranks.data() == split.num_ranks() && (split.zero > 0) == shards &&
              !split.offload.any();
@@ -49,7 +50,8 @@ void check_on_this_host(const planner::Cluster& cluster, const std::string& what
                    cluster.num_hosts);
 }
 
-std::vector<Verified> verify(Configured& configured, const planner::Found& found, int64_t number) {
+std::vector<Verified> verify(Configured& configured, const planner::SearchResult& found,
+                             int64_t number) {
   const TrialFolder folder;
   std::vector<Verified> out;
   for (const auto* planned : to_verify(found, number)) {
@@ -75,7 +77,8 @@ const Verified* fastest_of(const std::vector<Verified>& tried) {
 
 }  // namespace
 
-const planner::Planned* chosen(const planner::Found& found, const std::vector<Verified>& tried) {
+const planner::Candidate* chosen(const planner::SearchResult& found,
+                                 const std::vector<Verified>& tried) {
   if (const auto* fastest = fastest_of(tried)) return fastest->planned;
   return tried.empty() ? found.best() : nullptr;  // what failed is no plan
 }

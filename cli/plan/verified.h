@@ -12,7 +12,7 @@ namespace convoy::cli {
 
 /// A plan that was tried for real.
 struct Verified {
-  const planner::Planned* planned;
+  const planner::Candidate* planned;
   bench::MeasuredStep measured;
 };
 
@@ -22,10 +22,12 @@ void check_on_this_host(const planner::Cluster& cluster, const std::string& what
                         const std::string& profile);
 
 /// Times some of the fastest plans, ddp and the fastest ZeRO, each in fresh ranks of this host.
-std::vector<Verified> verify(Configured& configured, const planner::Found& found, int64_t number);
+std::vector<Verified> verify(Configured& configured, const planner::SearchResult& found,
+                             int64_t number);
 
 /// The fastest of what was tried, or of what was only predicted; null: all that was tried failed.
-const planner::Planned* chosen(const planner::Found& found, const std::vector<Verified>& tried);
+const planner::Candidate* chosen(const planner::SearchResult& found,
+                                 const std::vector<Verified>& tried);
 
 std::string to_text(const std::vector<Verified>& tried);
 

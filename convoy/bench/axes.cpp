@@ -47,10 +47,10 @@ std::vector<AxisTrial> trials_of(int ranks, int64_t rows, int64_t positions) {
 /// Why the model does not go into a split, and what its step would take.
 void predict(AxisTrial& trial, const planner::PlanReport& known) {
   try {
-    auto split = known.wishes.base;
+    auto split = known.space.base;
     split.ranks = trial.split.ranks;
     split.rows = trial.split.rows;
-    trial.predicted = planner::predict(known.numbers, known.cluster, known.wishes.facts, split);
+    trial.predicted = planner::predict(known.numbers, known.cluster, known.space.facts, split);
     if (trial.predicted.fit == planner::Fit::No) trial.refused = "it does not fit";
   } catch (const UsageError& error) {
     trial.refused = error.what();

@@ -6,7 +6,7 @@
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
 #include "convoy/job/run_options.h"
-#include "convoy/planner/devices/room.h"
+#include "convoy/planner/devices/memory_budget.h"
 #include "convoy/planner/estimate/asked_run.h"
 #include "convoy/planner/plan/planner.h"
 #include "convoy/planner/search/decision.h"

@@ -6,7 +6,7 @@
 
 namespace convoy::nn {
 
-std::string Block::likeness() const {
+std::string Block::cost_key() const {
   return fmt::format("{}", fmt::ptr(this));
 }
 

@@ -86,7 +86,7 @@ class Block {
   /// Key of a block's cost: with its type and the shapes of its parameters and inputs it decides
   /// what the block costs, so of blocks with equal keys only one is run to learn it. By default a
   /// block is like no other.
-  virtual std::string likeness() const;
+  virtual std::string cost_key() const;
   /// The ids [n] of rows of `table` (ParamSpec::row_reads) that forward will read in training and
   /// evaluation, of the batch that the first block gets; in any order, some more than once. In
   /// evaluation where the table is by rows (Param::is_by_rows) the last block leaves scoring to

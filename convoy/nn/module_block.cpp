@@ -48,11 +48,11 @@ Marks& marks() {
 }  // namespace
 
 ModuleBlock::ModuleBlock(std::shared_ptr<torch::nn::Module> module, Forward forward,
-                         std::string name, std::string likeness)
+                         std::string name, std::string cost_key)
     : Block(std::move(name)),
       module_(std::move(module)),
       forward_(std::move(forward)),
-      likeness_(std::move(likeness)) {
+      likeness_(std::move(cost_key)) {
   if (!module_) fail<UsageError>("nn", "the module is null; expected a torch::nn::Module");
   check_not_wrapped(*module_);
   std::set<const void*> known;  // a submodule registered twice lists its parameters twice
@@ -79,8 +79,8 @@ Bundle ModuleBlock::forward(const Bundle& in, const Context& context) {
   return forward_(in, context);
 }
 
-std::string ModuleBlock::likeness() const {
-  return likeness_.empty() ? Block::likeness() : likeness_;
+std::string ModuleBlock::cost_key() const {
+  return likeness_.empty() ? Block::cost_key() : likeness_;
 }
 
 std::vector<NamedTensor> ModuleBlock::buffers() {

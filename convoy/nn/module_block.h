@@ -18,15 +18,15 @@ class ModuleBlock : public Block {
   using Forward = std::function<Bundle(const Bundle& in, const Context& context)>;
 
   /// `forward` runs the module on a batch and returns at least `loss`, the *sum* over the batch's
-  /// targets, and `count`, their number. `likeness`: the same for modules that cost the same
-  /// (Block::likeness); "": it is like no other.
+  /// targets, and `count`, their number. `cost_key`: the same for modules that cost the same
+  /// (Block::cost_key); "": it is like no other.
   ModuleBlock(std::shared_ptr<torch::nn::Module> module, Forward forward,
-              std::string name = "model", std::string likeness = "");
+              std::string name = "model", std::string cost_key = "");
 
   Bundle forward(const Bundle& in, const Context& context) override;
   /// A module's own dropout draws anew each time, and running statistics move.
   bool repeatable() const override { return false; }
-  std::string likeness() const override;
+  std::string cost_key() const override;
   std::vector<NamedTensor> buffers() override;
   const std::shared_ptr<torch::nn::Module>& module() const { return module_; }
 

@@ -83,7 +83,7 @@ class Layer : public nn::Block {
     return out;
   }
   // All layers cost the same: one of them tells what they take.
-  std::string likeness() const override { return "pairs"; }
+  std::string cost_key() const override { return "pairs"; }
 
  private:
   nn::NormParams norm_;

@@ -112,7 +112,7 @@ TEST(AskedOnly, OfBertIsWhatAWholeLayerGivesThere) {
   const auto whole = run(make_bert_layer(bert(), "bert", 1), bundle_of(false), "hidden");
   const auto some = make_bert_layer(bert(), "bert", 1, Gives::Asked);
   expect_same(run(some, bundle_of(false), "hidden"), whole);
-  EXPECT_NE(some->likeness(), make_bert_layer(bert(), "bert", 1)->likeness());
+  EXPECT_NE(some->cost_key(), make_bert_layer(bert(), "bert", 1)->cost_key());
   // Where none or all are asked for, or nobody says which, it is a whole layer.
   auto in = bundle_of(false);
   in.erase("asked");
@@ -126,7 +126,7 @@ TEST(AskedOnly, OfBertIsWhatAWholeLayerGivesThere) {
 TEST(AskedOnly, OfAlbertTheLastLayerAlone) {
   const auto layers = make_albert_layers(bert(), "albert", 2, Gives::Asked);
   EXPECT_GT(run(layers[0], bundle_of(false), "hidden").states.abs().amin().item<float>(), 0);
-  EXPECT_EQ(layers[1]->likeness(), make_bert_layer(bert(), "bert", 1, Gives::Asked)->likeness());
+  EXPECT_EQ(layers[1]->cost_key(), make_bert_layer(bert(), "bert", 1, Gives::Asked)->cost_key());
 }
 
 TEST(AskedOnly, OfXlnetIsWhatAWholeLayerGivesThere) {
@@ -201,7 +201,7 @@ TEST(AskedOnly, OfCausalLayersInEvaluationAndPrediction) {
     }
     EXPECT_TRUE(
         at::equal(states_of(make(true), nn::Mode::Train), states_of(make(false), nn::Mode::Train)));
-    EXPECT_EQ(make(true)->likeness(), make(false)->likeness()) << "in training";
+    EXPECT_EQ(make(true)->cost_key(), make(false)->cost_key()) << "in training";
   }
 }
 

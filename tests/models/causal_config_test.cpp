@@ -180,10 +180,10 @@ TEST(LanguageModelConfig, WindowsAreCountedInTrainingFlops) {
   const double pairs = 16.0 * 16 / 2 - 4 * (16 - 2);  // of a row of 16
   EXPECT_EQ(whole.training_flops(16) - windowed.training_flops(16), 12 * 3 * pairs * 2 * 4);
   EXPECT_EQ(whole.training_flops(4), windowed.training_flops(4));
-  const auto likeness = [](const DecoderConfig& config) {
-    return config.make_blocks()[1]->likeness();
+  const auto cost_key = [](const DecoderConfig& config) {
+    return config.make_blocks()[1]->cost_key();
   };
-  EXPECT_NE(likeness(whole), likeness(windowed));
+  EXPECT_NE(cost_key(whole), cost_key(windowed));
 }
 
 TEST(LanguageModelConfig, T5sOfEveryVersionAreRead) {

@@ -17,12 +17,12 @@ OptimizerPtr adamw() {
   return make_optimizer("adamw_torch", kSettings);
 }
 
-Stretch stretch_of(int64_t count) {
+FlatSlice stretch_of(int64_t count) {
   return random_stretch(*adamw(), count, /*weight_decay=*/0.1);
 }
 
 /// By the paper's lines, in double precision.
-Stretch expected_of(const Stretch& from) {
+FlatSlice expected_of(const FlatSlice& from) {
   const auto t = static_cast<double>(kNumbers.step);
   const double rate = kNumbers.learning_rate;
   auto w = from.weights.to(at::kDouble), g = from.grads.to(at::kDouble) / kNumbers.grad_divisor;

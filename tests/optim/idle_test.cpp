@@ -13,15 +13,15 @@ TEST(Idle, AdamWIsAtRestSomeUpdatesAfterTheLastGradient) {
   ASSERT_EQ(adamw->updates_until_idle(), 192);
   constexpr int64_t kRows = 5, kWidth = 8, kUpdates = 1000;
   constexpr double kDecay = 0.1, kRate = 1e-2;
-  Stretch whole{.weights = at::randn({kRows * kWidth}),
-                .grads = at::randn({kRows * kWidth}),
-                .states = {at::zeros({kRows * kWidth}), at::zeros({kRows * kWidth})},
-                .rounded = {},
-                .weight_decay = kDecay};
+  FlatSlice whole{.weights = at::randn({kRows * kWidth}),
+                  .grads = at::randn({kRows * kWidth}),
+                  .states = {at::zeros({kRows * kWidth}), at::zeros({kRows * kWidth})},
+                  .rounded = {},
+                  .weight_decay = kDecay};
   adamw->update(whole, {.learning_rate = kRate, .step = 1});
   const auto zeros = at::zeros({kRows * kWidth});
   const auto view = [](const at::Tensor& t) { return t.clone().view({kRows, kWidth}); };
-  Stretch rested{.weights = {}, .grads = {}};
+  FlatSlice rested{.weights = {}, .grads = {}};
   double kept = 1;
   for (int64_t step = 2; step < 2 + kUpdates; ++step) {
     if (step == 2 + adamw->updates_until_idle()) {

@@ -190,15 +190,17 @@ TEST(Cut, ARankHasItsStretchOfEachPart) {
             (std::vector<Box>{
                 {{0, 2}, {5, 2}, {0, 0}}, {{0, 6}, {5, 2}, {0, 2}}, {{0, 10}, {5, 2}, {0, 4}}}));
   // The second row's q, k and v, and what begins the third.
-  EXPECT_EQ(runs({5, 12}, cut, {1, 2}, 6, 7),
-            (std::vector<parallel::Run>{{14, 6, 2}, {18, 8, 2}, {22, 10, 2}, {26, 12, 1}}));
-  EXPECT_EQ(runs({12, 5}, {.dim = 0}, {1, 2}, 3, 20), (std::vector<parallel::Run>{{33, 3, 20}}));
+  EXPECT_EQ(
+      runs({5, 12}, cut, {1, 2}, 6, 7),
+      (std::vector<parallel::StridedRange>{{14, 6, 2}, {18, 8, 2}, {22, 10, 2}, {26, 12, 1}}));
+  EXPECT_EQ(runs({12, 5}, {.dim = 0}, {1, 2}, 3, 20),
+            (std::vector<parallel::StridedRange>{{33, 3, 20}}));
   // Rows of which all is asked for are one run for each part.
   EXPECT_EQ(runs({5, 12}, cut, {1, 2}, 4, 20),
-            (std::vector<parallel::Run>{{10, 4, 2},
-                                        {14, 6, 2, true, 3, 12, 6},
-                                        {18, 8, 2, true, 3, 12, 6},
-                                        {22, 10, 2, true, 3, 12, 6}}));
+            (std::vector<parallel::StridedRange>{{10, 4, 2},
+                                                 {14, 6, 2, true, 3, 12, 6},
+                                                 {18, 8, 2, true, 3, 12, 6},
+                                                 {22, 10, 2, true, 3, 12, 6}}));
   // As equal as whole granules allow.
   EXPECT_EQ(local_shape({50257, 8}, {.dim = 0}, {3, 4}), (Shape{12565, 8}));
   EXPECT_EQ(local_shape({4, 6}, {.dim = 0, .granule = 2}, {0, 3}), (Shape{0, 6}));
@@ -256,7 +258,7 @@ TEST(Cut, StretchesOfWhatIsReadOverlapAndEachGranuleHasOneOwner) {
   EXPECT_EQ(boxes({6, 5}, cut, {1, 2}),
             (std::vector<Box>{{{2, 0}, {2, 5}, {0, 0}, false}, {{4, 0}, {2, 5}, {2, 0}}}));
   EXPECT_EQ(runs({6, 5}, cut, {1, 2}, 0, 20),
-            (std::vector<parallel::Run>{{10, 0, 10, false}, {20, 10, 10}}));
+            (std::vector<parallel::StridedRange>{{10, 0, 10, false}, {20, 10, 10}}));
   for (int ranks = 1; ranks <= 6; ++ranks) {
     std::vector<int> owners(30, 0);
     for (int rank = 0; rank < ranks; ++rank) {

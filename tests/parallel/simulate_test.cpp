@@ -68,9 +68,9 @@ TEST(Simulate, SumsEndWhenOneIsToldSo) {
     told = begun.at(0);
     return told.back().at + 5;
   };
-  const auto length =
-      simulate(ranks, costs, {{.reduce = each(1.5), .totals = 0.25}}, 2, Told::Sums, end_of_sums)
-          .length;
+  const auto length = simulate(ranks, costs, {{.reduce = each(1.5), .totals = 0.25}}, 2,
+                               Detail::Totals, end_of_sums)
+                          .length;
   EXPECT_DOUBLE_EQ(length, 12 + 5 + 0.25);
   ASSERT_EQ(told.size(), 4U);
   EXPECT_EQ(told.front().bucket, 0);

@@ -104,7 +104,7 @@ class HiddenUpdate : public optim::Optimizer {
   explicit HiddenUpdate(double seconds) : seconds_(seconds) {}
   std::string name() const override { return "sleep"; }
   std::vector<optim::StateSpec> states() const override { return {{"first"}, {"second"}}; }
-  void update(const optim::Stretch& stretch, const optim::StepNumbers&) const override {
+  void update(const optim::FlatSlice& stretch, const optim::StepNumbers&) const override {
     own_time::sleep_for(seconds_ * static_cast<double>(stretch.weights.numel()));
   }
 
@@ -119,14 +119,14 @@ struct HiddenCluster {
   planner::Cluster cluster;
   std::vector<HiddenBlock> model;
   double update_seconds = 0;  // of an element
-  planner::Wishes wishes;
+  planner::SearchSpace space;
 
   double speed(int rank) const { return cluster.speed_of(rank, false); }
 
   /// "2 x 4 devices, 10 blocks, 16 rows".
   std::string to_text() const {
     return fmt::format("{} x {} devices, {} blocks, {} rows", cluster.num_hosts,
-                       cluster.devices_per_host, model.size(), wishes.global_batch);
+                       cluster.devices_per_host, model.size(), space.global_batch);
   }
 
   nn::BlockList blocks(int rank, Kept& kept) const {
@@ -159,7 +159,7 @@ struct HiddenCluster {
     return out;
   }
 
-  planner::Numbers numbers() const {
+  planner::ModelCosts numbers() const {
     Kept kept;
     return {.model = nn::declare(blocks(0, kept)),
             .blocks = [*this](const planner::BlockShare& s) { return costs(s.rows, s.tensor); },
@@ -219,8 +219,8 @@ inline HiddenCluster draw_one(Draw& draw, const Ranges& ranges) {
     cluster.each.back().fp32_flops *= draw.even(ranges.slowest, 1);
   }
   const int64_t rows_of_rank = int64_t{1} << (1 + draw.one_of(2));
-  out.wishes = {.num_ranks = ranks, .global_batch = ranks * rows_of_rank};
-  if (cluster.num_hosts > 1) out.wishes.ranks_per_host = cluster.devices_per_host;
+  out.space = {.num_ranks = ranks, .global_batch = ranks * rows_of_rank};
+  if (cluster.num_hosts > 1) out.space.ranks_per_host = cluster.devices_per_host;
   const size_t blocks = static_cast<size_t>(ranks) + draw.one_of(9);
   // A step takes some tenths of a second.
   const double row =
@@ -246,14 +246,14 @@ inline HiddenCluster draw_one(Draw& draw, const Ranges& ranges) {
                                            draw.even(0.5, 1.5));
   }
   out.update_seconds = draw.log(0.01, 0.1) * backward / elements;
-  auto& base = out.wishes.base;
+  auto& base = out.space.base;
   base.bucket_bytes = static_cast<int64_t>(4 * elements / draw.even(2, 8));
-  out.wishes.facts.counts = counts_of(out);
+  out.space.facts.counts = counts_of(out);
   return out;
 }
 
 /// The least memory that a split of a family takes; of any where it is empty.
-inline int64_t least_of(const planner::Found& found, const std::string& family = "") {
+inline int64_t least_of(const planner::SearchResult& found, const std::string& family = "") {
   int64_t out = INT64_MAX;
   for (const auto& planned : found.tried) {
     if (!family.empty() && planned.split.family() != family) continue;
@@ -264,9 +264,9 @@ inline int64_t least_of(const planner::Found& found, const std::string& family =
 
 /// Gives devices too little memory for ddp, each another; false: nothing fits then.
 inline bool limit_memory(HiddenCluster& hidden, Draw& draw) {
-  auto wishes = hidden.wishes;
-  wishes.all = true;
-  const auto found = planner::search(hidden.numbers(), hidden.cluster, wishes);
+  auto space = hidden.space;
+  space.all = true;
+  const auto found = planner::search(hidden.numbers(), hidden.cluster, space);
   const auto all = static_cast<double>(least_of(found)),
              ddp = static_cast<double>(least_of(found, "ddp"));
   constexpr double kNear = 1.1;
@@ -283,8 +283,8 @@ inline bool limit_memory(HiddenCluster& hidden, Draw& draw) {
 }  // namespace hidden
 
 /// The fastest that fits of the families that are named, as predicted; null: none does.
-inline const planner::Planned* fastest_of(const planner::Found& found,
-                                          const std::set<std::string>& families) {
+inline const planner::Candidate* fastest_of(const planner::SearchResult& found,
+                                            const std::set<std::string>& families) {
   for (const auto& planned : found.tried) {  // the fastest first
     if (planned.prediction.fit == planner::Fit::No) break;
     if (families.contains(planned.split.family())) return &planned;
@@ -301,7 +301,7 @@ inline HiddenCluster draw_hidden_cluster(uint64_t seed, DataParallel is) {
     auto out = hidden::draw_one(
         draw, best ? hidden::Ranges{0.95, 0.02, 0.1} : hidden::Ranges{0.5, 0.1, 2});
     if (is == DataParallel::Impossible && !hidden::limit_memory(out, draw)) continue;
-    const auto found = planner::search(out.numbers(), out.cluster, out.wishes);
+    const auto found = planner::search(out.numbers(), out.cluster, out.space);
     if (found.best() == nullptr) continue;
     const auto* ddp = fastest_of(found, {"ddp"});
     const double fastest = found.best()->prediction.seconds;

@@ -64,7 +64,7 @@ Measured run_once(const HiddenCluster& hidden, const parallel::Parallelism& spli
     const comm::Groups groups(split.mesh(rank), connect);
     ReplicaOptions options;
     options.parallelism = split;
-    if (split.ranks.pipeline > 1) options.counts = hidden.wishes.facts.counts;
+    if (split.ranks.pipeline > 1) options.counts = hidden.space.facts.counts;
     options.optimizer = std::make_shared<HiddenUpdate>(hidden.update_seconds / hidden.speed(rank));
     Replica replica(hidden.blocks(rank, kept[static_cast<size_t>(rank)]), groups, options);
     replica.start();
@@ -119,11 +119,11 @@ struct Run {
 
 Run run_on(const HiddenCluster& hidden, const Effort& effort) {
   const auto numbers = hidden.numbers();
-  auto wishes = hidden.wishes;
-  const auto planned = planner::search(numbers, hidden.cluster, wishes);
-  wishes.all = true;
-  const auto all = planner::search(numbers, hidden.cluster, wishes);
-  std::vector<const planner::Planned*> chosen{planned.best()};
+  auto space = hidden.space;
+  const auto planned = planner::search(numbers, hidden.cluster, space);
+  space.all = true;
+  const auto all = planner::search(numbers, hidden.cluster, space);
+  std::vector<const planner::Candidate*> chosen{planned.best()};
   for (const auto& families : effort.others) {
     const auto* fastest = fastest_of(all, families);
     if (fastest != nullptr) chosen.push_back(fastest);
@@ -224,16 +224,16 @@ HiddenCluster two_hosts(double seconds_of_gradients) {
                          .put_off_of_row = 30'000});
   }
   out.update_seconds = 1e-9;
-  out.wishes = {.num_ranks = 2, .global_batch = 8, .ranks_per_host = 1};
-  out.wishes.base.bucket_bytes = 4 * kElements;
-  out.wishes.facts.counts = counts_of(out);
+  out.space = {.num_ranks = 2, .global_batch = 8, .ranks_per_host = 1};
+  out.space.base.bucket_bytes = 4 * kElements;
+  out.space.facts.counts = counts_of(out);
   return out;
 }
 
 TEST(HiddenClusters, WhereALinkBecomesSlowThePlanChangesAndWins) {
   const auto fast = two_hosts(0.002), slow = two_hosts(0.4);
   const auto plan_of = [](const HiddenCluster& hidden) {
-    const auto found = planner::search(hidden.numbers(), hidden.cluster, hidden.wishes);
+    const auto found = planner::search(hidden.numbers(), hidden.cluster, hidden.space);
     return found.best()->split;
   };
   const auto of_fast = plan_of(fast), of_slow = plan_of(slow);
@@ -244,7 +244,7 @@ TEST(HiddenClusters, WhereALinkBecomesSlowThePlanChangesAndWins) {
     const auto measured = measure(hidden, split, effort);
     fmt::print(
         "  {}: predicted {:.4f} s, measured {:.4f} s{}\n", split.to_text(),
-        planner::predict(hidden.numbers(), hidden.cluster, hidden.wishes.facts, split).seconds,
+        planner::predict(hidden.numbers(), hidden.cluster, hidden.space.facts, split).seconds,
         measured.seconds, measured.times_late > 0 ? " (on a busy machine)" : "");
     return measured.seconds;
   };

@@ -64,8 +64,8 @@ class Tables {
  private:
   void update(const RowState& table, const at::Tensor& grads, const optim::StepNumbers& numbers,
               double decay) const {
-    optim::Stretch stretch{.weights = table.weights.view({-1}),
-                           .grads = grads.contiguous().view({-1})};
+    optim::FlatSlice stretch{.weights = table.weights.view({-1}),
+                             .grads = grads.contiguous().view({-1})};
     for (const auto& state : table.states) stretch.states.push_back(state.view({-1}));
     stretch.weight_decay = decay;
     optimizer_->update(stretch, numbers);

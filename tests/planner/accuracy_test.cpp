@@ -37,11 +37,11 @@ TEST(Accuracy, TheFirstMayBeSlowerThanAnother) {
 }
 
 TEST(Accuracy, DrawsOfEachFamilyAndNoneTwice) {
-  const Wishes wishes{.num_ranks = 4, .global_batch = 16};
+  const SearchSpace space{.num_ranks = 4, .global_batch = 16};
   constexpr int64_t kBlocks = 10;
-  const auto drawn = draw_splits(wishes, kBlocks, 7, 24);
-  EXPECT_EQ(drawn, draw_splits(wishes, kBlocks, 7, 24));
-  EXPECT_NE(drawn, draw_splits(wishes, kBlocks, 8, 24));
+  const auto drawn = draw_splits(space, kBlocks, 7, 24);
+  EXPECT_EQ(drawn, draw_splits(space, kBlocks, 7, 24));
+  EXPECT_NE(drawn, draw_splits(space, kBlocks, 8, 24));
   std::set<std::string> texts, families, all_families;
   for (const auto& split : drawn) {
     texts.insert(split.to_text());
@@ -52,10 +52,10 @@ TEST(Accuracy, DrawsOfEachFamilyAndNoneTwice) {
     EXPECT_LT(split.blocks_recomputed(), kBlocks / split.ranks.pipeline);
   }
   EXPECT_EQ(texts.size(), drawn.size());
-  for (const auto& split : splits_of(wishes)) all_families.insert(split.family());
+  for (const auto& split : splits_of(space)) all_families.insert(split.family());
   EXPECT_EQ(families, all_families);
-  const auto more = draw_splits(wishes, kBlocks, 7, 100000);
-  EXPECT_EQ(more.size(), splits_of(wishes).size());
+  const auto more = draw_splits(space, kBlocks, 7, 100000);
+  EXPECT_EQ(more.size(), splits_of(space).size());
   const auto any = [&](const auto& is) { return std::any_of(more.begin(), more.end(), is); };
   EXPECT_TRUE(any([](const Parallelism& split) { return split.blocks_recomputed() > 0; }));
   EXPECT_TRUE(any([](const Parallelism& split) { return split.gathers.prefetch > 1; }));
@@ -63,9 +63,9 @@ TEST(Accuracy, DrawsOfEachFamilyAndNoneTwice) {
 
 // By trying each number up to it this would take a minute.
 TEST(Accuracy, RowsOfAHugeBatchAreFoundAtOnce) {
-  const Wishes wishes{.num_ranks = 2, .global_batch = 2'000'000'000};
-  for (int again = 0; again < 20; ++again) EXPECT_FALSE(splits_of(wishes).empty());
-  const Wishes square{.num_ranks = 1, .global_batch = 36};
+  const SearchSpace space{.num_ranks = 2, .global_batch = 2'000'000'000};
+  for (int again = 0; again < 20; ++again) EXPECT_FALSE(splits_of(space).empty());
+  const SearchSpace square{.num_ranks = 1, .global_batch = 36};
   std::set<int64_t> rows;
   for (const auto& split : splits_of(square)) rows.insert(split.rows);
   EXPECT_EQ(rows, (std::set<int64_t>{1, 2, 4, 36}));

@@ -8,8 +8,8 @@
 namespace convoy::planner {
 namespace {
 
-Wishes wishes_for(int ranks, int64_t global_batch) {
-  Wishes out{.num_ranks = ranks, .global_batch = global_batch};
+SearchSpace wishes_for(int ranks, int64_t global_batch) {
+  SearchSpace out{.num_ranks = ranks, .global_batch = global_batch};
   out.takes_sequence = true;
   out.most_context = 4;
   return out;
@@ -106,11 +106,11 @@ TEST(ContextSplits, AreFoundAsByBruteForce) {
     auto cluster = paper_cluster(1 + static_cast<int>(random() % 2), 4, draw(0.05, 2) * kGiga,
                                  draw(1, 1000) * kGiga, draw(0.1, 100) * kGiga);
     cluster.beside = random() % 2;
-    auto wishes = wishes_for(cluster.num_devices(), 1 << random() % 3);
-    if (cluster.num_hosts > 1) wishes.ranks_per_host = cluster.devices_per_host;
-    const auto bounded = search(model.numbers(), cluster, wishes);
-    wishes.all = true;
-    const auto all = search(model.numbers(), cluster, wishes);
+    auto space = wishes_for(cluster.num_devices(), 1 << random() % 3);
+    if (cluster.num_hosts > 1) space.ranks_per_host = cluster.devices_per_host;
+    const auto bounded = search(model.numbers(), cluster, space);
+    space.all = true;
+    const auto all = search(model.numbers(), cluster, space);
     ASSERT_EQ(bounded.best() == nullptr, all.best() == nullptr) << n;
     if (all.best() == nullptr) continue;
     const auto& split = all.best()->split;

@@ -9,9 +9,9 @@ namespace {
 
 std::string told(const PaperModel& model, const Cluster& cluster) {
   const auto numbers = model.numbers();
-  const Wishes wishes{.num_ranks = cluster.num_devices(), .global_batch = 64};
+  const SearchSpace space{.num_ranks = cluster.num_devices(), .global_batch = 64};
   std::string out;
-  for (const auto& line : decision(numbers, cluster, wishes, search(numbers, cluster, wishes))) {
+  for (const auto& line : decision(numbers, cluster, space, search(numbers, cluster, space))) {
     out += line + "\n";
   }
   return out;
@@ -64,7 +64,7 @@ TEST(Decision, EachLoserHasItsReason) {
 }
 
 TEST(Decision, TellsHowMuchLongerALoserComputes) {
-  const Planned best{{}, {.seconds = 1, .computing = 1}};
+  const Candidate best{{}, {.seconds = 1, .computing = 1}};
   const auto loser = [&](double seconds) {
     return verdict({{}, {.seconds = seconds, .computing = seconds}}, &best);
   };

@@ -19,12 +19,12 @@ bool lies_at(const Parallelism& split, Place optimizer, Place gradients, Place p
 }
 
 TEST(Offload, EveryPartOfTheStateMayLieElsewhere) {
-  const Wishes wishes{.num_ranks = 2,
-                      .global_batch = 2,
-                      .most_rows = 1,
-                      .takes_recompute = false,
-                      .offload = {Place::Cpu, Place::Disk}};
-  const auto splits = splits_of(wishes);
+  const SearchSpace space{.num_ranks = 2,
+                          .global_batch = 2,
+                          .most_rows = 1,
+                          .takes_recompute = false,
+                          .offload = {Place::Cpu, Place::Disk}};
+  const auto splits = splits_of(space);
   const auto number = [&](const auto& is) {
     return std::count_if(splits.begin(), splits.end(), is);
   };
@@ -120,7 +120,7 @@ TEST(Offload, HostsHaveOnlySoMuchRoom) {
   cluster.host_memory_bytes = static_cast<int64_t>(1.1 * bytes);
   EXPECT_NE(predict(numbers, cluster, {}, split).fit, Fit::No);
   cluster.host_memory_bytes = static_cast<int64_t>(0.9 * bytes);
-  const Planned short_of{split, predict(numbers, cluster, {}, split)};
+  const Candidate short_of{split, predict(numbers, cluster, {}, split)};
   EXPECT_EQ(short_of.prediction.fit, Fit::No);
   EXPECT_NEAR(static_cast<double>(short_of.prediction.short_bytes), 0.1 * bytes, 0.02 * bytes);
   EXPECT_NE(verdict(short_of, nullptr).find("short in the host's memory"), std::string::npos);
@@ -128,7 +128,7 @@ TEST(Offload, HostsHaveOnlySoMuchRoom) {
   on_disk.offload.optimizer = Place::Disk;
   EXPECT_NE(predict(numbers, cluster, {}, on_disk).fit, Fit::No);
   cluster.disk_bytes = 1 << 20;
-  const Planned full{on_disk, predict(numbers, cluster, {}, on_disk)};
+  const Candidate full{on_disk, predict(numbers, cluster, {}, on_disk)};
   EXPECT_NE(verdict(full, nullptr).find("short on the host's disk"), std::string::npos);
 }
 
@@ -138,13 +138,13 @@ TEST(Offload, OneDeviceTrainsWhatIsLargerThanIt) {
   model.layers = 32;
   const auto numbers = model.numbers();
   auto cluster = paper_cluster(1, 1, 10 * model.weights(), 0, 0);  // of 16
-  Wishes wishes{.num_ranks = 1, .global_batch = 4, .offload = {Place::Cpu}};
-  wishes.base.bucket_bytes = 8 << 20;
-  const auto found = search(numbers, cluster, wishes);
+  SearchSpace space{.num_ranks = 1, .global_batch = 4, .offload = {Place::Cpu}};
+  space.base.bucket_bytes = 8 << 20;
+  const auto found = search(numbers, cluster, space);
   ASSERT_NE(found.best(), nullptr);
   EXPECT_TRUE(found.best()->split.offload.any());
   cluster.device.memory_bytes = static_cast<int64_t>(3.5 * model.weights());
-  const auto little = search(numbers, cluster, wishes);
+  const auto little = search(numbers, cluster, space);
   ASSERT_NE(little.best(), nullptr);
   EXPECT_TRUE(lies_at(little.best()->split, Place::Cpu, Place::Cpu, Place::Cpu))
       << little.best()->split.to_text();
@@ -162,7 +162,7 @@ TEST(Offload, IsTriedBesideRecomputation) {
   const Parallelism whole{.rows = 8, .micro_batches = 1};
   const auto use = predict(numbers, cluster, {}, whole).memory;
   cluster.device.memory_bytes = use.sum() - use.optimizer / 4;
-  Wishes wishes{.num_ranks = 1, .global_batch = 8, .offload = {Place::Cpu}};
+  SearchSpace space{.num_ranks = 1, .global_batch = 8, .offload = {Place::Cpu}};
   // As many products, whatever the rows: the first that fits is row by row on the device.
   auto numbers_of_rows = numbers;
   numbers_of_rows.blocks = [numbers](const BlockShare& share) {
@@ -170,14 +170,14 @@ TEST(Offload, IsTriedBesideRecomputation) {
     for (auto& block : out) block.forward_seconds *= share.rows < 8 ? 2 : 1;
     return out;
   };
-  const auto found = search(numbers_of_rows, cluster, wishes);
+  const auto found = search(numbers_of_rows, cluster, space);
   ASSERT_NE(found.best(), nullptr);
   EXPECT_TRUE(found.best()->split.offload.any()) << found.best()->split.to_text();
-  const auto told = decision(numbers_of_rows, cluster, wishes, found);
+  const auto told = decision(numbers_of_rows, cluster, space, found);
   EXPECT_NE(told.at(2).find("With all of the state on the devices a step takes"), std::string::npos)
       << told.at(2);
   cluster.host_bytes_per_second = 1e8;
-  EXPECT_FALSE(search(numbers_of_rows, cluster, wishes).best()->split.offload.any());
+  EXPECT_FALSE(search(numbers_of_rows, cluster, space).best()->split.offload.any());
 }
 
 }  // namespace

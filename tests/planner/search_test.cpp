@@ -12,13 +12,13 @@
 namespace convoy::planner {
 namespace {
 
-Found found_for(const PaperModel& model, const Cluster& cluster, int64_t global_batch,
-                bool all = false, std::vector<parallel::Place> offload = {}) {
-  Wishes wishes{.num_ranks = cluster.num_devices(), .global_batch = global_batch};
-  wishes.all = all;
-  wishes.offload = std::move(offload);
-  if (cluster.num_hosts > 1) wishes.ranks_per_host = cluster.devices_per_host;
-  return search(model.numbers(), cluster, wishes);
+SearchResult found_for(const PaperModel& model, const Cluster& cluster, int64_t global_batch,
+                       bool all = false, std::vector<parallel::Place> offload = {}) {
+  SearchSpace space{.num_ranks = cluster.num_devices(), .global_batch = global_batch};
+  space.all = all;
+  space.offload = std::move(offload);
+  if (cluster.num_hosts > 1) space.ranks_per_host = cluster.devices_per_host;
+  return search(model.numbers(), cluster, space);
 }
 
 TEST(Search, IsBruteForce) {
@@ -68,11 +68,11 @@ TEST(Search, BoundsAreNeverAboveWhatASplitTakes) {
   auto cluster = paper_cluster(2, 4, 100 * kGiga, 10 * kGiga, kGiga);
   const auto numbers = model.numbers();
   cluster.host_bytes_per_second = kGiga;
-  Wishes wishes{.num_ranks = 8, .global_batch = 32, .ranks_per_host = 4};
-  wishes.all = wishes.takes_sequence = true;
-  wishes.most_context = 4;
-  wishes.offload = {parallel::Place::Cpu, parallel::Place::Disk};
-  const auto all = search(numbers, cluster, wishes);
+  SearchSpace space{.num_ranks = 8, .global_batch = 32, .ranks_per_host = 4};
+  space.all = space.takes_sequence = true;
+  space.most_context = 4;
+  space.offload = {parallel::Place::Cpu, parallel::Place::Disk};
+  const auto all = search(numbers, cluster, space);
   for (const auto& [split, prediction, simplicity] : all.tried) {
     EXPECT_LE(least_seconds(numbers, cluster, {}, split), prediction.seconds * (1 + 1e-9))
         << split.to_text();
@@ -94,8 +94,8 @@ TEST(Decision, ReplicasOfTheStateStayInHostsWithSlowLinks) {
   const auto over_all = predict(numbers, cluster, {}, all);
   EXPECT_LT(in_hosts.seconds, over_all.seconds);
   EXPECT_GT(in_hosts.memory.sum(), over_all.memory.sum());
-  const Wishes wishes{.num_ranks = 8, .global_batch = 64, .ranks_per_host = 4};
-  const auto splits = splits_of(wishes);
+  const SearchSpace space{.num_ranks = 8, .global_batch = 64, .ranks_per_host = 4};
+  const auto splits = splits_of(space);
   EXPECT_NE(std::find(splits.begin(), splits.end(), hybrid), splits.end());
 }
 
@@ -112,8 +112,8 @@ TEST(Decision, RecomputesTheFewestBlocksThatFit) {
   ASSERT_LT(least, most);
   cluster.device.memory_bytes = (most + least) / 2;
   // All: smaller micro-batches, which are as fast here, leave no split that could win by it.
-  Wishes wishes{.num_ranks = 1, .global_batch = 8, .all = true};
-  const auto found = search(numbers, cluster, wishes);
+  SearchSpace space{.num_ranks = 1, .global_batch = 8, .all = true};
+  const auto found = search(numbers, cluster, space);
   ASSERT_NE(found.best(), nullptr);
   for (const auto& planned : found.tried) {
     if (planned.split.blocks_recomputed() == 0 || planned.prediction.fit == Fit::No) continue;
@@ -193,13 +193,13 @@ TEST(Search, SaysOverHowManyRanksABatchDoesNotDivide) {
 }
 
 TEST(Search, TriesNoMoreStagesAndTensorRanksThanTheModelHas) {
-  const Wishes wishes{.num_ranks = 16,
-                      .global_batch = 16,
-                      .most_stages = 5,
-                      .most_tensor = 2,
-                      .beyond_tensor = "three heads"};
+  const SearchSpace space{.num_ranks = 16,
+                          .global_batch = 16,
+                          .most_stages = 5,
+                          .most_tensor = 2,
+                          .beyond_tensor = "three heads"};
   int64_t stages = 0, of_several = 0, tensor = 0;
-  for (const auto& split : splits_of(wishes)) {
+  for (const auto& split : splits_of(space)) {
     stages = std::max(stages, split.ranks.pipeline);
     tensor = std::max(tensor, split.ranks.tensor);
     const bool several = split.pipeline.schedule->interleaved;
@@ -209,7 +209,7 @@ TEST(Search, TriesNoMoreStagesAndTensorRanksThanTheModelHas) {
   EXPECT_EQ(stages, 4);
   EXPECT_EQ(of_several, 2);  // with two virtual stages each
   EXPECT_EQ(tensor, 2);
-  EXPECT_EQ(left_out(wishes),
+  EXPECT_EQ(left_out(space),
             (std::vector<std::string>{"a pipeline of more than 5 stages: each has a block at least",
                                       "three heads"}));
 }

@@ -21,20 +21,20 @@ Cluster described(int hosts, int devices, double memory, double inside_gb, doubl
                   hosts, devices, memory / kGiga, inside_gb, between_gb));
 }
 
-Wishes wishes_of(const Cluster& cluster, int64_t global_batch) {
-  Wishes out{.num_ranks = cluster.num_devices(), .global_batch = global_batch};
+SearchSpace search_space_of(const Cluster& cluster, int64_t global_batch) {
+  SearchSpace out{.num_ranks = cluster.num_devices(), .global_batch = global_batch};
   if (cluster.num_hosts > 1) out.ranks_per_host = cluster.devices_per_host;
   return out;
 }
 
 /// Everything, tried.
-Found all_of(const PaperModel& model, const Cluster& cluster, Wishes wishes) {
-  wishes.all = true;
-  return search(model.numbers(), cluster, wishes);
+SearchResult all_of(const PaperModel& model, const Cluster& cluster, SearchSpace space) {
+  space.all = true;
+  return search(model.numbers(), cluster, space);
 }
 
 /// What the fastest of a family takes that fits; of these one shares out in no other way.
-double seconds_of(const Found& found, const std::string& family, int data = 0) {
+double seconds_of(const SearchResult& found, const std::string& family, int data = 0) {
   double out = std::numeric_limits<double>::infinity();
   for (const auto& [split, prediction, simplicity] : found.tried) {
     const bool is_it = split.family() == family && (data == 0 || split.ranks.data() == data);
@@ -52,7 +52,7 @@ TEST(SeedCases, WhatFitsIsTrainedByDdpOrZeroWhicheverIsFaster) {
   const PaperModel model;
   for (const double inside : {100.0, 1.0}) {
     const auto cluster = described(1, 4, 10 * kGiga, inside);
-    const auto found = all_of(model, cluster, wishes_of(cluster, 64));
+    const auto found = all_of(model, cluster, search_space_of(cluster, 64));
     ASSERT_NE(found.best(), nullptr);
     EXPECT_EQ(found.best()->split.ranks.data(), 4) << found.best()->split.to_text();
     EXPECT_FALSE(found.best()->split.recompute);
@@ -70,7 +70,7 @@ TEST(SeedCases, WhatDoesNotFitIsSharedOut) {
   model.layers = 16;
   const auto with = [&](double inside) {
     const auto cluster = described(1, 4, state_of(model) / 2, inside);
-    auto found = all_of(model, cluster, wishes_of(cluster, 64));
+    auto found = all_of(model, cluster, search_space_of(cluster, 64));
     for (const auto& planned : found.tried) {
       if (planned.split.family() != "ddp") continue;
       EXPECT_EQ(planned.prediction.fit, Fit::No);
@@ -79,7 +79,7 @@ TEST(SeedCases, WhatDoesNotFitIsSharedOut) {
     return found;
   };
   const auto fast = with(300), slow = with(0.2);
-  const auto zero = [](const Found& found) {
+  const auto zero = [](const SearchResult& found) {
     return std::min(
         {seconds_of(found, "zero 1"), seconds_of(found, "zero 2"), seconds_of(found, "zero 3")});
   };
@@ -101,15 +101,15 @@ TEST(SeedCases, ALayerThatDoesNotFitIsCut) {
   model.heads = 16;
   const double layer = 16 * 12.0 * static_cast<double>(model.width * model.width);
   const auto cluster = described(1, 16, layer * 0.95, 100);
-  auto wishes = wishes_of(cluster, 16);
-  wishes.offload = {parallel::Place::Cpu};
-  wishes.base.gathers.prefetch = 0;  // of stage 3: one layer is gathered at a time
-  const auto found = all_of(model, cluster, wishes);
+  auto space = search_space_of(cluster, 16);
+  space.offload = {parallel::Place::Cpu};
+  space.base.gathers.prefetch = 0;  // of stage 3: one layer is gathered at a time
+  const auto found = all_of(model, cluster, space);
   ASSERT_NE(found.best(), nullptr);
   EXPECT_TRUE(found.best()->split.ranks.tensor > 1 || found.best()->split.zero == 3)
       << found.best()->split.to_text();
   EXPECT_TRUE(std::isinf(seconds_of(found, "pipeline", 1)));
-  const auto told = decision(model.numbers(), cluster, wishes, found).at(1);
+  const auto told = decision(model.numbers(), cluster, space, found).at(1);
   EXPECT_NE(told.find("layer."), std::string::npos) << told;
   EXPECT_NE(told.find("iB of state: no stage of a pipeline can hold it"), std::string::npos)
       << told;
@@ -130,7 +130,7 @@ TEST(SeedCases, TensorRanksCrossHostsOnlyWhereThatIsFaster) {
   for (const double between : {1000.0, 0.05}) {
     const auto cluster = described(2, 2, 100 * kGiga, 1000, between);
     // One row: nothing to share out but layers and stages.
-    const auto found = all_of(model, cluster, wishes_of(cluster, 1));
+    const auto found = all_of(model, cluster, search_space_of(cluster, 1));
     ASSERT_NE(found.best(), nullptr);
     const bool crosses = found.best()->split.ranks.tensor > cluster.devices_per_host;
     EXPECT_EQ(crosses, between > 1) << found.best()->split.to_text();
@@ -144,7 +144,7 @@ TEST(SeedCases, OnSlowLinksBetweenHostsAllKindsAreNeeded) {
   model.layers = 16;
   const auto with = [&](double memory, double between) {
     const auto cluster = described(4, 4, memory, 300, between);
-    return search(model.numbers(), cluster, wishes_of(cluster, 64));
+    return search(model.numbers(), cluster, search_space_of(cluster, 64));
   };
   const auto fast = with(state_of(model) / 2, 300);
   ASSERT_NE(fast.best(), nullptr);
@@ -195,16 +195,16 @@ TEST(SeedCases, FortyFiveGigabytesOfWeightsFitFourCardsOffloaded) {
   EXPECT_NEAR(4 * model.weights(), 45e9, 0.1e9);
   EXPECT_NEAR(state_of(model), 180e9, 0.5e9);
   const auto cluster = described(1, 4, 40 * kGiga, 100);
-  auto wishes = wishes_of(cluster, 4);
-  const auto none = search(model.numbers(), cluster, wishes);
+  auto space = search_space_of(cluster, 4);
+  const auto none = search(model.numbers(), cluster, space);
   EXPECT_EQ(none.best(), nullptr);
   EXPECT_GT(none.smallest()->prediction.short_bytes, 4 * kGiga);
-  wishes.offload = {parallel::Place::Cpu};
-  const auto found = search(model.numbers(), cluster, wishes);
+  space.offload = {parallel::Place::Cpu};
+  const auto found = search(model.numbers(), cluster, space);
   ASSERT_NE(found.best(), nullptr);
   EXPECT_TRUE(found.best()->split.offload.any());
   EXPECT_NE(to_toml(found.best()->split).find(" = \"cpu\""), std::string::npos);
-  const auto told = decision(model.numbers(), cluster, wishes, found);
+  const auto told = decision(model.numbers(), cluster, space, found);
   EXPECT_NE(told.at(3).find("With all of the state on the devices nothing fits"), std::string::npos)
       << told.at(3);
 }

@@ -21,22 +21,22 @@ double seconds_to_plan(int num_ranks, int64_t global_batch = 1024) {
   model.flops = 4e14;
   model.bytes_per_weight = 2;
   auto cluster = paper_cluster(num_ranks / 8, 8, 80 * kGiga, 450 * kGiga, 50 * kGiga);
-  Wishes wishes{.num_ranks = num_ranks,
-                .global_batch = global_batch,
-                .ranks_per_host = 8,
-                .most_stages = model.layers + 2,
-                .most_tensor = model.heads,
-                .offload = {parallel::Place::Cpu}};
-  wishes.facts.low_precision = true;
+  SearchSpace space{.num_ranks = num_ranks,
+                    .global_batch = global_batch,
+                    .ranks_per_host = 8,
+                    .most_stages = model.layers + 2,
+                    .most_tensor = model.heads,
+                    .offload = {parallel::Place::Cpu}};
+  space.facts.low_precision = true;
   auto numbers = model.numbers();
   numbers.accumulate_seconds = 0;   // GPUs add gradients as they come
   const auto began = std::clock();  // other tests run beside this one
-  const auto found = search(numbers, cluster, wishes);
+  const auto found = search(numbers, cluster, space);
   const double seconds = static_cast<double>(std::clock() - began) / CLOCKS_PER_SEC;
   EXPECT_NE(found.best(), nullptr);
   if (found.best() == nullptr) return seconds;
   const auto& best = *found.best();
-  EXPECT_GE(best.prediction.seconds, least_seconds(numbers, cluster, wishes.facts, best.split));
+  EXPECT_GE(best.prediction.seconds, least_seconds(numbers, cluster, space.facts, best.split));
   fmt::print("{} ranks: {:.2f} s for {} splits, {} left out; {} takes {:.3f} s\n", num_ranks,
              seconds, found.tried.size(), found.num_bounded, found.best()->split.to_text(),
              found.best()->prediction.seconds);

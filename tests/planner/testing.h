@@ -86,7 +86,7 @@ struct PaperModel {
     return out;
   }
 
-  Numbers numbers() const {
+  ModelCosts numbers() const {
     return {.model = decl(),
             .blocks = [*this](const BlockShare& share) { return costs(share); },
             .update_seconds = 3e-11,

@@ -101,10 +101,10 @@ TEST(Uneven, SearchIsBruteForce) {
       device.memory_bytes = static_cast<int64_t>(draw(0.05, 2) * kGiga);
     }
     cluster.device = cluster.each.front();
-    Wishes wishes{.num_ranks = cluster.num_devices(), .global_batch = 16};
-    const auto bounded = search(model.numbers(), cluster, wishes);
-    wishes.all = true;
-    const auto all = search(model.numbers(), cluster, wishes);
+    SearchSpace space{.num_ranks = cluster.num_devices(), .global_batch = 16};
+    const auto bounded = search(model.numbers(), cluster, space);
+    space.all = true;
+    const auto all = search(model.numbers(), cluster, space);
     ASSERT_EQ(bounded.best() == nullptr, all.best() == nullptr) << n;
     if (all.best() == nullptr) continue;
     EXPECT_EQ(bounded.best()->split, all.best()->split)

@@ -48,7 +48,7 @@ struct Seen {
 };
 
 nn::BlockPtr module_of(const std::string& name, int64_t activations, Seen& seen,
-                       const std::string& likeness = "") {
+                       const std::string& cost_key = "") {
   const auto layer = std::make_shared<Layer>();
   const auto run = [layer, activations, &seen](const nn::Bundle& in, const nn::Context&) {
     ++seen.runs;
@@ -58,7 +58,7 @@ nn::BlockPtr module_of(const std::string& name, int64_t activations, Seen& seen,
     for (int64_t n = 0; n < activations; ++n) x = x.tanh();
     return nn::Bundle{{"hidden", x}};
   };
-  return std::make_shared<nn::ModuleBlock>(layer, run, name, likeness);
+  return std::make_shared<nn::ModuleBlock>(layer, run, name, cost_key);
 }
 
 TEST(Likeness, OfAModuleIsItsOwn) {
@@ -89,9 +89,9 @@ TEST(Likeness, OfLayersOfABodyIsTheirs) {
   const models::Small size{.layers = 4};
   const auto all_alike = [](const nn::BlockList& blocks, size_t first, size_t number) {
     for (size_t n = 1; n < number; ++n) {
-      EXPECT_EQ(blocks[first]->likeness(), blocks[first + n]->likeness());
+      EXPECT_EQ(blocks[first]->cost_key(), blocks[first + n]->cost_key());
     }
-    EXPECT_NE(blocks[first]->likeness(), blocks.back()->likeness());
+    EXPECT_NE(blocks[first]->cost_key(), blocks.back()->cost_key());
   };
   all_alike(models::small_gpt2(size).make_blocks(), 1, 4);
   all_alike(models::small_llama(size).make_blocks(), 1, 4);
@@ -99,8 +99,8 @@ TEST(Likeness, OfLayersOfABodyIsTheirs) {
   all_alike(models::small_t5(size).make_blocks(), 1, 4);
   auto other = models::small_gpt2(size);
   other.attn_pdrop = 0;
-  EXPECT_NE(other.make_blocks()[1]->likeness(),
-            models::small_gpt2(size).make_blocks()[1]->likeness());
+  EXPECT_NE(other.make_blocks()[1]->cost_key(),
+            models::small_gpt2(size).make_blocks()[1]->cost_key());
 }
 
 }  // namespace

@@ -26,7 +26,7 @@ class Products : public nn::Block {
     }
     return {{"x", sum}};
   }
-  std::string likeness() const override { return in_a_row_ ? "row" : "fan"; }
+  std::string cost_key() const override { return in_a_row_ ? "row" : "fan"; }
 
  private:
   bool in_a_row_;

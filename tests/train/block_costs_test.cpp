@@ -29,7 +29,7 @@ class Slow : public nn::Block {
     std::this_thread::sleep_for(each_row_ * x.size(0));
     return {{"loss", x.sum()}, {"count", at::ones({})}};
   }
-  std::string likeness() const override { return "slow"; }
+  std::string cost_key() const override { return "slow"; }
 
  private:
   std::chrono::milliseconds each_row_;

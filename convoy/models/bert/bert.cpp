@@ -103,7 +103,7 @@ class BertLayer : public nn::Block {
   bool takes_tensor_ranks() const override { return true; }
   bool takes_sequence_parallel() const override { return true; }
   bool takes_context_ranks() const override { return gives_ == Gives::All; }
-  std::string likeness() const override {
+  std::string cost_key() const override {
     return fmt::format("{} heads {} {} {} {}{}", config_.num_attention_heads, config_.hidden_act,
                        config_.attention_probs_dropout_prob, config_.hidden_dropout_prob,
                        config_.feed_forward_dropout(),

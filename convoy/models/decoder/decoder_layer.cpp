@@ -72,7 +72,7 @@ class DecoderLayer : public nn::Block {
   // Keys go round in whole shares, and their scores are not bounded.
   bool takes_context_ranks() const override { return window_ == 0 && cap_ == 0; }
   bool takes_documents() const override { return true; }
-  std::string likeness() const override {
+  std::string cost_key() const override {
     return fmt::format("{} heads {} {} {} window {} cap {} rotates {}", heads_, config_.hidden_act,
                        config_.attention_dropout, config_.resid_pdrop, window_, cap_,
                        angles_ != nullptr);

@@ -66,7 +66,7 @@ class Gpt2Layer : public nn::Block {
   bool takes_sequence_parallel() const override { return true; }
   bool takes_context_ranks() const override { return true; }
   bool takes_documents() const override { return true; }
-  std::string likeness() const override {
+  std::string cost_key() const override {
     return fmt::format("{} heads {} {} {} {}", config_.n_head, config_.activation_function,
                        config_.attn_pdrop, config_.resid_pdrop, config_.reorder_and_upcast_attn);
   }

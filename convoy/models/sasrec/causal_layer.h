@@ -12,7 +12,7 @@ class CausalLayer : public nn::Block {
  public:
   bool takes_tensor_ranks() const override { return true; }
   bool takes_sequence_parallel() const override { return true; }
-  std::string likeness() const override { return config_.likeness(); }
+  std::string cost_key() const override { return config_.cost_key(); }
 
  protected:
   static constexpr int64_t kInnerSite = 1, kFirstSite = 2;  // random draws; attention has 0

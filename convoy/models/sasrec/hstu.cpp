@@ -51,7 +51,7 @@ class HstuLayer : public nn::Block {
     out["hidden"] = wanted.put_back((wanted.of(x) + added) * is_there, x);
     return out;
   }
-  std::string likeness() const override { return config_.likeness(); }
+  std::string cost_key() const override { return config_.cost_key(); }
 
  private:
   at::Tensor heads(const at::Tensor& x) const {

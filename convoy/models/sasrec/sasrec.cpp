@@ -48,7 +48,7 @@ class SasrecLayer : public CausalLayer {
 
 }  // namespace
 
-std::string SasrecConfig::likeness() const {
+std::string SasrecConfig::cost_key() const {
   return fmt::format("{} heads {} {}", num_attention_heads, hidden_act, dropout);
 }
 

@@ -13,8 +13,8 @@ struct SasrecConfig {
   double dropout = 0.2, initializer_range = 0.02, layer_norm_eps = 1e-5;
   int64_t max_length = 100;  ///< longest row, by which dropout's draws are addressed
 
-  /// nn::Block::likeness of a layer.
-  std::string likeness() const;
+  /// nn::Block::cost_key of a layer.
+  std::string cost_key() const;
 };
 
 /// One layer of SASRec (Kang and McAuley, 2018): bundle["hidden"] [B, T, hidden_size] in and out,

@@ -34,9 +34,9 @@ class TrainingOnly : public nn::Block {
   nn::Bundle forward(const nn::Bundle& in, const nn::Context& context) override {
     return context.mode == Mode::Train ? layer_->forward(in, context) : in;
   }
-  std::string likeness() const override {
+  std::string cost_key() const override {
     const auto& layer = *layer_;
-    return fmt::format("{} {}", typeid(layer).name(), layer.likeness());
+    return fmt::format("{} {}", typeid(layer).name(), layer.cost_key());
   }
 
  private:

@@ -72,7 +72,7 @@ class T5Layer : public nn::Block {
 
   bool takes_tensor_ranks() const override { return true; }
   bool takes_sequence_parallel() const override { return true; }
-  std::string likeness() const override {
+  std::string cost_key() const override {
     return fmt::format("{} {} heads {} {}", decodes_ ? "decoder" : "encoder", config_.num_heads,
                        config_.feed_forward_proj, config_.dropout_rate);
   }

@@ -63,7 +63,7 @@ class XlnetLayer : public nn::Block {
     return out;
   }
 
-  std::string likeness() const override {
+  std::string cost_key() const override {
     return fmt::format("{} heads {} {}{}{}", config_.n_head, config_.ff_activation, config_.dropout,
                        last_ ? " last" : "", asked_only_ ? " asked only" : "");
   }

@@ -21,7 +21,7 @@ constexpr float kUnseen = -std::numeric_limits<float>::infinity();
 /// A stretch of queries of this rank and one of keys of another, and where they begin in what each
 /// has.
 struct Pair {
-  Stretch queries, keys;
+  PositionRange queries, keys;
   int64_t query_at = 0, key_at = 0;
   bool diagonal = false;  ///< of the same positions, where those behind are not seen
 };

@@ -4,9 +4,9 @@
 
 namespace convoy::nn {
 
-std::array<Stretch, 2> ContextRanks::stretches(int rank) const {
-  if (!shares()) return {Stretch{0, length_}, Stretch{length_, 0}};
-  Stretch first, last{length_, 0};
+std::array<PositionRange, 2> ContextRanks::stretches(int rank) const {
+  if (!shares()) return {PositionRange{0, length_}, PositionRange{length_, 0}};
+  PositionRange first, last{length_, 0};
   for (int64_t r = 0; r <= rank; ++r) {
     const int64_t size = length_ * (r + 1) / group_.size() - length_ * r / group_.size();
     first = {first.begin + first.length, (size + 1) / 2};

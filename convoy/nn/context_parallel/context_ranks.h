@@ -7,7 +7,7 @@
 namespace convoy::nn {
 
 /// Neighbouring positions of a row.
-struct Stretch {
+struct PositionRange {
   int64_t begin = 0, length = 0;
 };
 
@@ -26,8 +26,8 @@ class ContextRanks {
   /// Positions of a row, those of all ranks together.
   int64_t length() const { return length_; }
   /// Positions of a rank, in order; a rank alone has all in the first stretch.
-  std::array<Stretch, 2> stretches(int rank) const;
-  std::array<Stretch, 2> stretches() const { return stretches(group_.rank()); }
+  std::array<PositionRange, 2> stretches(int rank) const;
+  std::array<PositionRange, 2> stretches() const { return stretches(group_.rank()); }
   /// Number of positions of a rank.
   int64_t size(int rank) const;
   int64_t size() const { return size(group_.rank()); }

@@ -149,9 +149,9 @@ class AdaptedBlock : public Block {
   bool takes_sequence_parallel() const override { return block_->takes_sequence_parallel(); }
   bool takes_context_ranks() const override { return block_->takes_context_ranks(); }
   bool takes_documents() const override { return block_->takes_documents(); }
-  std::string likeness() const override {
+  std::string cost_key() const override {
     const auto& block = *block_;
-    return fmt::format("{} {} lora_dropout {}", typeid(block).name(), block.likeness(),
+    return fmt::format("{} {} lora_dropout {}", typeid(block).name(), block.cost_key(),
                        adapters_.front()->options().dropout);
   }
   at::Tensor rows_read(const Param& table, const Bundle& batch, const Context& context) override {

@@ -16,7 +16,7 @@ namespace convoy::parallel {
 
 namespace {
 
-enum Total : int64_t { kLoss, kTargets, kSquares, kBusy, kWords };
+enum Total : int64_t { kLoss, kTargets, kSquares, kWriting, kWords };
 /// A rank's word: 1 for a loss that is not finite, these for a signal that asked it to stop, and
 /// for too little memory.
 enum Word : int { kSpoilt = 1, kSignal = 2, kShort = 256 };
@@ -58,7 +58,7 @@ void Update::close_totals() {
   auto word = totals_[kWords + groups_.world.rank()];
   word += totals_[kLoss].isfinite().logical_not();
   word += kSignal * stop + (gave_up_ ? kShort : 0);
-  if (input_->busy) totals_[kBusy] += 1;
+  if (input_->writing_checkpoint) totals_[kWriting] += 1;
   totals_[kWords + groups_.world.size() + groups_.world.rank()] +=
       static_cast<double>(input_->step);
   const auto& layout = flat_.layout();
@@ -88,7 +88,7 @@ void Update::reduce_totals() {
 void Update::take_totals(const double* values) {
   result.loss_sum = values[kLoss];
   result.count = values[kTargets];
-  result.num_busy = static_cast<int>(values[kBusy]);
+  result.num_writing = static_cast<int>(values[kWriting]);
   result.metrics.assign(values + metrics_begin(), values + metrics_begin() + num_metrics_);
   const auto* words = values + kWords;
   const auto* steps = words + groups_.world.size();
@@ -168,8 +168,8 @@ void Update::update(int64_t bucket) {
     begin = std::max(begin, own.begin), end = std::min(end, own.end);
     if (begin >= end) return;
     const Extent extent{begin, end};
-    optim::Stretch stretch{.weights = flat_.masters(bucket, extent),
-                           .grads = flat_.grads(bucket, extent)};
+    optim::FlatSlice stretch{.weights = flat_.masters(bucket, extent),
+                             .grads = flat_.grads(bucket, extent)};
     for (size_t k = 0; k < flat_.states().size(); ++k) {
       stretch.states.push_back(flat_.narrow(Kind::Moments, bucket, extent, k));
     }

@@ -27,7 +27,7 @@ struct StepInput {
   const std::atomic<int>* stop_signal = nullptr;
   /// Whether this process still does other work, such as writing a checkpoint; counted over all
   /// ranks
-  bool busy = false;
+  bool writing_checkpoint = false;
   /// Whether a step in which a rank lacks the memory for its blocks ends on all ranks without
   /// update.
   bool may_give_up = false;
@@ -43,7 +43,7 @@ struct StepResult {
   double grad_norm = 0;           ///< of the mean loss, before clipping
   bool skipped = false;           ///< the gradient overflowed and no weight was changed
   double wait_seconds = 0;  ///< communication that computation did not hide, this rank; NaN on GPUs
-  int num_busy = 0;         ///< ranks with StepInput::busy
+  int num_writing = 0;      ///< ranks with StepInput::writing_checkpoint
   int short_rank = -1;      ///< the first that had too little memory: nothing was changed; -1: none
   int stop_signal = 0;      ///< a signal that asked any rank to stop, the same on all ranks
 

@@ -14,15 +14,15 @@ const char* name_of(Placement placement);
 Placement placement(const std::string& name);
 
 /// A virtual stage: neighbouring blocks, and the rank that holds them.
-struct Stretch {
+struct VirtualStage {
   int64_t first_block = 0, last_block = 0;
   int stage = 0;
 
-  bool operator==(const Stretch&) const = default;
+  bool operator==(const VirtualStage&) const = default;
 };
 
 /// All virtual stages of a model, in its order.
-using Cut = std::vector<Stretch>;
+using Cut = std::vector<VirtualStage>;
 
 /// Cuts blocks of these costs into `num_stages` x `virtual_stages` stretches so that the dearest
 /// stage costs as little as can be; of such cuts the one whose dearest stretch costs least, of such

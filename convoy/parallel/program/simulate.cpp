@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "convoy/base/error.h"
-#include "convoy/parallel/program/beside.h"
+#include "convoy/parallel/program/overlapped_work.h"
 
 namespace convoy::parallel {
 
@@ -13,13 +13,13 @@ namespace {
 class Simulation {
  public:
   Simulation(const std::vector<RankProgram>& ranks, const Costs& costs,
-             const std::vector<StepTimes>& times, int num_steps, Told told,
+             const std::vector<StepTimes>& times, int num_steps, Detail detail,
              const EndOfSums& end_of_sums)
       : ranks_(ranks),
         costs_(costs),
         times_(times),
         num_steps_(num_steps),
-        draws_(told == Told::AllSpans),
+        draws_(detail == Detail::Timeline),
         end_of_sums_(end_of_sums),
         states_(ranks.size()) {
     static const StepTimes kNone;
@@ -267,7 +267,7 @@ class Simulation {
   const EndOfSums& end_of_sums_;
   double begin_ = 0;  // of the step
   std::vector<State> states_;
-  std::vector<Beside> beside_;
+  std::vector<OverlappedWork> beside_;
   bool met_ = false;
   double met_at_ = 0;
   Timeline timeline_;
@@ -291,9 +291,9 @@ double Timeline::peak(size_t rank) const {
 }
 
 Timeline simulate(const std::vector<RankProgram>& ranks, const Costs& costs,
-                  const std::vector<StepTimes>& times, int num_steps, Told told,
+                  const std::vector<StepTimes>& times, int num_steps, Detail detail,
                   const EndOfSums& end_of_sums) {
-  return Simulation(ranks, costs, times, num_steps, told, end_of_sums).run();
+  return Simulation(ranks, costs, times, num_steps, detail, end_of_sums).run();
 }
 
 }  // namespace convoy::parallel

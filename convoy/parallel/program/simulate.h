@@ -123,7 +123,7 @@ class Wire {
 };
 
 /// Detail of a simulation: each span and the memory over time, or sums only, which is faster.
-enum class Told { AllSpans, Sums };
+enum class Detail { Timeline, Totals };
 
 /// A sum of gradients that a rank begins.
 struct BegunSum {
@@ -147,6 +147,6 @@ using EndOfSums = std::function<double(const std::vector<std::vector<BegunSum>>&
 /// times; without it they take the times of StepTimes.
 Timeline simulate(const std::vector<RankProgram>& ranks, const Costs& costs,
                   const std::vector<StepTimes>& times = {}, int num_steps = 1,
-                  Told told = Told::AllSpans, const EndOfSums& end_of_sums = {});
+                  Detail detail = Detail::Timeline, const EndOfSums& end_of_sums = {});
 
 }  // namespace convoy::parallel

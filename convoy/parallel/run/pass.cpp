@@ -176,7 +176,7 @@ void Pass::backward(int64_t block, int64_t m) {
 }
 
 void Pass::backward_input(int64_t block, int64_t m) {
-  std::optional<nn::PutOff> put_off;
+  std::optional<nn::DeferredWeightGrads> put_off;
   if (!empty(m)) {
     put_off.emplace(*blocks_[static_cast<size_t>(block)], shared_, put_off_[{block, m}]);
   }

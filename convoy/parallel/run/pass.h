@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "convoy/nn/block.h"
-#include "convoy/nn/put_off.h"
+#include "convoy/nn/deferred_weight_grads.h"
 #include "convoy/parallel/buffers/types.h"
 #include "convoy/parallel/buffers/update.h"
 #include "convoy/parallel/data/torch/gradients.h"
@@ -82,7 +82,7 @@ class Pass {
   std::vector<MicroBatch> batches_;      // on the device
   std::vector<int64_t> backwards_left_;  // [micro-batch] until it can leave the device
   /// [block, micro-batch] Writes of weights' gradients that were put off.
-  std::map<std::pair<int64_t, int64_t>, nn::PutOffWrites> put_off_;
+  std::map<std::pair<int64_t, int64_t>, nn::DeferredWrites> put_off_;
   Bundles ins_, outs_;
   Bundles grads_;                                     // received, of outs
   std::set<std::pair<int64_t, int64_t>> recomputed_;  // (block, micro-batch)

@@ -56,7 +56,7 @@ int64_t local_size(const Shape& shape, const TensorCut& cut, const TensorPlace& 
 }
 
 /// Appends a run, or extends the last one that it follows.
-void append(std::vector<Run>& runs, const Run& run) {
+void append(std::vector<StridedRange>& runs, const StridedRange& run) {
   if (run.length <= 0) return;
   if (!runs.empty()) {
     auto& last = runs.back();
@@ -70,7 +70,8 @@ void append(std::vector<Run>& runs, const Run& run) {
 }
 
 /// The run of one row in `count` of them, from row `first` on.
-Run repeated(Run run, int64_t first, int64_t count, int64_t row, int64_t local_row) {
+StridedRange repeated(StridedRange run, int64_t first, int64_t count, int64_t row,
+                      int64_t local_row) {
   run.global += first * row;
   run.local += first * local_row;
   if (run.length == row) {  // there is nothing between the rows
@@ -179,8 +180,8 @@ int64_t local_elements(const Shape& shape, const TensorCut& cut, const TensorPla
   return all / shape[dim_of(cut)] * local_size(shape, cut, place);
 }
 
-std::vector<Run> runs(const Shape& shape, const TensorCut& cut, const TensorPlace& place,
-                      int64_t begin, int64_t length) {
+std::vector<StridedRange> runs(const Shape& shape, const TensorCut& cut, const TensorPlace& place,
+                               int64_t begin, int64_t length) {
   if (!is_cut(cut, place)) return {{begin, begin, length}};
   const size_t dim = dim_of(cut);
   const auto cuts = boxes(shape, cut, place);
@@ -188,7 +189,7 @@ std::vector<Run> runs(const Shape& shape, const TensorCut& cut, const TensorPlac
       num_elements({shape.begin() + static_cast<std::ptrdiff_t>(dim) + 1, shape.end()});
   const int64_t row = shape[dim] * inner;  // of the parameter, along dim and all after it
   const int64_t local_row = local_shape(shape, cut, place)[dim] * inner;
-  std::vector<Run> pattern;  // of one row
+  std::vector<StridedRange> pattern;  // of one row
   for (const auto& box : cuts) {
     append(pattern, {box.begin[dim] * inner, box.local_begin[dim] * inner, box.size[dim] * inner,
                      box.owned});
@@ -197,7 +198,7 @@ std::vector<Run> runs(const Shape& shape, const TensorCut& cut, const TensorPlac
   const int64_t end = begin + length;
   // Rows of which all is asked for, and what is asked for of the rows before and after.
   const int64_t first = (begin + local_row - 1) / local_row, last = end / local_row;
-  std::vector<Run> out;
+  std::vector<StridedRange> out;
   const auto add_some_of = [&](int64_t r) {
     for (const auto& run : pattern) {
       const int64_t from = std::max(begin, r * local_row + run.local);

@@ -47,7 +47,7 @@ struct Box {
 
 /// Rows of elements that lie side by side in the parameter and in one rank's part of it, both
 /// flattened; equally far from row to row.
-struct Run {
+struct StridedRange {
   int64_t global = 0;  ///< where the first one begins
   int64_t local = 0;
   int64_t length = 0;  ///< of a row
@@ -56,7 +56,7 @@ struct Run {
   int64_t global_stride = 0;  ///< of one row 0
   int64_t local_stride = 0;
 
-  bool operator==(const Run&) const = default;
+  bool operator==(const StridedRange&) const = default;
 };
 
 int64_t num_elements(const Shape& shape);
@@ -82,7 +82,7 @@ std::vector<Box> common_boxes(const Shape& shape, const TensorCut& cut, const Te
 
 /// Runs in the parameter of the elements [begin, begin + length) of a rank's part, flattened; each
 /// once, in ascending order of where runs begin.
-std::vector<Run> runs(const Shape& shape, const TensorCut& cut, const TensorPlace& place,
-                      int64_t begin, int64_t length);
+std::vector<StridedRange> runs(const Shape& shape, const TensorCut& cut, const TensorPlace& place,
+                               int64_t begin, int64_t length);
 
 }  // namespace convoy::parallel

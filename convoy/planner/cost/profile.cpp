@@ -16,7 +16,7 @@
 #include "convoy/nn/losses/cross_entropy.h"
 #include "convoy/nn/shapes_only.h"
 #include "convoy/planner/cost/bind_params.h"
-#include "convoy/planner/cost/likeness.h"
+#include "convoy/planner/cost/cost_key.h"
 #include "convoy/planner/cost/skipped_products.h"
 
 namespace convoy::planner {
@@ -144,14 +144,14 @@ class Run {
       if (param->spec().trainable) param->bind_grad(param->grad());
     }
     const int64_t before = tensor_memory.held();
-    nn::PutOffWrites writes;
+    nn::DeferredWrites writes;
     {
       const auto in = with_copies(given);
       auto out = forward(in);
       tensor_memory.take_peak();
       const int64_t after = tensor_memory.held();
       const Roots roots(std::exchange(out, {}));
-      const nn::PutOff put_off(block_, shared, writes);
+      const nn::DeferredWeightGrads put_off(block_, shared, writes);
       roots.backward();
       cost.half_bytes = grown(after, tensor_memory.take_peak());
     }
@@ -286,7 +286,7 @@ std::vector<BlockCost> profile(const nn::BlockList& blocks, const parallel::Micr
   const Setting setting(blocks, batch, options);
   for (size_t b = 0; b < blocks.size(); ++b) {
     auto& block = *blocks[b];
-    const auto kind = likeness(block, in, shared);
+    const auto kind = cost_key(block, in, shared);
     auto found = known.find(kind);
     if (found == known.end()) {
       OtherBlocks others(blocks, block);
@@ -342,7 +342,7 @@ std::vector<int64_t> evaluation_bytes(const nn::BlockList& blocks,
   std::vector<int64_t> out;
   for (size_t b = 0; b < blocks.size(); ++b) {
     auto& block = *blocks[b];
-    const auto kind = likeness(block, in, shared);
+    const auto kind = cost_key(block, in, shared);
     auto found = known.find(kind);
     if (found == known.end()) {
       const Run run(block, batch, options, static_cast<int64_t>(b), nullptr, nn::Mode::Evaluate);

@@ -13,7 +13,7 @@
 #include <utility>
 
 #include "convoy/nn/shapes_only.h"
-#include "convoy/planner/cost/likeness.h"
+#include "convoy/planner/cost/cost_key.h"
 #include "convoy/planner/cost/skipped_products.h"
 #include "convoy/planner/cost/zero_pages.h"
 
@@ -197,7 +197,7 @@ class Tracer {
     std::vector<BlockCounts> out;
     nn::Bundle in = rows_.inputs;
     for (size_t b = 0; b < blocks_.size(); ++b) {
-      const auto kind = likeness(*blocks_[b], in, shared_);
+      const auto kind = cost_key(*blocks_[b], in, shared_);
       auto found = known_.find(kind);
       if (found == known_.end()) found = known_.emplace(kind, run(b, in)).first;
       out.push_back(found->second.first);
@@ -230,7 +230,7 @@ class Tracer {
     }
     Counted out;
     auto& counts = out.first;
-    nn::PutOffWrites writes;
+    nn::DeferredWrites writes;
     double after_forward = 0;
     Tally backward;
     {
@@ -249,7 +249,7 @@ class Tracer {
       out.second = with_copies(result, /*but=*/&rows_.inputs);
       watch.emplace(all);
       const Roots roots(std::exchange(result, {}));
-      const nn::PutOff put_off(block, shared_, writes);
+      const nn::DeferredWeightGrads put_off(block, shared_, writes);
       roots.backward();
       backward = counter_.take();
     }

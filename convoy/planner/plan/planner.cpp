@@ -20,7 +20,7 @@
 #include "convoy/planner/cost/pipeline_inputs.h"
 #include "convoy/planner/cost/profile_file.h"
 #include "convoy/planner/cost/trace.h"
-#include "convoy/planner/devices/room.h"
+#include "convoy/planner/devices/memory_budget.h"
 #include "convoy/planner/devices/this_host.h"
 
 namespace convoy::planner {
@@ -54,8 +54,8 @@ void check_arguments(const options::TrainingArguments& arguments, bool is_here) 
 }
 
 /// The profile that is asked for.
-std::optional<Profile> read_profile(const Where& where) {
-  const auto* here = std::get_if<LikeThisHost>(&where);
+std::optional<Profile> read_profile(const Target& where) {
+  const auto* here = std::get_if<ThisHost>(&where);
   if (here == nullptr || here->profile.empty()) return std::nullopt;
   return profile_from_json(parse_json(read_file(here->profile), here->profile), here->profile);
 }
@@ -86,28 +86,29 @@ void use_threads(const PlanRequest& request, const options::TrainingArguments& a
 }
 
 /// Says how many tensor ranks there may be, and what a training says of more.
-void limit_tensor_ranks(Wishes& wishes, const parallel::ModelDecl& model) {
-  wishes.most_tensor = parallel::most_tensor_ranks(model);
-  if (wishes.most_tensor >= wishes.num_ranks) return;
-  auto beyond = static_cast<int>(wishes.most_tensor) + 1;
-  while (wishes.num_ranks % beyond != 0) ++beyond;
+void limit_tensor_ranks(SearchSpace& space, const parallel::ModelDecl& model) {
+  space.most_tensor = parallel::most_tensor_ranks(model);
+  if (space.most_tensor >= space.num_ranks) return;
+  auto beyond = static_cast<int>(space.most_tensor) + 1;
+  while (space.num_ranks % beyond != 0) ++beyond;
   try {
-    check_share(model, wishes.base, wishes.facts, {.tensor = beyond});
+    check_share(model, space.base, space.facts, {.tensor = beyond});
   } catch (const UsageError& error) {
-    wishes.beyond_tensor = error.what();
+    space.beyond_tensor = error.what();
   }
 }
 
 /// Search space of a plan, but for the counts that cut stages.
-Wishes wishes_of(const Subject& subject, const PlanRequest& request, const Cluster& cluster,
-                 const nn::BlockList& blocks, const parallel::ModelDecl& model,
-                 const parallel::MicroBatch& batch, int num_ranks) {
-  const bool here = std::holds_alternative<LikeThisHost>(request.where);
+SearchSpace search_space_of(const Subject& subject, const PlanRequest& request,
+                            const Cluster& cluster, const nn::BlockList& blocks,
+                            const parallel::ModelDecl& model, const parallel::MicroBatch& batch,
+                            int num_ranks) {
+  const bool here = std::holds_alternative<ThisHost>(request.where);
   const auto all_take = [&](auto takes) {
     return std::all_of(blocks.begin(), blocks.end(),
                        [&](const auto& block) { return ((*block).*takes)(); });
   };
-  Wishes out;
+  SearchSpace out;
   out.num_ranks = num_ranks;
   if (cluster.num_hosts > 1) out.ranks_per_host = cluster.devices_per_host;
   out.base = parallel::undecided(subject.replica.parallelism);
@@ -194,9 +195,10 @@ class CountsOfRow {
 using CostsOfShare = std::function<std::vector<BlockCost>(const BlockShare&)>;
 
 /// Throws for shares that the model does not take.
-CostsOfShare checked(CostsOfShare costs, const Wishes& wishes, const parallel::ModelDecl& model) {
-  return [costs = std::move(costs), model, base = wishes.base,
-          facts = wishes.facts](const BlockShare& share) {
+CostsOfShare checked(CostsOfShare costs, const SearchSpace& space,
+                     const parallel::ModelDecl& model) {
+  return [costs = std::move(costs), model, base = space.base,
+          facts = space.facts](const BlockShare& share) {
     check_share(model, base, facts, share);
     return costs(share);
   };
@@ -205,7 +207,7 @@ CostsOfShare checked(CostsOfShare costs, const Wishes& wishes, const parallel::M
 /// Costs and times of blocks that were measured on this host.
 void set_measured(PlanReport& report, const Subject& subject, const PlanRequest& request,
                   const std::optional<Profile>& profile, int64_t most) {
-  const auto& file = std::get<LikeThisHost>(request.where).profile;
+  const auto& file = std::get<ThisHost>(request.where).profile;
   const int neighbours = report.cluster.devices_per_host;
   auto& numbers = report.numbers;
   report.costs = profile ? std::make_shared<BlockCosts>(profile->blocks, file, profile->spread)
@@ -232,12 +234,12 @@ void set_counted(PlanReport& report, const Subject& subject, const PlanRequest& 
   numbers.update_seconds = kUpdateBytes / (cluster.efficiency * cluster.device.bytes_per_second);
   if (!cluster.each.empty()) {
     const BlockShare share{
-        .rows = std::clamp<int64_t>(report.wishes.global_batch / report.wishes.num_ranks, 1, most)};
+        .rows = std::clamp<int64_t>(report.space.global_batch / report.space.num_ranks, 1, most)};
     cluster.speeds = speeds_of_devices(report.costs->of(share), of_row, share, cluster,
-                                       report.wishes.facts.low_precision);
+                                       report.space.facts.low_precision);
   }
   numbers.blocks =
-      [costs = report.costs, cluster, low = report.wishes.facts.low_precision,
+      [costs = report.costs, cluster, low = report.space.facts.low_precision,
        counts = std::make_shared<CountsOfRow>(subject, of_row, most)](const BlockShare& share) {
         return on_device(costs->of(share), counts->of(share.rows), share, cluster, low);
       };
@@ -251,20 +253,20 @@ std::string memory_text(const Cluster& cluster) {
   return fmt::format("{} to {}", human_bytes(least->memory_bytes), human_bytes(most->memory_bytes));
 }
 
-std::string what_text(const Numbers& numbers, const Cluster& cluster, const Wishes& wishes) {
+std::string what_text(const ModelCosts& numbers, const Cluster& cluster, const SearchSpace& space) {
   double parameters = 0;
   for (const auto& param : numbers.model.params) {
     parameters += static_cast<double>(parallel::num_elements(param.shape));
   }
   const bool several = cluster.num_hosts > 1;
   auto out = fmt::format("{:.1f}M parameters in {} blocks, {} rows a step, {}{} of {} ({})",
-                         parameters / 1e6, numbers.model.blocks.size(), wishes.global_batch,
+                         parameters / 1e6, numbers.model.blocks.size(), space.global_batch,
                          several ? plural(cluster.num_hosts, "host") + " x " : "",
-                         plural(several ? cluster.devices_per_host : wishes.num_ranks, "device"),
+                         plural(several ? cluster.devices_per_host : space.num_ranks, "device"),
                          cluster.each.empty() ? cluster.device.name : "several kinds",
                          memory_text(cluster));
-  if (several && wishes.num_ranks < cluster.num_devices()) {
-    out += fmt::format(", of which {} are used", wishes.num_ranks);
+  if (several && space.num_ranks < cluster.num_devices()) {
+    out += fmt::format(", of which {} are used", space.num_ranks);
   }
   return out;
 }
@@ -273,7 +275,7 @@ std::string what_text(const Numbers& numbers, const Cluster& cluster, const Wish
 
 PlanReport prepare_plan(const parallel::ModelFactory& factory, options::TrainingArguments arguments,
                         const dataset::Dataset& data, const PlanRequest& request) {
-  check_arguments(arguments, std::holds_alternative<LikeThisHost>(request.where));
+  check_arguments(arguments, std::holds_alternative<ThisHost>(request.where));
   // A run without stages would refuse it, and some plans have stages.
   const auto costs_file = std::exchange(arguments.parallel.parallelism.pipeline.costs, "");
   const Subject subject{factory, arguments, data};
@@ -282,11 +284,11 @@ PlanReport prepare_plan(const parallel::ModelFactory& factory, options::Training
                         : profile             ? static_cast<int>(profile->of.ranks)
                                               : usual_ranks(request.where);
   PlanReport out;
-  out.is_like_this_host = std::holds_alternative<LikeThisHost>(request.where);
+  out.is_like_this_host = std::holds_alternative<ThisHost>(request.where);
   use_threads(request, arguments, profile, num_ranks, out.is_like_this_host);
   if (profile) {
     check_profile(profile->of, profiled_for(factory, arguments, data, num_ranks),
-                  std::get<LikeThisHost>(request.where).profile);
+                  std::get<ThisHost>(request.where).profile);
   }
   out.cluster = cluster_of(request.where, profile, num_ranks, arguments);
   const auto batch = first_batch(arguments, data, 1);
@@ -294,25 +296,25 @@ PlanReport prepare_plan(const parallel::ModelFactory& factory, options::Training
   const auto blocks = factory();
   out.numbers.model = nn::declare(blocks);
   if (profile) {
-    check_names(*profile, out.numbers.model, std::get<LikeThisHost>(request.where).profile);
+    check_names(*profile, out.numbers.model, std::get<ThisHost>(request.where).profile);
   }
-  out.wishes =
-      wishes_of(subject, request, out.cluster, blocks, out.numbers.model, batch, num_ranks);
+  out.space =
+      search_space_of(subject, request, out.cluster, blocks, out.numbers.model, batch, num_ranks);
   const auto counts = trace_of(subject)(batch);
   // A training cuts its stages by the same, but for a user's modules.
   if (!costs_file.empty()) {
-    out.wishes.facts.counts = costs_from_file(subject, costs_file);
+    out.space.facts.counts = costs_from_file(subject, costs_file);
   } else if (!out.numbers.model.has_modules()) {
-    out.wishes.facts.counts = counts;
+    out.space.facts.counts = counts;
   }
-  const int64_t most = std::min(out.wishes.most_rows, out.wishes.global_batch);
+  const int64_t most = std::min(out.space.most_rows, out.space.global_batch);
   if (out.is_like_this_host) {
     set_measured(out, subject, request, profile, most);
   } else {
     set_counted(out, subject, request, counts, most);
   }
-  out.numbers.blocks = checked(std::move(out.numbers.blocks), out.wishes, out.numbers.model);
-  out.what = what_text(out.numbers, out.cluster, out.wishes);
+  out.numbers.blocks = checked(std::move(out.numbers.blocks), out.space, out.numbers.model);
+  out.what = what_text(out.numbers, out.cluster, out.space);
   return out;
 }
 
@@ -320,7 +322,7 @@ PlanReport make_plan(const parallel::ModelFactory& factory, options::TrainingArg
                      const dataset::Dataset& data, const PlanRequest& request,
                      const ProgressFn& progress) {
   auto out = prepare_plan(factory, std::move(arguments), data, request);
-  out.found = search(out.numbers, out.cluster, out.wishes, [&](size_t done, size_t all) {
+  out.found = search(out.numbers, out.cluster, out.space, [&](size_t done, size_t all) {
     if (progress) progress(static_cast<int64_t>(done), static_cast<int64_t>(all));
   });
   if (out.is_like_this_host) out.numbers.time_spread = kMeasuredSpread + out.costs->spread();

@@ -11,7 +11,7 @@
 #include "convoy/options/arguments.h"
 #include "convoy/parallel/buffers/types.h"
 #include "convoy/planner/cost/block_costs.h"
-#include "convoy/planner/cost/where.h"
+#include "convoy/planner/cost/target.h"
 #include "convoy/planner/search/search.h"
 
 namespace convoy::planner {
@@ -23,7 +23,7 @@ using TracedBlocks = std::map<std::vector<int64_t>, std::shared_ptr<BlockCosts>>
 /// Request for a plan.
 struct PlanRequest {
   int num_ranks = 0;  ///< 0: those of the profile, or usual_ranks()
-  Where where = {};
+  Target where = {};
   int64_t most_rows = 0;  ///< of a micro-batch; 0: 64 on this host, 1,024 on other devices
   /// Rows of micro-batches, ascending, whose costs are measured on hosts like this one; between
   /// them costs are interpolated; empty: 1, 2, 4, 8.
@@ -37,10 +37,10 @@ struct PlanReport {
   bool is_like_this_host = true;  ///< its times were measured
   std::string what;               ///< a line on model, step and cluster
   std::string how_known;          ///< where the times come from
-  Numbers numbers;
+  ModelCosts numbers;
   Cluster cluster;
-  Wishes wishes;
-  Found found;
+  SearchSpace space;
+  SearchResult found;
   /// Source of the costs; measured ones are this host's.
   std::shared_ptr<BlockCosts> costs;
 };

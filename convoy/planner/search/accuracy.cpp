@@ -19,11 +19,11 @@ size_t draw(std::mt19937_64& random, size_t number) {
 }
 
 /// Some of what a search refines, now and then.
-void draw_more(Parallelism& split, const Wishes& wishes, int64_t num_blocks,
+void draw_more(Parallelism& split, const SearchSpace& space, int64_t num_blocks,
                std::mt19937_64& random) {
   constexpr size_t kSeldom = 4;
   const int64_t of_stage = num_blocks / split.ranks.pipeline - 1;
-  const bool some = wishes.takes_recompute && !split.recompute && of_stage > 1;
+  const bool some = space.takes_recompute && !split.recompute && of_stage > 1;
   if (some && draw(random, kSeldom) == 0) {
     split.set_blocks_recomputed(
         1 + static_cast<int64_t>(draw(random, static_cast<size_t>(of_stage - 1))));
@@ -33,10 +33,10 @@ void draw_more(Parallelism& split, const Wishes& wishes, int64_t num_blocks,
 
 }  // namespace
 
-std::vector<Parallelism> draw_splits(const Wishes& wishes, int64_t num_blocks, uint64_t seed,
+std::vector<Parallelism> draw_splits(const SearchSpace& space, int64_t num_blocks, uint64_t seed,
                                      size_t number) {
   std::map<std::string, std::vector<Parallelism>> families;
-  for (const auto& split : splits_of(wishes)) families[split.family()].push_back(split);
+  for (const auto& split : splits_of(space)) families[split.family()].push_back(split);
   std::mt19937_64 random(seed);
   std::vector<Parallelism> out;
   while (out.size() < number && !families.empty()) {
@@ -45,7 +45,7 @@ std::vector<Parallelism> draw_splits(const Wishes& wishes, int64_t num_blocks, u
       std::swap(rest[draw(random, rest.size())], rest.back());
       auto& split = out.emplace_back(rest.back());
       rest.pop_back();
-      draw_more(split, wishes, num_blocks, random);
+      draw_more(split, space, num_blocks, random);
       at = rest.empty() ? families.erase(at) : std::next(at);
     }
   }

@@ -12,7 +12,7 @@ namespace convoy::planner {
 /// Draws `number` different splits, one of each family in turn, some with part of the model's
 /// `num_blocks` blocks recomputed or with more prefetch. The same seed draws the same splits; fewer
 /// if there are no more.
-std::vector<Parallelism> draw_splits(const Wishes& wishes, int64_t num_blocks, uint64_t seed,
+std::vector<Parallelism> draw_splits(const SearchSpace& space, int64_t num_blocks, uint64_t seed,
                                      size_t number);
 
 /// Time that a split was predicted to take, and the measured time.

@@ -35,10 +35,11 @@ std::string room(const Cluster& cluster) {
   return human_bytes(cluster.room());
 }
 
-std::string of_one_device(const Numbers& numbers, const Cluster& cluster, const Wishes& wishes) {
-  auto alone = wishes.base;
-  alone.micro_batches = wishes.global_batch;
-  const auto one = predict(numbers, cluster, wishes.facts, alone);
+std::string of_one_device(const ModelCosts& numbers, const Cluster& cluster,
+                          const SearchSpace& space) {
+  auto alone = space.base;
+  alone.micro_batches = space.global_batch;
+  const auto one = predict(numbers, cluster, space.facts, alone);
   const int64_t state = one.memory.sum() - one.memory.activations;
   return fmt::format(
       "On one device, row by row, training takes {}: {} of state and {} of activations. That {}.",
@@ -50,8 +51,9 @@ std::string of_one_device(const Numbers& numbers, const Cluster& cluster, const 
           : fmt::format("fits into the {} of a device", room(cluster)));
 }
 
-std::string of_largest_block(const Numbers& numbers, const Cluster& cluster, const Wishes& wishes) {
-  const auto block = largest_block(numbers.model, wishes.facts);
+std::string of_largest_block(const ModelCosts& numbers, const Cluster& cluster,
+                             const SearchSpace& space) {
+  const auto block = largest_block(numbers.model, space.facts);
   const auto bytes = static_cast<int64_t>(block.bytes);
   const bool fits = fit_of(numbers, cluster, bytes) != Fit::No;
   return fmt::format(
@@ -68,19 +70,19 @@ double trained_elements(const parallel::ModelDecl& model) {
   return out;
 }
 
-std::string of_links(const Numbers& numbers, const Cluster& cluster, const Wishes& wishes) {
-  auto share = wishes.base;
-  share.ranks.shard = wishes.num_ranks;
-  share.micro_batches = std::max<int64_t>(1, wishes.global_batch / wishes.num_ranks);
+std::string of_links(const ModelCosts& numbers, const Cluster& cluster, const SearchSpace& space) {
+  auto share = space.base;
+  share.ranks.shard = space.num_ranks;
+  share.micro_batches = std::max<int64_t>(1, space.global_batch / space.num_ranks);
   const GroupTimes group(cluster, share.mesh(), parallel::kRows);
   const double bytes = 4 * trained_elements(numbers.model);
-  const double computing = least_computing(numbers, cluster, wishes.facts, share);
+  const double computing = least_computing(numbers, cluster, space.facts, share);
   const double sum = group.all_reduce(bytes);
   constexpr double kLittle = 0.2, kMuch = 1;
   return fmt::format(
       "An all-reduce of all gradients ({}) over {} takes {}, {:.0f} % of a step's compute time: "
       "the links {} are {} for this model.",
-      human_bytes(bytes), plural(wishes.num_ranks, "rank"), step_text(sum), 100 * sum / computing,
+      human_bytes(bytes), plural(space.num_ranks, "rank"), step_text(sum), 100 * sum / computing,
       group.crosses_hosts() ? "between hosts" : "inside the host",
       sum < kLittle * computing ? "fast"
       : sum < kMuch * computing ? "neither fast nor slow"
@@ -88,10 +90,10 @@ std::string of_links(const Numbers& numbers, const Cluster& cluster, const Wishe
 }
 
 /// Sentences about the devices' own memory, where the best plan takes more.
-std::vector<std::string> of_offload(const Found& found) {
+std::vector<std::string> of_offload(const SearchResult& found) {
   const auto* best = found.best();
   if (best == nullptr || !best->split.offload.any()) return {};
-  const Planned *fastest = nullptr, *smallest = nullptr;  // of those with all on the devices
+  const Candidate *fastest = nullptr, *smallest = nullptr;  // of those with all on the devices
   for (const auto& planned : found.tried) {
     if (planned.split.offload.any()) continue;
     if (fastest == nullptr && planned.prediction.fit != Fit::No) fastest = &planned;
@@ -113,10 +115,10 @@ std::vector<std::string> of_offload(const Found& found) {
 }
 
 /// Why stages 2 and 3 of ZeRO are not tried with the fastest pipeline: what a rank would send.
-std::vector<std::string> of_sharded_stages(const Numbers& numbers, const Wishes& wishes,
-                                           const Found& found) {
+std::vector<std::string> of_sharded_stages(const ModelCosts& numbers, const SearchSpace& space,
+                                           const SearchResult& found) {
   const auto with_stages =
-      std::find_if(found.tried.begin(), found.tried.end(), [](const Planned& planned) {
+      std::find_if(found.tried.begin(), found.tried.end(), [](const Candidate& planned) {
         const auto& split = planned.split;
         return split.ranks.pipeline > 1 && split.state_ranks() > 1 && split.micro_batches > 1;
       });
@@ -125,7 +127,7 @@ std::vector<std::string> of_sharded_stages(const Numbers& numbers, const Wishes&
   const double of_stage =
       trained_elements(numbers.model) / split.ranks.pipeline / split.ranks.tensor;
   const double gradients = parallel::kGradientBytes * of_stage;
-  const auto width = parallel::weight_bytes(wishes.facts.low_precision);
+  const auto width = parallel::weight_bytes(space.facts.low_precision);
   const double weights = static_cast<double>(width) * of_stage;
   const auto times = static_cast<double>(split.micro_batches);
   return {fmt::format(
@@ -136,7 +138,7 @@ std::vector<std::string> of_sharded_stages(const Numbers& numbers, const Wishes&
       human_bytes(times * gradients), human_bytes(2 * times * weights))};
 }
 
-std::string outcome(const Found& found) {
+std::string outcome(const SearchResult& found) {
   if (const auto* best = found.best()) {
     return fmt::format("So: {}.", best->split.to_text());
   }
@@ -160,13 +162,13 @@ double part(double of, double all) {
 
 }  // namespace
 
-std::vector<std::string> decision(const Numbers& numbers, const Cluster& cluster,
-                                  const Wishes& wishes, const Found& found) {
-  std::vector<std::string> out{of_one_device(numbers, cluster, wishes),
-                               of_largest_block(numbers, cluster, wishes)};
-  if (wishes.num_ranks > 1) out.push_back(of_links(numbers, cluster, wishes));
+std::vector<std::string> decision(const ModelCosts& numbers, const Cluster& cluster,
+                                  const SearchSpace& space, const SearchResult& found) {
+  std::vector<std::string> out{of_one_device(numbers, cluster, space),
+                               of_largest_block(numbers, cluster, space)};
+  if (space.num_ranks > 1) out.push_back(of_links(numbers, cluster, space));
   for (auto& line : of_offload(found)) out.push_back(std::move(line));
-  for (auto& line : of_sharded_stages(numbers, wishes, found)) out.push_back(std::move(line));
+  for (auto& line : of_sharded_stages(numbers, space, found)) out.push_back(std::move(line));
   out.push_back(outcome(found));
   return out;
 }
@@ -181,7 +183,7 @@ std::string shortage(const Prediction& prediction, int num_stages) {
                                             : "");
 }
 
-std::string verdict(const Planned& planned, const Planned* best) {
+std::string verdict(const Candidate& planned, const Candidate* best) {
   const auto& it = planned.prediction;
   if (it.fit == Fit::No) return shortage(it, planned.split.ranks.pipeline);
   if (best == nullptr || &planned == best) {
@@ -224,7 +226,7 @@ std::string step_text(double seconds) {
   return fmt::format("{:.{}f} {}", number, decimals, unit);
 }
 
-Json to_json(const Planned& planned) {
+Json to_json(const Candidate& planned) {
   const auto& split = planned.split;
   const auto& it = planned.prediction;
   auto out = parallel::to_json(split);

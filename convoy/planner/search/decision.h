@@ -11,12 +11,12 @@ namespace convoy::planner {
 /// The decision as Hugging Face's guide to several GPUs makes it ("The scalability strategy"), in
 /// sentences with numbers: does the model fit on one device, does its largest block, are the links
 /// fast, and what follows.
-std::vector<std::string> decision(const Numbers& numbers, const Cluster& cluster,
-                                  const Wishes& wishes, const Found& found);
+std::vector<std::string> decision(const ModelCosts& numbers, const Cluster& cluster,
+                                  const SearchSpace& space, const SearchResult& found);
 
 /// Reason why a split is not the one that was chosen: "3.1 GiB short in stage 0", "a bubble of
 /// 27 %".
-std::string verdict(const Planned& planned, const Planned* best);
+std::string verdict(const Candidate& planned, const Candidate* best);
 
 /// Amount and place by which a step of so many stages does not fit: "3.1 GiB short in stage 0".
 std::string shortage(const Prediction& prediction, int num_stages);
@@ -24,6 +24,6 @@ std::string shortage(const Prediction& prediction, int num_stages);
 /// Time of a step: "12.3 ms", "1.25 s".
 std::string step_text(double seconds);
 
-Json to_json(const Planned& planned);
+Json to_json(const Candidate& planned);
 
 }  // namespace convoy::planner

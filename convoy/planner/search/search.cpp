@@ -26,13 +26,13 @@ double rounded(double seconds) {
   return std::floor(std::log(seconds) / kRounding);
 }
 
-bool is_faster(const Planned& a, const Planned& b) {
+bool is_faster(const Candidate& a, const Candidate& b) {
   return std::tuple(rounded(a.prediction.seconds), a.simplicity) <
          std::tuple(rounded(b.prediction.seconds), b.simplicity);
 }
 
 /// Asks for each block's costs once, also where the answer is an error.
-Numbers asked_once(Numbers numbers) {
+ModelCosts asked_once(ModelCosts numbers) {
   struct Answer {
     std::vector<BlockCost> costs;
     std::optional<UsageError> refused;
@@ -52,15 +52,15 @@ Numbers asked_once(Numbers numbers) {
         if (answer.refused) throw UsageError(*answer.refused);
         return answer.costs;
       };
-  numbers.known = std::make_shared<Known>();
+  numbers.known = std::make_shared<SearchCache>();
   return numbers;
 }
 
 /// Tries splits and keeps what comes of it.
 class Search {
  public:
-  Search(const Numbers& numbers, const Cluster& cluster, const Wishes& wishes)
-      : numbers_(asked_once(numbers)), cluster_(cluster), wishes_(wishes) {}
+  Search(const ModelCosts& numbers, const Cluster& cluster, const SearchSpace& space)
+      : numbers_(asked_once(numbers)), cluster_(cluster), wishes_(space) {}
 
   void run(std::vector<Parallelism> splits, const std::function<void(size_t, size_t)>& say) {
     for (auto& reason : left_out(wishes_)) reasons_.insert(std::move(reason));
@@ -94,7 +94,7 @@ class Search {
     refine(splits);
   }
 
-  Found take() {
+  SearchResult take() {
     std::stable_sort(found_.tried.begin(), found_.tried.end(), [](const auto& a, const auto& b) {
       const bool fits = a.prediction.fit != Fit::No, also = b.prediction.fit != Fit::No;
       if (fits != also) return fits;
@@ -280,8 +280,8 @@ class Search {
   void try_out(const Bounded& it) {
     const auto& split = it.split;
     try {
-      const Planned planned{split, predict(numbers_, cluster_, wishes_.facts, split),
-                            it.simplicity};
+      const Candidate planned{split, predict(numbers_, cluster_, wishes_.facts, split),
+                              it.simplicity};
       if (planned.prediction.fit != Fit::No) {
         best_ = std::min(best_.value_or(planned.prediction.seconds), planned.prediction.seconds);
         const auto [own, fresh] = best_of_.try_emplace(split.family(), planned.prediction.seconds);
@@ -296,34 +296,34 @@ class Search {
     }
   }
 
-  Numbers numbers_;
+  ModelCosts numbers_;
   const Cluster& cluster_;
-  const Wishes& wishes_;
+  const SearchSpace& wishes_;
   std::optional<double> best_;
   size_t num_seen_ = 0;
   bool fits_on_devices_ = false;
   std::set<std::string> reasons_, families_, splits_that_fit_;
   std::map<std::string, std::string> of_family_;  // why one of its splits does not go
   std::map<std::string, double> best_of_;         // [family] of what fits
-  Found found_;
+  SearchResult found_;
 };
 
 }  // namespace
 
-Found search(const Numbers& numbers, const Cluster& cluster, const Wishes& wishes,
-             const std::function<void(size_t, size_t)>& say) {
-  Search one(numbers, cluster, wishes);
-  one.run(splits_of(wishes), say);
+SearchResult search(const ModelCosts& numbers, const Cluster& cluster, const SearchSpace& space,
+                    const std::function<void(size_t, size_t)>& say) {
+  Search one(numbers, cluster, space);
+  one.run(splits_of(space), say);
   return one.take();
 }
 
-const Planned* Found::best() const {
+const Candidate* SearchResult::best() const {
   const bool fits = !tried.empty() && tried.front().prediction.fit != Fit::No;
   return fits ? &tried.front() : nullptr;
 }
 
-std::vector<const Planned*> Found::front() const {
-  std::vector<const Planned*> out;
+std::vector<const Candidate*> SearchResult::front() const {
+  std::vector<const Candidate*> out;
   for (const auto& planned : tried) {
     if (planned.prediction.fit == Fit::No) break;
     const bool smaller =
@@ -333,8 +333,8 @@ std::vector<const Planned*> Found::front() const {
   return out;
 }
 
-std::vector<const Planned*> Found::of_families() const {
-  std::vector<const Planned*> out;
+std::vector<const Candidate*> SearchResult::of_families() const {
+  std::vector<const Candidate*> out;
   std::set<std::string> names;
   for (const auto& planned : tried) {
     if (names.insert(planned.split.family()).second) out.push_back(&planned);
@@ -342,7 +342,7 @@ std::vector<const Planned*> Found::of_families() const {
   return out;
 }
 
-const Planned* Found::smallest() const {
+const Candidate* SearchResult::smallest() const {
   const auto found = std::min_element(tried.begin(), tried.end(), [](const auto& a, const auto& b) {
     return a.prediction.memory.sum() < b.prediction.memory.sum();
   });

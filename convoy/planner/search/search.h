@@ -11,26 +11,26 @@
 namespace convoy::planner {
 
 /// A split with its prediction.
-struct Planned {
+struct Candidate {
   Parallelism split;
   Prediction prediction;
   size_t simplicity = 0;  ///< its place among all splits, the simplest first
 };
 
 /// Results of a search.
-struct Found {
-  std::vector<Planned> tried;  ///< the fastest that fits first, then those that do not fit
-  int64_t num_bounded = 0;     ///< left out: by their bounds they are slower, or do not fit
+struct SearchResult {
+  std::vector<Candidate> tried;  ///< the fastest that fits first, then those that do not fit
+  int64_t num_bounded = 0;       ///< left out: by their bounds they are slower, or do not fit
   std::vector<std::string> refused = {};  ///< why the model does not go into some splits, each once
 
   /// The fastest that fits; null: none does.
-  const Planned* best() const;
+  const Candidate* best() const;
   /// Tried splits that fit, of which no other is both as fast and as small; from the fastest on.
-  std::vector<const Planned*> front() const;
+  std::vector<const Candidate*> front() const;
   /// The fastest of each family, those that fit first.
-  std::vector<const Planned*> of_families() const;
+  std::vector<const Candidate*> of_families() const;
   /// The split with least memory; null: nothing was tried.
-  const Planned* smallest() const;
+  const Candidate* smallest() const;
 };
 
 /// Searches for the fastest split that fits. Tries splits in the order of their bounds until none
@@ -40,7 +40,7 @@ struct Found {
 /// fits is not tried with more of its state offloaded, which only takes longer. `say` gets the
 /// numbers of done and of all splits. Of equally fast ones the simpler one wins, so the same
 /// question has the same answer.
-Found search(const Numbers& numbers, const Cluster& cluster, const Wishes& wishes,
-             const std::function<void(size_t, size_t)>& say = {});
+SearchResult search(const ModelCosts& numbers, const Cluster& cluster, const SearchSpace& space,
+                    const std::function<void(size_t, size_t)>& say = {});
 
 }  // namespace convoy::planner

@@ -11,7 +11,7 @@ namespace convoy::planner {
 
 namespace {
 
-/// Numbers that divide another, ascending.
+/// ModelCosts that divide another, ascending.
 std::vector<int64_t> divisors(int64_t of) {
   std::vector<int64_t> out, others;
   for (int64_t d = 1; d <= of / d; ++d) {
@@ -23,7 +23,7 @@ std::vector<int64_t> divisors(int64_t of) {
   return out;
 }
 
-/// Numbers of rows that a micro-batch may have, out of the rows of a data rank's step.
+/// ModelCosts of rows that a micro-batch may have, out of the rows of a data rank's step.
 std::vector<int64_t> rows_of(int64_t of_rank, int64_t most) {
   std::vector<int64_t> out;
   for (const int64_t rows : divisors(of_rank)) {
@@ -34,8 +34,8 @@ std::vector<int64_t> rows_of(int64_t of_rank, int64_t most) {
 }
 
 /// Over how many ranks ZeRO may share out a state: all, or those of a host.
-std::vector<int64_t> shards_of(const Wishes& wishes, const Parallelism& split) {
-  const int64_t here = wishes.ranks_per_host / split.ranks.tensor, all = split.state_ranks();
+std::vector<int64_t> shards_of(const SearchSpace& space, const Parallelism& split) {
+  const int64_t here = space.ranks_per_host / split.ranks.tensor, all = split.state_ranks();
   const bool divides = here > 1 && here < all && all % here == 0 && here % split.ranks.context == 0;
   if (split.zero == 0 || !divides) return {0};
   return {0, here};
@@ -80,24 +80,24 @@ namespace {
 
 /// Adds the stages of ZeRO, schedules and recomputation that a mesh with its micro-batches may
 /// have.
-void add_ways(std::vector<Parallelism>& out, const Wishes& wishes, Parallelism split) {
+void add_ways(std::vector<Parallelism>& out, const SearchSpace& space, Parallelism split) {
   // Stages 2 and 3 with a pipeline reduce or gather for each micro-batch: the seeds advise against
   // it, and it never won a trial here.
   const int64_t most = split.state_ranks() == 1 ? 0 : split.ranks.pipeline > 1 ? 1 : 3;
   for (split.zero = 0; split.zero <= most; ++split.zero) {
-    for (const int64_t shard : shards_of(wishes, split)) {
+    for (const int64_t shard : shards_of(space, split)) {
       split.set_shard_ranks(shard);
       for (const bool sequence : {false, true}) {
         split.sequence_parallel = sequence;
-        if (sequence && (!wishes.takes_sequence || parallel::refuse_shared_tokens(split))) continue;
+        if (sequence && (!space.takes_sequence || parallel::refuse_shared_tokens(split))) continue;
         for (const bool recompute : {false, true}) {
-          if (recompute && !wishes.takes_recompute) continue;
+          if (recompute && !space.takes_recompute) continue;
           split.recompute = recompute;
           for (const auto schedule :
                parallel::planned_schedules(split.ranks.pipeline, split.micro_batches)) {
             const bool several = schedule->interleaved;
-            const int64_t each = several ? wishes.base.pipeline.virtual_stages : 1;
-            if (split.ranks.pipeline > 1 && each * split.ranks.pipeline > wishes.most_stages)
+            const int64_t each = several ? space.base.pipeline.virtual_stages : 1;
+            if (split.ranks.pipeline > 1 && each * split.ranks.pipeline > space.most_stages)
               continue;
             split.pipeline.schedule = schedule;
             out.push_back(split);
@@ -109,64 +109,64 @@ void add_ways(std::vector<Parallelism>& out, const Wishes& wishes, Parallelism s
 }
 
 /// Adds those of so many stages, context and tensor ranks.
-void add_meshes(std::vector<Parallelism>& out, const Wishes& wishes, Parallelism split) {
-  const bool beyond_host = wishes.ranks_per_host > 0 && split.ranks.tensor > wishes.ranks_per_host;
+void add_meshes(std::vector<Parallelism>& out, const SearchSpace& space, Parallelism split) {
+  const bool beyond_host = space.ranks_per_host > 0 && split.ranks.tensor > space.ranks_per_host;
   if (split.ranks.context > 1 && beyond_host) return;  // rings between hosts cost less
   split.ranks.shard =
-      wishes.num_ranks / (split.ranks.pipeline * split.ranks.context * split.ranks.tensor);
-  if (wishes.global_batch % split.ranks.data() != 0) return;
-  const int64_t of_rank = wishes.global_batch / split.ranks.data();
+      space.num_ranks / (split.ranks.pipeline * split.ranks.context * split.ranks.tensor);
+  if (space.global_batch % split.ranks.data() != 0) return;
+  const int64_t of_rank = space.global_batch / split.ranks.data();
   // Context ranks that share out two rows are two data ranks with a row each that send too much.
-  const int64_t most = split.ranks.context > 1 ? 1 : wishes.most_rows;
+  const int64_t most = split.ranks.context > 1 ? 1 : space.most_rows;
   for (const int64_t rows : rows_of(of_rank, most)) {
     split.rows = rows;
     split.micro_batches = of_rank / rows;
-    add_ways(out, wishes, split);
+    add_ways(out, space, split);
   }
 }
 
 }  // namespace
 
-std::vector<std::string> left_out(const Wishes& wishes) {
+std::vector<std::string> left_out(const SearchSpace& space) {
   std::vector<std::string> out;
   std::vector<int64_t> undivided;
-  for (const int64_t ranks : divisors(wishes.num_ranks)) {
-    if (wishes.global_batch % ranks != 0) undivided.push_back(ranks);
+  for (const int64_t ranks : divisors(space.num_ranks)) {
+    if (space.global_batch % ranks != 0) undivided.push_back(ranks);
   }
   if (!undivided.empty()) {
     out.push_back(fmt::format("a step of {} does not divide over {} data ranks",
-                              plural(wishes.global_batch, "row"), fmt::join(undivided, ", ")));
+                              plural(space.global_batch, "row"), fmt::join(undivided, ", ")));
   }
-  if (wishes.num_ranks > wishes.most_stages) {
+  if (space.num_ranks > space.most_stages) {
     out.push_back(fmt::format("a pipeline of more than {}: each has a block at least",
-                              plural(wishes.most_stages, "stage")));
+                              plural(space.most_stages, "stage")));
   }
-  if (wishes.num_ranks > wishes.most_tensor && !wishes.beyond_tensor.empty()) {
-    out.push_back(wishes.beyond_tensor);
+  if (space.num_ranks > space.most_tensor && !space.beyond_tensor.empty()) {
+    out.push_back(space.beyond_tensor);
   }
   return out;
 }
 
-std::vector<Parallelism> splits_of(const Wishes& wishes) {
+std::vector<Parallelism> splits_of(const SearchSpace& space) {
   std::vector<Parallelism> out;
-  for (const int64_t context : divisors(wishes.num_ranks)) {
-    if (context > wishes.most_context) break;
-    for (const int64_t tensor : divisors(wishes.num_ranks / context)) {
-      if (tensor > wishes.most_tensor) break;
-      for (const int64_t pipeline : divisors(wishes.num_ranks / context / tensor)) {
-        if (pipeline > wishes.most_stages) break;
-        auto split = wishes.base;
+  for (const int64_t context : divisors(space.num_ranks)) {
+    if (context > space.most_context) break;
+    for (const int64_t tensor : divisors(space.num_ranks / context)) {
+      if (tensor > space.most_tensor) break;
+      for (const int64_t pipeline : divisors(space.num_ranks / context / tensor)) {
+        if (pipeline > space.most_stages) break;
+        auto split = space.base;
         split.ranks = {.pipeline = pipeline, .context = context, .tensor = tensor};
-        add_meshes(out, wishes, std::move(split));
+        add_meshes(out, space, std::move(split));
       }
     }
   }
-  if (!wishes.offload.empty()) add_offloaded(out, wishes.offload);
+  if (!space.offload.empty()) add_offloaded(out, space.offload);
   if (out.empty()) {
     fail<UsageError>("plan",
                      "a step of {} rows does not divide over {} ranks in any way; try a "
                      "batch that {} divides",
-                     wishes.global_batch, wishes.num_ranks, wishes.num_ranks);
+                     space.global_batch, space.num_ranks, space.num_ranks);
   }
   return out;
 }

@@ -10,7 +10,7 @@
 namespace convoy::planner {
 
 /// The run whose split is searched for, and the splits to try.
-struct Wishes {
+struct SearchSpace {
   static constexpr int64_t kAnyNumber = std::numeric_limits<int64_t>::max();
 
   int num_ranks = 1;
@@ -32,10 +32,10 @@ struct Wishes {
 /// All splits to try, simpler ones first: less offload, then fewer stages, tensor and context
 /// ranks, then lower stages of ZeRO, with state sharded over all data ranks or over those of a
 /// host.
-std::vector<Parallelism> splits_of(const Wishes& wishes);
+std::vector<Parallelism> splits_of(const SearchSpace& space);
 
 /// Says which numbers of data ranks, tensor ranks and stages no split has, and why.
-std::vector<std::string> left_out(const Wishes& wishes);
+std::vector<std::string> left_out(const SearchSpace& space);
 
 /// For each part of the state that `split` offloads, the split without that.
 std::vector<Parallelism> less_offloaded(const Parallelism& split);

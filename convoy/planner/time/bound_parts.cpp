@@ -47,7 +47,7 @@ double count_read_in_backward(const parallel::ModelDecl& model, const Parallelis
   return out;
 }
 
-Cut cut_by_cost(const Numbers& numbers, const StepFacts& facts, const Parallelism& split,
+Cut cut_by_cost(const ModelCosts& numbers, const StepFacts& facts, const Parallelism& split,
                 int virtual_stages, parallel::Placement placement) {
   const auto by_block = parallel::shared_costs(numbers.model, facts);
   std::vector<double> costs;
@@ -62,7 +62,7 @@ Cut cut_by_cost(const Numbers& numbers, const StepFacts& facts, const Parallelis
 
 }  // namespace
 
-std::vector<double> elements_of(const Numbers& numbers, const StepFacts& facts,
+std::vector<double> elements_of(const ModelCosts& numbers, const StepFacts& facts,
                                 const Parallelism& split) {
   if (!numbers.known) return count_elements(numbers.model, split, facts);
   auto [found, fresh] = numbers.known->elements.try_emplace(split.ranks.tensor);
@@ -70,7 +70,7 @@ std::vector<double> elements_of(const Numbers& numbers, const StepFacts& facts,
   return found->second;
 }
 
-double elements_read_in_backward(const Numbers& numbers, const StepFacts& facts,
+double elements_read_in_backward(const ModelCosts& numbers, const StepFacts& facts,
                                  const Parallelism& split) {
   if (!numbers.known) return count_read_in_backward(numbers.model, split, facts);
   auto [found, fresh] = numbers.known->read_in_backward.try_emplace(split.ranks.tensor);
@@ -78,12 +78,12 @@ double elements_read_in_backward(const Numbers& numbers, const StepFacts& facts,
   return found->second;
 }
 
-bool is_recomputed(const Numbers& numbers, const Parallelism& split, size_t block) {
+bool is_recomputed(const ModelCosts& numbers, const Parallelism& split, size_t block) {
   const auto& blocks = numbers.model.blocks;
   return split.recompute && block + 1 < blocks.size() && blocks[block].repeatable;
 }
 
-bool may_be_recomputed(const Numbers& numbers, const Parallelism& split, size_t block) {
+bool may_be_recomputed(const ModelCosts& numbers, const Parallelism& split, size_t block) {
   const auto& blocks = numbers.model.blocks;
   return split.blocks_recomputed() > 0 && block + 1 < blocks.size() && blocks[block].repeatable;
 }
@@ -100,7 +100,8 @@ double most_of(std::vector<double> values, int64_t number) {
   return -least_of(std::move(values), number);
 }
 
-std::vector<Cut> cuts_of(const Numbers& numbers, const StepFacts& facts, const Parallelism& split) {
+std::vector<Cut> cuts_of(const ModelCosts& numbers, const StepFacts& facts,
+                         const Parallelism& split) {
   using parallel::Placement;
   const bool interleaved = split.pipeline.schedule->interleaved;
   const int each = interleaved ? static_cast<int>(split.pipeline.virtual_stages) : 1;

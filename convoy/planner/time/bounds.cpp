@@ -17,7 +17,7 @@ using parallel::Cut;
 namespace {
 
 /// All work of a rank, after the first micro-batch's way to it, and before the last one's way back.
-double least_of_cut(const Cut& cut, const parallel::Costs& costs, const Numbers& numbers,
+double least_of_cut(const Cut& cut, const parallel::Costs& costs, const ModelCosts& numbers,
                     const Parallelism& split) {
   const bool halves = split.pipeline.schedule->halves;
   const auto stages = static_cast<size_t>(split.ranks.pipeline);
@@ -57,7 +57,7 @@ double least_of_cut(const Cut& cut, const parallel::Costs& costs, const Numbers&
 
 /// Time of the sums of a step's gradients, one after the other, and of stage 3's gathers of
 /// weights: no step is faster.
-double least_of_links(const Numbers& numbers, const Cluster& cluster, const parallel::Mesh& mesh,
+double least_of_links(const ModelCosts& numbers, const Cluster& cluster, const parallel::Mesh& mesh,
                       const StepFacts& facts, const Parallelism& split,
                       const std::vector<double>& of_blocks) {
   if (split.state_ranks() == 1) return 0;
@@ -97,7 +97,7 @@ struct Work {
   double seconds = 0, sums = 0;
 };
 
-Work work_of(const parallel::Costs& costs, const Numbers& numbers, const Parallelism& split) {
+Work work_of(const parallel::Costs& costs, const ModelCosts& numbers, const Parallelism& split) {
   Work out;
   std::vector<double> again;  // any blocks of all stages might be the ones that are recomputed
   for (size_t b = 0; b < costs.forward.size(); ++b) {
@@ -133,7 +133,7 @@ double least_of_equal(const Work& work, double micro_batches, const Parallelism&
   return work.seconds / (1 - std::pow(1 - 1 / micro_batches, split.ranks.pipeline));
 }
 
-Computing computing_of(const Numbers& numbers, const Cluster& cluster, const StepFacts& facts,
+Computing computing_of(const ModelCosts& numbers, const Cluster& cluster, const StepFacts& facts,
                        const Parallelism& split) {
   const auto mesh = split.mesh();
   auto* known = numbers.known_groups();
@@ -179,12 +179,12 @@ Computing computing_of(const Numbers& numbers, const Cluster& cluster, const Ste
 
 }  // namespace
 
-double least_computing(const Numbers& numbers, const Cluster& cluster, const StepFacts& facts,
+double least_computing(const ModelCosts& numbers, const Cluster& cluster, const StepFacts& facts,
                        const Parallelism& split) {
   return computing_of(numbers, cluster, facts, split).seconds;
 }
 
-double least_seconds(const Numbers& numbers, const Cluster& cluster, const StepFacts& facts,
+double least_seconds(const ModelCosts& numbers, const Cluster& cluster, const StepFacts& facts,
                      const Parallelism& split) {
   const auto computing = computing_of(numbers, cluster, facts, split);
   const double links = least_of_links(numbers, cluster, split.mesh(), facts, split,

@@ -9,21 +9,21 @@ namespace convoy::planner {
 /// computing of the stage that is farthest from both ends of a step, with the way to it and back;
 /// the sums of gradients and stage 3's gathers of weights, one after the other. No schedule is
 /// faster.
-double least_seconds(const Numbers& numbers, const Cluster& cluster, const StepFacts& facts,
+double least_seconds(const ModelCosts& numbers, const Cluster& cluster, const StepFacts& facts,
                      const Parallelism& split);
 
 /// As least_seconds(), without what links carry while ranks compute.
-double least_computing(const Numbers& numbers, const Cluster& cluster, const StepFacts& facts,
+double least_computing(const ModelCosts& numbers, const Cluster& cluster, const StepFacts& facts,
                        const Parallelism& split);
 
 /// Lower bound of the memory of the stage that needs most, in bytes: its part of the state, and the
 /// micro-batches that it has begun before it runs a first backward.
-int64_t least_bytes(const Numbers& numbers, const Cluster& cluster, const StepFacts& facts,
+int64_t least_bytes(const ModelCosts& numbers, const Cluster& cluster, const StepFacts& facts,
                     const Parallelism& split);
 
 /// Number of blocks of each stage that must be recomputed at the least, so that least_bytes() fit;
 /// -1: they never do.
-int64_t least_recomputed(const Numbers& numbers, const Cluster& cluster, const StepFacts& facts,
+int64_t least_recomputed(const ModelCosts& numbers, const Cluster& cluster, const StepFacts& facts,
                          Parallelism split);
 
 }  // namespace convoy::planner

@@ -13,7 +13,7 @@ using parallel::Cut;
 
 namespace {
 
-int64_t least_bytes_of_cut(const Cut& cut, const Numbers& numbers,
+int64_t least_bytes_of_cut(const Cut& cut, const ModelCosts& numbers,
                            const std::vector<BlockCost>& blocks,
                            const std::vector<double>& elements, double state,
                            const Parallelism& split) {
@@ -45,7 +45,7 @@ int64_t least_bytes_of_cut(const Cut& cut, const Numbers& numbers,
 
 }  // namespace
 
-int64_t least_bytes(const Numbers& numbers, const Cluster& cluster, const StepFacts& facts,
+int64_t least_bytes(const ModelCosts& numbers, const Cluster& cluster, const StepFacts& facts,
                     const Parallelism& split) {
   const double state = parallel::state_bytes_of_parameter(split.mesh(), split, facts);
   const auto elements = elements_of(numbers, facts, split);
@@ -70,7 +70,7 @@ int64_t least_bytes(const Numbers& numbers, const Cluster& cluster, const StepFa
   return cuts.empty() ? least : std::max(least, of_cuts);
 }
 
-int64_t least_recomputed(const Numbers& numbers, const Cluster& cluster, const StepFacts& facts,
+int64_t least_recomputed(const ModelCosts& numbers, const Cluster& cluster, const StepFacts& facts,
                          Parallelism split) {
   const auto fits = [&](int64_t blocks) {
     split.set_blocks_recomputed(blocks);

@@ -106,7 +106,7 @@ Fit fit_of(int64_t bytes, int64_t limit, double spread) {
   return bytes <= limit ? Fit::AtRisk : Fit::No;
 }
 
-Fit fit_of(const Numbers& numbers, const Cluster& cluster, int64_t bytes) {
+Fit fit_of(const ModelCosts& numbers, const Cluster& cluster, int64_t bytes) {
   int64_t most = cluster.room();
   for (const auto& device : cluster.each) {
     most = std::max(most, device.memory_bytes - cluster.reserved_bytes);
@@ -123,10 +123,10 @@ struct Spread {
   StepFacts facts;
 
   int64_t num_stages() const { return mesh.degree(Axis::Pipeline); }
-  std::vector<BlockCost> blocks(const Numbers& numbers) const {
+  std::vector<BlockCost> blocks(const ModelCosts& numbers) const {
     return numbers.blocks(share_of(mesh, split));
   }
-  parallel::RunPlan plan(const Numbers& numbers, const std::vector<BlockCost>& blocks,
+  parallel::RunPlan plan(const ModelCosts& numbers, const std::vector<BlockCost>& blocks,
                          int rank) const {
     return parallel::plan_again(numbers.model, mesh.of(rank), split, facts, blocks,
                                 numbers.known ? &numbers.known->choices : nullptr);
@@ -134,7 +134,7 @@ struct Spread {
 };
 
 /// Holds what the stages need against what there is.
-void hold_memory(Prediction& out, const Numbers& numbers, const Cluster& cluster,
+void hold_memory(Prediction& out, const ModelCosts& numbers, const Cluster& cluster,
                  const parallel::RunPlan& plan, const Spread& run) {
   std::vector<const Layout*> layouts;
   for (size_t s = 0; s < plan.stages.size(); ++s) {
@@ -204,7 +204,8 @@ parallel::EndOfSums end_of_sums(const Cluster& cluster, const Spread& run, const
   };
 }
 
-Prediction play(const Numbers& numbers, const Cluster& cluster, const Spread& run, bool in_full) {
+Prediction play(const ModelCosts& numbers, const Cluster& cluster, const Spread& run,
+                bool in_full) {
   const auto& mesh = run.mesh;
   const auto blocks = run.blocks(numbers);
   const auto plan = run.plan(numbers, blocks, mesh.rank());  // tells whether the model goes into it
@@ -237,7 +238,7 @@ Prediction play(const Numbers& numbers, const Cluster& cluster, const Spread& ru
   }
   constexpr int kSteps = 2;  // the second one finds what the first left under way
   const auto timeline =
-      parallel::simulate(played.ranks, costs, played.times, kSteps, parallel::Told::Sums,
+      parallel::simulate(played.ranks, costs, played.times, kSteps, parallel::Detail::Totals,
                          end_of_sums(cluster, run, groups, played));
 
   Prediction out;
@@ -280,7 +281,7 @@ StepFacts facts_of(const Parallelism& split, StepFacts facts) {
 
 }  // namespace
 
-Prediction predict(const Numbers& numbers, const Cluster& cluster, const parallel::Mesh& mesh,
+Prediction predict(const ModelCosts& numbers, const Cluster& cluster, const parallel::Mesh& mesh,
                    const Parallelism& split, const StepFacts& facts, bool in_full) {
   const Spread run{mesh, split, facts};
   const int64_t period = run.num_stages();
@@ -305,12 +306,12 @@ Prediction predict(const Numbers& numbers, const Cluster& cluster, const paralle
   return out;
 }
 
-Prediction predict(const Numbers& numbers, const Cluster& cluster, const StepFacts& facts,
+Prediction predict(const ModelCosts& numbers, const Cluster& cluster, const StepFacts& facts,
                    const Parallelism& split, bool in_full) {
   return predict(numbers, cluster, split.mesh(), split, facts_of(split, facts), in_full);
 }
 
-Fit fit_of(const Numbers& numbers, const Cluster& cluster, const StepFacts& facts,
+Fit fit_of(const ModelCosts& numbers, const Cluster& cluster, const StepFacts& facts,
            const Parallelism& split) {
   const Spread run{split.mesh(), split, facts_of(split, facts)};
   const auto few = has_few(run) ? run : shortened(run);

@@ -16,7 +16,7 @@ namespace convoy::planner {
 using parallel::BlockCost;
 
 /// Results that a search needs again and again, for one model and its blocks' costs.
-struct Known {
+struct SearchCache {
   parallel::KnownChoices choices;
   KnownGroups groups;
   /// Cuts by stages, virtual stages of a rank, their placement, and whether blocks are recomputed.
@@ -26,7 +26,7 @@ struct Known {
 };
 
 /// A model and the costs of computing it. Deterministic: the same question has the same answer.
-struct Numbers {
+struct ModelCosts {
   parallel::ModelDecl model;
   /// Returns the costs by block, for a rank's share of a micro-batch: memory, and seconds of
   /// computing alone.
@@ -36,7 +36,7 @@ struct Numbers {
   double accumulate_seconds = 0;
   /// Relative errors that predictions may have: as seen with measured or analytic costs.
   double memory_spread = 0.05, time_spread = 0.3;
-  std::shared_ptr<Known> known = {};  ///< of a search; null: nothing is kept
+  std::shared_ptr<SearchCache> known = {};  ///< of a search; null: nothing is kept
 
   KnownGroups* known_groups() const { return known ? &known->groups : nullptr; }
 };
@@ -59,12 +59,12 @@ struct Prediction {
 /// Plans a run with the split and simulates its step on the cluster. Simulates one of all ranks
 /// that are alike and, unless `in_full`, of many micro-batches only the first and the last. Throws
 /// UsageError if the model does not have so many blocks or heads.
-Prediction predict(const Numbers& numbers, const Cluster& cluster, const StepFacts& facts,
+Prediction predict(const ModelCosts& numbers, const Cluster& cluster, const StepFacts& facts,
                    const Parallelism& split, bool in_full = false);
 
 /// Predicts a run that `split` spreads over a mesh, whatever mesh it names itself. The mesh
 /// names a rank that none has more parameters than.
-Prediction predict(const Numbers& numbers, const Cluster& cluster, const parallel::Mesh& mesh,
+Prediction predict(const ModelCosts& numbers, const Cluster& cluster, const parallel::Mesh& mesh,
                    const Parallelism& split, const StepFacts& facts, bool in_full = false);
 
 /// Costs of blocks in seconds, with the sums of tensor ranks inside of layers and the messages
@@ -78,10 +78,10 @@ parallel::Costs seconds_of(const std::vector<BlockCost>& blocks, const Cluster& 
 Fit fit_of(int64_t bytes, int64_t limit, double spread);
 
 /// Whether so many bytes go into a device's memory, the largest one's.
-Fit fit_of(const Numbers& numbers, const Cluster& cluster, int64_t bytes);
+Fit fit_of(const ModelCosts& numbers, const Cluster& cluster, int64_t bytes);
 
 /// Whether the memory of a split fits; fast.
-Fit fit_of(const Numbers& numbers, const Cluster& cluster, const StepFacts& facts,
+Fit fit_of(const ModelCosts& numbers, const Cluster& cluster, const StepFacts& facts,
            const Parallelism& split);
 
 }  // namespace convoy::planner

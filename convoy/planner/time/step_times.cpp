@@ -4,7 +4,7 @@
 
 namespace convoy::planner {
 
-parallel::StepTimes times_of(const parallel::Layout& layout, const Numbers& numbers,
+parallel::StepTimes times_of(const parallel::Layout& layout, const ModelCosts& numbers,
                              const Cluster& cluster, const Parallelism& split,
                              const StepFacts& facts, const StepGroups& groups) {
   const auto width = static_cast<double>(parallel::weight_bytes(layout.options().low_precision));

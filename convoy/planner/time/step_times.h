@@ -18,7 +18,7 @@ struct StepGroups {
 };
 
 /// Times of a step on a rank with this layout, beside its blocks.
-parallel::StepTimes times_of(const parallel::Layout& layout, const Numbers& numbers,
+parallel::StepTimes times_of(const parallel::Layout& layout, const ModelCosts& numbers,
                              const Cluster& cluster, const Parallelism& split,
                              const StepFacts& facts, const StepGroups& groups);
 

@@ -15,7 +15,7 @@ struct Before {
   std::vector<double> seconds{0}, bytes{0};
 };
 
-Before before_blocks(const Numbers& numbers, const StepFacts& facts, const Parallelism& split) {
+Before before_blocks(const ModelCosts& numbers, const StepFacts& facts, const Parallelism& split) {
   const auto costs = numbers.blocks(share_of(split));
   const double each = parallel::state_bytes_of_parameter(split.mesh(), split, facts);
   const auto tensor = static_cast<int>(split.ranks.tensor);
@@ -77,7 +77,7 @@ int64_t room_of_stage(const Cluster& cluster, const parallel::Mesh& mesh, int st
   return out;
 }
 
-std::vector<int64_t> cut_for_speeds(const Numbers& numbers, const Cluster& cluster,
+std::vector<int64_t> cut_for_speeds(const ModelCosts& numbers, const Cluster& cluster,
                                     const StepFacts& facts, const Parallelism& split) {
   const auto stages = static_cast<size_t>(split.ranks.pipeline);
   std::vector<double> slowest(stages, std::numeric_limits<double>::infinity()), room;

@@ -19,7 +19,7 @@ std::vector<std::vector<double>> speeds_of(const Cluster& cluster, const paralle
 /// The first block of each stage but the first, so that the stage that takes longest on its slowest
 /// device is as fast as can be, and the state of none is more than its devices have room for; empty
 /// where no cut fits, or where stages are as fast as each other.
-std::vector<int64_t> cut_for_speeds(const Numbers& numbers, const Cluster& cluster,
+std::vector<int64_t> cut_for_speeds(const ModelCosts& numbers, const Cluster& cluster,
                                     const StepFacts& facts, const Parallelism& split);
 
 /// The least room of a stage's ranks.

@@ -8,7 +8,7 @@
 #include "convoy/base/text.h"
 #include "convoy/comm/agree.h"
 #include "convoy/options/batch.h"
-#include "convoy/planner/devices/room.h"
+#include "convoy/planner/devices/memory_budget.h"
 #include "convoy/planner/estimate/estimate.h"
 #include "convoy/planner/estimate/memory_check.h"
 #include "convoy/train/memory_use.h"
@@ -160,7 +160,7 @@ std::string BatchSizer::estimate_beside(const parallel::MemoryUse& fact, int64_t
   const planner::Estimator estimator(factory_, run_.arguments,
                                      {*train_data_, run_.job.num_devices()});
   const auto estimated = estimator.memory(estimator.asked());
-  const auto way = estimator.nearest(planner::Room{.bytes = limit}.sure_bytes());
+  const auto way = estimator.nearest(planner::MemoryBudget{.bytes = limit}.sure_bytes());
   const auto flags = way ? planner::flags_of(*way, estimator.asked(), holds_batch_) : "";
   return fmt::format("{} when it asked for more, and is estimated to take {} in all; {}",
                      by_kind(fact, &estimated), human_bytes(estimated.sum()),

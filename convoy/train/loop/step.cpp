@@ -33,7 +33,7 @@ bool Trainer::Impl::train_step(dataset::StepBatch batch) {
     last_ = run_.strategy->step(split, input, optimizer);
   }
   if (trace_.end_step()) finish_trace();
-  if (last_.num_busy == 0) checkpoints_->finish();
+  if (last_.num_writing == 0) checkpoints_->finish();
   if (last_.short_rank >= 0) {
     batch_sizer_.step_down(stream_, last_.short_rank);
     return false;
@@ -55,7 +55,7 @@ parallel::StepInput Trainer::Impl::input_of_step(int64_t samples, int64_t tokens
   input.updates = state.earlier_updates + state.updates();
   input.learning_rate = learning_rate(arguments, state, state.updates());
   input.stop_signal = stop_.source();
-  input.busy = checkpoints_->writing();
+  input.writing_checkpoint = checkpoints_->writing();
   const int64_t every = arguments.check_replicas_steps;
   input.check_replicas = every > 0 && (state.global_step + 1) % every == 0;
   if (state.global_step + 1 == observed_step_) input.observer = observer_;

@@ -18,9 +18,9 @@ inline double at_or_none(const std::vector<double>& values, int64_t index) {
 
 /// Work that overlaps with a rank's computing: collectives one after the other, transfers of
 /// offloaded state likewise. Each call returns the rank's time after it.
-class Beside {
+class OverlappedWork {
  public:
-  Beside(const Layout& layout, const StepTimes& times)
+  OverlappedWork(const Layout& layout, const StepTimes& times)
       : layout_(layout),
         times_(times),
         gathered_(static_cast<size_t>(layout.num_buckets()), 0),

@@ -1,4 +1,4 @@
-#include "convoy/planner/devices/room.h"
+#include "convoy/planner/devices/memory_budget.h"
 
 #include <fmt/format.h>
 
@@ -15,7 +15,7 @@ namespace convoy::planner {
 namespace {
 
 /// Where the run's limit is smaller it counts.
-Room limited(Room room, int64_t device_memory) {
+MemoryBudget limited(MemoryBudget room, int64_t device_memory) {
   if (device_memory > 0 && device_memory < room.bytes) {
     room.bytes = device_memory;
     room.text = fmt::format("device_memory = {}", human_bytes(device_memory));
@@ -25,11 +25,12 @@ Room limited(Room room, int64_t device_memory) {
 
 }  // namespace
 
-Room room_of_rank(const std::string& device, int num_ranks, int64_t device_memory) {
+MemoryBudget room_of_rank(const std::string& device, int num_ranks, int64_t device_memory) {
   const bool here = device.empty();
   const auto cluster = here ? processors(num_ranks) : usual_cluster(device, num_ranks);
-  Room out{.bytes = std::max<int64_t>(0, cluster.device.memory_bytes - cluster.reserved_bytes),
-           .spread = here ? kMemorySpread : kOtherDevicesMemorySpread};
+  MemoryBudget out{
+      .bytes = std::max<int64_t>(0, cluster.device.memory_bytes - cluster.reserved_bytes),
+      .spread = here ? kMemorySpread : kOtherDevicesMemorySpread};
   out.text =
       fmt::format("{} of {}", human_bytes(out.bytes),
                   !here            ? "one " + device
@@ -38,8 +39,8 @@ Room room_of_rank(const std::string& device, int num_ranks, int64_t device_memor
   return limited(std::move(out), device_memory);
 }
 
-Room room_of_gpu(at::Device gpu, const comm::Group& group, int64_t device_memory) {
-  Room out{.bytes = free_for_tensors(gpu, group), .spread = kOtherDevicesMemorySpread};
+MemoryBudget room_of_gpu(at::Device gpu, const comm::Group& group, int64_t device_memory) {
+  MemoryBudget out{.bytes = free_for_tensors(gpu, group), .spread = kOtherDevicesMemorySpread};
   out.text = fmt::format("{} that are free on this GPU", human_bytes(out.bytes));
   return limited(std::move(out), device_memory);
 }

@@ -1,4 +1,4 @@
-#include "convoy/planner/cost/where.h"
+#include "convoy/planner/cost/target.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -12,7 +12,7 @@ namespace convoy::planner {
 
 namespace {
 
-Cluster measured_cluster(const LikeThisHost& where, const std::optional<Profile>& profile,
+Cluster measured_cluster(const ThisHost& where, const std::optional<Profile>& profile,
                          int num_ranks) {
   const auto sums = profile      ? profile->sums
                     : where.sums ? *where.sums
@@ -60,15 +60,15 @@ void set_disk(Cluster& cluster, const std::filesystem::path& folder,
 
 }  // namespace
 
-int usual_ranks(const Where& where) {
+int usual_ranks(const Target& where) {
   const auto* devices = std::get_if<Devices>(&where);
   return devices != nullptr ? devices->cluster.num_devices() : machine::usable_cores();
 }
 
-Cluster cluster_of(const Where& where, const std::optional<Profile>& profile, int num_ranks,
+Cluster cluster_of(const Target& where, const std::optional<Profile>& profile, int num_ranks,
                    const options::TrainingArguments& arguments) {
   const auto* devices = std::get_if<Devices>(&where);
-  const auto* here = std::get_if<LikeThisHost>(&where);
+  const auto* here = std::get_if<ThisHost>(&where);
   auto out = devices != nullptr ? devices->cluster : measured_cluster(*here, profile, num_ranks);
   if (const auto bytes = arguments.parallel.device_memory; bytes > 0) limit_memory(out, bytes);
   check_cluster(out, num_ranks, arguments.bf16);

@@ -13,7 +13,7 @@ namespace convoy::planner {
 inline constexpr double kMemorySpread = 0.02, kOtherDevicesMemorySpread = 0.1;
 
 /// Memory that the tensors of a rank may take.
-struct Room {
+struct MemoryBudget {
   int64_t bytes = 0;
   double spread = kMemorySpread;
   std::string text = {};  ///< "7.6 GiB of this host for each of 2 ranks"
@@ -27,10 +27,10 @@ struct Room {
 
 /// Room on a device of a kind that planner::usual_cluster knows, or where it is "" on this host,
 /// which so many ranks share; at most `device_memory` bytes, where that is not 0.
-Room room_of_rank(const std::string& device, int num_ranks, int64_t device_memory);
+MemoryBudget room_of_rank(const std::string& device, int num_ranks, int64_t device_memory);
 
 /// This rank's share of the memory that is free now on its GPU. All ranks of `group`, which include
 /// those of this host, call this.
-Room room_of_gpu(at::Device gpu, const comm::Group& group, int64_t device_memory);
+MemoryBudget room_of_gpu(at::Device gpu, const comm::Group& group, int64_t device_memory);
 
 }  // namespace convoy::planner

@@ -4,14 +4,14 @@
 #include <string>
 #include <vector>
 
-#include "convoy/nn/put_off.h"
+#include "convoy/nn/deferred_weight_grads.h"
 
 namespace convoy::planner {
 
-/// Key that is equal for blocks that cost the same: of one type, size and Block::likeness(), with
+/// Key that is equal for blocks that cost the same: of one type, size and Block::cost_key(), with
 /// inputs of one kind and size. `shared`: parameters that several blocks read. Of parameters that
 /// are cut, this rank's part counts.
-std::string likeness(const nn::Block& block, const nn::Bundle& in,
+std::string cost_key(const nn::Block& block, const nn::Bundle& in,
                      const std::set<const nn::Param*>& shared);
 
 /// Whether a bundle has that very tensor by that name.

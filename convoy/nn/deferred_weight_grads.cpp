@@ -1,4 +1,4 @@
-#include "convoy/nn/put_off.h"
+#include "convoy/nn/deferred_weight_grads.h"
 
 #include <map>
 
@@ -15,14 +15,15 @@ std::set<const Param*> read_by_several(const BlockList& blocks) {
   return out;
 }
 
-PutOff::PutOff(const Block& block, const std::set<const Param*>& shared, PutOffWrites& later)
+DeferredWeightGrads::DeferredWeightGrads(const Block& block, const std::set<const Param*>& shared,
+                                         DeferredWrites& later)
     : block_(block) {
   for (const auto& param : block.params()) {
     if (!shared.contains(param.get())) param->put_off(&later);
   }
 }
 
-PutOff::~PutOff() {
+DeferredWeightGrads::~DeferredWeightGrads() {
   for (const auto& param : block_.params()) param->put_off(nullptr);
 }
 

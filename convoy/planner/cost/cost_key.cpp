@@ -1,4 +1,4 @@
-#include "convoy/planner/cost/likeness.h"
+#include "convoy/planner/cost/cost_key.h"
 
 #include <ATen/ATen.h>
 #include <fmt/ranges.h>
@@ -8,9 +8,9 @@
 
 namespace convoy::planner {
 
-std::string likeness(const nn::Block& block, const nn::Bundle& in,
+std::string cost_key(const nn::Block& block, const nn::Bundle& in,
                      const std::set<const nn::Param*>& shared) {
-  auto out = fmt::format("{} {}", typeid(block).name(), block.likeness());
+  auto out = fmt::format("{} {}", typeid(block).name(), block.cost_key());
   for (const auto& param : block.params()) {
     out += fmt::format(" {}{}{}", fmt::join(param->shape(), "x"), param->spec().trainable,
                        shared.contains(param.get()) ? "s" : "");

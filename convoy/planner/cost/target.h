@@ -11,7 +11,7 @@
 namespace convoy::planner {
 
 /// The processors of hosts like this one: blocks run here, and their times are measured.
-struct LikeThisHost {
+struct ThisHost {
   std::string profile = {};              ///< file of convoy profile; "": costs are measured
   std::optional<SumsOfHosts> sums = {};  ///< of ranks that have met; none: all would be here
 };
@@ -24,16 +24,16 @@ struct Devices {
 };
 
 /// Place where a training would run.
-using Where = std::variant<LikeThisHost, Devices>;
+using Target = std::variant<ThisHost, Devices>;
 
 /// Number of ranks that a plan is for by default: the devices, or this processor's cores.
-int usual_ranks(const Where& where);
+int usual_ranks(const Target& where);
 
 /// The cluster of a training's ranks and the disk of its offload_dir, within its device_memory.
-/// `profile`: the content of LikeThisHost::profile. Measures unknown rates of this host. Throws
+/// `profile`: the content of ThisHost::profile. Measures unknown rates of this host. Throws
 /// UsageError where the ranks are more than the devices, nothing is left for tensors, or a device
 /// does not compute in the training's type.
-Cluster cluster_of(const Where& where, const std::optional<Profile>& profile, int num_ranks,
+Cluster cluster_of(const Target& where, const std::optional<Profile>& profile, int num_ranks,
                    const options::TrainingArguments& arguments);
 
 }  // namespace convoy::planner
