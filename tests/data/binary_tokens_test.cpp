@@ -114,7 +114,8 @@ TEST_F(BinaryTokens, OfLlmcAndNanoGptAreOneDocument) {
 
 TEST_F(BinaryTokens, AreCutIntoDocumentsByTheTokenThatEndsThem) {
   write_file(folder_ / "train.bin", bytes_of<uint16_t>(kIds));
-  const auto ids = map_binary_tokens(folder_ / "train.bin")->ids;
+  const auto file = map_binary_tokens(folder_ / "train.bin").value();
+  const auto& ids = file.ids;
   EXPECT_THAT(ends_by_token(ids, 50256), ElementsAre(3, 7));
   EXPECT_THAT(ends_by_token(ids, 0), ElementsAre(4, 7));
   EXPECT_THAT(ends_by_token(ids, 1), ElementsAre(7));
