@@ -5,6 +5,7 @@
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
 #include "convoy/data/tools/inspect.h"
+#include "convoy/data/tools/inspect_tokens.h"
 #include "convoy/data/tools/repartition.h"
 #include "convoy/data/window_folders.h"
 #include "convoy/report/progress_line.h"
@@ -43,9 +44,15 @@ int run_inspect(const InspectFlags& flags) {
   std::string text;
   for (const std::string& part : parts_of(flags.path)) {
     report::ProgressLine progress("reading " + part);
-    const auto report = data::inspect(part, flags.options, progress.function());
-    all.push_back(data::to_json(report));
-    text += (text.empty() ? "" : "\n") + data::to_text(report);
+    const auto take = [&](const auto& report) {
+      all.push_back(data::to_json(report));
+      text += (text.empty() ? "" : "\n") + data::to_text(report);
+    };
+    if (const auto tokens = data::inspect_tokens(part, progress.function())) {
+      take(*tokens);
+    } else {
+      take(data::inspect(part, flags.options, progress.function()));
+    }
   }
   fmt::print("{}", flags.json ? json_text(all) : printable_lines(text));
   return 0;
@@ -54,8 +61,11 @@ int run_inspect(const InspectFlags& flags) {
 void add_inspect(CLI::App& app, Run& run) {
   auto flags = std::make_shared<InspectFlags>();
   CLI::App* sub = app.add_subcommand(
-      "inspect", "Show what Parquet data contains and how it is split over ranks");
-  sub->add_option("path", flags->path, "a Parquet file, a folder, or a glob pattern in quotes")
+      "inspect", "Show what Parquet data or a token file contains and how it is split over ranks");
+  sub->add_option("path", flags->path,
+                  "a Parquet file, a folder, a glob pattern in quotes, or token ids of Megatron "
+                  "(.idx), llm.c or "
+                  "nanoGPT (.bin)")
       ->required();
   sub->add_option("--ranks", flags->options.ranks, "number of ranks")->capture_default_str();
   sub->add_option("--batch-size", flags->options.batch_size, "rows of one rank's batch")

@@ -5,10 +5,14 @@
 #include <string>
 #include <vector>
 
+#include "convoy/data/token_view.h"
+
 namespace convoy::data {
 
 /// Checksum of ids, which their order changes.
 uint64_t sum_of_ids(std::span<const int32_t> ids);
+/// Sum over their number and some of them, where all would take long.
+uint64_t sum_of_some(const TokenView& ids);
 
 /// One source of a mixture.
 struct MixtureSource {

@@ -11,6 +11,7 @@
 #include "convoy/base/json.h"
 #include "convoy/base/piped_input.h"
 #include "convoy/base/text.h"
+#include "convoy/data/arrow_dataset.h"
 #include "convoy/data/arrow_types.h"
 #include "convoy/data/table_source.h"
 #include "convoy/tokenizers/unicode/unicode.h"
@@ -133,9 +134,32 @@ void read_parquet(const fs::path& file, const std::string& column, Batcher& batc
       progress);
 }
 
+void read_arrow(const fs::path& file, const std::string& column, Batcher& batcher,
+                const ProgressFn& progress) {
+  const ArrowDataset source(file);
+  const int index = source.schema().GetFieldIndex(column);
+  if (index < 0) {
+    fail<FileError>("data", "{} has no column '{}'; it has {}; try --column NAME", file.string(),
+                    column, join(source.schema().field_names()));
+  }
+  int64_t first = 0;
+  source.read(
+      [&](const arrow::RecordBatch& rows) {
+        const auto& values = *rows.column(index);
+        const auto add = [&](const auto& all) { add_all(all, file, column, first, batcher); };
+        if (!with_texts(values, add)) {
+          fail<FileError>("data", "column '{}' of {} holds {}; expected text", column,
+                          file.string(), values.type()->ToString());
+        }
+        first += rows.num_rows();
+      },
+      progress);
+}
+
 }  // namespace
 
 std::string kind_of_texts(const fs::path& file) {
+  if (ArrowDataset::is_one(file)) return ".arrow";
   if (file.has_extension()) return file.extension().string();
   std::string begin(1 << 12, '\0');
   std::ifstream in(file, std::ios::binary);
@@ -146,7 +170,7 @@ std::string kind_of_texts(const fs::path& file) {
 
 void check_text_file(const fs::path& file, const char* kinds) {
   std::error_code code;
-  if (fs::is_regular_file(file, code)) return;
+  if (fs::is_regular_file(file, code) || ArrowDataset::is_one(file)) return;
   if (is_piped(file.string())) {
     fail<FileError>("data",
                     "{} is a pipe, which gives its texts only once; expected a file that is read "
@@ -160,7 +184,7 @@ void check_text_file(const fs::path& file, const char* kinds) {
 
 void read_texts(const fs::path& file, const std::string& column,
                 const std::function<void(TextBatch)>& consume, const ProgressFn& progress) {
-  check_text_file(file, ".txt, .jsonl or .parquet");
+  check_text_file(file, kKindsOfTexts);
   Batcher batcher(file, consume);
   const std::string kind = kind_of_texts(file);
   if (kind == ".txt") {
@@ -169,8 +193,10 @@ void read_texts(const fs::path& file, const std::string& column,
     read_json_lines(file, column, batcher, progress);
   } else if (kind == ".parquet") {
     read_parquet(file, column, batcher, progress);
+  } else if (kind == ".arrow") {
+    read_arrow(file, column, batcher, progress);
   } else {
-    fail<UsageError>("data", "{} is '{}'; expected .txt, .jsonl or .parquet", file.string(), kind);
+    fail<UsageError>("data", "{} is '{}'; expected {}", file.string(), kind, kKindsOfTexts);
   }
   batcher.flush();
 }

@@ -26,6 +26,10 @@ struct TextBatch {
   }
 };
 
+/// Kinds of files that read_texts() reads, for messages.
+inline constexpr const char* kKindsOfTexts =
+    ".txt, .jsonl, .parquet, .arrow or a folder of datasets' save_to_disk()";
+
 /// The column of texts where nobody names one.
 inline constexpr const char* kTextColumn = "text";
 
@@ -33,14 +37,15 @@ inline constexpr const char* kTextColumn = "text";
 /// again.
 void check_text_file(const std::filesystem::path& file, const char* kinds);
 
-/// ".txt", ".jsonl", ".parquet", or another ending that the file's name has. A name without one, as
-/// a pipe has, leaves it to the first bytes.
+/// ".txt", ".jsonl", ".parquet", ".arrow" (a folder, too), or another ending that the file's name
+/// has. A name without one, as a pipe has, leaves it to the first bytes.
 std::string kind_of_texts(const std::filesystem::path& file);
 
 /// Reads the texts of a file, about a megabyte at a time: the lines of `.txt` (with a "\n" at their
 /// ends, also where the file has "\r\n" or "\r", as Hugging Face's `datasets` reads them), the
-/// values of `column` in the objects of `.jsonl`, or a column of text of `.parquet`. `progress`
-/// counts bytes. Throws FileError that names file and line or row.
+/// values of `column` in the objects of `.jsonl`, or a column of text of `.parquet`, `.arrow` or a
+/// folder that Hugging Face's `datasets` saved. `progress` counts bytes, of Arrow files. Throws
+/// FileError that names file and line or row.
 void read_texts(const std::filesystem::path& file, const std::string& column,
                 const std::function<void(TextBatch)>& consume, const ProgressFn& progress);
 

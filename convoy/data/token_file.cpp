@@ -8,6 +8,9 @@
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
 #include "convoy/data/arrow.h"
+#include "convoy/data/arrow_dataset.h"
+#include "convoy/data/arrow_types.h"
+#include "convoy/data/binary_tokens.h"
 #include "convoy/data/parquet_file.h"
 #include "convoy/data/table_source.h"
 #include "convoy/data/text_source.h"
@@ -135,9 +138,72 @@ TokenTexts read_ids(const IdsFile& from, int64_t memory_budget, const ProgressFn
   return out;
 }
 
+/// Column of ids in Arrow's own files: the one that is named, else `input_ids`; -1: they have none.
+int ids_column(const ArrowDataset& source, const std::string& column) {
+  for (const auto& name : {column, std::string(kIdsColumn)}) {
+    const int index = source.schema().GetFieldIndex(name);
+    if (index < 0) continue;
+    const auto& type = *source.schema().field(index)->type();
+    const bool is_list = type.id() == arrow::Type::LIST || type.id() == arrow::Type::LARGE_LIST;
+    return is_list && arrow::is_integer(type.field(0)->type()->id()) ? index : -1;
+  }
+  return -1;
+}
+
+/// Appends the lists of a column; `first`: number of their first row, for messages.
+template <class Lists>
+void append_lists(const Lists& lists, const fs::path& file, int64_t first, TokenTexts& out) {
+  std::vector<int32_t> ids;
+  const auto take = [&](const auto& values) {
+    for (int64_t row = 0; row < lists.length(); ++row) {
+      for (auto at = lists.value_offset(row); at < lists.value_offset(row + 1); ++at) {
+        const auto id = static_cast<int64_t>(values.Value(at));
+        if (values.IsNull(at) || id < 0 || id > INT32_MAX) {
+          fail<FileError>("data", "{}: row {} holds {}; expected ids from 0 to {}", file.string(),
+                          first + row, values.IsNull(at) ? "null" : std::to_string(id), INT32_MAX);
+        }
+        ids.push_back(static_cast<int32_t>(id));
+      }
+      out.ends.push_back(out.ids->size() + std::ssize(ids));
+    }
+  };
+  with_integers(*lists.values(), take);
+  out.ids->append(ids);
+}
+
+TokenTexts read_arrow_ids(const ArrowDataset& source, int column, const fs::path& file,
+                          int64_t memory_budget, const ProgressFn& progress) {
+  TokenTexts out{std::make_shared<TokenStore>(memory_budget)};
+  int64_t first = 0;
+  source.read(
+      [&](const arrow::RecordBatch& rows) {
+        with_type<arrow::ListArray, arrow::LargeListArray>(
+            *rows.column(column),
+            [&](const auto& lists) { append_lists(lists, file, first, out); });
+        first += rows.num_rows();
+      },
+      progress);
+  return out;
+}
+
+/// Ids in a file of another program, if it is one.
+std::optional<TokenTexts> read_foreign(const fs::path& file, const std::string& column,
+                                       int64_t memory_budget, const ProgressFn& progress) {
+  if (auto binary = map_binary_tokens(file)) {
+    TokenTexts out{std::make_shared<TokenStore>(binary->ids, std::move(binary->mapped))};
+    out.ends = std::move(binary->ends);
+    return out;
+  }
+  if (!ArrowDataset::is_one(file)) return std::nullopt;
+  const ArrowDataset source(file);
+  const int ids = ids_column(source, column);
+  if (ids < 0) return std::nullopt;
+  return read_arrow_ids(source, ids, file, memory_budget, progress);
+}
+
 /// Throws FileError unless the file is text, for which there is no tokenizer.
 void check_is_text(const fs::path& file, const std::string& column) {
-  check_text_file(file, ".txt, .jsonl or .parquet");
+  check_text_file(file, kKindsOfTexts);
   if (kind_of_texts(file) != ".parquet") return;
   const TableSource table(file, {});
   const auto index = static_cast<size_t>(table.require(column, "--column"));
@@ -150,6 +216,8 @@ void check_is_text(const fs::path& file, const std::string& column) {
 }  // namespace
 
 std::optional<int32_t> vocab_size_of_ids(const fs::path& file, const std::string& column) {
+  if (map_binary_tokens(file)) return 0;
+  if (ArrowDataset::is_one(file) && ids_column(ArrowDataset(file), column) >= 0) return 0;
   const auto ids = open_ids(file, column);
   return ids ? std::optional(ids->vocab_size) : std::nullopt;
 }
@@ -157,6 +225,7 @@ std::optional<int32_t> vocab_size_of_ids(const fs::path& file, const std::string
 TokenTexts read_token_texts(const fs::path& file, const std::string& column,
                             const std::optional<tokenizers::Tokenizer>& tokenizer,
                             int64_t memory_budget, const ProgressFn& progress) {
+  if (auto foreign = read_foreign(file, column, memory_budget, progress)) return *foreign;
   if (const auto ids = open_ids(file, column)) {
     const bool known = !ids->fingerprint.empty();
     if (tokenizer && known && tokenizer->fingerprint() != ids->fingerprint) {

@@ -29,9 +29,10 @@ struct TokenTexts {
   int64_t size() const { return static_cast<int64_t>(ends.size()); }
 };
 
-/// Reads ids, or tokenizes `.txt`, `.jsonl` or a Parquet column of text with `tokenizer`. Ids are
-/// lists of whole numbers in the Parquet column that is named, and in `input_ids` where there is no
-/// column "text"; `convoy data tokenize` tells their tokenizer, other tools do not. Of the ids at
+/// Reads ids, or tokenizes texts (read_texts()) with `tokenizer`. Ids are lists of whole numbers in
+/// the column that is named of Parquet or Arrow files, and in `input_ids` where there is no column
+/// "text"; or a file that map_binary_tokens() maps, which stays where it is, however large.
+/// `convoy data tokenize` tells their tokenizer, other tools do not. Of the ids at
 /// most `memory_budget` bytes are kept in memory, else all in a file. Throws FileError; UsageError
 /// when ids are of another tokenizer, there is none for a text, or masks and labels beside the ids
 /// ask for something else than all of them.

@@ -88,7 +88,14 @@ void TokenStore::write() {
   release();
 }
 
+TokenView TokenStore::view() {
+  if (is_foreign()) return foreign_;
+  const auto all = ids();
+  return {all.data(), sizeof(int32_t), static_cast<int64_t>(all.size())};
+}
+
 std::span<const int32_t> TokenStore::ids() {
+  internal_check(!is_foreign(), "data", "ids of another program's file may be of 16 bits");
   if (!in_file()) return {memory_, in_memory_};
   write();
   const auto bytes = static_cast<size_t>(num_written_) * sizeof(int32_t);

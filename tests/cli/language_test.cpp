@@ -400,7 +400,7 @@ TEST_F(LanguageCommand, WhatDoesNotFitIsSaid) {
   EXPECT_EQ(run(base + "--data.train text.txt"), 2);
   expect("is text, and there is no tokenizer for it");
   EXPECT_EQ(run(base + "--data.train nowhere.txt"), 1);
-  expect("there is no file nowhere.txt; expected .txt, .jsonl or .parquet");
+  expect("there is no file nowhere.txt; expected .txt, .jsonl, .parquet, .arrow");
   EXPECT_EQ(shell("cat text.txt | $convoy " + base + "--data.train /dev/stdin"), 1);
   expect("/dev/stdin is a pipe, which gives its texts only once");
   EXPECT_EQ(run(base + "--data.train text.txt --data.tokenizer words --block_size 64"), 2);

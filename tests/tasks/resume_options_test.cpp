@@ -158,6 +158,7 @@ const std::vector<Entry>& entries_of_tasks() {
         "data.too_long",
         "data.packing",
         "data.documents",
+        "data.document_end_token",
         "data.chat_template",
         "data.chat_template_kwargs"}},
       // Which pairs are evaluated, whose reference the run has kept.

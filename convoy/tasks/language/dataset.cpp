@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "convoy/base/error.h"
 #include "convoy/base/random.h"
 
 namespace convoy::tasks {
@@ -27,16 +28,28 @@ void keep_apart(const std::vector<int64_t>& ends, int64_t begin, int64_t length,
   }
 }
 
+void check_ids(const int64_t* ids, int64_t count, const TokenBlocks& part) {
+  if (part.num_ids == 0) return;
+  const auto* wrong =
+      std::find_if(ids, ids + count, [&](int64_t id) { return id < 0 || id >= part.num_ids; });
+  if (wrong != ids + count) refuse_token(part.file, *wrong, part.num_ids);
+}
+
 }  // namespace
+
+void refuse_token(const std::string& file, int64_t id, int64_t num_ids) {
+  fail<UsageError>("data", "{} holds the token {}, but the model's vocab_size is {}", file, id,
+                   num_ids);
+}
 
 std::shared_ptr<dataset::Dataset> make_block_dataset(std::vector<TokenBlocks> parts,
                                                      int64_t block_size,
                                                      std::optional<data::Mixture> mixture) {
   std::vector<int64_t> ends{0};  // of each part's rows
-  std::vector<const int32_t*> ids;
+  std::vector<data::TokenView> ids;
   for (const auto& part : parts) {
     ends.push_back(ends.back() + std::ssize(part.begins));
-    ids.push_back(part.ids->ids().data());
+    ids.push_back(part.ids->view());
   }
   const int64_t num_rows = ends.back();
   const auto batch = [ends = std::move(ends), ids = std::move(ids), parts = std::move(parts),
@@ -53,7 +66,8 @@ std::shared_ptr<dataset::Dataset> make_block_dataset(std::vector<TokenBlocks> pa
       const auto next = std::upper_bound(ends.begin(), ends.end(), row);
       const auto part = static_cast<size_t>(next - ends.begin()) - 1;
       const auto begin = parts[part].begins[static_cast<size_t>(row - ends[part])];
-      out = std::copy_n(ids[part] + begin, block_size, out);
+      out = ids[part].copy(begin, block_size, out);
+      check_ids(out - block_size, block_size, parts[part]);
       if (document == nullptr) continue;
       keep_apart(*parts[part].ends, begin, block_size, document, position);
       document += block_size;

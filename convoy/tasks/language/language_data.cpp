@@ -6,8 +6,11 @@ namespace convoy::tasks {
 
 void LanguageData::declare(OptionTable& t, int64_t usual_length) {
   const char* s = "data";
-  t.add(s, "train", train,
-        "training text: .txt (one text per line), .jsonl, .parquet, or token ids in .parquet")
+  t.add(
+       s, "train", train,
+       "training text: .txt (one text per line), .jsonl, .parquet, .arrow, a folder of datasets' "
+       "save_to_disk(); or token ids in .parquet or .arrow, of Megatron (.bin with .idx), llm.c or "
+       "nanoGPT (.bin)")
       .alias("train_file")
       .path();
   t.add(s, "valid", valid, "evaluation text; none = hold out the first part of the training text")
@@ -28,6 +31,10 @@ void LanguageData::declare(OptionTable& t, int64_t usual_length) {
         "concatenate the tokens of 1,000 texts and drop the remainder as Hugging Face's run_clm "
         "does, or of all texts")
       .choice({"run_clm", "stream"});
+  t.add(s, "document_end_token", document_end_token,
+        "id that ends a document in token files of llm.c or nanoGPT, which do not say where "
+        "documents end, such as 50256; -1 = a file is one document")
+      .within(-1, INT32_MAX);
   t.add(s, "block_size", block_size,
         fmt::format("tokens per row; 0 = {}, or the model's maximum if less", usual_length))
       .at_least(0);

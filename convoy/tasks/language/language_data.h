@@ -19,6 +19,7 @@ struct LanguageData {
   std::string grouping = "run_clm";
   double label_smoothing_factor = 0;   ///< of causal models, in training
   std::string documents = "together";  ///< of causal models: whether texts of a row see each other
+  int64_t document_end_token = -1;     ///< in files of ids that mark no documents; -1: none
   int64_t block_size = 0;
   double validation_split_percentage = 5;
   double mlm_probability = 0.15;  ///< of families that name what is hidden

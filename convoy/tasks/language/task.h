@@ -91,6 +91,8 @@ class LanguageTask : public Task {
   /// Files of training data by source: data.train, or the sources of the mixture.
   std::vector<std::vector<std::string>> training_files() const;
   std::shared_ptr<const data::TokenTexts> read(const std::string& file) const;
+  void find_documents(data::TokenTexts& texts, const std::string& file) const;
+  void check_tokens(const data::TokenTexts& texts, const std::string& file) const;
   /// Blocks of the texts from first_text up to end_text. Throws UsageError where there is none.
   TokenBlocks blocks(const std::shared_ptr<const data::TokenTexts>& texts, int64_t first_text,
                      int64_t end_text, const std::string& file) const;

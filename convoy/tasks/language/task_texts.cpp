@@ -1,9 +1,11 @@
 #include <algorithm>
 #include <cstdint>
+#include <tuple>
 
 #include "convoy/base/error.h"
 #include "convoy/base/random.h"
 #include "convoy/base/text.h"
+#include "convoy/data/binary_tokens.h"
 #include "convoy/nn/documents.h"
 #include "convoy/tasks/known_text.h"
 #include "convoy/tasks/language/dataset.h"
@@ -30,6 +32,11 @@ std::vector<int32_t> ids_of_nothing(const std::optional<tokenizers::Tokenizer>& 
   if (const auto blank = blank_id(*tokenizer)) ids.push_back(*blank);
   ids.push_back(*unknown);
   return ids;
+}
+
+/// Sum that tells other ids, of another program's file over some of them.
+uint64_t sum_of(data::TokenStore& ids) {
+  return ids.is_foreign() ? data::sum_of_some(ids.view()) : data::sum_of_ids(ids.ids());
 }
 
 void keep_first(TokenBlocks& blocks, std::optional<int64_t> most) {
@@ -105,12 +112,34 @@ std::shared_ptr<const data::TokenTexts> LanguageTask::read(const std::string& fi
                                   plural(texts->num_malformed, "place"), file,
                                   texts->num_malformed == 1 ? "is" : "are"));
   }
+  if (texts->ids->is_foreign()) {
+    find_documents(*texts, file);
+  } else {
+    check_tokens(*texts, file);
+  }
+  return texts;
+}
+
+/// Another program's ids are looked at when a row of them is read: there may be terabytes.
+void LanguageTask::find_documents(data::TokenTexts& texts, const std::string& file) const {
+  if (texts.size() > 1 || !keeps_apart()) return;
+  if (data_.document_end_token >= 0) {
+    texts.ends = data::ends_by_token(texts.ids->view(), data_.document_end_token);
+  } else if (notes_) {
+    notes_->push_back(
+        fmt::format("warning: {} does not say where its documents end and counts as one; try "
+                    "--data.document_end_token ID",
+                    file));
+  }
+}
+
+/// Throws UsageError where the model does not have an id, or the tokenizer knows nothing of a text.
+void LanguageTask::check_tokens(const data::TokenTexts& texts, const std::string& file) const {
   const auto nothing = ids_of_nothing(tokenizer_);
   bool known = nothing.empty(), unknown = false;
-  for (const int32_t id : texts->ids->ids()) {
+  for (const int32_t id : texts.ids->ids()) {
     if (id < 0 || id >= config_->num_ids()) {
-      fail<UsageError>("data", "{} holds the token {}, but the model's vocab_size is {}", file, id,
-                       config_->num_ids());
+      refuse_token(file, id, config_->num_ids());
     }
     if (known) continue;
     known = std::find(nothing.begin(), nothing.end(), id) == nothing.end();
@@ -122,7 +151,6 @@ std::shared_ptr<const data::TokenTexts> LanguageTask::read(const std::string& fi
                      "that belongs to the text's language",
                      file);
   }
-  return texts;
 }
 
 std::vector<std::vector<std::string>> LanguageTask::training_files() const {
@@ -145,8 +173,11 @@ TokenBlocks LanguageTask::blocks(const std::shared_ptr<const data::TokenTexts>& 
                      first_text > 0 ? " beside those held out for evaluation" : "", row_length(),
                      end_text - first_text > kTextsAtOnce ? ", or --grouping stream" : "");
   }
-  if (!keeps_apart()) return {texts->ids, std::move(cut)};
-  return {texts->ids, std::move(cut), {texts, &texts->ends}};
+  TokenBlocks out{texts->ids, std::move(cut)};
+  if (keeps_apart()) out.ends = {texts, &texts->ends};
+  if (texts->ids->is_foreign())
+    std::tie(out.num_ids, out.file) = std::pair(config_->num_ids(), file);
+  return out;
 }
 
 std::shared_ptr<dataset::Dataset> LanguageTask::evaluation_rows(
@@ -220,11 +251,11 @@ void LanguageTask::read_data(const options::ParallelArguments& parallel, Run& ou
       const auto texts = read(file);
       if (!tokenizer_) data_.ids_tokenizer = texts->fingerprint;
       num_texts += texts->size();
-      num_tokens += std::ssize(texts->ids->ids());
+      num_tokens += texts->ids->size();
       const int64_t held = num_held_out(*texts);
       train.push_back(blocks(texts, held, texts->size(), file));
       source.rows += std::ssize(train.back().begins);
-      if (data_.mixture) source.sum = hash_combine(source.sum, data::sum_of_ids(texts->ids->ids()));
+      if (data_.mixture) source.sum = hash_combine(source.sum, sum_of(*texts->ids));
       if (held > 0) held_out.push_back(blocks(texts, 0, held, file));
     }
   }
