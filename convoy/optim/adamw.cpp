@@ -47,7 +47,7 @@ class AdamW : public Optimizer {
   std::string name() const override { return "adamw_torch"; }
   std::vector<StateSpec> states() const override { return {{"exp_avg"}, {"exp_avg_sq"}}; }
 
-  void update(const FlatSlice& stretch, const StepNumbers& numbers) const override {
+  void update(const FlatRange& stretch, const StepNumbers& numbers) const override {
     at::NoGradGuard no_grad;
     const auto &first = stretch.states[0], &second = stretch.states[1];
     if (stretch.weights.is_cpu()) {
@@ -77,7 +77,7 @@ class AdamW : public Optimizer {
     return each > 0 ? static_cast<int64_t>(std::ceil(std::log(kLeft) / std::log(each))) : 1;
   }
 
-  void idle(const FlatSlice& rows, const at::Tensor& kept,
+  void idle(const FlatRange& rows, const at::Tensor& kept,
             const at::Tensor& updates) const override {
     at::NoGradGuard no_grad;
     at::Tensor(rows.weights).mul_(kept);

@@ -66,7 +66,7 @@ class AdamWBf16 : public Optimizer {
   }
   bool needs_spans() const override { return true; }
 
-  void update(const FlatSlice& stretch, const StepNumbers& numbers) const override {
+  void update(const FlatRange& stretch, const StepNumbers& numbers) const override {
     if (!stretch.weights.is_cpu()) return adamw_bf16_by_operations(stretch, numbers, settings_);
     at::NoGradGuard no_grad;
     const auto factors = adamw_factors(settings_, stretch.weight_decay, numbers);
@@ -93,7 +93,7 @@ class AdamWBf16 : public Optimizer {
 
 }  // namespace
 
-void adamw_bf16_by_operations(const FlatSlice& stretch, const StepNumbers& numbers,
+void adamw_bf16_by_operations(const FlatRange& stretch, const StepNumbers& numbers,
                               const Settings& settings) {
   at::NoGradGuard no_grad;
   const auto by = adamw_factors(settings, stretch.weight_decay, numbers);

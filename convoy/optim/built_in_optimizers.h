@@ -17,7 +17,7 @@ OptimizerPtr make_adamw_bf16(const Settings& settings);
 
 /// Update of make_adamw_bf16() by torch's operations, on any device; weights may differ in their
 /// last bits, but the random draws are the same.
-void adamw_bf16_by_operations(const FlatSlice& stretch, const StepNumbers& numbers,
+void adamw_bf16_by_operations(const FlatRange& stretch, const StepNumbers& numbers,
                               const Settings& settings);
 
 /// Lion (Chen et al., "Symbolic Discovery of Optimization Algorithms", 2023) with its one moment in
@@ -25,7 +25,7 @@ void adamw_bf16_by_operations(const FlatSlice& stretch, const StepNumbers& numbe
 OptimizerPtr make_lion(const Settings& settings);
 
 /// Update of make_lion() by torch's operations, on any device; bits may differ.
-void lion_by_operations(const FlatSlice& stretch, const StepNumbers& numbers,
+void lion_by_operations(const FlatRange& stretch, const StepNumbers& numbers,
                         const Settings& settings);
 
 }  // namespace convoy::optim

@@ -9,7 +9,7 @@
 namespace convoy::optim {
 
 struct HostWeights {
-  explicit HostWeights(const FlatSlice& stretch)
+  explicit HostWeights(const FlatRange& stretch)
       : weights(stretch.weights.mutable_data_ptr<float>()),
         grads(stretch.grads.const_data_ptr<float>()),
         rounded(rounds_here(stretch.rounded)
@@ -21,7 +21,7 @@ struct HostWeights {
     if (rounded != nullptr) lanes::store(values, rounded + i, count);
   }
   /// Writes the rounded weights where store() could not: in a dtype that is not bf16.
-  void finish(const FlatSlice& stretch) const {
+  void finish(const FlatRange& stretch) const {
     if (stretch.rounded.defined() && rounded == nullptr) stretch.rounded.copy_(stretch.weights);
   }
 

@@ -45,7 +45,7 @@ class Lion : public Optimizer {
   std::string name() const override { return "lion_32bit"; }
   std::vector<StateSpec> states() const override { return {{"exp_avg"}}; }
 
-  void update(const FlatSlice& stretch, const StepNumbers& numbers) const override {
+  void update(const FlatRange& stretch, const StepNumbers& numbers) const override {
     if (!stretch.weights.is_cpu()) return lion_by_operations(stretch, numbers, settings_);
     at::NoGradGuard no_grad;
     const auto narrow = [](double value) { return static_cast<float>(value); };
@@ -72,7 +72,7 @@ class Lion : public Optimizer {
 
 }  // namespace
 
-void lion_by_operations(const FlatSlice& stretch, const StepNumbers& numbers,
+void lion_by_operations(const FlatRange& stretch, const StepNumbers& numbers,
                         const Settings& settings) {
   at::NoGradGuard no_grad;
   auto weights = stretch.weights, moment = stretch.states[0];

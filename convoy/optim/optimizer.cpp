@@ -30,7 +30,7 @@ int64_t Optimizer::state_bytes() const {
   return bytes;
 }
 
-void Optimizer::idle(const FlatSlice&, const at::Tensor&, const at::Tensor&) const {
+void Optimizer::idle(const FlatRange&, const at::Tensor&, const at::Tensor&) const {
   internal_check(false, "optim", "{} is never idle", name());
 }
 

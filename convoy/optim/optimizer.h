@@ -26,7 +26,7 @@ struct Span {
 
 /// Some elements of flat buffers, [elements] each: those of neighbouring parameters, or parts of
 /// them, and the padding between them, which is zero and stays so.
-struct FlatSlice {
+struct FlatRange {
   at::Tensor weights;              ///< fp32 masters, updated in place
   at::Tensor grads;                ///< fp32; of no use afterwards
   std::vector<at::Tensor> states;  ///< in the order of Optimizer::states(), updated in place
@@ -64,7 +64,7 @@ class Optimizer {
   virtual std::vector<StateSpec> states() const = 0;
   /// Whether update() wants to know which parameters' elements a stretch has.
   virtual bool needs_spans() const { return false; }
-  virtual void update(const FlatSlice& stretch, const StepNumbers& numbers) const = 0;
+  virtual void update(const FlatRange& stretch, const StepNumbers& numbers) const = 0;
 
   /// After so many updates without a gradient only weight decay still changes a weight, whatever it
   /// was before: the updates that a row of a table misses need not all be made up for one by one.
@@ -73,7 +73,7 @@ class Optimizer {
   /// Does the rest of such updates: `kept` is for each row the product of the factors that decay
   /// leaves of a weight, `updates` the number of updates, [rows, 1] fp32 both. The stretch's
   /// tensors are [rows, width].
-  virtual void idle(const FlatSlice& rows, const at::Tensor& kept, const at::Tensor& updates) const;
+  virtual void idle(const FlatRange& rows, const at::Tensor& kept, const at::Tensor& updates) const;
 
   /// Bytes that all states of one weight take.
   int64_t state_bytes() const;

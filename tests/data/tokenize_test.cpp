@@ -165,7 +165,8 @@ TEST_F(Tokenize, CountsOrRefusesWhatIsNotUtf8) {
 
 TEST_F(Tokenize, NamesFileAndPlaceOfMistakes) {
   EXPECT_THAT(problem_with(folder_ / "none.txt"), HasSubstr("there is no file"));
-  EXPECT_THAT(problem_with(write("a.csv", "x")), HasSubstr("expected .txt, .jsonl, .parquet, .arrow"));
+  EXPECT_THAT(problem_with(write("a.csv", "x")),
+              HasSubstr("expected .txt, .jsonl, .parquet, .arrow"));
   EXPECT_THAT(problem_with(write("a.txt", "")), HasSubstr("holds no text"));
   EXPECT_THAT(problem_with(write("a.jsonl", "{\"text\": \"a\"}\n{\"txt\": \"b\"}\n")),
               AllOf(HasSubstr("a.jsonl:2 has no text 'text'"), HasSubstr("--column")));

@@ -109,7 +109,7 @@ TEST(AdamWBf16, ItsSecondMomentFollowsThatOfFp32) {
   constexpr int64_t kCount = 4096, kMany = 2000;
   const auto halved = make_adamw_bf16(kHalved), full = make_optimizer("adamw_torch", kHalved);
   const auto fresh = [](const Optimizer& optimizer) {
-    FlatSlice out{at::zeros({kCount}), at::empty({kCount}), {}, {}};
+    FlatRange out{at::zeros({kCount}), at::empty({kCount}), {}, {}};
     for (const auto& state : optimizer.states()) {
       out.states.push_back(at::zeros({kCount}, state.dtype));
     }

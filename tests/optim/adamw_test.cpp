@@ -17,12 +17,12 @@ OptimizerPtr adamw() {
   return make_optimizer("adamw_torch", kSettings);
 }
 
-FlatSlice stretch_of(int64_t count) {
+FlatRange stretch_of(int64_t count) {
   return random_stretch(*adamw(), count, /*weight_decay=*/0.1);
 }
 
 /// By the paper's lines, in double precision.
-FlatSlice expected_of(const FlatSlice& from) {
+FlatRange expected_of(const FlatRange& from) {
   const auto t = static_cast<double>(kNumbers.step);
   const double rate = kNumbers.learning_rate;
   auto w = from.weights.to(at::kDouble), g = from.grads.to(at::kDouble) / kNumbers.grad_divisor;

@@ -13,7 +13,7 @@ TEST(Idle, AdamWIsAtRestSomeUpdatesAfterTheLastGradient) {
   ASSERT_EQ(adamw->updates_until_idle(), 192);
   constexpr int64_t kRows = 5, kWidth = 8, kUpdates = 1000;
   constexpr double kDecay = 0.1, kRate = 1e-2;
-  FlatSlice whole{.weights = at::randn({kRows * kWidth}),
+  FlatRange whole{.weights = at::randn({kRows * kWidth}),
                   .grads = at::randn({kRows * kWidth}),
                   .states = {at::zeros({kRows * kWidth}), at::zeros({kRows * kWidth})},
                   .rounded = {},
@@ -21,7 +21,7 @@ TEST(Idle, AdamWIsAtRestSomeUpdatesAfterTheLastGradient) {
   adamw->update(whole, {.learning_rate = kRate, .step = 1});
   const auto zeros = at::zeros({kRows * kWidth});
   const auto view = [](const at::Tensor& t) { return t.clone().view({kRows, kWidth}); };
-  FlatSlice rested{.weights = {}, .grads = {}};
+  FlatRange rested{.weights = {}, .grads = {}};
   double kept = 1;
   for (int64_t step = 2; step < 2 + kUpdates; ++step) {
     if (step == 2 + adamw->updates_until_idle()) {

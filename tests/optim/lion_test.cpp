@@ -12,7 +12,7 @@ constexpr Settings kLion{.beta1 = 0.9, .beta2 = 0.99};
 constexpr StepNumbers kAsked{.learning_rate = 1e-2, .step = 7, .grad_divisor = 3};
 
 /// By the paper's lines, in double precision, but for the sign of what is about zero.
-void expect_lion(const FlatSlice& before, const FlatSlice& after) {
+void expect_lion(const FlatRange& before, const FlatRange& after) {
   const auto w = before.weights.to(at::kDouble), m = before.states[0].to(at::kDouble);
   const auto g = before.grads.to(at::kDouble) / kAsked.grad_divisor;
   const auto c = kLion.beta1 * m + (1 - kLion.beta1) * g;

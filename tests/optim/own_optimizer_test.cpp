@@ -18,7 +18,7 @@ class Momentum : public Optimizer {
   std::string name() const override { return "momentum"; }
   std::vector<StateSpec> states() const override { return {{"momentum_buffer"}}; }
 
-  void update(const FlatSlice& stretch, const StepNumbers& numbers) const override {
+  void update(const FlatRange& stretch, const StepNumbers& numbers) const override {
     const at::NoGradGuard no_grad;
     auto weights = stretch.weights, momentum = stretch.states[0];
     momentum.mul_(kept_).add_(stretch.grads, 1 / numbers.grad_divisor);

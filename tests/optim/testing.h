@@ -9,11 +9,11 @@ namespace convoy::optim {
 
 /// As if in the middle of a training: all its numbers are random, second moments positive. Its
 /// elements are two parameters' with a gap of seven between, the first from its element 100 on.
-inline FlatSlice random_stretch(const Optimizer& optimizer, int64_t count,
+inline FlatRange random_stretch(const Optimizer& optimizer, int64_t count,
                                 double weight_decay = 0) {
   at::manual_seed(3);
   const int64_t half = count / 2;
-  FlatSlice out{at::randn({count}), at::randn({count}), {}, {}, weight_decay};
+  FlatRange out{at::randn({count}), at::randn({count}), {}, {}, weight_decay};
   for (const auto& state : optimizer.states()) {
     const auto values = at::randn({count});
     out.states.push_back((state.name == "exp_avg_sq" ? values.abs() : values).to(state.dtype));
@@ -25,11 +25,11 @@ inline FlatSlice random_stretch(const Optimizer& optimizer, int64_t count,
 }
 
 /// Elements [begin, end) of a stretch.
-inline FlatSlice part_of(const FlatSlice& from, int64_t begin, int64_t end) {
+inline FlatRange part_of(const FlatRange& from, int64_t begin, int64_t end) {
   const auto part = [&](const at::Tensor& tensor) {
     return tensor.defined() ? tensor.slice(0, begin, end) : tensor;
   };
-  FlatSlice out{part(from.weights), part(from.grads), {}, part(from.rounded), from.weight_decay};
+  FlatRange out{part(from.weights), part(from.grads), {}, part(from.rounded), from.weight_decay};
   for (const auto& state : from.states) out.states.push_back(part(state));
   for (const auto& span : from.spans) {
     const int64_t first = std::max(begin, span.place);
@@ -41,8 +41,8 @@ inline FlatSlice part_of(const FlatSlice& from, int64_t begin, int64_t end) {
   return out;
 }
 
-inline FlatSlice copy_of(const FlatSlice& from) {
-  FlatSlice out{from.weights.clone(), from.grads.clone(), {}, {}, from.weight_decay, from.spans};
+inline FlatRange copy_of(const FlatRange& from) {
+  FlatRange out{from.weights.clone(), from.grads.clone(), {}, {}, from.weight_decay, from.spans};
   for (const auto& state : from.states) out.states.push_back(state.clone());
   if (from.rounded.defined()) out.rounded = from.rounded.clone();
   return out;

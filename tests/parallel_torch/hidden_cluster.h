@@ -104,7 +104,7 @@ class HiddenUpdate : public optim::Optimizer {
   explicit HiddenUpdate(double seconds) : seconds_(seconds) {}
   std::string name() const override { return "sleep"; }
   std::vector<optim::StateSpec> states() const override { return {{"first"}, {"second"}}; }
-  void update(const optim::FlatSlice& stretch, const optim::StepNumbers&) const override {
+  void update(const optim::FlatRange& stretch, const optim::StepNumbers&) const override {
     own_time::sleep_for(seconds_ * static_cast<double>(stretch.weights.numel()));
   }
 

@@ -64,7 +64,7 @@ class Tables {
  private:
   void update(const RowState& table, const at::Tensor& grads, const optim::StepNumbers& numbers,
               double decay) const {
-    optim::FlatSlice stretch{.weights = table.weights.view({-1}),
+    optim::FlatRange stretch{.weights = table.weights.view({-1}),
                              .grads = grads.contiguous().view({-1})};
     for (const auto& state : table.states) stretch.states.push_back(state.view({-1}));
     stretch.weight_decay = decay;

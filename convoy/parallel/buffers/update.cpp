@@ -168,7 +168,7 @@ void Update::update(int64_t bucket) {
     begin = std::max(begin, own.begin), end = std::min(end, own.end);
     if (begin >= end) return;
     const Extent extent{begin, end};
-    optim::FlatSlice stretch{.weights = flat_.masters(bucket, extent),
+    optim::FlatRange stretch{.weights = flat_.masters(bucket, extent),
                              .grads = flat_.grads(bucket, extent)};
     for (size_t k = 0; k < flat_.states().size(); ++k) {
       stretch.states.push_back(flat_.narrow(Kind::Moments, bucket, extent, k));

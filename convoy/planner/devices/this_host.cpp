@@ -157,7 +157,7 @@ double seconds_of_update(const options::TrainingArguments& arguments, int num_ra
   const auto optimizer = optim::make_optimizer(
       arguments.optim, {arguments.adam_beta1, arguments.adam_beta2, arguments.adam_epsilon});
   return on_slowest(num_ranks, [&] {
-    optim::FlatSlice stretch;
+    optim::FlatRange stretch;
     stretch.weights = at::zeros({kElements}, at::kFloat);
     stretch.grads = at::ones({kElements}, at::kFloat);
     for (const auto& state : optimizer->states()) {

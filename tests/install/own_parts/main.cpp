@@ -24,7 +24,7 @@ class Momentum : public optim::Optimizer {
   std::string name() const override { return "momentum"; }
   std::vector<optim::StateSpec> states() const override { return {{"momentum_buffer"}}; }
 
-  void update(const optim::FlatSlice& stretch, const optim::StepNumbers& numbers) const override {
+  void update(const optim::FlatRange& stretch, const optim::StepNumbers& numbers) const override {
     const at::NoGradGuard no_grad;
     auto weights = stretch.weights, momentum = stretch.states[0];
     momentum.mul_(kept_).add_(stretch.grads, 1 / numbers.grad_divisor);

@@ -38,8 +38,8 @@ void RowState::store(const at::Tensor& index, const RowState& rows) const {
   }
 }
 
-optim::FlatSlice RowState::stretch(int64_t begin, int64_t end) const {
-  optim::FlatSlice out{.weights = flat_rows(weights, begin, end), .grads = {}};
+optim::FlatRange RowState::stretch(int64_t begin, int64_t end) const {
+  optim::FlatRange out{.weights = flat_rows(weights, begin, end), .grads = {}};
   for (const auto& state : states) out.states.push_back(flat_rows(state, begin, end));
   return out;
 }
@@ -127,7 +127,7 @@ void MissedUpdates::make_up_alike(const std::vector<int64_t>& rows, int64_t one_
     const auto column = [&](const std::vector<float>& values) {
       return comm::upload(at::tensor(values, at::kFloat).view({count, 1}), table.weights.device());
     };
-    optim::FlatSlice idle{.weights = some.weights.narrow(0, 0, count), .grads = {}};
+    optim::FlatRange idle{.weights = some.weights.narrow(0, 0, count), .grads = {}};
     for (const auto& state : some.states) idle.states.push_back(state.narrow(0, 0, count));
     optimizer_.idle(idle, column(kept), column(idle_updates));
   }

@@ -24,7 +24,7 @@ struct RowState {
   /// Puts such copies back.
   void store(const at::Tensor& index, const RowState& rows) const;
   /// Rows begin .. end - 1, flat, as an optimizer updates them; without gradients.
-  optim::FlatSlice stretch(int64_t begin, int64_t end) const;
+  optim::FlatRange stretch(int64_t begin, int64_t end) const;
 };
 
 /// Makes up for the updates that rows without a gradient missed, so that a table whose rows are
