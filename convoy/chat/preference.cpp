@@ -198,7 +198,9 @@ PreferenceRows rows_of(const tokenizers::Tokenizer& tokenizer, const ChatTemplat
   const auto prompt = encoder.prompt(preference.chosen);
   auto chosen = encoder.whole(preference.chosen), rejected = encoder.whole(preference.rejected);
   const auto begin = std::min(common_prefix(prompt, chosen), common_prefix(prompt, rejected));
-  return {row_from(std::move(chosen), begin), row_from(std::move(rejected), begin)};
+  return {.chosen = row_from(std::move(chosen), begin),
+          .rejected = row_from(std::move(rejected), begin),
+          .lost = {prompt.begin() + static_cast<std::ptrdiff_t>(begin), prompt.end()}};
 }
 
 }  // namespace convoy::chat

@@ -27,6 +27,8 @@ Preference read_preference(OrderedJson row, const std::string& where);
 /// Tokens of both answers behind their prompt; the answers' are the targets.
 struct PreferenceRows {
   Row chosen, rejected;
+  /// Tokens that end the prompt alone and stand before no answer.
+  std::vector<int32_t> lost;
 };
 
 /// The tokens as TRL has them: an answer begins where the tokens of prompt and answer part from

@@ -158,6 +158,17 @@ TEST_F(PreferenceTokens, BeginWhereTheyPartFromThePromptAlone) {
             "<|im_start|>Hi<|im_start|>[[Yes]] / <|im_start|>Hi<|im_start|>[[No]]");
 }
 
+TEST_F(PreferenceTokens, OfAPromptThatStandBeforeNoAnswerAreLost) {
+  const auto tokenizer = tokenizers::Tokenizer::load(folder_);
+  const auto lost = [&](const char* row) {
+    return tokenizer.decode(rows_of(tokenizer, nullptr, pair(row)).lost);
+  };
+  EXPECT_EQ(lost(R"({"prompt": "say it", "chosen": " low", "rejected": " the"})"), "");
+  // " low" is one token, and so is " the".
+  EXPECT_EQ(lost(R"({"prompt": "say ", "chosen": "low", "rejected": "it"})"), " ");
+  EXPECT_EQ(lost(R"({"prompt": "say th", "chosen": "at", "rejected": "e"})"), " th");
+}
+
 TEST_F(PreferenceTokens, NeedATemplateForMessages) {
   EXPECT_THROW(shown_rows(kMessages), UsageError);
   EXPECT_THROW(shown_rows(kMessages, chat_of("{{ raise_exception('no') }}")), UsageError);

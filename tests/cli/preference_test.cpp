@@ -178,6 +178,20 @@ TEST_F(PreferenceCommand, DropoutOfZeroIsNoDropout) {
       << output_;
 }
 
+TEST_F(PreferenceCommand, PromptsThatEndOtherwiseBeforeAnAnswerAreCounted) {
+  const std::string train = std::string(kPairs) + "--max_steps 1 --data.train texts.jsonl ";
+  write_file(folder_ / "texts.jsonl",
+             "{\"prompt\": \"say it\", \"chosen\": \" low\", \"rejected\": \" no\"}\n");
+  ASSERT_EQ(run(train), 0) << output_;
+  EXPECT_FALSE(says("the prompt alone")) << output_;
+  write_file(folder_ / "texts.jsonl",
+             "{\"prompt\": \"say it\", \"chosen\": \" low\", \"rejected\": \" no\"}\n"
+             "{\"prompt\": \"say th\", \"chosen\": \"e\", \"rejected\": \"at\"}\n");
+  ASSERT_EQ(run(train), 0) << output_;
+  expect("warning: of 1 of 2 pairs in texts.jsonl the prompt alone ends with other tokens than ");
+  expect("such as texts.jsonl:2, where ' th' is left out: answers begin where the tokens part");
+}
+
 TEST_F(PreferenceCommand, WhatCannotBeLearntIsToldInASentence) {
   const std::string train = std::string(kPairs) + "--max_steps 1 ";
   const auto refused = [&](const std::string& lines, const std::string& part) {

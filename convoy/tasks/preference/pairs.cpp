@@ -41,6 +41,7 @@ class Reading {
       return take_corrupt(error.what(), *reader_.options, corrupt_);
     }
     auto rows = rows_of(std::move(pair), where);
+    if (!rows.lost.empty()) lose(std::move(rows.lost), where);
     const auto longest = std::max(std::ssize(rows.chosen.ids), std::ssize(rows.rejected.ids));
     if (longest > reader_.max_length) {
       too_long_.add(where);
@@ -66,6 +67,15 @@ class Reading {
     } catch (const UsageError& error) {
       fail<UsageError>("data", "{}: {}", where, sentence_of(error.what()));
     }
+  }
+
+  /// Counts a pair whose prompt alone ends with other tokens than before an answer.
+  void lose(std::vector<int32_t> ids, const std::string& where) {
+    if (unlike_.number == 0) {
+      const std::vector<bool> none(ids.size());
+      lost_ = shown(*reader_.tokenizer, chat::Row{std::move(ids), none});
+    }
+    unlike_.add(where);
   }
 
   void check() const {
@@ -97,6 +107,13 @@ class Reading {
     add(corrupt_, fmt::format("left out as corrupt, such as: {}", corrupt_.first));
     notes.push_back(std::move(note));
     notes.push_back(fmt::format("example, what is compared in [[ ]]: {}", example_));
+    if (unlike_.number == 0) return;
+    notes.push_back(fmt::format(
+        "warning: of {} of {} in {} the prompt alone ends with other tokens than before "
+        "an answer, such as {}, where '{}' is left out: answers begin where the tokens "
+        "part, as in TRL; try prompts that end with a whole token, or a template that "
+        "ends them alike",
+        unlike_.number, plural(num_pairs_, "pair"), file_, unlike_.first, lost_));
   }
 
   const PairReader& reader_;
@@ -105,7 +122,9 @@ class Reading {
   ChatRows out_;
   int64_t num_pairs_ = 0;
   RowCount corrupt_, too_long_, without_;
+  RowCount unlike_;  // where the prompt alone ends otherwise
   std::string example_;
+  std::string lost_;  // what the first of those leaves out
 };
 
 }  // namespace
