@@ -154,6 +154,17 @@ TEST_F(ChatCommand, SaysInASentenceWhatIsWrongWithConversations) {
   EXPECT_EQ(run(std::string(kLlama) + "--model_type bert --output_dir out"), 2) << output_;
 }
 
+TEST_F(ChatCommand, TextsThatNothingEndsAreTold) {
+  const std::string train = std::string(kLlama) + "--max_steps 1 ";
+  const std::string no_end = "the tokenizer names no token that ends texts, so nothing ends the ";
+  write_file(folder_ / "chat.jsonl", "{\"prompt\": \"say it\", \"completion\": \" low\"}\n");
+  ASSERT_EQ(run(train), 0) << output_;
+  EXPECT_FALSE(says(no_end)) << output_;
+  write_file(folder_ / "words/tokenizer_config.json", R"({"bos_token": "<s>"})");
+  ASSERT_EQ(run(train), 0) << output_;
+  expect(no_end + "answers of rows of texts, such as chat.jsonl:1,");
+}
+
 TEST_F(ChatCommand, StopsAnAnswerAtCtrlCAndGoesOn) {
   std::string train = kLlama;
   train.replace(train.find("embeddings 128"), 14, "embeddings 100000");

@@ -192,6 +192,20 @@ TEST_F(PreferenceCommand, PromptsThatEndOtherwiseBeforeAnAnswerAreCounted) {
   expect("such as texts.jsonl:2, where ' th' is left out: answers begin where the tokens part");
 }
 
+TEST_F(PreferenceCommand, TextsThatNothingEndsAreTold) {
+  const std::string train = std::string(kPairs) + "--max_steps 1 ";
+  const std::string no_end = "the tokenizer names no token that ends texts, so nothing ends the ";
+  write_file(folder_ / "texts.jsonl",
+             "{\"prompt\": \"say it\", \"chosen\": \" low\", \"rejected\": \" no\"}\n");
+  ASSERT_EQ(run(train + "--data.train texts.jsonl"), 0) << output_;
+  EXPECT_FALSE(says(no_end)) << output_;
+  write_file(folder_ / "words/tokenizer_config.json", R"({"bos_token": "<s>"})");
+  ASSERT_EQ(run(train + "--data.train texts.jsonl"), 0) << output_;
+  expect(no_end + "answers of rows of texts, such as texts.jsonl:1,");
+  ASSERT_EQ(run(train), 0) << output_;
+  EXPECT_FALSE(says(no_end)) << "templates end messages: " << output_;
+}
+
 TEST_F(PreferenceCommand, WhatCannotBeLearntIsToldInASentence) {
   const std::string train = std::string(kPairs) + "--max_steps 1 ";
   const auto refused = [&](const std::string& lines, const std::string& part) {

@@ -18,7 +18,7 @@ constexpr double kMostWithoutTargets = 0.01;
 
 /// Rows by what became of them.
 struct Counts {
-  RowCount corrupt, too_long, without_targets, last_only;
+  RowCount corrupt, texts, too_long, without_targets, last_only;
 };
 
 }  // namespace
@@ -96,7 +96,10 @@ ChatRows ChatReader::read(const std::string& file, std::vector<std::string>& not
   const auto arguments = options->read_arguments();
   const bool learns_all = options->train_on == "all";
   const auto row_of = [&](chat::Conversation& conversation, const std::string& where) {
-    if (conversation.is_text()) return chat::row_of_text(*tokenizer, conversation);
+    if (conversation.is_text()) {
+      counts.texts.add(where);
+      return chat::row_of_text(*tokenizer, conversation);
+    }
     if (chat == nullptr) {
       fail<UsageError>("data",
                        "{} holds messages, and the model has no chat template for them; try "
@@ -174,6 +177,7 @@ ChatRows ChatReader::read(const std::string& file, std::vector<std::string>& not
                   counts.last_only.first));
   notes.push_back(std::move(note));
   notes.push_back(fmt::format("example, what is learnt in [[ ]]: {}", example));
+  note_missing_end(*tokenizer, counts.texts, notes);
   return out;
 }
 

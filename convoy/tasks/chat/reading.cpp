@@ -21,6 +21,16 @@ void add_arguments(const chat::OrderedJson& arguments, chat::Dialogue& dialogue)
   dialogue.arguments = std::move(merged);
 }
 
+void note_missing_end(const tokenizers::Tokenizer& tokenizer, const RowCount& texts,
+                      std::vector<std::string>& notes) {
+  if (texts.number == 0 || tokenizer.special_ids().eos) return;
+  notes.push_back(
+      fmt::format("warning: the tokenizer names no token that ends texts, so nothing ends the "
+                  "answers of rows of texts, such as {}, and the model does not learn to stop; try "
+                  "eos_token in its tokenizer_config.json",
+                  texts.first));
+}
+
 void cut_row(chat::Row& row, int64_t length) {
   const auto kept = std::min(row.ids.size(), static_cast<size_t>(length));
   row.ids.resize(kept);

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "convoy/chat/conversation.h"
 #include "convoy/chat/row.h"
@@ -25,6 +26,11 @@ void take_corrupt(const std::string& error, const ChatOptions& options, RowCount
 
 /// Gives a conversation the template's `arguments`, over which its own stand.
 void add_arguments(const chat::OrderedJson& arguments, chat::Dialogue& dialogue);
+
+/// Adds a note where the tokenizer has no token that ends texts, though `texts` of the rows of a
+/// file are texts.
+void note_missing_end(const tokenizers::Tokenizer& tokenizer, const RowCount& texts,
+                      std::vector<std::string>& notes);
 
 /// Cuts a row to at most `length` tokens.
 void cut_row(chat::Row& row, int64_t length);

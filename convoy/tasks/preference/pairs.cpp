@@ -40,6 +40,7 @@ class Reading {
     } catch (const FileError& error) {
       return take_corrupt(error.what(), *reader_.options, corrupt_);
     }
+    if (pair.chosen.is_text()) texts_.add(where);
     auto rows = rows_of(std::move(pair), where);
     if (!rows.lost.empty()) lose(std::move(rows.lost), where);
     const auto longest = std::max(std::ssize(rows.chosen.ids), std::ssize(rows.rejected.ids));
@@ -107,6 +108,7 @@ class Reading {
     add(corrupt_, fmt::format("left out as corrupt, such as: {}", corrupt_.first));
     notes.push_back(std::move(note));
     notes.push_back(fmt::format("example, what is compared in [[ ]]: {}", example_));
+    note_missing_end(*reader_.tokenizer, texts_, notes);
     if (unlike_.number == 0) return;
     notes.push_back(fmt::format(
         "warning: of {} of {} in {} the prompt alone ends with other tokens than before "
@@ -121,7 +123,7 @@ class Reading {
   chat::OrderedJson arguments_;  // of the template
   ChatRows out_;
   int64_t num_pairs_ = 0;
-  RowCount corrupt_, too_long_, without_;
+  RowCount corrupt_, texts_, too_long_, without_;
   RowCount unlike_;  // where the prompt alone ends otherwise
   std::string example_;
   std::string lost_;  // what the first of those leaves out
