@@ -158,7 +158,13 @@ Preference read_preference(OrderedJson row, const std::string& where) {
   }
   const auto settings = take_settings(row, where);
   auto prompt = taken(row, "prompt");
-  const auto chosen = taken(row, "chosen"), rejected = taken(row, "rejected");
+  auto chosen = taken(row, "chosen"), rejected = taken(row, "rejected");
+  if (auto better = listed_messages(chosen), worse = listed_messages(rejected);
+      better.is_array() && worse.is_array()) {
+    chosen = std::move(better);
+    rejected = std::move(worse);
+    prompt = listed_messages(prompt);
+  }
   for (const auto& [key, value] : {std::pair("chosen", &chosen), {"rejected", &rejected}}) {
     const bool is_read = is_text_or_messages(*value);
     if (is_read && value->type() == chosen.type()) continue;
