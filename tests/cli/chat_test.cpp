@@ -144,7 +144,9 @@ TEST_F(ChatCommand, SaysInASentenceWhatIsWrongWithConversations) {
   write_file(folder_ / "raises.jinja", "{{ raise_exception('roles must alternate') }}");
   EXPECT_EQ(run(train + "--chat_template raises.jinja"), 2) << output_;
   expect("chat.jsonl:1: ");
-  expect("roles must alternate");
+  expect("roles must alternate; try to mend it, or --skip_corrupt true");
+  EXPECT_EQ(run(train + "--chat_template raises.jinja --skip_corrupt true"), 1) << output_;
+  expect("chat.jsonl holds no conversation; 24 left out as corrupt, such as: chat.jsonl:1: ");
   write_file(folder_ / "broken.jinja", "{% for %}");
   EXPECT_EQ(run(train + "--chat_template broken.jinja"), 1) << output_;
   expect("broken.jinja:1: ");
@@ -163,6 +165,34 @@ TEST_F(ChatCommand, TextsThatNothingEndsAreTold) {
   write_file(folder_ / "words/tokenizer_config.json", R"({"bos_token": "<s>"})");
   ASSERT_EQ(run(train), 0) << output_;
   expect(no_end + "answers of rows of texts, such as chat.jsonl:1,");
+}
+
+TEST_F(ChatCommand, LeavesOutWhatTheTemplateRefuses) {
+  write_file(folder_ / "strict.jinja",
+             "{% for m in messages %}{% if m.role not in ['user', 'assistant'] %}"
+             "{{ raise_exception('no role ' + m.role) }}{% endif %}{% endfor %}" +
+                 read_file(folder_ / "words/chat_template.jinja"));
+  write_file(folder_ / "chat.jsonl",
+             read_file(folder_ / "chat.jsonl") +
+                 conversation({{"critic", "Who are you?"}, {"assistant", "I am Otto."}}) +
+                 "{\"messages\": [{\"role\": 3, \"content\": \"Hi\"}]}\n"
+                 "{\"messages\": [{\"role\": \"user\", \"content\": 7}, "
+                 "{\"role\": \"assistant\", \"content\": \"x\"}], \"tools\": 3}\n");
+  const std::string train =
+      std::string(kLlama) + "--max_steps 1 --output_dir out --chat_template strict.jinja ";
+  EXPECT_EQ(run(train), 2) << output_;
+  expect("chat.jsonl:25: ");
+  expect("the template says: no role critic; try to mend it, or --skip_corrupt true");
+  for (const char* learnt : {"answers", "all"}) {
+    ASSERT_EQ(run(train + "--skip_corrupt true --overwrite_output_dir --train_on " + learnt), 0)
+        << output_;
+    expect("chat.jsonl: 24 conversations of ");
+    expect("3 left out as corrupt, such as: chat.jsonl:25: ");
+  }
+  // What is wrong with the run is no row's fault.
+  fs::remove(folder_ / "words/chat_template.jinja");
+  EXPECT_EQ(run(std::string(kLlama) + "--output_dir none --skip_corrupt true"), 2) << output_;
+  expect("the model has no chat template for them");
 }
 
 TEST_F(ChatCommand, StopsAnAnswerAtCtrlCAndGoesOn) {

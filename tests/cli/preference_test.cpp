@@ -226,10 +226,23 @@ TEST_F(PreferenceCommand, WhatCannotBeLearntIsToldInASentence) {
   expect("bad.jsonl: 2 pairs of ");
   expect("1 left out as corrupt, such as: bad.jsonl:2: chosen and rejected are the same");
 
+  write_file(folder_ / "some.jinja",
+             "{% if messages[0].content == 'Hi' %}{{ raise_exception('no greeting') }}{% endif %}" +
+                 read_file(folder_ / "words/chat_template.jinja"));
+  write_file(folder_ / "bad.jsonl", line(0) + pair_of_answers("Hi", "A", "B") + line(1));
+  const auto some = train + "--data.train bad.jsonl --chat_template some.jinja ";
+  EXPECT_EQ(run(some), 2) << output_;
+  expect("bad.jsonl:2: ");
+  ASSERT_EQ(run(some + "--skip_corrupt true"), 0) << output_;
+  expect("bad.jsonl: 2 pairs of ");
+  expect("1 left out as corrupt, such as: bad.jsonl:2: ");
+
   write_file(folder_ / "raise.jinja", "{{ raise_exception('no such roles') }}");
   EXPECT_EQ(run(train + "--chat_template raise.jinja"), 2) << output_;
   expect("pairs.jsonl:1: ");
-  expect("the template says: no such roles");
+  expect("the template says: no such roles; try to mend it, or --skip_corrupt true");
+  EXPECT_EQ(run(train + "--chat_template raise.jinja --skip_corrupt true"), 1) << output_;
+  expect("pairs.jsonl holds no pair of answers; 24 left out as corrupt, such as: pairs.jsonl:1: ");
   for (const auto& [option, part] : std::map<std::string, std::string>{
            {"--loss_type ipo --label_smoothing 0.1", "no effect with train.loss_type = ipo"},
            {"--loss_type hinge", "expected one of sigmoid, ipo, robust"},

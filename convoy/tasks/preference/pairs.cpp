@@ -40,8 +40,17 @@ class Reading {
     } catch (const FileError& error) {
       return take_corrupt(error.what(), *reader_.options, corrupt_);
     }
-    if (pair.chosen.is_text()) texts_.add(where);
-    auto rows = rows_of(std::move(pair), where);
+    if (pair.chosen.is_text()) {
+      texts_.add(where);
+    } else {
+      expect_template(reader_.chat, where);
+    }
+    chat::PreferenceRows rows;
+    try {
+      rows = rows_of(std::move(pair));
+    } catch (const UsageError& error) {
+      return take_refused(error.what(), where, *reader_.options, corrupt_);
+    }
     if (!rows.lost.empty()) lose(std::move(rows.lost), where);
     const auto longest = std::max(std::ssize(rows.chosen.ids), std::ssize(rows.rejected.ids));
     if (longest > reader_.max_length) {
@@ -60,14 +69,10 @@ class Reading {
     out_.add(rows.rejected);
   }
 
-  chat::PreferenceRows rows_of(chat::Preference pair, const std::string& where) const {
+  chat::PreferenceRows rows_of(chat::Preference pair) const {
     add_arguments(arguments_, pair.chosen.dialogue);
     add_arguments(arguments_, pair.rejected.dialogue);
-    try {
-      return chat::rows_of(*reader_.tokenizer, reader_.chat, pair);
-    } catch (const UsageError& error) {
-      fail<UsageError>("data", "{}: {}", where, sentence_of(error.what()));
-    }
+    return chat::rows_of(*reader_.tokenizer, reader_.chat, pair);
   }
 
   /// Counts a pair whose prompt alone ends with other tokens than before an answer.
@@ -90,8 +95,9 @@ class Reading {
                        without_.first);
     }
     if (out_.size() > 0) return;
-    fail<FileError>("data", "{} holds no pair of answers{}", file_,
-                    too_long_.number > 0 ? " of at most max_length tokens" : "");
+    fail<FileError>("data", "{} holds no pair of answers{}{}", file_,
+                    too_long_.number > 0 ? " of at most max_length tokens" : "",
+                    told_corrupt(corrupt_));
   }
 
   void tell(std::vector<std::string>& notes) const {
