@@ -202,6 +202,13 @@ void LanguageTask::settle(OptionTable& table) {
   if (data_.random_tokens > 0 && (!data_.train.empty() || !data_.valid.empty())) {
     fail<UsageError>("data", "data.random_tokens and files exclude each other; got both");
   }
+  if (data_.random_tokens > 0 && keeps_apart()) {
+    fail<UsageError>(
+        "data",
+        "documents = apart has no effect: random_tokens = {} are one text; try without "
+        "it, or --data.train FILE",
+        data_.random_tokens);
+  }
   config_->check();
 }
 
