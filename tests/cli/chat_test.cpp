@@ -150,6 +150,10 @@ TEST_F(ChatCommand, SaysInASentenceWhatIsWrongWithConversations) {
   write_file(folder_ / "broken.jinja", "{% for %}");
   EXPECT_EQ(run(train + "--chat_template broken.jinja"), 1) << output_;
   expect("broken.jinja:1: ");
+  for (const char* best : {"", "--load_best_model_at_end "}) {
+    EXPECT_EQ(run(train + "--metric_for_best_model loss " + best), 2) << output_;
+    expect("metric_for_best_model = loss needs evaluation data; got none; try --data.valid FILE");
+  }
   fs::remove(folder_ / "words/chat_template.jinja");
   EXPECT_EQ(run(train), 2) << output_;
   expect("the model has no chat template for them; try --chat_template FILE");
