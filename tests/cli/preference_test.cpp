@@ -122,6 +122,26 @@ TEST_F(PreferenceCommand, ResumesInTheMiddleOfAnEpochAsIfNothingHadHappened) {
   expect(std::string("there is no ") + kReference + " in ");
 }
 
+TEST_F(PreferenceCommand, ARunGoesOnWithItsOwnTask) {
+  const auto chat = std::string(kLlama) + "--save_steps 1 --max_steps 2 --output_dir chat ";
+  const auto pairs = std::string(kPairs) + "--save_steps 1 --max_steps 2 --output_dir pairs ";
+  ASSERT_EQ(run(chat + "--max_steps 1"), 0) << output_;
+  ASSERT_EQ(run(pairs + "--max_steps 1"), 0) << output_;
+  EXPECT_EQ(run(pairs + "--overwrite_output_dir --resume_from_checkpoint chat/checkpoint-1"), 2);
+  expect("chat/checkpoint-1 is of a run with task = chat, and this one has task = preference");
+  expect("checkpoint-1 without --resume_from_checkpoint, which begins with its weights");
+  EXPECT_EQ(run(chat + "--overwrite_output_dir --resume_from_checkpoint pairs/checkpoint-1/"), 2);
+  expect("pairs/checkpoint-1 is of a run with task = preference, and this one has task = chat");
+  EXPECT_EQ(run(std::string(kPairs) + "--max_steps 2 --output_dir chat --resume_from_checkpoint "
+                                      "latest"),
+            2);
+  expect("checkpoint-1 is of a run with task = chat");
+  ASSERT_EQ(run("train --task preference --model_name_or_path chat/checkpoint-1 --data.train "
+                "pairs.jsonl --threads 1 --validation_split_percentage 0 --max_steps 1"),
+            0)
+      << output_;
+}
+
 TEST_F(PreferenceCommand, TheReferenceBesideTheCheckpointIsTaken) {
   const std::string train = std::string(kPairs) + "--save_steps 2 --max_steps 4 ";
   ASSERT_EQ(run(train + "--output_dir whole"), 0) << output_;

@@ -11,6 +11,7 @@
 #include "convoy/tasks/language/scorer.h"
 #include "convoy/tasks/memory.h"
 #include "convoy/tasks/pretrained.h"
+#include "convoy/tasks/resumed_task.h"
 
 namespace convoy::tasks {
 namespace fs = std::filesystem;
@@ -137,6 +138,7 @@ std::string LanguageTask::peft_task() const {
 }
 
 void LanguageTask::settle(OptionTable& table) {
+  check_resumed_task(table);
   lora_.find_start(start_, table);
   read_configs(table);
   asks_for_split_ = table.asked_for("data.validation_split_percentage");

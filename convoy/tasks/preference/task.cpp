@@ -8,11 +8,11 @@
 #include "convoy/base/text.h"
 #include "convoy/checkpoint/adapter_config.h"
 #include "convoy/checkpoint/base_fingerprint.h"
-#include "convoy/checkpoint/folder.h"
 #include "convoy/formats/safetensors_folder.h"
 #include "convoy/models/causal_head.h"
 #include "convoy/tasks/preference/pairs.h"
 #include "convoy/tasks/preference/scorer.h"
+#include "convoy/tasks/resumed_task.h"
 
 namespace convoy::tasks {
 namespace fs = std::filesystem;
@@ -31,18 +31,6 @@ std::string text_of_weights(const fs::path& start, const fs::path& adapter,
     out += fmt::format(" {:016x}", hash_text(read_file(adapter / file)));
   }
   return out;
-}
-
-/// Folders of the run that one goes on with which resumes from `source`; empty: it begins anew.
-std::vector<fs::path> folders_to_resume(const fs::path& source, const fs::path& output) {
-  if (source.empty() || source == "false" || source == "False") return {};
-  std::error_code error;
-  if (fs::is_directory(source, error)) {
-    const auto place = fs::canonical(source);  // not behind a slash, nor beside a link
-    return {place.parent_path(), place};
-  }
-  if (output.empty() || !checkpoint::latest_checkpoint(output)) return {};
-  return {output};
 }
 
 }  // namespace
