@@ -31,6 +31,11 @@ TEST_F(ChatCommand, LearnsAnAnswerAndGivesIt) {
   // The run knows its data.
   ASSERT_EQ(run("eval out --data.valid chat.jsonl --threads 1"), 0) << output_;
   expect("perplexity");
+  EXPECT_FALSE(says("warning")) << output_;
+  ASSERT_EQ(run("eval out --data.valid chat.jsonl --threads 1 --max_length 60"), 0) << output_;
+  expect("the run had max_length = 128, and this evaluation has 60: longer conversations are ");
+  EXPECT_EQ(run("eval out --data.valid chat.jsonl --threads 1 --max_length 300"), 2) << output_;
+  expect("max_length = 300 is beyond the model's 128 positions");
 }
 
 TEST_F(ChatCommand, GivesTheSameLossesInEveryLayout) {

@@ -38,6 +38,9 @@ TEST_F(PreferenceCommand, LearnsWhichAnswerIsPreferred) {
   write_file(folder_ / "others.jsonl", line(100));
   EXPECT_EQ(run("eval out --data others.jsonl --threads 1"), 2) << output_;
   expect("has not kept the reference's log-probabilities of all pairs of others.jsonl");
+  EXPECT_EQ(run("eval out --max_length 40 --threads 1"), 2) << output_;
+  expect("has not kept the reference's log-probabilities of all pairs of ");
+  expect("; try --max_length 128, as in training");
   // It chats.
   ASSERT_EQ(shell("echo Hi | $convoy generate out --chat --max_new_tokens 2"), 0) << output_;
 }

@@ -197,10 +197,7 @@ void LanguageTask::settle(OptionTable& table) {
                      "tokenizer, or a larger vocab_size",
                      tokenizer_->vocab_size(), config_->num_ids());
   }
-  if (data_.block_size > config_->position_limit()) {
-    fail<UsageError>("data", "{} = {} is beyond the model's {} positions; try a smaller one",
-                     length_option(), data_.block_size, config_->position_limit());
-  }
+  check_length();
   if (data_.random_tokens > 0 && (!data_.train.empty() || !data_.valid.empty())) {
     fail<UsageError>("data", "data.random_tokens and files exclude each other; got both");
   }
@@ -212,6 +209,12 @@ void LanguageTask::settle(OptionTable& table) {
         data_.random_tokens);
   }
   config_->check();
+}
+
+void LanguageTask::check_length() const {
+  if (data_.block_size <= config_->position_limit()) return;
+  fail<UsageError>("data", "{} = {} is beyond the model's {} positions; try a smaller one",
+                   length_option(), data_.block_size, config_->position_limit());
 }
 
 void LanguageTask::read_configs(OptionTable& table) {

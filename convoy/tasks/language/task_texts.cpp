@@ -260,6 +260,7 @@ void LanguageTask::read_data(const options::ParallelArguments& parallel, Run& ou
 }
 
 NamedData LanguageTask::evaluation_data(const std::string& where) {
+  check_length();
   if (!tokenizer_) tokenizer_ = find_tokenizer();
   const auto name_of = [&](const std::string& what) {
     const auto& most = data_.max_eval_samples;

@@ -141,10 +141,13 @@ void PreferenceTask::take_kept(const std::string& data) const {
     const auto values = KeptReference::read(file).of(reference_->keys());
     if (values.defined()) return reference_->set(values);
   }
+  const auto trained = other_length();
   fail<UsageError>("tasks",
                    "{} has not kept the reference's log-probabilities of all pairs of {}, without "
-                   "which these have no loss; try to name them as --data.valid in training",
-                   opened_.string(), data);
+                   "which these have no loss; try {}",
+                   opened_.string(), data,
+                   trained ? fmt::format("--max_length {}, as in training", *trained)
+                           : "to name them as --data.valid in training");
 }
 
 Json PreferenceTask::config_of_blocks() const {
