@@ -196,6 +196,80 @@ TEST_F(PreferenceCommand, AnotherReferenceIsRefused) {
   expect("computing the reference's");
 }
 
+TEST_F(PreferenceCommand, AnotherModelIsTheReference) {
+  const std::string save = "--save_strategy no --max_steps 1 ";
+  const std::string narrow = "--hidden_size 16 --intermediate_size 32 ";
+  ASSERT_EQ(run(std::string(kLlama) + save + narrow + "--learning_rate 1e-2 --output_dir other"), 0)
+      << output_;
+  // What it says of the pairs where it is the model itself, whose rewards are zeros.
+  ASSERT_EQ(run("train --task preference --model_name_or_path other --data.train pairs.jsonl "
+                "--logging_steps 1 --threads 1 --validation_split_percentage 0 "
+                "--per_device_train_batch_size 8 --output_dir own " +
+                save),
+            0)
+      << output_;
+  EXPECT_NEAR(losses("own").front(), std::log(2), 1e-6);
+  const std::string train = std::string(kPairs) + "--ref_model_name_or_path other ";
+  const auto trains = [&](const char* out, const std::string& more) {
+    ASSERT_EQ(run(train + save + "--output_dir " + out + " " + more), 0) << output_;
+    expect("computing the reference's log-probabilities of 24 pairs with other");
+    for (const char* answer : {"chosen", "rejected"}) {
+      SCOPED_TRACE(out + std::string(" ") + answer);
+      const auto logps = std::string("logps/") + answer, rewards = std::string("rewards/") + answer;
+      const double reference =
+          logged(out, logps).front() - logged(out, rewards).front() / 0.1;  // beta
+      EXPECT_NEAR(reference, logged("own", logps).front(), 1e-3);
+      EXPECT_GT(std::abs(logged(out, rewards).front()), 1e-3);
+    }
+  };
+  trains("one", "--per_device_train_batch_size 8");
+  trains("zero", "--nproc 2 --zero 3");
+  trains("threads", "--strategy dp --replicas 2");
+  trains("stages", "--nproc 2 --pipeline_parallel_size 2 --gradient_accumulation_steps 2");
+  trains("heads", "--nproc 2 --tensor_parallel_size 2 --per_device_train_batch_size 8");
+}
+
+TEST_F(PreferenceCommand, AnotherModelStaysTheReference) {
+  const std::string once = "--save_strategy no --max_steps 1 ";
+  ASSERT_EQ(run(std::string(kLlama) + once + "--output_dir other"), 0) << output_;
+  ASSERT_EQ(run(std::string(kLlama) + once + "--seed 2 --output_dir third"), 0) << output_;
+  const std::string train = std::string(kPairs) + "--save_steps 1 --max_steps 2 --output_dir out ";
+  ASSERT_EQ(run(train + "--ref_model_name_or_path other"), 0) << output_;
+  const std::string resumed = train + "--max_steps 3 --resume_from_checkpoint out/checkpoint-1 ";
+  for (const char* reference : {"", "--ref_model_name_or_path third"}) {
+    EXPECT_EQ(run(resumed + reference), 2) << output_;
+    expect("holds the log-probabilities of another reference than ");
+  }
+  ASSERT_EQ(run(resumed + "--ref_model other"), 0) << output_;
+  EXPECT_FALSE(says("computing the reference's")) << output_;
+  ASSERT_EQ(run("eval out --data.valid pairs.jsonl --threads 1"), 0) << output_;
+}
+
+TEST_F(PreferenceCommand, AReferenceOfOtherTokensIsRefused) {
+  const std::string train = std::string(kPairs) + "--max_steps 1 ";
+  ASSERT_EQ(run(std::string(kLlama) + "--save_strategy no --max_steps 1 --output_dir other"), 0);
+  const auto refused = [&](const std::string& folder, const std::string& part) {
+    EXPECT_EQ(run(train + "--output_dir out --ref_model_name_or_path " + folder), 2) << output_;
+    expect(part);
+    EXPECT_FALSE(fs::exists(folder_ / "out"));
+  };
+  refused("none", "ref_model_name_or_path = none is no folder with config.json");
+  ASSERT_EQ(run(std::string(kLlama) + "--save_strategy no --max_steps 1 --output_dir short "
+                                      "--max_position_embeddings 64"),
+            0);
+  refused("short", "max_length = 128 is beyond the 64 positions of ref_model_name_or_path = short");
+  auto words = json("other/tokenizer.json");
+  std::swap(words["model"]["vocab"]["a"], words["model"]["vocab"]["b"]);
+  write_file(folder_ / "other/tokenizer.json", words.dump());
+  refused("other", "other has another tokenizer than this run: its id 64 is 'b', and here 'a'");
+  ASSERT_EQ(run("train --task preference --model_name_or_path short --data.train pairs.jsonl "
+                "--threads 1 --validation_split_percentage 0 --lora_r 2 --max_steps 1 "
+                "--save_strategy no --output_dir adapter"),
+            0)
+      << output_;
+  refused("adapter", "adapter is an adapter; try convoy checkpoint merge adapter --output MODEL");
+}
+
 TEST_F(PreferenceCommand, DropoutOfZeroIsNoDropout) {
   ASSERT_EQ(run(std::string(kPairs) + "--max_steps 1 --attention_dropout 0.0 --output_dir out"), 0)
       << output_;

@@ -55,6 +55,12 @@ void PreferenceTask::settle(OptionTable& table) {
   loss_.settle(table);
   if (loss_.disable_dropout) lora_.disable_dropout();
   const auto plain = [&](const char* key) { return table.find(key)->plain(); };
+  if (const auto& folder = loss_.ref_model_name_or_path; !folder.empty()) {
+    other_reference_.emplace(folder,
+                             ReferenceModel::Needs{.tokenizer = tokenizer_ ? &*tokenizer_ : nullptr,
+                                                   .num_ids = config_->num_ids(),
+                                                   .max_length = block_size()});
+  }
   seed_ = plain("train.seed");
   place_.output = plain("output.dir");
   place_.quiet = plain("output.quiet") == "true";
@@ -73,6 +79,7 @@ Run PreferenceTask::prepare(const options::ParallelArguments& parallel) {
                      ranks);
   }
   auto out = ChatTask::prepare(parallel);
+  out.files.inputs.push_back(loss_.ref_model_name_or_path);
   out.labelled = {};  // Hugging Face's models have no such loss
   out.scorer = [] { return std::make_unique<PreferenceScorer>(); };
   const auto place = place_of_reference();
@@ -85,10 +92,22 @@ Run PreferenceTask::prepare(const options::ParallelArguments& parallel) {
 
 ReferencePlace PreferenceTask::place_of_reference() const {
   auto out = place_;
-  out.model = start_.empty() ? "the model that was drawn" : start_;
-  out.weights = fmt::format("{} config {:016x}", text_of_weights(start_, lora_.adapter(), seed_),
-                            hash_text(config_of_blocks().dump()));
+  const auto identity = [](const std::string& weights, const std::string& config) {
+    return fmt::format("{} config {:016x}", weights, hash_text(config));
+  };
   if (tokenizer_) out.padding = padding();
+  if (other_reference_) {
+    out.model = loss_.ref_model_name_or_path;
+    out.weights = identity(text_of_weights(out.model, "", ""), other_reference_->config());
+    out.open = [other = *other_reference_](const train::Trainer& trainer,
+                                           std::vector<std::string>& notes) {
+      return other.open(trainer, notes);
+    };
+    return out;
+  }
+  out.model = start_.empty() ? "the model that was drawn" : start_;
+  out.weights =
+      identity(text_of_weights(start_, lora_.adapter(), seed_), config_of_blocks().dump());
   return out;
 }
 

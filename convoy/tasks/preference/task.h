@@ -1,16 +1,19 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "convoy/tasks/chat/task.h"
 #include "convoy/tasks/preference/options.h"
+#include "convoy/tasks/preference/reference_model.h"
 #include "convoy/tasks/preference/reference_pass.h"
 
 namespace convoy::tasks {
 
 /// Trains a causal language model on pairs of answers, of which one was preferred (DPO). The
-/// reference is the model that the run starts from; its log-probabilities are computed once.
+/// reference is the model that the run starts from, or another one; its log-probabilities are
+/// computed once.
 class PreferenceTask : public ChatTask {
  public:
   /// `family`: of families().
@@ -40,6 +43,7 @@ class PreferenceTask : public ChatTask {
   PreferenceLossOptions loss_;
   ReferencePlace place_;
   std::string seed_;  // of weights that are drawn
+  std::optional<ReferenceModel> other_reference_;
   std::shared_ptr<ReferenceLogProbs> reference_ = std::make_shared<ReferenceLogProbs>();
 };
 

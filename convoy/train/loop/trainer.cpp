@@ -122,6 +122,9 @@ bool Trainer::is_main() const {
 const job::Job& Trainer::job() const {
   return impl_->job_;
 }
+const options::TrainingArguments& Trainer::arguments() const {
+  return impl_->arguments_;
+}
 const TrainerState& Trainer::state() const {
   return impl_->state_;
 }
