@@ -39,8 +39,8 @@ class ChatTask : public LanguageTask {
   /// Conversations of a file.
   virtual std::shared_ptr<const ChatRows> read_rows(const std::string& file) const;
   /// Columns of the batches of rows of these conversations, beside the usual ones.
-  virtual AddColumns columns_of(const std::shared_ptr<const ChatRows>& /*all*/,
-                                const RowsOfConversations& /*rows*/) const {
+  virtual DerivedColumns columns_of(const std::shared_ptr<const ChatRows>& /*all*/,
+                                    const RowsOfConversations& /*rows*/) const {
     return {};
   }
   virtual std::string name_of_samples() const { return "conversations"; }

@@ -136,14 +136,15 @@ std::shared_ptr<const ChatRows> PreferenceTask::read_rows(const std::string& fil
   return std::make_shared<ChatRows>(reader.read(file, notes_ ? *notes_ : unheard));
 }
 
-AddColumns PreferenceTask::columns_of(const std::shared_ptr<const ChatRows>& all,
-                                      const RowsOfConversations& rows) const {
-  return [reference = reference_, keys = reference_->need(all, rows)](
-             const std::vector<int64_t>& wanted, nn::Bundle& batch) {
+DerivedColumns PreferenceTask::columns_of(const std::shared_ptr<const ChatRows>& all,
+                                          const RowsOfConversations& rows) const {
+  const auto add = [reference = reference_, keys = reference_->need(all, rows)](
+                       const std::vector<int64_t>& wanted, nn::Bundle& batch) {
     std::vector<uint64_t> here;
     for (const int64_t row : wanted) here.push_back(keys[static_cast<size_t>(row)]);
     batch[nn::kReferenceLogProbs] = reference->of(here);
   };
+  return {.names = {nn::kReferenceLogProbs}, .add = add};
 }
 
 NamedData PreferenceTask::evaluation_data(const std::string& where) {

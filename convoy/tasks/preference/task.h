@@ -29,8 +29,8 @@ class PreferenceTask : public ChatTask {
   void declare_data(OptionTable& table) override;
   void read_data(const options::ParallelArguments& parallel, Run& out) override;
   std::shared_ptr<const ChatRows> read_rows(const std::string& file) const override;
-  AddColumns columns_of(const std::shared_ptr<const ChatRows>& all,
-                        const RowsOfConversations& rows) const override;
+  DerivedColumns columns_of(const std::shared_ptr<const ChatRows>& all,
+                            const RowsOfConversations& rows) const override;
   std::string name_of_samples() const override { return "pairs"; }
   Json config_of_blocks() const override;
   std::function<void(const nn::BlockList& blocks)> finish_blocks() const override;
