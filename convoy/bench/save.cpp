@@ -221,6 +221,9 @@ std::optional<SaveTimes> time_saves(tasks::Task& task, options::TrainingArgument
                           }).get<std::string>();
   arguments.max_steps = (options.saves + 1) * options.save_steps - 1;
   arguments.eval_strategy = arguments.logging_strategy = "no";
+  arguments.load_best_model_at_end = false;  // nothing is evaluated
+  arguments.metric_for_best_model.clear();
+  arguments.early_stopping_patience = 0;
   arguments.save_strategy = "steps";
   arguments.save_steps = static_cast<double>(options.save_steps);
   arguments.save_total_limit = 1;

@@ -70,6 +70,9 @@ void add_mfu(StepTimes& times, double flops_per_sample, double peak,
 std::optional<StepTimes> time_steps(tasks::Task& task, options::TrainingArguments arguments,
                                     const StepOptions& options) {
   arguments.eval_strategy = arguments.save_strategy = arguments.logging_strategy = "no";
+  arguments.load_best_model_at_end = false;  // nothing is evaluated
+  arguments.metric_for_best_model.clear();
+  arguments.early_stopping_patience = 0;
   arguments.output.dir.clear();
   arguments.resume_from_checkpoint.clear();
   arguments.output.quiet = true;

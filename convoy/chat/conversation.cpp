@@ -1,5 +1,6 @@
 #include "convoy/chat/conversation.h"
 
+#include <algorithm>
 #include <vector>
 
 #include "convoy/base/error.h"
@@ -47,6 +48,24 @@ const std::vector<std::string>& conversation_keys() {
   static const std::vector<std::string> kKeys{"messages", "prompt", "completion", "tools",
                                               kArguments};
   return kKeys;
+}
+
+OrderedJson listed_messages(const OrderedJson& value) {
+  if (!value.is_string()) return value;
+  const auto& text = value.get_ref<const std::string&>();
+  const size_t begin = text.find_first_not_of(" \t\r\n");
+  if (begin == text.npos || text[begin] != '[') return value;
+  try {
+    parse_json(text, "a text");  // it knows what is too deep
+  } catch (const FileError&) {
+    return value;
+  }
+  auto list = OrderedJson::parse(text);
+  const bool is_messages =
+      !list.empty() && std::all_of(list.begin(), list.end(), [](const OrderedJson& message) {
+        return message.is_object() && message.contains("role") && message["role"].is_string();
+      });
+  return is_messages ? list : value;
 }
 
 OrderedJson plain_messages(const OrderedJson& messages, const std::string& where) {
@@ -98,7 +117,12 @@ Conversation read_conversation(OrderedJson row, const std::string& where) {
   }
   Conversation out;
   out.dialogue = take_settings(row, where);
-  const auto prompt = take(row, "prompt"), completion = take(row, "completion");
+  auto prompt = take(row, "prompt"), completion = take(row, "completion");
+  if (auto asked = listed_messages(prompt), said = listed_messages(completion);
+      asked.is_array() && said.is_array()) {
+    prompt = std::move(asked);
+    completion = std::move(said);
+  }
   if (prompt.is_string() && completion.is_string()) {
     out.prompt = prompt.get<std::string>();
     out.completion = completion.get<std::string>();

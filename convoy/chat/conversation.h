@@ -22,10 +22,16 @@ struct Conversation {
 const std::vector<std::string>& conversation_keys();
 
 /// Reads a row: `messages`, or `prompt` with `completion` (both texts, or both lists of messages),
-/// and where given `tools` and `chat_template_kwargs`. Messages become what transformers hands to
+/// and where given `tools` and `chat_template_kwargs`. Texts may hold `messages`, `tools` and
+/// `chat_template_kwargs` as JSON; `prompt` and `completion` where both are listed_messages().
+/// Messages become what transformers hands to
 /// templates: keys without a value are left out, reasoning has the names that templates use. Throws
 /// FileError that begins with `where`.
 Conversation read_conversation(OrderedJson row, const std::string& where);
+
+/// The list of messages that a text holds as JSON, as columns of tables do; any other value as it
+/// is.
+OrderedJson listed_messages(const OrderedJson& value);
 
 /// A dialogue without messages, but with a row's `tools` and `chat_template_kwargs`, which are
 /// taken out of it. Throws FileError that begins with `where`.

@@ -158,7 +158,13 @@ Preference read_preference(OrderedJson row, const std::string& where) {
   }
   const auto settings = take_settings(row, where);
   auto prompt = taken(row, "prompt");
-  const auto chosen = taken(row, "chosen"), rejected = taken(row, "rejected");
+  auto chosen = taken(row, "chosen"), rejected = taken(row, "rejected");
+  if (auto better = listed_messages(chosen), worse = listed_messages(rejected);
+      better.is_array() && worse.is_array()) {
+    chosen = std::move(better);
+    rejected = std::move(worse);
+    prompt = listed_messages(prompt);
+  }
   for (const auto& [key, value] : {std::pair("chosen", &chosen), {"rejected", &rejected}}) {
     const bool is_read = is_text_or_messages(*value);
     if (is_read && value->type() == chosen.type()) continue;
@@ -198,7 +204,9 @@ PreferenceRows rows_of(const tokenizers::Tokenizer& tokenizer, const ChatTemplat
   const auto prompt = encoder.prompt(preference.chosen);
   auto chosen = encoder.whole(preference.chosen), rejected = encoder.whole(preference.rejected);
   const auto begin = std::min(common_prefix(prompt, chosen), common_prefix(prompt, rejected));
-  return {row_from(std::move(chosen), begin), row_from(std::move(rejected), begin)};
+  return {.chosen = row_from(std::move(chosen), begin),
+          .rejected = row_from(std::move(rejected), begin),
+          .lost = {prompt.begin() + static_cast<std::ptrdiff_t>(begin), prompt.end()}};
 }
 
 }  // namespace convoy::chat

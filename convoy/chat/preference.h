@@ -19,7 +19,8 @@ struct Preference {
 const std::vector<std::string>& preference_keys();
 
 /// Reads a row: `prompt`, `chosen` and `rejected`, all texts or all lists of messages, and where
-/// given `tools` and `chat_template_kwargs`. Without a prompt, and where it is a text beside
+/// given `tools` and `chat_template_kwargs`. Texts are lists of messages where both answers are
+/// listed_messages(). Without a prompt, and where it is a text beside
 /// messages, the prompt is how both answers begin; messages that begin in no common way answer the
 /// prompt's text. Throws FileError that begins with `where`, also where both answers are equal.
 Preference read_preference(OrderedJson row, const std::string& where);
@@ -27,6 +28,8 @@ Preference read_preference(OrderedJson row, const std::string& where);
 /// Tokens of both answers behind their prompt; the answers' are the targets.
 struct PreferenceRows {
   Row chosen, rejected;
+  /// Tokens that end the prompt alone and stand before no answer.
+  std::vector<int32_t> lost;
 };
 
 /// The tokens as TRL has them: an answer begins where the tokens of prompt and answer part from

@@ -28,6 +28,7 @@ struct MapRows {
   int64_t count = 0;
   MakeBatch batch;
   std::vector<int64_t> row_lengths;  // of each row; empty: all are alike
+  std::vector<std::string> derived;  // columns
   std::optional<data::Mixture> mixture;
 
   /// Rows of an epoch.
@@ -90,6 +91,7 @@ class MapStream : public BatchStream {
         offsets.push_back(sample - step.s0);
       }
       step.micro_batches.push_back({made(rows), at::tensor(offsets, at::kLong), lengths_of(rows)});
+      step.micro_batches.back().derived = rows_->derived;
       step.num_tokens += num_tokens(step.micro_batches.back().inputs);
     }
     position_ = step.end;
@@ -148,16 +150,18 @@ class MapDataset : public Dataset {
 }  // namespace
 
 std::shared_ptr<Dataset> make_map_dataset(int64_t num_rows, MakeBatch batch,
-                                          std::vector<int64_t> row_lengths) {
-  return std::make_shared<MapDataset>(
-      MapRows{num_rows, std::move(batch), std::move(row_lengths), std::nullopt});
+                                          std::vector<int64_t> row_lengths,
+                                          std::vector<std::string> derived) {
+  return std::make_shared<MapDataset>(MapRows{num_rows, std::move(batch), std::move(row_lengths),
+                                              std::move(derived), std::nullopt});
 }
 
 std::shared_ptr<Dataset> make_mixed_dataset(data::Mixture mixture, MakeBatch batch,
-                                            std::vector<int64_t> row_lengths) {
+                                            std::vector<int64_t> row_lengths,
+                                            std::vector<std::string> derived) {
   const int64_t count = mixture.num_source_rows();
-  return std::make_shared<MapDataset>(
-      MapRows{count, std::move(batch), std::move(row_lengths), std::move(mixture)});
+  return std::make_shared<MapDataset>(MapRows{count, std::move(batch), std::move(row_lengths),
+                                              std::move(derived), std::move(mixture)});
 }
 
 }  // namespace convoy::dataset

@@ -148,6 +148,13 @@ void TrainingArguments::check(bool trains, bool evaluates) const {
         "--do_eval false",
         eval_strategy);
   }
+  if (!evaluates && !metric_for_best_model.empty()) {
+    fail<UsageError>(
+        "train",
+        "metric_for_best_model = {} needs evaluation data; got none; try --data.valid FILE, and no "
+        "--do_eval false",
+        metric_for_best_model);
+  }
   if ((load_best_model_at_end || early_stopping_patience > 0) && eval_strategy == "no") {
     fail<UsageError>("train", "{} needs evaluations; try --eval_strategy epoch",
                      load_best_model_at_end ? "load_best_model_at_end" : "early_stopping_patience");
@@ -187,6 +194,12 @@ std::vector<std::string> TrainingArguments::warnings(int64_t max_steps) const {
   if (save_total_limit && save_strategy == "no") {
     out.push_back(fmt::format("save_total_limit = {} has no effect with save_strategy = no",
                               *save_total_limit));
+  }
+  if (!metric_for_best_model.empty() && eval_strategy == "no") {
+    out.push_back(
+        fmt::format("metric_for_best_model = {} has no effect with eval_strategy = no; try "
+                    "--eval_strategy epoch",
+                    metric_for_best_model));
   }
   if (early_stopping_threshold != usual.early_stopping_threshold && early_stopping_patience == 0) {
     out.push_back(

@@ -92,7 +92,7 @@ TokenizerParts read(const fs::path& file, const JsonField& config, std::span<con
   if (file.extension() == ".json") {
     Json json = parse_json(bytes, name);
     patch_json(json, config, settings);
-    parts = parts_of_json(json, name);
+    parts = parts_of_json(json, name, AddedIds::kNext);
   } else if (is_tiktoken(bytes)) {
     fail<FileError>("text",
                     "{} is a tiktoken file, which lacks its regular expression and its special "

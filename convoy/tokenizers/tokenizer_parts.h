@@ -46,8 +46,17 @@ TokenizerParts load_parts(const std::filesystem::path& path);
 
 Tokenizer make_tokenizer(TokenizerParts parts);
 
+/// Ids of tokens that are added to a vocabulary which lacks them.
+enum class AddedIds {
+  kAsWritten,
+  /// As written, which must be the next behind the vocabulary: Hugging Face's tokenizers give a
+  /// token of tokenizer.json that one whatever the file says.
+  kNext,
+};
+
 /// From the content of a tokenizer.json; `where` names it. Throws FileError.
-TokenizerParts parts_of_json(const Json& json, const std::string& where);
+TokenizerParts parts_of_json(const Json& json, const std::string& where,
+                             AddedIds ids = AddedIds::kAsWritten);
 
 /// Changes the content of a tokenizer.json as transformers does when it loads it: by what
 /// tokenizer_config.json says to the classes that heed it (BERT's normalizer, GPT-2's blank in
@@ -74,7 +83,7 @@ TokenizerParts parts_of_sentencepiece(std::string_view bytes, const std::string&
 
 /// Adds a list of tokens, as "added_tokens" of tokenizer.json has them, to parts whose vocabulary
 /// and normalizers are there. Throws FileError.
-void add_tokens(const JsonField& part, TokenizerParts& parts);
+void add_tokens(const JsonField& part, TokenizerParts& parts, AddedIds ids = AddedIds::kAsWritten);
 
 /// "added_tokens_decoder" of tokenizer_config.json as such a list. Throws FileError.
 Json added_tokens_of(const JsonField& config);

@@ -9,7 +9,6 @@
 #include "convoy/base/random.h"
 #include "convoy/checkpoint/adapter.h"
 #include "convoy/checkpoint/sums.h"
-#include "convoy/nn/losses/preference.h"
 
 namespace convoy::train {
 
@@ -41,8 +40,8 @@ uint64_t sum_of_rows(const parallel::MicroBatch& batch, int64_t step) {
   const auto valid = real_positions(batch, inputs);
   uint64_t out = 0;
   for (const auto& [name, given] : inputs) {
-    // What a model gave differs in its last bits where other ranks compute it.
-    const bool is_read = name != "key_mask" && name != nn::kReferenceLogProbs;
+    const bool is_derived = std::ranges::find(batch.derived, name) != batch.derived.end();
+    const bool is_read = name != "key_mask" && !is_derived;
     if (!given.is_cpu() || given.dim() == 0 || given.size(0) != rows || !is_read) continue;
     const auto tensor = given.contiguous();
     const auto width = static_cast<size_t>(tensor.nbytes()) / static_cast<size_t>(rows);

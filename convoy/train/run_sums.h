@@ -12,7 +12,8 @@
 namespace convoy::train {
 
 /// Sum over the rows of a step that this process read: of their places in the global batch and
-/// their values, without padding. Those of all ranks and steps add up, modulo 2^64.
+/// their values, without padding and derived columns. Those of all ranks and steps add up, modulo
+/// 2^64.
 uint64_t sum_of_rows(const dataset::StepBatch& batch, int64_t step);
 
 /// Sum over the first rows of the first epoch's order, which tells other data of as many rows. It

@@ -103,6 +103,7 @@ class Trainer {
 
   bool is_main() const;  ///< of all ranks the one that prints and writes
   const job::Job& job() const;
+  const options::TrainingArguments& arguments() const;
   const TrainerState& state() const;
   /// Whether the last evaluation during train() was after the last step, or that of a finished run
   /// was found among its files.

@@ -155,6 +155,25 @@ TEST_F(Answers, KeepTheOrderOfKeysAndDropWhatIsNull) {
             R"({"role": "user", "z": 1, "a": 2}[{"type": "function", "b": 1, "a": null}]good)");
 }
 
+// Columns of tables are of one type each.
+TEST_F(Answers, OfListsInTextsOfJsonAreRead) {
+  const auto row = conversation(
+      R"({"prompt": "[{\"role\": \"user\", \"content\": \"Hi\"}]",
+          "completion": "[{\"role\": \"assistant\", \"content\": \"Yes\"}]"})");
+  EXPECT_FALSE(row.is_text());
+  EXPECT_EQ(row.num_prompt, 1u);
+  EXPECT_EQ(marked(render_answers(chat_of(kChatMl), row)),
+            "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n[[Yes<|im_end|>\n]]");
+  const auto whole = conversation(R"({"messages": "[{\"role\": \"user\", \"content\": \"Hi\"}]"})");
+  EXPECT_EQ(whole.dialogue.messages[0]["content"], "Hi");
+  // A text stays one.
+  const auto text = conversation(
+      R"({"prompt": "As JSON:", "completion": "[{\"role\": \"user\", \"content\": \"Hi\"}]"})");
+  EXPECT_TRUE(text.is_text());
+  EXPECT_EQ(text.completion, R"([{"role": "user", "content": "Hi"}])");
+  EXPECT_TRUE(conversation(R"({"prompt": "[1]", "completion": "[2]"})").is_text());
+}
+
 TEST_F(Answers, HaveTheirOwnTemplateForTools) {
   write_file(folder_ / "tokenizer_config.json", R"({"chat_template": [
       {"name": "default", "template": "plain"}, {"name": "tool_use", "template": "tools"}]})");

@@ -87,6 +87,26 @@ TEST(Preferences, FindAPromptThatBothAnswersBeginWith) {
   EXPECT_EQ(text_of(pair(R"({"chosen": "abc", "rejected": "abcd"})").chosen), "ab|c");
 }
 
+// Columns of tables are of one type each.
+TEST(Preferences, AreReadFromTextsOfJson) {
+  const auto both = pair(R"({"prompt": "[{\"role\": \"user\", \"content\": \"Hi\"}]",
+      "chosen": " [{\"role\": \"assistant\", \"content\": \"A\"}]",
+      "rejected": "[{\"role\": \"assistant\", \"content\": \"B\"}]"})");
+  EXPECT_EQ(text_of(both.chosen), "u:Hi |a:A ");
+  EXPECT_EQ(text_of(both.rejected), "u:Hi |a:B ");
+  const auto one = pair(R"({"prompt": "Hi", "chosen": [{"role": "assistant", "content": "A"}],
+      "rejected": "[{\"role\": \"assistant\", \"content\": \"B\"}]"})");
+  EXPECT_EQ(text_of(one.rejected), "u:Hi |a:B ");
+  // Texts stay texts: of other lists, of what is no JSON, and beside a text.
+  EXPECT_EQ(text_of(pair(R"({"prompt": "[1", "chosen": "[2]", "rejected": "[\"a\"]"})").chosen),
+            "[1|[2]");
+  EXPECT_EQ(text_of(pair(R"({"prompt": "[{\"role\": \"user\"}]", "chosen": "a",
+      "rejected": "[{\"role\": \"user\"}]"})")
+                        .rejected),
+            R"([{"role": "user"}]|[{"role": "user"}])");
+  EXPECT_EQ(text_of(pair(R"({"prompt": "", "chosen": "[]", "rejected": "[{}]"})").chosen), "|[]");
+}
+
 TEST(Preferences, ThatTellNothingAreRefused) {
   expect_error(R"([1])", "a row is no object; expected one with chosen and rejected");
   expect_error(R"({"prompt": "a", "chosen": "b"})", "a row: rejected is missing");
@@ -156,6 +176,17 @@ TEST_F(PreferenceTokens, BeginWhereTheyPartFromThePromptAlone) {
       "rejected": [{"role": "assistant", "content": "No"}]})",
                        chat),
             "<|im_start|>Hi<|im_start|>[[Yes]] / <|im_start|>Hi<|im_start|>[[No]]");
+}
+
+TEST_F(PreferenceTokens, OfAPromptThatStandBeforeNoAnswerAreLost) {
+  const auto tokenizer = tokenizers::Tokenizer::load(folder_);
+  const auto lost = [&](const char* row) {
+    return tokenizer.decode(rows_of(tokenizer, nullptr, pair(row)).lost);
+  };
+  EXPECT_EQ(lost(R"({"prompt": "say it", "chosen": " low", "rejected": " the"})"), "");
+  // " low" is one token, and so is " the".
+  EXPECT_EQ(lost(R"({"prompt": "say ", "chosen": "low", "rejected": "it"})"), " ");
+  EXPECT_EQ(lost(R"({"prompt": "say th", "chosen": "at", "rejected": "e"})"), " th");
 }
 
 TEST_F(PreferenceTokens, NeedATemplateForMessages) {

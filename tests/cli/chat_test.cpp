@@ -31,6 +31,11 @@ TEST_F(ChatCommand, LearnsAnAnswerAndGivesIt) {
   // The run knows its data.
   ASSERT_EQ(run("eval out --data.valid chat.jsonl --threads 1"), 0) << output_;
   expect("perplexity");
+  EXPECT_FALSE(says("warning")) << output_;
+  ASSERT_EQ(run("eval out --data.valid chat.jsonl --threads 1 --max_length 60"), 0) << output_;
+  expect("the run had max_length = 128, and this evaluation has 60: longer conversations are ");
+  EXPECT_EQ(run("eval out --data.valid chat.jsonl --threads 1 --max_length 300"), 2) << output_;
+  expect("max_length = 300 is beyond the model's 128 positions");
 }
 
 TEST_F(ChatCommand, GivesTheSameLossesInEveryLayout) {
@@ -144,14 +149,59 @@ TEST_F(ChatCommand, SaysInASentenceWhatIsWrongWithConversations) {
   write_file(folder_ / "raises.jinja", "{{ raise_exception('roles must alternate') }}");
   EXPECT_EQ(run(train + "--chat_template raises.jinja"), 2) << output_;
   expect("chat.jsonl:1: ");
-  expect("roles must alternate");
+  expect("roles must alternate; try to mend it, or --skip_corrupt true");
+  EXPECT_EQ(run(train + "--chat_template raises.jinja --skip_corrupt true"), 1) << output_;
+  expect("chat.jsonl holds no conversation; 24 left out as corrupt, such as: chat.jsonl:1: ");
   write_file(folder_ / "broken.jinja", "{% for %}");
   EXPECT_EQ(run(train + "--chat_template broken.jinja"), 1) << output_;
   expect("broken.jinja:1: ");
+  for (const char* best : {"", "--load_best_model_at_end "}) {
+    EXPECT_EQ(run(train + "--metric_for_best_model loss " + best), 2) << output_;
+    expect("metric_for_best_model = loss needs evaluation data; got none; try --data.valid FILE");
+  }
   fs::remove(folder_ / "words/chat_template.jinja");
   EXPECT_EQ(run(train), 2) << output_;
   expect("the model has no chat template for them; try --chat_template FILE");
   EXPECT_EQ(run(std::string(kLlama) + "--model_type bert --output_dir out"), 2) << output_;
+}
+
+TEST_F(ChatCommand, TextsThatNothingEndsAreTold) {
+  const std::string train = std::string(kLlama) + "--max_steps 1 ";
+  const std::string no_end = "the tokenizer names no token that ends texts, so nothing ends the ";
+  write_file(folder_ / "chat.jsonl", "{\"prompt\": \"say it\", \"completion\": \" low\"}\n");
+  ASSERT_EQ(run(train), 0) << output_;
+  EXPECT_FALSE(says(no_end)) << output_;
+  write_file(folder_ / "words/tokenizer_config.json", R"({"bos_token": "<s>"})");
+  ASSERT_EQ(run(train), 0) << output_;
+  expect(no_end + "answers of rows of texts, such as chat.jsonl:1,");
+}
+
+TEST_F(ChatCommand, LeavesOutWhatTheTemplateRefuses) {
+  write_file(folder_ / "strict.jinja",
+             "{% for m in messages %}{% if m.role not in ['user', 'assistant'] %}"
+             "{{ raise_exception('no role ' + m.role) }}{% endif %}{% endfor %}" +
+                 read_file(folder_ / "words/chat_template.jinja"));
+  write_file(folder_ / "chat.jsonl",
+             read_file(folder_ / "chat.jsonl") +
+                 conversation({{"critic", "Who are you?"}, {"assistant", "I am Otto."}}) +
+                 "{\"messages\": [{\"role\": 3, \"content\": \"Hi\"}]}\n"
+                 "{\"messages\": [{\"role\": \"user\", \"content\": 7}, "
+                 "{\"role\": \"assistant\", \"content\": \"x\"}], \"tools\": 3}\n");
+  const std::string train =
+      std::string(kLlama) + "--max_steps 1 --output_dir out --chat_template strict.jinja ";
+  EXPECT_EQ(run(train), 2) << output_;
+  expect("chat.jsonl:25: ");
+  expect("the template says: no role critic; try to mend it, or --skip_corrupt true");
+  for (const char* learnt : {"answers", "all"}) {
+    ASSERT_EQ(run(train + "--skip_corrupt true --overwrite_output_dir --train_on " + learnt), 0)
+        << output_;
+    expect("chat.jsonl: 24 conversations of ");
+    expect("3 left out as corrupt, such as: chat.jsonl:25: ");
+  }
+  // What is wrong with the run is no row's fault.
+  fs::remove(folder_ / "words/chat_template.jinja");
+  EXPECT_EQ(run(std::string(kLlama) + "--output_dir none --skip_corrupt true"), 2) << output_;
+  expect("the model has no chat template for them");
 }
 
 TEST_F(ChatCommand, StopsAnAnswerAtCtrlCAndGoesOn) {

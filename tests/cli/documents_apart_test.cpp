@@ -68,6 +68,11 @@ TEST_F(DocumentsApart, AreRefusedWhereTheyCannotBe) {
   write_texts("texts.jsonl", [](int) { return 6; });
   EXPECT_EQ(run(train("--max_steps 1 --output_dir out --nproc 2 --context_parallel_size 2")), 2);
   expect("documents = apart does not go with context_parallel_size = 2");
+  EXPECT_EQ(run(std::string("train") + kLlama +
+                "--random_tokens 2000 --documents apart --max_steps 1 --output_dir out"),
+            2)
+      << output_;
+  expect("documents = apart has no effect: random_tokens = 2000 are one text");
   ASSERT_EQ(run(train("--max_steps 4 --save_steps 2 --output_dir out")), 0) << output_;
   EXPECT_EQ(run(train("--max_steps 4 --output_dir on --resume_from_checkpoint out/checkpoint-2 "
                       "--documents together")),

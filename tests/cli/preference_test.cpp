@@ -38,6 +38,9 @@ TEST_F(PreferenceCommand, LearnsWhichAnswerIsPreferred) {
   write_file(folder_ / "others.jsonl", line(100));
   EXPECT_EQ(run("eval out --data others.jsonl --threads 1"), 2) << output_;
   expect("has not kept the reference's log-probabilities of all pairs of others.jsonl");
+  EXPECT_EQ(run("eval out --max_length 40 --threads 1"), 2) << output_;
+  expect("has not kept the reference's log-probabilities of all pairs of ");
+  expect("; try --max_length 128, as in training");
   // It chats.
   ASSERT_EQ(shell("echo Hi | $convoy generate out --chat --max_new_tokens 2"), 0) << output_;
 }
@@ -122,6 +125,26 @@ TEST_F(PreferenceCommand, ResumesInTheMiddleOfAnEpochAsIfNothingHadHappened) {
   expect(std::string("there is no ") + kReference + " in ");
 }
 
+TEST_F(PreferenceCommand, ARunGoesOnWithItsOwnTask) {
+  const auto chat = std::string(kLlama) + "--save_steps 1 --max_steps 2 --output_dir chat ";
+  const auto pairs = std::string(kPairs) + "--save_steps 1 --max_steps 2 --output_dir pairs ";
+  ASSERT_EQ(run(chat + "--max_steps 1"), 0) << output_;
+  ASSERT_EQ(run(pairs + "--max_steps 1"), 0) << output_;
+  EXPECT_EQ(run(pairs + "--overwrite_output_dir --resume_from_checkpoint chat/checkpoint-1"), 2);
+  expect("chat/checkpoint-1 is of a run with task = chat, and this one has task = preference");
+  expect("checkpoint-1 without --resume_from_checkpoint, which begins with its weights");
+  EXPECT_EQ(run(chat + "--overwrite_output_dir --resume_from_checkpoint pairs/checkpoint-1/"), 2);
+  expect("pairs/checkpoint-1 is of a run with task = preference, and this one has task = chat");
+  EXPECT_EQ(run(std::string(kPairs) + "--max_steps 2 --output_dir chat --resume_from_checkpoint "
+                                      "latest"),
+            2);
+  expect("checkpoint-1 is of a run with task = chat");
+  ASSERT_EQ(run("train --task preference --model_name_or_path chat/checkpoint-1 --data.train "
+                "pairs.jsonl --threads 1 --validation_split_percentage 0 --max_steps 1"),
+            0)
+      << output_;
+}
+
 TEST_F(PreferenceCommand, TheReferenceBesideTheCheckpointIsTaken) {
   const std::string train = std::string(kPairs) + "--save_steps 2 --max_steps 4 ";
   ASSERT_EQ(run(train + "--output_dir whole"), 0) << output_;
@@ -173,9 +196,111 @@ TEST_F(PreferenceCommand, AnotherReferenceIsRefused) {
   expect("computing the reference's");
 }
 
+TEST_F(PreferenceCommand, AnotherModelIsTheReference) {
+  const std::string save = "--save_strategy no --max_steps 1 ";
+  const std::string narrow = "--hidden_size 16 --intermediate_size 32 ";
+  ASSERT_EQ(run(std::string(kLlama) + save + narrow + "--learning_rate 1e-2 --output_dir other"), 0)
+      << output_;
+  // What it says of the pairs where it is the model itself, whose rewards are zeros.
+  ASSERT_EQ(run("train --task preference --model_name_or_path other --data.train pairs.jsonl "
+                "--logging_steps 1 --threads 1 --validation_split_percentage 0 "
+                "--per_device_train_batch_size 8 --output_dir own " +
+                save),
+            0)
+      << output_;
+  EXPECT_NEAR(losses("own").front(), std::log(2), 1e-6);
+  const std::string train = std::string(kPairs) + "--ref_model_name_or_path other ";
+  const auto trains = [&](const char* out, const std::string& more) {
+    ASSERT_EQ(run(train + save + "--output_dir " + out + " " + more), 0) << output_;
+    expect("computing the reference's log-probabilities of 24 pairs with other");
+    for (const char* answer : {"chosen", "rejected"}) {
+      SCOPED_TRACE(out + std::string(" ") + answer);
+      const auto logps = std::string("logps/") + answer, rewards = std::string("rewards/") + answer;
+      const double reference =
+          logged(out, logps).front() - logged(out, rewards).front() / 0.1;  // beta
+      EXPECT_NEAR(reference, logged("own", logps).front(), 1e-3);
+      EXPECT_GT(std::abs(logged(out, rewards).front()), 1e-3);
+    }
+  };
+  trains("one", "--per_device_train_batch_size 8");
+  trains("zero", "--nproc 2 --zero 3");
+  trains("threads", "--strategy dp --replicas 2");
+  trains("stages", "--nproc 2 --pipeline_parallel_size 2 --gradient_accumulation_steps 2");
+  trains("heads", "--nproc 2 --tensor_parallel_size 2 --per_device_train_batch_size 8");
+}
+
+TEST_F(PreferenceCommand, AnotherModelStaysTheReference) {
+  const std::string once = "--save_strategy no --max_steps 1 ";
+  ASSERT_EQ(run(std::string(kLlama) + once + "--output_dir other"), 0) << output_;
+  ASSERT_EQ(run(std::string(kLlama) + once + "--seed 2 --output_dir third"), 0) << output_;
+  const std::string train = std::string(kPairs) + "--save_steps 1 --max_steps 2 --output_dir out ";
+  ASSERT_EQ(run(train + "--ref_model_name_or_path other"), 0) << output_;
+  const std::string resumed = train + "--max_steps 3 --resume_from_checkpoint out/checkpoint-1 ";
+  for (const char* reference : {"", "--ref_model_name_or_path third"}) {
+    EXPECT_EQ(run(resumed + reference), 2) << output_;
+    expect("holds the log-probabilities of another reference than ");
+  }
+  ASSERT_EQ(run(resumed + "--ref_model other"), 0) << output_;
+  EXPECT_FALSE(says("computing the reference's")) << output_;
+  ASSERT_EQ(run("eval out --data.valid pairs.jsonl --threads 1"), 0) << output_;
+}
+
+TEST_F(PreferenceCommand, AReferenceOfOtherTokensIsRefused) {
+  const std::string train = std::string(kPairs) + "--max_steps 1 ";
+  ASSERT_EQ(run(std::string(kLlama) + "--save_strategy no --max_steps 1 --output_dir other"), 0);
+  const auto refused = [&](const std::string& folder, const std::string& part) {
+    EXPECT_EQ(run(train + "--output_dir out --ref_model_name_or_path " + folder), 2) << output_;
+    expect(part);
+    EXPECT_FALSE(fs::exists(folder_ / "out"));
+  };
+  refused("none", "ref_model_name_or_path = none is no folder with config.json");
+  ASSERT_EQ(run(std::string(kLlama) + "--save_strategy no --max_steps 1 --output_dir short "
+                                      "--max_position_embeddings 64"),
+            0);
+  refused("short", "max_length = 128 is beyond the 64 positions of ref_model_name_or_path = short");
+  auto words = json("other/tokenizer.json");
+  std::swap(words["model"]["vocab"]["a"], words["model"]["vocab"]["b"]);
+  write_file(folder_ / "other/tokenizer.json", words.dump());
+  refused("other", "other has another tokenizer than this run: its id 64 is 'b', and here 'a'");
+  ASSERT_EQ(run("train --task preference --model_name_or_path short --data.train pairs.jsonl "
+                "--threads 1 --validation_split_percentage 0 --lora_r 2 --max_steps 1 "
+                "--save_strategy no --output_dir adapter"),
+            0)
+      << output_;
+  refused("adapter", "adapter is an adapter; try convoy checkpoint merge adapter --output MODEL");
+}
+
 TEST_F(PreferenceCommand, DropoutOfZeroIsNoDropout) {
   ASSERT_EQ(run(std::string(kPairs) + "--max_steps 1 --attention_dropout 0.0 --output_dir out"), 0)
       << output_;
+}
+
+TEST_F(PreferenceCommand, PromptsThatEndOtherwiseBeforeAnAnswerAreCounted) {
+  const std::string train = std::string(kPairs) + "--max_steps 1 --data.train texts.jsonl ";
+  write_file(folder_ / "texts.jsonl",
+             "{\"prompt\": \"say it\", \"chosen\": \" low\", \"rejected\": \" no\"}\n");
+  ASSERT_EQ(run(train), 0) << output_;
+  EXPECT_FALSE(says("the prompt alone")) << output_;
+  write_file(folder_ / "texts.jsonl",
+             "{\"prompt\": \"say it\", \"chosen\": \" low\", \"rejected\": \" no\"}\n"
+             "{\"prompt\": \"say th\", \"chosen\": \"e\", \"rejected\": \"at\"}\n");
+  ASSERT_EQ(run(train), 0) << output_;
+  expect("warning: of 1 of 2 pairs in texts.jsonl the prompt alone ends with other tokens than ");
+  expect("such as texts.jsonl:2, where ' th' is left out: answers begin where the tokens part");
+}
+
+TEST_F(PreferenceCommand, TextsThatNothingEndsAreTold) {
+  const std::string train = std::string(kPairs) + "--max_steps 1 ";
+  const std::string no_end = "the tokenizer names no token that ends texts, so nothing ends the ";
+  write_file(folder_ / "texts.jsonl",
+             "{\"prompt\": \"say it\", \"chosen\": \" low\", \"rejected\": \" no\"}\n");
+  ASSERT_EQ(run(train + "--data.train texts.jsonl"), 0) << output_;
+  EXPECT_FALSE(says(no_end)) << output_;
+  write_file(folder_ / "words/tokenizer_config.json", R"({"bos_token": "<s>"})");
+  ASSERT_EQ(run(train + "--data.train texts.jsonl"), 0) << output_;
+  expect(no_end + "answers of rows of texts, such as texts.jsonl:1,");
+  ASSERT_EQ(run(train), 0) << output_;
+  EXPECT_FALSE(says(no_end)) << "templates end messages: " << output_;
 }
 
 TEST_F(PreferenceCommand, WhatCannotBeLearntIsToldInASentence) {
@@ -198,10 +323,23 @@ TEST_F(PreferenceCommand, WhatCannotBeLearntIsToldInASentence) {
   expect("bad.jsonl: 2 pairs of ");
   expect("1 left out as corrupt, such as: bad.jsonl:2: chosen and rejected are the same");
 
+  write_file(folder_ / "some.jinja",
+             "{% if messages[0].content == 'Hi' %}{{ raise_exception('no greeting') }}{% endif %}" +
+                 read_file(folder_ / "words/chat_template.jinja"));
+  write_file(folder_ / "bad.jsonl", line(0) + pair_of_answers("Hi", "A", "B") + line(1));
+  const auto some = train + "--data.train bad.jsonl --chat_template some.jinja ";
+  EXPECT_EQ(run(some), 2) << output_;
+  expect("bad.jsonl:2: ");
+  ASSERT_EQ(run(some + "--skip_corrupt true"), 0) << output_;
+  expect("bad.jsonl: 2 pairs of ");
+  expect("1 left out as corrupt, such as: bad.jsonl:2: ");
+
   write_file(folder_ / "raise.jinja", "{{ raise_exception('no such roles') }}");
   EXPECT_EQ(run(train + "--chat_template raise.jinja"), 2) << output_;
   expect("pairs.jsonl:1: ");
-  expect("the template says: no such roles");
+  expect("the template says: no such roles; try to mend it, or --skip_corrupt true");
+  EXPECT_EQ(run(train + "--chat_template raise.jinja --skip_corrupt true"), 1) << output_;
+  expect("pairs.jsonl holds no pair of answers; 24 left out as corrupt, such as: pairs.jsonl:1: ");
   for (const auto& [option, part] : std::map<std::string, std::string>{
            {"--loss_type ipo --label_smoothing 0.1", "no effect with train.loss_type = ipo"},
            {"--loss_type hinge", "expected one of sigmoid, ipo, robust"},

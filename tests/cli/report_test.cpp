@@ -134,6 +134,11 @@ TEST_F(Report, AMetricThatIsNotThereIsNamed) {
   expect("did you mean 'ndcg_at_10'?");
   EXPECT_EQ(run("train" + kTiny + "--load_best_model_at_end --output_dir out2"), 2);
   expect("load_best_model_at_end needs evaluations; try --eval_strategy epoch");
+  ASSERT_EQ(
+      run("train" + kTiny + "--max_steps 1 --metric_for_best_model ndcg_at_10 --output_dir out2"),
+      0)
+      << output_;
+  expect("metric_for_best_model = ndcg_at_10 has no effect with eval_strategy = no");
 }
 
 TEST_F(Report, ParityShowsWhatItSets) {

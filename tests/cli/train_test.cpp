@@ -207,6 +207,12 @@ TEST_F(TrainCommand, BenchStepSpeaksJson) {
   }
   EXPECT_GE(report["data_wait_percent"], 0);
   EXPECT_LT(report["comm_wait_percent"], 1);
+  // Options about evaluations are of the training alone.
+  ASSERT_EQ(run("bench step run.toml --data.path syn --d_model 8 --n_layer 1 --n_head 2 --threads "
+                "1 --steps 2 --json --load_best_model_at_end --metric_for_best_model ndcg_at_10 "
+                "--early_stopping_patience 2 --output_dir out"),
+            0)
+      << output_;
 }
 
 TEST_F(TrainCommand, BenchLoaderReadsAllRows) {

@@ -1,7 +1,7 @@
 """The layouts that are tried on simulated GPUs: by name, options, GPUs, what they must equal."""
 import dataclasses
 
-from runs import SESSIONS
+from runs import DOCUMENTS, SESSIONS
 
 RANKS = {n: ("--nproc", str(n), "--backend", "nccl") for n in (2, 3, 4, 6)}
 OFFLOAD = ("--offload_optimizer", "cpu", "--offload_parameters", "cpu", "--offload_gradients", "cpu")
@@ -32,7 +32,7 @@ class Layout:
         """Whether the family has such ranks (docs/tensor.md, docs/context.md)."""
         if "--tensor_parallel_size" in self.args and family == "xlnet":
             return False
-        return "--context_parallel_size" not in self.args or family not in ("t5", "classify", *SESSIONS)
+        return "--context_parallel_size" not in self.args or family not in ("t5", "classify", *SESSIONS, *DOCUMENTS)
 
     def on_one(self, family):
         """The options of one device with the same batches."""

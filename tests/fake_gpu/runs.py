@@ -33,6 +33,9 @@ MODELS = {
     "t5": ["d_model=160", "d_kv=40", "d_ff=400", "num_layers=2", "num_heads=4", 'feed_forward_proj="gated-gelu"'],
     "session": ["d_model=32", "n_layer=2", "n_head=4"],
 }
+# Rows of several documents: pairs of answers, and texts of which none sees another.
+DOCUMENTS = ("llama_pairs", "llama_apart")
+MODELS |= {family: MODELS["llama"] for family in DOCUMENTS}
 # Other bodies of session models: families of their own here.
 BODIES = ("albert", "electra", "xlnet", "sasrec", "ligr")
 MODELS |= {body: [*MODELS["session"], f'body = "{body}"'] for body in BODIES}
@@ -44,6 +47,7 @@ NO_DROPOUT = {
     "bert": ["--model.hidden_dropout_prob", "0", "--model.attention_probs_dropout_prob", "0"],
     "classify": ["--model.hidden_dropout_prob", "0", "--model.attention_probs_dropout_prob", "0"],
     "t5": ["--model.dropout_rate", "0"],
+    **{family: [] for family in DOCUMENTS},
     **{family: ["--model.dropout", "0"] for family in SESSIONS},
 }
 
@@ -74,6 +78,7 @@ class Runs:
         (self.folder / "labelled.jsonl").write_text("".join(json.dumps({
             "text": " ".join(f"w{(i * 7 + j * j) % 80:02d}" for j in range(5 + i * 11 % 25)),
             "label": "no" if i % 3 else "yes"}) + "\n" for i in range(400)))
+        self._documents()
         self._tokenizer("plain", ["<pad>", "<unk>", "</s>"] + [f"<extra_id_{i}>" for i in range(15)], {
             "tokenizer_class": "T5Tokenizer", "eos_token": "</s>", "pad_token": "<pad>", "unk_token": "<unk>",
             "extra_ids": 15, "additional_special_tokens": [f"<extra_id_{i}>" for i in range(15)]})
@@ -93,6 +98,16 @@ class Runs:
         draw = random.Random(1)
         (self.folder / "wide.txt").write_text(
             " ".join(f"w{draw.randrange(vocabulary - len(special)):02d}" for _ in range(words)))
+
+    def _documents(self):
+        def words(first, count):
+            return " ".join(f"w{(first + j * j) % 80:02d}" for j in range(count))
+
+        (self.folder / "texts.jsonl").write_text("".join(
+            json.dumps({"text": words(i * 7, 3 + i * 11 % 25)}) + "\n" for i in range(600)))
+        (self.folder / "pairs.jsonl").write_text("".join(json.dumps({
+            "prompt": words(i * 3, 2 + i % 5), "chosen": " " + words(i % 40, 2 + i * 7 % 9),
+            "rejected": " " + words(40 + i % 40, 2 + i * 5 % 11)}) + "\n" for i in range(400)))
 
     def _tokenizer(self, name, special, config, words=80):
         folder = self.folder / name
@@ -117,6 +132,12 @@ class Runs:
                 'train = "text.txt"', f'tokenizer = "{tokenizer}"', "block_size = 32"]
             if family == "classify":
                 data[0], data[2] = 'train = "labelled.jsonl"', "max_length = 32"
+            if family == "llama_pairs":
+                model.append('task = "preference"')
+                data[0], data[2] = 'train = "pairs.jsonl"', "max_length = 32"
+            if family == "llama_apart":
+                data[0] = 'train = "texts.jsonl"'
+                data.append('documents = "apart"')
             train = ["per_device_train_batch_size = 8", "learning_rate = 1e-3", "logging_steps = 1", "max_steps = 3",
                      "seed = 1", 'save_strategy = "no"']
             (self.folder / f"{family}.toml").write_text("\n".join(

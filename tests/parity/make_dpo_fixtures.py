@@ -50,6 +50,11 @@ TEXTS = [
     {"prompt": "One and one:", "chosen": " two", "rejected": " three"},
     {"prompt": "Otto", "chosen": " is my name", "rejected": "<|im_end|>"},
 ]
+# Tokens merge over the border of prompt and answer.
+MERGED = [
+    {"prompt": "say ", "chosen": "low", "rejected": "it is so"},
+    {"prompt": "say th", "chosen": "at", "rejected": "e name"},
+]
 IMPLICIT = [{"chosen": row["prompt"] + row["chosen"], "rejected": row["prompt"] + row["rejected"]} for row in TEXTS[:2]]
 
 # The loss "aot" of one pair is that of DPO with smoothed labels, which "sigmoid" does not know.
@@ -64,7 +69,11 @@ CASES = {
     # The reference is the model with the adapter as it was.
     "adapter": dict(rows=MESSAGES, loss_type="sigmoid", beta=0.1),
     "implicit": dict(rows=IMPLICIT, loss_type="sigmoid", beta=0.1),
+    "merged": dict(rows=MERGED, loss_type="sigmoid", beta=0.1),
+    # The model with an adapter, and the model as its reference.
+    "reference": dict(rows=MESSAGES, loss_type="sigmoid", beta=0.1),
 }
+ADAPTED = ("adapter", "reference")
 
 
 def tokenizer_in(folder):
@@ -88,9 +97,10 @@ def make_adapter(model, folder):
     return json.loads((folder / "adapter_config.json").read_text())
 
 
-def logged(tokenizer, config, state, case, folder, adapter=None):
-    model = LlamaForCausalLM(config)
-    model.load_state_dict(state)
+def logged(tokenizer, config, state, case, folder, adapter=None, has_reference=False):
+    model, reference = LlamaForCausalLM(config), LlamaForCausalLM(config)
+    for one in (model, reference):
+        one.load_state_dict(state)
     if adapter:
         model = PeftModel.from_pretrained(model, adapter, is_trainable=True)
     rows = Dataset.from_list(case["rows"])
@@ -102,7 +112,8 @@ def logged(tokenizer, config, state, case, folder, adapter=None):
         gradient_accumulation_steps=len(rows) if one_by_one else 1,
         gradient_checkpointing=False, bf16=False, save_strategy="no", disable_tqdm=True,
         precompute_ref_log_probs=True, **options)
-    trainer = DPOTrainer(model=model, args=arguments, train_dataset=rows, processing_class=tokenizer)
+    trainer = DPOTrainer(model=model, ref_model=reference if has_reference else None, args=arguments, train_dataset=rows,
+                         processing_class=tokenizer)
     trainer.train()
     history = [entry for entry in trainer.state.log_history if "loss" in entry]
     assert len(history) == STEPS
@@ -124,7 +135,8 @@ def main():
         out["adapter_config"] = make_adapter(model, adapter)
         for name, case in CASES.items():
             print(name, flush=True)
-            expected = logged(tokenizer, config, state, case, folder, adapter if name == "adapter" else None)
+            expected = logged(tokenizer, config, state, case, folder, adapter if name in ADAPTED else None,
+                              has_reference=name == "reference")
             options = {key: value for key, value in case.items() if key != "rows"}
             if options["loss_type"] == "aot":
                 options["loss_type"] = "sigmoid"

@@ -163,6 +163,7 @@ const std::vector<Entry>& entries_of_tasks() {
         "data.chat_template_kwargs"}},
       // Which pairs are evaluated, whose reference the run has kept.
       {Belief::Refused, {"preference data.valid", "preference data.max_eval_samples"}},
+      {Belief::Refused, {"train.ref_model_name_or_path"}},
       // The loss of pairs.
       {Belief::MayChange,
        {"train.beta", "train.loss_type", "train.label_smoothing", "train.disable_dropout"}},

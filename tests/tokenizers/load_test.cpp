@@ -196,7 +196,7 @@ TEST(Load, FingerprintsTellWhatGivesOtherIds) {
   for (const auto& [place, value] : std::initializer_list<std::pair<const char*, Json>>{
            {"/model/merges", {"a b"}},
            {"/model/ignore_merges", true},
-           {"/model/vocab/d", 7},
+           {"/model/vocab", {{"a", 1}, {"b", 0}, {"c", 2}, {"ab", 3}, {"abc", 4}, {"\u0120", 5}}},
            {"/pre_tokenizer/add_prefix_space", true},
            {"/added_tokens/0/lstrip", true},
            {"/normalizer", {{"type", "NFC"}}}}) {
@@ -285,7 +285,20 @@ TEST(Load, NamesFileKeyAndValueOfMistakes) {
   EXPECT_THAT(with("/model/merges", {"b c"}), HasSubstr("'bc' is not in the vocabulary"));
   EXPECT_THAT(with("/model/unk_token", "<unk>"), HasSubstr("unk_token '<unk>' is not in the"));
   EXPECT_THAT(with("/added_tokens/0/id", 3),
-              HasSubstr("added_tokens[0].id is 3; expected another"));
+              HasSubstr("added_tokens[0].id is 3; expected 6, which Hugging Face"));
+  EXPECT_THAT(with("/added_tokens/0/id", 9),
+              HasSubstr("added_tokens[0].id is 9; expected 6, which Hugging Face's tokenizers give "
+                        "'<end>', as the next behind the vocabulary"));
+  const auto two = [](int64_t first, int64_t second) {
+    Json json = tiny();
+    json["added_tokens"] = {{{"id", 3}, {"content", "ab"}},
+                            {{"id", first}, {"content", "<x>"}},
+                            {{"id", second}, {"content", "<y>"}}};
+    return message_of(json);
+  };
+  EXPECT_EQ(two(6, 7), "loaded");
+  EXPECT_THAT(two(7, 6), HasSubstr("added_tokens[1].id is 7; expected 6, which Hugging Face"));
+  EXPECT_THAT(two(6, 8), HasSubstr("added_tokens[2].id is 8; expected 7, which Hugging Face"));
   EXPECT_THAT(with("/added_tokens/0/content", "ab"), HasSubstr("expected 3, as in the vocabulary"));
   EXPECT_THAT(
       with("/post_processor", {{"type", "BertProcessing"}, {"sep", {"x", 99}}, {"cls", {"a", 0}}}),
@@ -353,6 +366,7 @@ TEST(Load, AnEmptyPieceIsPassedOver) {
   Json json = tiny();
   json.erase("pre_tokenizer");
   json["model"] = Json::parse(R"({"type": "Unigram", "unk_id": 0, "vocab": [["", 0], ["a", -1]]})");
+  json["added_tokens"][0]["id"] = 2;
   const Tokenizer tokenizer = Tokenizer::load(folder.write("tokenizer.json", json.dump()));
   EXPECT_THAT(ids_of(tokenizer, "aba"), ElementsAre(1, 0, 1));
   EXPECT_THAT(ids_of(tokenizer, std::string("\0a", 2)), ElementsAre(0, 1));

@@ -3,6 +3,7 @@
 #include "convoy/base/error.h"
 #include "convoy/data/loader.h"
 #include "convoy/dataset/batches.h"
+#include "convoy/train/run_sums.h"
 #include "tests/data/shuffle_testing.h"
 
 namespace convoy::train {
@@ -37,6 +38,22 @@ TEST(MapDataset, HasARowForEachThatIsAskedFor) {
   data::StreamOptions options;
   options.layout = {1, 0, 1, 8};
   EXPECT_THROW(short_by_one->open(options)->next(), UsageError);
+}
+
+TEST(MapDataset, DerivedColumnsAreNoPartOfTheSumOfRows) {
+  const auto sum_of = [](double off, std::vector<std::string> derived) {
+    const auto batch = [off](const std::vector<int64_t>& wanted) {
+      const auto rows = at::tensor(wanted, at::kLong);
+      return nn::Bundle{{"row", rows}, {"said", rows.to(at::kDouble) + off}};
+    };
+    const auto dataset = dataset::make_map_dataset(8, batch, {}, std::move(derived));
+    data::StreamOptions options;
+    options.layout = {1, 0, 1, 8};
+    return sum_of_rows(*dataset->open(options)->next(), 0);
+  };
+  EXPECT_NE(sum_of(0, {}), sum_of(1e-9, {}));
+  EXPECT_EQ(sum_of(0, {"said"}), sum_of(1e-9, {"said"}));
+  EXPECT_NE(sum_of(0, {"said"}), sum_of(0, {"row", "said"}));
 }
 
 TEST(MapDataset, SortedRowsComeAsUniformDraws) {

@@ -231,6 +231,7 @@ TEST_F(Folders, ARunThatWasPutAsideStaysWhileItIsGoneOnWith) {
   fails.learning_rate = 1e30;
   fails.eval_strategy = fails.save_strategy = "no";
   fails.load_best_model_at_end = false;
+  fails.metric_for_best_model = "";
   fails.output.overwrite = true;
   ASSERT_NE(train(fails, one_device()).error, "");
   ASSERT_TRUE(fs::exists(out / ".replaced/checkpoint-2"));

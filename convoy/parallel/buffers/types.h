@@ -3,6 +3,8 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "convoy/nn/block.h"
 
@@ -23,6 +25,8 @@ struct MicroBatch {
                            ///< right; undefined: nobody knows, or all are alike
   nn::Bundle loaded;  ///< the inputs before they went to another device; empty while they are there
   std::shared_ptr<nn::KvCache> cache;  ///< for prediction: of the positions before
+  /// Inputs that a model computed of the rows: their last bits differ between layouts.
+  std::vector<std::string> derived = {};
 
   bool empty() const { return !samples.defined() || samples.numel() == 0; }
 };

@@ -18,7 +18,7 @@ constexpr double kMostWithoutTargets = 0.01;
 
 /// Rows by what became of them.
 struct Counts {
-  RowCount corrupt, too_long, without_targets, last_only;
+  RowCount corrupt, texts, too_long, without_targets, last_only;
 };
 
 }  // namespace
@@ -53,8 +53,8 @@ void ChatOptions::declare(OptionTable& t) {
         "day for templates that ask for it, such as 2026-03-09; none = that of the run's start, "
         "which a resumed run keeps");
   t.add(s, "skip_corrupt", skip_corrupt,
-        "leave out lines that are no conversation, and count them; else the first one ends the "
-        "run");
+        "leave out lines that are no conversation, or that the chat template refuses, and count "
+        "them; else the first one ends the run");
   t.add(s, "pad_to_multiple_of", pad_to_multiple_of,
         "pad conversations to the longest of a batch, rounded up to a multiple of this; none = 8 "
         "with bf16 and fp16, else 1")
@@ -96,28 +96,22 @@ ChatRows ChatReader::read(const std::string& file, std::vector<std::string>& not
   const auto arguments = options->read_arguments();
   const bool learns_all = options->train_on == "all";
   const auto row_of = [&](chat::Conversation& conversation, const std::string& where) {
-    if (conversation.is_text()) return chat::row_of_text(*tokenizer, conversation);
-    if (chat == nullptr) {
-      fail<UsageError>("data",
-                       "{} holds messages, and the model has no chat template for them; try "
-                       "--chat_template FILE, or a model that chats",
-                       where);
+    if (conversation.is_text()) {
+      counts.texts.add(where);
+      return chat::row_of_text(*tokenizer, conversation);
     }
     add_arguments(arguments, conversation.dialogue);
-    try {
-      chat::Rendered rendered;
-      if (learns_all) {
-        rendered.text = chat->render(conversation.dialogue, conversation.dialogue.messages.size(),
-                                     /*add_generation_prompt=*/false)
-                            .text;
-      } else {
-        rendered = chat::render_answers(*chat, conversation);
-      }
-      if (rendered.found == chat::Found::kLastOnly) counts.last_only.add(where);
-      return chat::row_of(*tokenizer, rendered);
-    } catch (const UsageError& error) {
-      fail<UsageError>("data", "{}: {}", where, sentence_of(error.what()));
+    chat::Rendered rendered;
+    if (learns_all) {
+      rendered.text = chat->render(conversation.dialogue, conversation.dialogue.messages.size(),
+                                   /*add_generation_prompt=*/false)
+                          .text;
+    } else {
+      rendered = chat::render_answers(*chat, conversation);
     }
+    auto row = chat::row_of(*tokenizer, rendered);
+    if (rendered.found == chat::Found::kLastOnly) counts.last_only.add(where);
+    return row;
   };
   const auto corrupt = [&](const std::string& error) {
     take_corrupt(error, *options, counts.corrupt);
@@ -130,7 +124,13 @@ ChatRows ChatReader::read(const std::string& file, std::vector<std::string>& not
     } catch (const FileError& error) {
       return corrupt(error.what());
     }
-    auto row = row_of(conversation, where);
+    if (!conversation.is_text()) expect_template(chat, where);
+    chat::Row row;
+    try {
+      row = row_of(conversation, where);
+    } catch (const UsageError& error) {
+      return take_refused(error.what(), where, *options, counts.corrupt);
+    }
     if (learns_all) row.is_target.assign(row.ids.size(), true);
     if (!row.is_target.empty()) row.is_target[0] = false;  // nothing stands before it
     if (std::ssize(row.ids) > max_length) {
@@ -154,8 +154,9 @@ ChatRows ChatReader::read(const std::string& file, std::vector<std::string>& not
                      counts.without_targets.first, max_length);
   }
   if (out.size() == 0) {
-    fail<FileError>("data", "{} holds no conversation{}", file,
-                    counts.too_long.number > 0 ? " of at most max_length tokens" : "");
+    fail<FileError>("data", "{} holds no conversation{}{}", file,
+                    counts.too_long.number > 0 ? " of at most max_length tokens" : "",
+                    told_corrupt(counts.corrupt));
   }
   auto note =
       fmt::format("{}: {} of {} tokens, {} to learn", file, plural(out.size(), "conversation"),
@@ -174,6 +175,7 @@ ChatRows ChatReader::read(const std::string& file, std::vector<std::string>& not
                   counts.last_only.first));
   notes.push_back(std::move(note));
   notes.push_back(fmt::format("example, what is learnt in [[ ]]: {}", example));
+  note_missing_end(*tokenizer, counts.texts, notes);
   return out;
 }
 

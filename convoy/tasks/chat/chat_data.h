@@ -80,8 +80,12 @@ struct ChatRange {
 RowsOfConversations rows_of_conversations(const ChatRows& all, const ChatRange& range,
                                           std::optional<int64_t> capacity);
 
-/// Adds columns to the batch of some rows of a data set, given by their numbers.
-using AddColumns = std::function<void(const std::vector<int64_t>& rows, nn::Bundle& batch)>;
+/// Columns that a model computed of the rows of a data set.
+struct DerivedColumns {
+  std::vector<std::string> names;
+  /// Adds them to the batch of some rows, given by their numbers; empty: there are none.
+  std::function<void(const std::vector<int64_t>& rows, nn::Bundle& batch)> add;
+};
 
 /// How rows of conversations become batches.
 struct ChatPadding {
@@ -98,6 +102,6 @@ std::shared_ptr<dataset::Dataset> make_chat_dataset(std::shared_ptr<const ChatRo
                                                     RowsOfConversations rows, bool packed,
                                                     const ChatPadding& padding,
                                                     std::optional<data::Mixture> mixture = {},
-                                                    const AddColumns& add_columns = {});
+                                                    const DerivedColumns& derived = {});
 
 }  // namespace convoy::tasks

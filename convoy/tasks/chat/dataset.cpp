@@ -55,7 +55,7 @@ std::shared_ptr<dataset::Dataset> make_chat_dataset(std::shared_ptr<const ChatRo
                                                     RowsOfConversations rows, bool packed,
                                                     const ChatPadding& padding,
                                                     std::optional<data::Mixture> mixture,
-                                                    const AddColumns& add_columns) {
+                                                    const DerivedColumns& derived) {
   std::vector<int64_t> lengths;
   for (const auto& row : rows) {
     lengths.push_back(std::accumulate(
@@ -89,11 +89,11 @@ std::shared_ptr<dataset::Dataset> make_chat_dataset(std::shared_ptr<const ChatRo
         append(*all, conversation, number++, to);
       }
     }
-    if (add_columns) add_columns(wanted, out);
+    if (derived.add) derived.add(wanted, out);
     return out;
   };
-  return mixture ? dataset::make_mixed_dataset(std::move(*mixture), batch, lengths)
-                 : dataset::make_map_dataset(num_rows, batch, lengths);
+  return mixture ? dataset::make_mixed_dataset(std::move(*mixture), batch, lengths, derived.names)
+                 : dataset::make_map_dataset(num_rows, batch, lengths, derived.names);
 }
 
 }  // namespace convoy::tasks

@@ -269,6 +269,16 @@ Run ChatTask::prepare(const options::ParallelArguments& parallel) {
   return LanguageTask::prepare(parallel);
 }
 
+Run ChatTask::open(const fs::path& folder, OptionTable& table) {
+  auto out = LanguageTask::open(folder, table);
+  if (fs::exists(folder / "run.toml")) trained_length_ = block_size();
+  return out;
+}
+
+std::optional<int64_t> ChatTask::other_length() const {
+  return trained_length_ == block_size() ? std::nullopt : trained_length_;
+}
+
 void ChatTask::read_data(const options::ParallelArguments& parallel, Run& out) {
   if (takes_random_rows(parallel, out)) return;
   data_.mixture.check_alone(data_.train, data_.max_train_samples.has_value());
@@ -307,18 +317,26 @@ void ChatTask::read_data(const options::ParallelArguments& parallel, Run& out) {
 }
 
 NamedData ChatTask::evaluation_data(const std::string& where) {
+  check_length();
   if (!tokenizer_) tokenizer_ = find_tokenizer();
   const auto& file = where.empty() ? data_.valid : where;
+  std::vector<std::string> notes;
+  if (const auto trained = other_length()) {
+    notes.push_back(
+        fmt::format("warning: the run had max_length = {}, and this evaluation has {}: longer {} "
+                    "are others than in training",
+                    *trained, block_size(), name_of_samples()));
+  }
   if (!file.empty()) {
     const auto rows = read_rows(file);
-    return {file, evaluation_rows(rows, {{0, num_samples(*rows)}})};
+    return {file, evaluation_rows(rows, {{0, num_samples(*rows)}}), std::move(notes)};
   }
   if (data_.train.empty() && !data_.mixture) return {};
   const auto training = read_training();
   if (training.held_out.empty()) return {};
   return {fmt::format("the first {} {} of {}", count_of(training.held_out), name_of_samples(),
                       data_.mixture ? "the mixture's files" : data_.train),
-          evaluation_rows(training.all, training.held_out)};
+          evaluation_rows(training.all, training.held_out), std::move(notes)};
 }
 
 void ChatTask::predict(const Prediction& prediction, const Run& /*run*/,

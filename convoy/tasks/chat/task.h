@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,7 @@ class ChatTask : public LanguageTask {
 
   void settle(OptionTable& table) override;
   Run prepare(const options::ParallelArguments& parallel) override;
+  Run open(const std::filesystem::path& folder, OptionTable& table) override;
   NamedData evaluation_data(const std::string& where) override;
   void predict(const Prediction& prediction, const Run& run,
                const options::TrainingArguments& training) override;
@@ -37,8 +39,8 @@ class ChatTask : public LanguageTask {
   /// Conversations of a file.
   virtual std::shared_ptr<const ChatRows> read_rows(const std::string& file) const;
   /// Columns of the batches of rows of these conversations, beside the usual ones.
-  virtual AddColumns columns_of(const std::shared_ptr<const ChatRows>& /*all*/,
-                                const RowsOfConversations& /*rows*/) const {
+  virtual DerivedColumns columns_of(const std::shared_ptr<const ChatRows>& /*all*/,
+                                    const RowsOfConversations& /*rows*/) const {
     return {};
   }
   virtual std::string name_of_samples() const { return "conversations"; }
@@ -49,6 +51,9 @@ class ChatTask : public LanguageTask {
   /// Template with its day; none where there is none.
   std::optional<chat::ChatTemplate> dated_template() const;
   ChatPadding padding() const;
+  /// Most tokens of a conversation in the run that was opened, where it had another number than
+  /// this evaluation.
+  std::optional<int64_t> other_length() const;
 
   ChatOptions options_;
 
@@ -79,7 +84,8 @@ class ChatTask : public LanguageTask {
   std::shared_ptr<dataset::Dataset> training_rows(const Training& training) const;
 
   int64_t per_sample_ = 1;
-  int64_t least_length_ = 2;  ///< of a batch
+  int64_t least_length_ = 2;               ///< of a batch
+  std::optional<int64_t> trained_length_;  ///< of conversations, in the run that was opened
 };
 
 }  // namespace convoy::tasks

@@ -11,6 +11,7 @@
 #include "convoy/tasks/language/scorer.h"
 #include "convoy/tasks/memory.h"
 #include "convoy/tasks/pretrained.h"
+#include "convoy/tasks/resumed_task.h"
 
 namespace convoy::tasks {
 namespace fs = std::filesystem;
@@ -69,6 +70,7 @@ void ClassificationTask::declare(OptionTable& table) {
 }
 
 void ClassificationTask::settle(OptionTable& table) {
+  check_resumed_task(table);
   lora_.find_start(start_, table);
   if (!start_.empty()) read_pretrained(start_, config_, table);
   lora_.settle(start_, "SEQ_CLS", {"classifier"}, table);

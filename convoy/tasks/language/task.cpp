@@ -11,6 +11,7 @@
 #include "convoy/tasks/language/scorer.h"
 #include "convoy/tasks/memory.h"
 #include "convoy/tasks/pretrained.h"
+#include "convoy/tasks/resumed_task.h"
 
 namespace convoy::tasks {
 namespace fs = std::filesystem;
@@ -137,6 +138,7 @@ std::string LanguageTask::peft_task() const {
 }
 
 void LanguageTask::settle(OptionTable& table) {
+  check_resumed_task(table);
   lora_.find_start(start_, table);
   read_configs(table);
   asks_for_split_ = table.asked_for("data.validation_split_percentage");
@@ -195,14 +197,24 @@ void LanguageTask::settle(OptionTable& table) {
                      "tokenizer, or a larger vocab_size",
                      tokenizer_->vocab_size(), config_->num_ids());
   }
-  if (data_.block_size > config_->position_limit()) {
-    fail<UsageError>("data", "{} = {} is beyond the model's {} positions; try a smaller one",
-                     length_option(), data_.block_size, config_->position_limit());
-  }
+  check_length();
   if (data_.random_tokens > 0 && (!data_.train.empty() || !data_.valid.empty())) {
     fail<UsageError>("data", "data.random_tokens and files exclude each other; got both");
   }
+  if (data_.random_tokens > 0 && keeps_apart()) {
+    fail<UsageError>(
+        "data",
+        "documents = apart has no effect: random_tokens = {} are one text; try without "
+        "it, or --data.train FILE",
+        data_.random_tokens);
+  }
   config_->check();
+}
+
+void LanguageTask::check_length() const {
+  if (data_.block_size <= config_->position_limit()) return;
+  fail<UsageError>("data", "{} = {} is beyond the model's {} positions; try a smaller one",
+                   length_option(), data_.block_size, config_->position_limit());
 }
 
 void LanguageTask::read_configs(OptionTable& table) {

@@ -101,6 +101,8 @@ class LanguageTask : public Task {
   /// Texts of a training file that are held out for evaluation.
   int64_t num_held_out(const data::TokenTexts& texts) const;
   int64_t block_size() const;
+  /// Throws UsageError where rows are longer than the model has positions.
+  void check_length() const;
   /// Throws UsageError where ranks share out the positions of rows of several documents, for which
   /// `asked` asks.
   static void refuse_context_ranks(int num_context_ranks, const char* asked, const char* instead);

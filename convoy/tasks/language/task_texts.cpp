@@ -226,12 +226,12 @@ void LanguageTask::read_data(const options::ParallelArguments& parallel, Run& ou
     out.train_data = random_rows(data_.random_tokens);
     return;
   }
-  if (takes_random_rows(parallel, out)) return;
   if (keeps_apart()) {
     const int ranks = parallel.num_context_ranks();
     refuse_context_ranks(ranks, "documents = apart", "--documents together");
     nn::check_take_documents(out.factory(), ranks);
   }
+  if (takes_random_rows(parallel, out)) return;
   data_.mixture.check_alone(data_.train, data_.max_train_samples.has_value());
   if (data_.train.empty() && !data_.mixture) {
     fail<UsageError>("data", "there is no training text; try --data.train FILE");
@@ -291,6 +291,7 @@ void LanguageTask::read_data(const options::ParallelArguments& parallel, Run& ou
 }
 
 NamedData LanguageTask::evaluation_data(const std::string& where) {
+  check_length();
   if (!tokenizer_) tokenizer_ = find_tokenizer();
   const auto name_of = [&](const std::string& what) {
     const auto& most = data_.max_eval_samples;

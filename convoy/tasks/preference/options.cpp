@@ -20,6 +20,10 @@ void PreferenceLossOptions::declare(OptionTable& t) {
       .only_with("train.loss_type", {"sigmoid", "robust"});
   t.add(s, "disable_dropout", disable_dropout,
         "train without dropout, so that the model begins as the reference");
+  t.add(s, "ref_model_name_or_path", ref_model_name_or_path,
+        "folder of the model that is the reference; none = the model that the run starts from")
+      .alias("ref_model")
+      .path();
   t.hint({"train.beta", true, {"dpo_beta", "tau"}});
   t.hint({"train.loss_type", true, {"dpo_loss", "preference_loss"}});
   t.hint({"train.label_smoothing", false, {"label_smoothing_factor"}});
@@ -40,8 +44,8 @@ void PreferenceLossOptions::settle(const OptionTable& table) const {
 void answer_dpo_flags(OptionTable& table) {
   const char* length = "an answer is cut with its prompt; try --max_length";
   const char* once =
-      "the reference is the model that the run starts from, and its log-probabilities are computed "
-      "once before training; try without it";
+      "the reference's log-probabilities are computed once before training; try without it, or "
+      "--ref_model_name_or_path FOLDER for another reference";
   const char* losses = "expected one of sigmoid, ipo and robust; try --loss_type";
   answer_run_clm_flags(
       table,

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include "convoy/base/options.h"
 #include "convoy/nn/losses/preference.h"
@@ -12,6 +13,7 @@ struct PreferenceLossOptions {
   /// Blocks read it when they are made: an opened run may be given others.
   std::shared_ptr<nn::PreferenceOptions> loss = std::make_shared<nn::PreferenceOptions>();
   bool disable_dropout = true;
+  std::string ref_model_name_or_path;  ///< folder of the reference; "" = the model to start from
 
   void declare(OptionTable& table);
   /// Throws UsageError on options without effect.

@@ -40,7 +40,18 @@ class Reading {
     } catch (const FileError& error) {
       return take_corrupt(error.what(), *reader_.options, corrupt_);
     }
-    auto rows = rows_of(std::move(pair), where);
+    if (pair.chosen.is_text()) {
+      texts_.add(where);
+    } else {
+      expect_template(reader_.chat, where);
+    }
+    chat::PreferenceRows rows;
+    try {
+      rows = rows_of(std::move(pair));
+    } catch (const UsageError& error) {
+      return take_refused(error.what(), where, *reader_.options, corrupt_);
+    }
+    if (!rows.lost.empty()) lose(std::move(rows.lost), where);
     const auto longest = std::max(std::ssize(rows.chosen.ids), std::ssize(rows.rejected.ids));
     if (longest > reader_.max_length) {
       too_long_.add(where);
@@ -58,14 +69,19 @@ class Reading {
     out_.add(rows.rejected);
   }
 
-  chat::PreferenceRows rows_of(chat::Preference pair, const std::string& where) const {
+  chat::PreferenceRows rows_of(chat::Preference pair) const {
     add_arguments(arguments_, pair.chosen.dialogue);
     add_arguments(arguments_, pair.rejected.dialogue);
-    try {
-      return chat::rows_of(*reader_.tokenizer, reader_.chat, pair);
-    } catch (const UsageError& error) {
-      fail<UsageError>("data", "{}: {}", where, sentence_of(error.what()));
+    return chat::rows_of(*reader_.tokenizer, reader_.chat, pair);
+  }
+
+  /// Counts a pair whose prompt alone ends with other tokens than before an answer.
+  void lose(std::vector<int32_t> ids, const std::string& where) {
+    if (unlike_.number == 0) {
+      const std::vector<bool> none(ids.size());
+      lost_ = shown(*reader_.tokenizer, chat::Row{std::move(ids), none});
     }
+    unlike_.add(where);
   }
 
   void check() const {
@@ -79,8 +95,9 @@ class Reading {
                        without_.first);
     }
     if (out_.size() > 0) return;
-    fail<FileError>("data", "{} holds no pair of answers{}", file_,
-                    too_long_.number > 0 ? " of at most max_length tokens" : "");
+    fail<FileError>("data", "{} holds no pair of answers{}{}", file_,
+                    too_long_.number > 0 ? " of at most max_length tokens" : "",
+                    told_corrupt(corrupt_));
   }
 
   void tell(std::vector<std::string>& notes) const {
@@ -97,6 +114,14 @@ class Reading {
     add(corrupt_, fmt::format("left out as corrupt, such as: {}", corrupt_.first));
     notes.push_back(std::move(note));
     notes.push_back(fmt::format("example, what is compared in [[ ]]: {}", example_));
+    note_missing_end(*reader_.tokenizer, texts_, notes);
+    if (unlike_.number == 0) return;
+    notes.push_back(fmt::format(
+        "warning: of {} of {} in {} the prompt alone ends with other tokens than before "
+        "an answer, such as {}, where '{}' is left out: answers begin where the tokens "
+        "part, as in TRL; try prompts that end with a whole token, or a template that "
+        "ends them alike",
+        unlike_.number, plural(num_pairs_, "pair"), file_, unlike_.first, lost_));
   }
 
   const PairReader& reader_;
@@ -104,8 +129,10 @@ class Reading {
   chat::OrderedJson arguments_;  // of the template
   ChatRows out_;
   int64_t num_pairs_ = 0;
-  RowCount corrupt_, too_long_, without_;
+  RowCount corrupt_, texts_, too_long_, without_;
+  RowCount unlike_;  // where the prompt alone ends otherwise
   std::string example_;
+  std::string lost_;  // what the first of those leaves out
 };
 
 }  // namespace

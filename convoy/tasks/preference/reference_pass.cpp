@@ -54,7 +54,7 @@ Found of_resumed(const ReferenceLogProbs& log_probs, const ReferencePlace& place
   if (kept.weights != place.weights) {
     fail<UsageError>("tasks",
                      "{} holds the log-probabilities of another reference than {}; try the model "
-                     "that the run began with, or start anew",
+                     "and the ref_model_name_or_path that the run began with, or start anew",
                      file.string(), place.model);
   }
   const auto values = kept.of(log_probs.keys());
@@ -125,7 +125,12 @@ class Provider {
   void compute(at::Tensor& values) {
     const auto began = std::chrono::steady_clock::now();
     const auto all = std::ssize(log_probs_.keys());
-    tell(fmt::format("computing the reference's log-probabilities of {}", plural(all, "pair")));
+    tell(fmt::format("computing the reference's log-probabilities of {}{}", plural(all, "pair"),
+                     place_.open ? " with " + place_.model : ""));
+    std::vector<std::string> notes;
+    const auto other = place_.open ? place_.open(trainer_, notes) : nullptr;
+    for (const auto& note : notes) tell(note);
+    auto& reference = other ? *other : trainer_;
     std::unordered_map<uint64_t, std::pair<double, double>> known;
     report::LiveLine line(stdout);
     for (const auto& pairs : log_probs_.needed()) {
@@ -139,7 +144,8 @@ class Provider {
       const auto of_batch = [](const nn::Bundle& out, const at::Tensor&) {
         return out.at("log_probs");
       };
-      each_row(trainer_, *data, /*most=*/0, /*width=*/2, "pair", of_batch, use, nn::Mode::Evaluate);
+      each_row(reference, *data, /*most=*/0, /*width=*/2, "pair", of_batch, use,
+               nn::Mode::Evaluate);
     }
     line.wipe();
     if (group_.rank() != 0) return;

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -8,6 +10,11 @@
 #include "convoy/train/trainer.h"
 
 namespace convoy::tasks {
+
+/// Makes the Trainer of another model that is the reference, on all ranks of the trained model's.
+/// Adds notes on its weights.
+using OpenReference = std::function<std::unique_ptr<train::Trainer>(
+    const train::Trainer& trainer, std::vector<std::string>& notes)>;
 
 /// Where a run keeps the reference's log-probabilities, and which model the reference is.
 struct ReferencePlace {
@@ -18,6 +25,7 @@ struct ReferencePlace {
   std::string precision;                       ///< of the run
   ChatPadding padding;
   bool quiet = false;
+  OpenReference open;  ///< empty: the reference is the model that the run begins with
 };
 
 /// Throws FileError and UsageError where this run goes on with one that has not kept them, or those
@@ -25,8 +33,8 @@ struct ReferencePlace {
 void check_kept(const ReferenceLogProbs& log_probs, const ReferencePlace& place);
 
 /// Gives `log_probs` their values: those that the run, or the run that it goes on with, has kept,
-/// else those that the weights of `trainer` give now, which are then kept. Called on all ranks once
-/// the weights are there. Throws as check_kept() in a resumed run.
+/// else those that the other model, or the weights of `trainer`, give now, which are then kept.
+/// Called on all ranks once the weights are there. Throws as check_kept() in a resumed run.
 void provide(ReferenceLogProbs& log_probs, const ReferencePlace& place, train::Trainer& trainer);
 
 }  // namespace convoy::tasks

@@ -8,11 +8,11 @@
 #include "convoy/base/text.h"
 #include "convoy/checkpoint/adapter_config.h"
 #include "convoy/checkpoint/base_fingerprint.h"
-#include "convoy/checkpoint/folder.h"
 #include "convoy/formats/safetensors_folder.h"
 #include "convoy/models/causal_head.h"
 #include "convoy/tasks/preference/pairs.h"
 #include "convoy/tasks/preference/scorer.h"
+#include "convoy/tasks/resumed_task.h"
 
 namespace convoy::tasks {
 namespace fs = std::filesystem;
@@ -31,18 +31,6 @@ std::string text_of_weights(const fs::path& start, const fs::path& adapter,
     out += fmt::format(" {:016x}", hash_text(read_file(adapter / file)));
   }
   return out;
-}
-
-/// Folders of the run that one goes on with which resumes from `source`; empty: it begins anew.
-std::vector<fs::path> folders_to_resume(const fs::path& source, const fs::path& output) {
-  if (source.empty() || source == "false" || source == "False") return {};
-  std::error_code error;
-  if (fs::is_directory(source, error)) {
-    const auto place = fs::canonical(source);  // not behind a slash, nor beside a link
-    return {place.parent_path(), place};
-  }
-  if (output.empty() || !checkpoint::latest_checkpoint(output)) return {};
-  return {output};
 }
 
 }  // namespace
@@ -67,6 +55,12 @@ void PreferenceTask::settle(OptionTable& table) {
   loss_.settle(table);
   if (loss_.disable_dropout) lora_.disable_dropout();
   const auto plain = [&](const char* key) { return table.find(key)->plain(); };
+  if (const auto& folder = loss_.ref_model_name_or_path; !folder.empty()) {
+    other_reference_.emplace(folder,
+                             ReferenceModel::Needs{.tokenizer = tokenizer_ ? &*tokenizer_ : nullptr,
+                                                   .num_ids = config_->num_ids(),
+                                                   .max_length = block_size()});
+  }
   seed_ = plain("train.seed");
   place_.output = plain("output.dir");
   place_.quiet = plain("output.quiet") == "true";
@@ -85,6 +79,7 @@ Run PreferenceTask::prepare(const options::ParallelArguments& parallel) {
                      ranks);
   }
   auto out = ChatTask::prepare(parallel);
+  out.files.inputs.push_back(loss_.ref_model_name_or_path);
   out.labelled = {};  // Hugging Face's models have no such loss
   out.scorer = [] { return std::make_unique<PreferenceScorer>(); };
   const auto place = place_of_reference();
@@ -97,10 +92,22 @@ Run PreferenceTask::prepare(const options::ParallelArguments& parallel) {
 
 ReferencePlace PreferenceTask::place_of_reference() const {
   auto out = place_;
-  out.model = start_.empty() ? "the model that was drawn" : start_;
-  out.weights = fmt::format("{} config {:016x}", text_of_weights(start_, lora_.adapter(), seed_),
-                            hash_text(config_of_blocks().dump()));
+  const auto identity = [](const std::string& weights, const std::string& config) {
+    return fmt::format("{} config {:016x}", weights, hash_text(config));
+  };
   if (tokenizer_) out.padding = padding();
+  if (other_reference_) {
+    out.model = loss_.ref_model_name_or_path;
+    out.weights = identity(text_of_weights(out.model, "", ""), other_reference_->config());
+    out.open = [other = *other_reference_](const train::Trainer& trainer,
+                                           std::vector<std::string>& notes) {
+      return other.open(trainer, notes);
+    };
+    return out;
+  }
+  out.model = start_.empty() ? "the model that was drawn" : start_;
+  out.weights =
+      identity(text_of_weights(start_, lora_.adapter(), seed_), config_of_blocks().dump());
   return out;
 }
 
@@ -129,14 +136,15 @@ std::shared_ptr<const ChatRows> PreferenceTask::read_rows(const std::string& fil
   return std::make_shared<ChatRows>(reader.read(file, notes_ ? *notes_ : unheard));
 }
 
-AddColumns PreferenceTask::columns_of(const std::shared_ptr<const ChatRows>& all,
-                                      const RowsOfConversations& rows) const {
-  return [reference = reference_, keys = reference_->need(all, rows)](
-             const std::vector<int64_t>& wanted, nn::Bundle& batch) {
+DerivedColumns PreferenceTask::columns_of(const std::shared_ptr<const ChatRows>& all,
+                                          const RowsOfConversations& rows) const {
+  const auto add = [reference = reference_, keys = reference_->need(all, rows)](
+                       const std::vector<int64_t>& wanted, nn::Bundle& batch) {
     std::vector<uint64_t> here;
     for (const int64_t row : wanted) here.push_back(keys[static_cast<size_t>(row)]);
     batch[nn::kReferenceLogProbs] = reference->of(here);
   };
+  return {.names = {nn::kReferenceLogProbs}, .add = add};
 }
 
 NamedData PreferenceTask::evaluation_data(const std::string& where) {
@@ -153,10 +161,13 @@ void PreferenceTask::take_kept(const std::string& data) const {
     const auto values = KeptReference::read(file).of(reference_->keys());
     if (values.defined()) return reference_->set(values);
   }
+  const auto trained = other_length();
   fail<UsageError>("tasks",
                    "{} has not kept the reference's log-probabilities of all pairs of {}, without "
-                   "which these have no loss; try to name them as --data.valid in training",
-                   opened_.string(), data);
+                   "which these have no loss; try {}",
+                   opened_.string(), data,
+                   trained ? fmt::format("--max_length {}, as in training", *trained)
+                           : "to name them as --data.valid in training");
 }
 
 Json PreferenceTask::config_of_blocks() const {

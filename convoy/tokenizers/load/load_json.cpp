@@ -154,11 +154,20 @@ void make_model(const JsonField& model, TokenizerParts& parts) {
 
 }  // namespace
 
-void add_tokens(const JsonField& part, TokenizerParts& parts) {
+void add_tokens(const JsonField& part, TokenizerParts& parts, AddedIds ids) {
+  int32_t next = parts.vocabulary.num_tokens();  // id of a token that is not there yet
   for (const JsonField& element : part.elements()) {
     const auto id = static_cast<int32_t>(element["id"].number(0, Vocabulary::kMaxSize - 1));
     const AddedToken token = read_added_token(element, id);
     const int32_t known = parts.vocabulary.find(token.content);
+    const bool is_new = known == Vocabulary::kNone && !token.content.empty();
+    const int32_t free = is_new ? next++ : id;
+    if (ids == AddedIds::kNext && id != free) {
+      element["id"].refuse(
+          fmt::format("{}, which Hugging Face's tokenizers give '{}', as the next behind the "
+                      "vocabulary",
+                      free, token.content));
+    }
     if (known != id && (known != Vocabulary::kNone || !parts.vocabulary.add(token.content, id))) {
       element["id"].refuse(known == Vocabulary::kNone
                                ? fmt::format("another: '{}' has it", parts.vocabulary.text(id))
@@ -175,7 +184,7 @@ void add_tokens(const JsonField& part, TokenizerParts& parts) {
   }
 }
 
-TokenizerParts parts_of_json(const Json& json, const std::string& where) {
+TokenizerParts parts_of_json(const Json& json, const std::string& where, AddedIds ids) {
   const JsonField file(json, where + ": ");
   file.expect_flat();
   file.expect_keys({"version", "truncation", "padding", "added_tokens", "normalizer",
@@ -192,7 +201,7 @@ TokenizerParts parts_of_json(const Json& json, const std::string& where) {
   parts.normalizers = make_normalizers(part("normalizer"));
   parts.pre_tokenizers = make_pre_tokenizers(part("pre_tokenizer"));
   make_model(file["model"], parts);
-  if (file.has("added_tokens")) add_tokens(file["added_tokens"], parts);
+  if (file.has("added_tokens")) add_tokens(file["added_tokens"], parts, ids);
   parts.special.resize(parts.vocabulary.size());
   parts.frame = make_frame(part("post_processor"));
   for (const auto& ids : {parts.frame.before, parts.frame.behind}) {

@@ -120,6 +120,9 @@ bool Trainer::is_main() const {
 const job::Job& Trainer::job() const {
   return impl_->run_.job;
 }
+const options::TrainingArguments& Trainer::arguments() const {
+  return impl_->arguments_;
+}
 const TrainerState& Trainer::state() const {
   return impl_->run_.state;
 }
