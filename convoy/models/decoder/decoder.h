@@ -59,6 +59,8 @@ class DecoderConfig : public LanguageModelConfig {
   Fields fields() override;
   nn::BlockList make_blocks() const override;
   WeightLayout layout() const override;
+  /// Beginning of names of all weights but the head's.
+  std::string body() const;
 
   int64_t num_key_heads() const { return num_key_value_heads.value_or(num_attention_heads); }
   int64_t head_width() const { return head_dim.value_or(hidden_size / num_attention_heads); }
@@ -82,6 +84,7 @@ class DecoderConfig : public LanguageModelConfig {
   void check_together() const override;
   void check_others(const Json& others, const std::string& where) const override;
   void finish(Json& json) const override;
+  bool may_be_wrapped() const override { return true; }
 
  private:
   Json rope_dict(LayerType type) const;
