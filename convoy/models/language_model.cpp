@@ -14,6 +14,7 @@
 #include "convoy/models/gpt2/gpt2.h"
 #include "convoy/models/t5/t5.h"
 #include "convoy/models/wrapper.h"
+#include "convoy/nn/attention/kv_cache.h"
 #include "convoy/nn/documents.h"
 
 namespace convoy::models {
@@ -224,9 +225,13 @@ int64_t LanguageModelConfig::width_on(const parallel::TensorPlace& place, int64_
 
 double cache_bytes(const LanguageModelConfig& config, int64_t rows, int64_t positions,
                    at::ScalarType dtype, const parallel::TensorPlace& place) {
-  const auto kept = 2 * config.num_layers() * config.key_width_on(place);  // keys and values
-  return static_cast<double>(at::elementSize(dtype)) * static_cast<double>(kept) *
-         static_cast<double>(rows) * static_cast<double>(positions);
+  const auto width = 2 * config.key_width_on(place);  // of a key and a value
+  double kept = 0;                                    // positions, of all layers
+  for (int64_t layer = 0; layer < config.num_layers(); ++layer) {
+    kept += static_cast<double>(nn::KvCache::room(positions, config.window_of(layer)));
+  }
+  return static_cast<double>(at::elementSize(dtype)) * static_cast<double>(width) * kept *
+         static_cast<double>(rows);
 }
 
 void check_ids(const at::Tensor& ids, int64_t num_ids, const std::string& what, bool ignores) {

@@ -97,6 +97,8 @@ class LanguageModelConfig {
   virtual int64_t num_layers() const { return 0; }
   virtual int64_t attention_width() const { return 0; }  ///< heads times their width
   virtual int64_t key_width() const { return 0; }        ///< heads of keys times their width
+  /// Keys that a query of a layer sees, its own included; 0 = all before.
+  virtual int64_t window_of(int64_t /*layer*/) const { return 0; }
   /// Dtype of the cache in a model that computes in `compute`.
   virtual at::ScalarType cache_dtype(at::ScalarType compute) const { return compute; }
   /// Part of key_width() that attention keeps on one of the ranks that share out heads.

@@ -67,8 +67,7 @@ class DecoderConfig : public LanguageModelConfig {
   /// Row of the embedding that Hugging Face leaves untrained, by pad_token_id; none without one.
   std::optional<int64_t> padding_row() const;
   LayerType layer_type(int64_t layer) const;
-  /// Keys that a query of a layer sees, its own included; 0 = all before.
-  int64_t window_of(int64_t layer) const;
+  int64_t window_of(int64_t layer) const override;
   /// Whether a layer rotates queries and keys.
   bool rotates(int64_t layer) const;
   /// Factor of the products of queries and keys.
