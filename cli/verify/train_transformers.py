@@ -55,10 +55,15 @@ def micro_batches_of(rows, step):
     return [out[key] for key in sorted(out)]
 
 
+def in_wrapper(model):
+    """Whether a language model is trained inside of a model with other parts."""
+    return hasattr(model.config, "text_config")
+
+
 def num_targets(model, batch):
     """Labels that count: those of a causal model begin with the second position."""
     labels = batch["labels"]
-    is_causal = type(model).__name__.endswith(("ForCausalLM", "LMHeadModel"))
+    is_causal = type(model).__name__.endswith(("ForCausalLM", "LMHeadModel")) or in_wrapper(model)
     return int(((labels[:, 1:] if is_causal else labels) != -100).sum())
 
 
@@ -80,7 +85,10 @@ def train_step(model, micro_batches, half):
 def save(model, optimizer, folder):
     names = {weight: name for name, weight in model.named_parameters()}
     os.makedirs(folder)
-    save_file({name: weight.detach().contiguous() for weight, name in names.items()}, f"{folder}/model.safetensors")
+    if in_wrapper(model):
+        model.save_pretrained(folder)  # by the names of the files that it was read from
+    else:
+        save_file({name: weight.detach().contiguous() for weight, name in names.items()}, f"{folder}/model.safetensors")
     moments = {}
     for weight, states in optimizer.state.items():
         for state in ("exp_avg", "exp_avg_sq"):

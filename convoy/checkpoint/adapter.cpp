@@ -35,9 +35,12 @@ std::string last_of(const std::string& module) {
   return module.substr(module.rfind('.') + 1);
 }
 
-/// Names of `modules` as PEFT keeps them: their ends, where these mean no other module.
+/// Names of `modules` as PEFT keeps them: their ends, where these mean no other module. A wrapper's
+/// other parts have modules of the same ends.
 std::vector<std::string> names_for_peft(const std::vector<std::string>& modules,
-                                        const std::vector<std::string>& all) {
+                                        const std::vector<std::string>& all,
+                                        const models::WeightLayout& layout) {
+  if (!layout.others.empty()) return modules;
   std::set<std::string> ends;
   for (const auto& module : modules) ends.insert(last_of(module));
   const auto meant = std::count_if(
@@ -120,7 +123,8 @@ nn::BlockList adapted(const nn::BlockList& blocks, AdapterConfig& config,
   }
   check_targets(config, found, all, layout, strict);
   freeze(params, blocks, config, strict);
-  if (!config.is_regex) config.targets = names_for_peft(found, all);
+  if (!layout.others.empty()) config.is_regex = false;  // PEFT would find more than the text part
+  if (!config.is_regex) config.targets = names_for_peft(found, all, layout);
   nn::BlockList out;
   for (const auto& block : blocks) {
     std::vector<std::shared_ptr<nn::LowRank>> own;

@@ -1,7 +1,6 @@
 #include "convoy/checkpoint/load_pretrained.h"
 
-#include "convoy/base/files.h"
-#include "convoy/base/json.h"
+#include "convoy/checkpoint/carried.h"
 #include "convoy/checkpoint/weights.h"
 #include "convoy/parallel/run/replica.h"
 
@@ -10,7 +9,7 @@ namespace convoy::checkpoint {
 Pretrained load_pretrained(const std::filesystem::path& folder) {
   const auto file = folder / "config.json";
   Pretrained out;
-  out.config = models::read_model_config(parse_json(read_file(file), file.string()), file.string());
+  out.config = models::read_model_config(read_config(file), file.string());
   out.blocks = [config = out.config] { return config->make_blocks(); };
   out.weights = [config = out.config, folder](parallel::Replica& replica) {
     const auto report = load_weights(folder, replica.weights(), replica.world(), config->layout());

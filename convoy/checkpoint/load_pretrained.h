@@ -22,7 +22,8 @@ struct Pretrained {
 };
 
 /// Opens a folder with config.json and safetensors, as Hugging Face's tools and convoy write them:
-/// a family of language_families(). Weights are read when a Trainer starts. Throws FileError.
+/// a family of language_families(), alone or in a wrapper, of whose weights only the text part's
+/// are read. Weights are read when a Trainer starts. Throws FileError.
 Pretrained load_pretrained(const std::filesystem::path& folder);
 
 }  // namespace convoy::checkpoint

@@ -38,6 +38,17 @@ at::Tensor mapped(const formats::SafetensorsFolder& file, const std::string& nam
                        dtypes().at(entry.dtype));
 }
 
+std::string model_name(const std::string& file_name, const models::WeightLayout& layout) {
+  for (const auto& [spelled, own] : layout.spellings) {
+    if (file_name.starts_with(spelled)) return own + file_name.substr(spelled.size());
+  }
+  return file_name;
+}
+
+bool is_of_others(const std::string& file_name, const models::WeightLayout& layout) {
+  return begins_with(layout.others, file_name);
+}
+
 void refuse(const std::filesystem::path& path, const char* what, std::vector<std::string> wrong) {
   constexpr size_t kShown = 30;
   const size_t more = wrong.size() > kShown ? wrong.size() - kShown : 0;
@@ -61,22 +72,24 @@ std::string Matching::new_name(const std::string& name) const {
   for (const auto& [old, now] : layout_.old_ends) {
     if (name.ends_with(old)) return name.substr(0, name.size() - old.size()) + now;
   }
-  return name;
+  return model_name(name, layout_);
 }
 
 void Matching::take(const std::string& name) {
+  if (is_of_others(name, layout_)) return;
+  const auto now = new_name(name);
+  if (now == layout_.head) head_ = name;
   if (begins_with(layout_.of_other_heads, name)) {
     report.skipped.push_back(name);
     return;
   }
-  const auto now = new_name(name);
   const auto home = places_.contains(now) ? now : layout_.prefix + now;
   if (places_.contains(home)) {
     auto [first, fresh] = source_of_.emplace(home, name);
     if (!fresh) wrong_.push_back(fmt::format("{} is there as {} too", home, first->second));
   } else if (is_buffer(name) || begins_with(layout_.unused, name)) {
     report.skipped.push_back(name);
-  } else if (name != layout_.head && !is_alias(name)) {
+  } else if (now != layout_.head && !is_alias(name)) {
     left_over_.push_back(name);
   }
 }
@@ -112,19 +125,17 @@ bool Matching::is_buffer(const std::string& name) const {
 
 /// A head that is tied has no place of its own; one that is not may be missing.
 void Matching::match_head() {
-  const auto& head = layout_.head;
-  const bool there = !head.empty() && file_.tensors().contains(head);
-  if (!there) {
-    if (places_.contains(head)) report.drawn.push_back(head);
+  if (head_.empty()) {
+    if (places_.contains(layout_.head)) report.drawn.push_back(layout_.head);
     return;
   }
-  if (places_.contains(head)) return;
-  const auto [table, fresh] = source_of_.emplace(layout_.tied_to, head);
-  if (fresh || same(head, table->second)) return;
+  if (places_.contains(layout_.head)) return;
+  const auto [table, fresh] = source_of_.emplace(layout_.tied_to, head_);
+  if (fresh || same(head_, table->second)) return;
   wrong_.push_back(
       fmt::format("{} differs from {}, which it is tied to (try "
                   "tie_word_embeddings = false in its config.json)",
-                  head, table->second));
+                  head_, table->second));
 }
 
 bool Matching::same(const std::string& a, const std::string& b) const {

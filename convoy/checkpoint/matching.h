@@ -13,6 +13,12 @@ namespace convoy::checkpoint {
 /// A tensor of a file, in the mapped memory.
 at::Tensor mapped(const formats::SafetensorsFolder& file, const std::string& name);
 
+/// The name that a weight `file_name` of a file has in the model: of another spelling, or the same.
+std::string model_name(const std::string& file_name, const models::WeightLayout& layout);
+
+/// Whether a weight of a file belongs to a wrapper's other parts.
+bool is_of_others(const std::string& file_name, const models::WeightLayout& layout);
+
 /// Throws FileError with a list of what is wrong.
 [[noreturn]] void refuse(const std::filesystem::path& path, const char* what,
                          std::vector<std::string> wrong);
@@ -35,7 +41,7 @@ class Matching {
   bool is_alias(const std::string& name) const;
   void match_alias(const models::WeightLayout::Alias& alias);
   void match_head();
-  /// The name that an old file's tensor has now.
+  /// The name that a file's tensor has in the model.
   std::string new_name(const std::string& name) const;
   bool same(const std::string& a, const std::string& b) const;
   bool readable(const std::string& name) const;
@@ -46,6 +52,7 @@ class Matching {
   const models::WeightLayout& layout_;
   std::map<std::string, const parallel::StateTensor*> places_;
   std::map<std::string, std::string> source_of_;  // [place] name in the file
+  std::string head_;                              // its name in the file; "" = it has none
   std::vector<std::string> left_over_, wrong_;
 };
 

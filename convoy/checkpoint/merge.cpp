@@ -11,6 +11,7 @@
 #include "convoy/base/files.h"
 #include "convoy/checkpoint/adapter_config.h"
 #include "convoy/checkpoint/base_fingerprint.h"
+#include "convoy/checkpoint/carried.h"
 #include "convoy/checkpoint/dtypes.h"
 #include "convoy/checkpoint/folder.h"
 #include "convoy/checkpoint/matching.h"
@@ -42,8 +43,7 @@ class Checked {
 /// The model of a folder's config.json.
 std::unique_ptr<models::LanguageModelConfig> model_of(const fs::path& folder) {
   const auto file = folder / kConfig;
-  const auto json = parse_json(read_regular_file(file), file.string());
-  return models::read_model_config(json, file.string());
+  return models::read_model_config(read_config(file), file.string());
 }
 
 class Merge {
@@ -54,7 +54,6 @@ class Merge {
     base_ = std::make_unique<Checked>(config_.base);
     const auto model = model_of(config_folder(adapter));
     const auto layout = model->layout();
-    const auto& prefix = layout.prefix;
     for (const auto& param : nn::params_of(model->make_blocks())) {
       if (param->spec().in_first) in_first_.insert(param->spec().name);
     }
@@ -65,9 +64,8 @@ class Merge {
       const bool is_down = name.ends_with(kLoraA);
       const auto weight =
           is_down ? name.substr(0, name.size() - kLoraA.size()) + std::string(kWeightEnd) : name;
-      const auto short_name = weight.starts_with(prefix) ? weight.substr(prefix.size()) : weight;
       const auto& names = base_->files().tensors();
-      const auto home = names.contains(weight) ? weight : short_name;
+      const auto home = home_of(weight, layout);
       if (is_down && names.contains(home)) {
         adapted_[home] = key;
         if (in_first_.contains(weight)) in_first_.insert(home);
@@ -129,6 +127,18 @@ class Merge {
   const AdapterConfig& config() const { return config_; }
 
  private:
+  /// Name in the base of the model's `weight`, which may lack the prefix or be of another spelling.
+  std::string home_of(const std::string& weight, const models::WeightLayout& layout) const {
+    const auto& names = base_->files().tensors();
+    if (names.contains(weight)) return weight;
+    for (const auto& [spelled, own] : layout.spellings) {
+      if (!weight.starts_with(own)) continue;
+      if (auto name = spelled + weight.substr(own.size()); names.contains(name)) return name;
+    }
+    const auto& prefix = layout.prefix;
+    return weight.starts_with(prefix) ? weight.substr(prefix.size()) : weight;
+  }
+
   /// A weight of another shape needs a config.json that says so, such as of other labels.
   void check_shapes(const fs::path& adapter) const {
     if (fs::exists(adapter / kConfig)) return;

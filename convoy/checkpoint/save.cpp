@@ -49,7 +49,7 @@ void copy(State& state, PooledBytes& copies) {
   std::vector<std::pair<at::Tensor, at::Tensor>> downloads;
   for (auto& tensor : state) {
     for (auto& piece : tensor.pieces) {
-      if (piece.offloaded) continue;
+      if (piece.offloaded || piece.constant) continue;
       if (piece.changing) {
         piece.held = piece.changing->hold();
         continue;

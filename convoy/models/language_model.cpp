@@ -13,6 +13,8 @@
 #include "convoy/models/decoder/decoder.h"
 #include "convoy/models/gpt2/gpt2.h"
 #include "convoy/models/t5/t5.h"
+#include "convoy/models/wrapper.h"
+#include "convoy/nn/attention/kv_cache.h"
 #include "convoy/nn/documents.h"
 
 namespace convoy::models {
@@ -107,33 +109,51 @@ std::unique_ptr<LanguageModelConfig> make_model_config(const std::string& family
 
 std::unique_ptr<LanguageModelConfig> read_model_config(const Json& json, const std::string& where) {
   expect_object(json, where);
-  auto type = json.find("model_type");
-  if (type == json.end() || !type->is_string()) {
+  const auto family = family_of(json, where);
+  if (family.empty()) {
     fail<FileError>("models", "{}: model_type is missing; expected one of {}", where,
                     join(language_families()));
   }
-  if (!families().contains(type->get<std::string>())) {
-    fail<FileError>("models", "{} describes a model of type {}; expected one of {}", where,
-                    type->dump(), join(language_families()));
+  if (!families().contains(family)) {
+    const bool is_text = wrapper_of(json, where) != nullptr;
+    fail<FileError>("models", "{} describes a model{} of type {}; expected one of {}", where,
+                    is_text ? " whose text part is" : "", Json(family).dump(),
+                    join(language_families()));
   }
-  auto config = make_model_config(type->get<std::string>());
+  auto config = make_model_config(family);
   config->read(json, where);
   return config;
 }
 
+void LanguageModelConfig::take_wrapper(const Json& json, const std::string& where) {
+  wrapper_ = wrapper_of(json, where);
+  around_ = Json();
+  if (wrapper_ == nullptr) return;
+  if (!may_be_wrapped()) {
+    fail<FileError>("models", "{} describes a {} with a text part of type {}; expected a decoder",
+                    where, wrapper_->model_type, family());
+  }
+  around_ = json;
+  around_.erase(kTextConfig);
+  refuse_all_but(kHarmless, around_, where);
+}
+
 void LanguageModelConfig::read(const Json& json, const std::string& where) {
   expect_object(json, where);
-  const auto type = json.value("model_type", Json(family()));
+  take_wrapper(json, where);
+  const auto text = wrapper_ == nullptr ? json : text_config_of(*wrapper_, json);
+  const auto place = wrapper_ == nullptr ? where : where + ": " + kTextConfig;
+  const auto type = text.value("model_type", Json(family()));
   if (type != family()) {
-    fail<FileError>("models", "{} describes a model of type {}; expected {}", where, type.dump(),
+    fail<FileError>("models", "{} describes a model of type {}; expected {}", place, type.dump(),
                     family());
   }
-  others_ = json;
+  others_ = text;
   unknown_.clear();
-  take_fields(others_, fields(), where);
-  refuse_all_but(kHarmless, others_, where);
-  if (objective() == Objective::NextToken) refuse_all_but(kHarmlessToCausal, others_, where);
-  check_others(others_, where);
+  take_fields(others_, fields(), place);
+  refuse_all_but(kHarmless, others_, place);
+  if (objective() == Objective::NextToken) refuse_all_but(kHarmlessToCausal, others_, place);
+  check_others(others_, place);
   for (const auto& [key, value] : others_.items()) {
     const bool known = std::find(kPassedOn.begin(), kPassedOn.end(), key) != kPassedOn.end();
     if (!known && !kHarmless.contains(key)) unknown_.push_back(key);
@@ -151,9 +171,28 @@ Json LanguageModelConfig::to_json() const {
   write_fields(out, const_cast<LanguageModelConfig*>(this)->fields());
   finish(out);
   out["model_type"] = family();
-  if (!out.contains("architectures")) out["architectures"] = {architecture()};
+  if (wrapper_ != nullptr) out = wrapped(std::move(out));
+  if (!out.contains("architectures")) out["architectures"] = {saved_architecture()};
   out["dtype"] = out["torch_dtype"] = "float32";
   return out;
+}
+
+Json LanguageModelConfig::wrapped(Json text) const {
+  Json out = around_;
+  out["tie_word_embeddings"] = text["tie_word_embeddings"];
+  text["dtype"] = text["torch_dtype"] = "float32";
+  out[kTextConfig] = std::move(text);
+  return out;
+}
+
+std::string LanguageModelConfig::saved_architecture() const {
+  return wrapper_ == nullptr ? architecture() : wrapper_->architecture;
+}
+
+Json LanguageModelConfig::value_of(const char* key) const {
+  const auto all = to_json();
+  if (all.contains(key) || wrapper_ == nullptr) return all.value(key, Json());
+  return all.at(kTextConfig).value(key, Json());
 }
 
 double LanguageModelConfig::flops_of(const PositionsOf& positions, double pairs) const {
@@ -186,9 +225,13 @@ int64_t LanguageModelConfig::width_on(const parallel::TensorPlace& place, int64_
 
 double cache_bytes(const LanguageModelConfig& config, int64_t rows, int64_t positions,
                    at::ScalarType dtype, const parallel::TensorPlace& place) {
-  const auto kept = 2 * config.num_layers() * config.key_width_on(place);  // keys and values
-  return static_cast<double>(at::elementSize(dtype)) * static_cast<double>(kept) *
-         static_cast<double>(rows) * static_cast<double>(positions);
+  const auto width = 2 * config.key_width_on(place);  // of a key and a value
+  double kept = 0;                                    // positions, of all layers
+  for (int64_t layer = 0; layer < config.num_layers(); ++layer) {
+    kept += static_cast<double>(nn::KvCache::room(positions, config.window_of(layer)));
+  }
+  return static_cast<double>(at::elementSize(dtype)) * static_cast<double>(width) * kept *
+         static_cast<double>(rows);
 }
 
 void check_ids(const at::Tensor& ids, int64_t num_ids, const std::string& what, bool ignores) {

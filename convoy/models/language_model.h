@@ -16,6 +16,8 @@ struct TextMasking;
 
 namespace convoy::models {
 
+struct Wrapper;  // wrapper.h
+
 /// Names of a model's tensors in Hugging Face's files.
 struct WeightLayout {
   std::string prefix;                ///< of the body's names, which some files leave out
@@ -38,6 +40,10 @@ struct WeightLayout {
     bool counts = false;
   };
   std::vector<Alias> aliases{};
+  /// Beginnings of names as some files spell them, and as the model has them.
+  std::vector<std::pair<std::string, std::string>> spellings{};
+  /// Beginnings of names of weights beside the model, which belong to a wrapper's other parts.
+  std::vector<std::string> others{};
 };
 
 /// Task that a family is trained for: to predict the next token, hidden tokens, or hidden spans.
@@ -68,7 +74,7 @@ class LanguageModelConfig {
  public:
   virtual ~LanguageModelConfig() = default;
 
-  virtual std::string family() const = 0;        ///< `model_type`
+  virtual std::string family() const = 0;        ///< `model_type` of the language model
   virtual std::string architecture() const = 0;  ///< Hugging Face's class
   virtual int64_t num_ids() const = 0;           ///< size of the vocabulary
   virtual int64_t max_length() const = 0;        ///< positions the model was made for
@@ -91,6 +97,8 @@ class LanguageModelConfig {
   virtual int64_t num_layers() const { return 0; }
   virtual int64_t attention_width() const { return 0; }  ///< heads times their width
   virtual int64_t key_width() const { return 0; }        ///< heads of keys times their width
+  /// Keys that a query of a layer sees, its own included; 0 = all before.
+  virtual int64_t window_of(int64_t /*layer*/) const { return 0; }
   /// Dtype of the cache in a model that computes in `compute`.
   virtual at::ScalarType cache_dtype(at::ScalarType compute) const { return compute; }
   /// Part of key_width() that attention keeps on one of the ranks that share out heads.
@@ -115,7 +123,14 @@ class LanguageModelConfig {
   /// Throws UsageError on values that are out of range or do not fit together.
   void check() const;
 
-  Json to_json() const;  ///< `config.json`, for transformers 4.x and 5.x
+  Json to_json() const;  ///< `config.json`, for transformers 4.x and 5.x; of the wrapper, if any
+
+  /// Model that holds this one beside other parts, as `config.json` said; null: this one is alone.
+  const Wrapper* wrapper() const { return wrapper_; }
+  /// Hugging Face's class of to_json().
+  std::string saved_architecture() const;
+  /// Value of a key of to_json(), else of its text_config; null where neither has it.
+  Json value_of(const char* key) const;
 
   /// Keys of the file that are not this family's nor known to mean nothing here; written back.
   const std::vector<std::string>& unknown() const { return unknown_; }
@@ -128,6 +143,8 @@ class LanguageModelConfig {
   virtual void check_others(const Json& /*others*/, const std::string& /*where*/) const {}
   /// Writes keys that go by several spellings.
   virtual void finish(Json& /*json*/) const {}
+  /// Whether Hugging Face has wrappers with models of this family in them.
+  virtual bool may_be_wrapped() const { return false; }
 
   /// Positions that a matrix of a block is multiplied with; `head`: of the last block.
   using PositionsOf =
@@ -137,8 +154,14 @@ class LanguageModelConfig {
   double flops_of(const PositionsOf& positions, double pairs) const;
 
  private:
+  void take_wrapper(const Json& json, const std::string& where);
+  /// The wrapper's config with `text`, this model's.
+  Json wrapped(Json text) const;
+
   Json others_ = Json::object();
   std::vector<std::string> unknown_;
+  const Wrapper* wrapper_ = nullptr;
+  Json around_;  // the wrapper's config without this model's
 };
 
 /// Names of the built-in families, then of added ones.

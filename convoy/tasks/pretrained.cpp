@@ -9,9 +9,12 @@
 #include "convoy/base/files.h"
 #include "convoy/base/text.h"
 #include "convoy/checkpoint/adapter.h"
+#include "convoy/checkpoint/carried.h"
 #include "convoy/checkpoint/contents.h"
 #include "convoy/checkpoint/weights.h"
+#include "convoy/comm/agree.h"
 #include "convoy/formats/safetensors_folder.h"
+#include "convoy/models/wrapper.h"
 
 namespace convoy::tasks {
 namespace fs = std::filesystem;
@@ -27,7 +30,7 @@ void read_file_of_config(const fs::path& path, models::LanguageModelConfig& conf
     if (option.section != "model" || option.source.empty()) continue;
     asked.emplace_back(option.key(), option.plain());
   }
-  config.read(parse_json(read_file(path), path.string()), path.string());
+  config.read(checkpoint::read_config(path), path.string());
   for (const auto& [key, value] : asked) table.set(key, value, table.find(key)->source);
 }
 
@@ -102,13 +105,35 @@ void check_nothing_frozen_is_drawn(const fs::path& folder, const parallel::State
 
 }  // namespace
 
+void carry_others(const fs::path& start, const models::LanguageModelConfig& config, bool adapts,
+                  Run& run) {
+  const auto* wrapper = config.wrapper();
+  if (wrapper == nullptr) return;
+  if (start.empty()) {
+    fail<UsageError>("tasks",
+                     "a {} has other parts beside its text part, whose weights cannot be drawn; "
+                     "try --model_name_or_path FOLDER, or the config of a {} alone",
+                     wrapper->model_type, config.family());
+  }
+  const auto carried = std::make_shared<const checkpoint::Carried>(start, config);
+  if (!adapts) run.files.carried = carried;
+  for (const char* name : {"preprocessor_config.json", "processor_config.json"}) {
+    keep_beside(start, name, run.files);
+  }
+  run.notes->push_back(fmt::format(
+      "the text part of a {} is trained; {} of its other parts, {}, {}", wrapper->model_type,
+      plural(carried->num_tensors(), "tensor"), human_bytes(carried->num_bytes()),
+      adapts ? "stay as they are beside the adapter" : "are carried along unchanged"));
+}
+
 void start_from(const fs::path& folder, const models::LanguageModelConfig& config,
                 const models::WeightLayout& layout, Run& run, const fs::path& adapter) {
   note_unknown_keys(folder, config, run);
   if (auto note = checkpoint::tell_newer(folder); !note.empty()) {
     run.notes->push_back(std::move(note));
   }
-  run.fill = [folder, layout, adapter, notes = run.notes](parallel::Replica& replica) {
+  run.fill = [folder, layout, adapter, notes = run.notes,
+              carried = run.files.carried](parallel::Replica& replica) {
     const auto weights = replica.weights();
     const auto base = checkpoint::base_part(weights);
     const auto report = checkpoint::load_weights(folder, base, replica.world(), layout);
@@ -122,7 +147,16 @@ void start_from(const fs::path& folder, const models::LanguageModelConfig& confi
       checkpoint::load_weights(adapter / formats::kAdapterFile,
                                checkpoint::saved_part(replica.weights()), replica.world());
     }
-    if (replica.world().rank() > 0) return;
+    const bool is_main = replica.world().rank() == 0;
+    if (carried) {
+      comm::each_rank(
+          replica.world(), "check carried weights",
+          [&] {
+            if (is_main) carried->check_sums();
+          },
+          comm::Lasts::Long);
+    }
+    if (!is_main) return;
     // What else the folder lacks, the adapter holds.
     for (const auto& name : adapter.empty() ? report.drawn : std::vector<std::string>()) {
       notes->push_back(

@@ -32,6 +32,12 @@ void read_config(const std::filesystem::path& place, models::LanguageModelConfig
 void note_unknown_keys(const std::filesystem::path& place,
                        const models::LanguageModelConfig& config, Run& run);
 
+/// Makes every model that `run` saves carry along the weights in `start` of what else the wrapper
+/// of `config` has, if it is in one; one that `adapts` leaves them where they are. Adds a note.
+/// Throws UsageError without a folder to start from, and FileError where it lacks weights.
+void carry_others(const std::filesystem::path& start, const models::LanguageModelConfig& config,
+                  bool adapts, Run& run);
+
 /// Makes `run` start with the weights of `folder`, and report those that do not match. A model with
 /// adapters has its other weights there, and begins with those of `adapter`, if there is one.
 void start_from(const std::filesystem::path& folder, const models::LanguageModelConfig& config,

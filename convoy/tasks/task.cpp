@@ -8,9 +8,11 @@
 #include "convoy/base/json.h"
 #include "convoy/base/text.h"
 #include "convoy/checkpoint/adapter.h"
+#include "convoy/checkpoint/carried.h"
 #include "convoy/checkpoint/folder.h"
 #include "convoy/models/language_model.h"
 #include "convoy/models/session/session.h"
+#include "convoy/models/wrapper.h"
 #include "convoy/tasks/chat/task.h"
 #include "convoy/tasks/classification/task.h"
 #include "convoy/tasks/language/task.h"
@@ -97,7 +99,7 @@ Detection detect_in_config(const fs::path& file) {
     fail<FileError>("tasks", "{} is no JSON object; expected the config of a model", file.string());
   }
   Detection out;
-  out.family = text_of(json, "model_type");
+  out.family = models::family_of(json, file.string());
   const auto classes = json.value("architectures", Json());
   if (!classes.is_array() || classes.empty() || !classes[0].is_string()) return out;
   const bool sorts = classes[0].get<std::string>().ends_with("ForSequenceClassification");
@@ -253,7 +255,7 @@ Json open_trained(const fs::path& folder, OptionTable& table) {
         folder.string(), what_is_there(folder));
   }
   if (fs::exists(folder / "run.toml")) read_run(folder / "run.toml", table);
-  return parse_json(read_file(config), config.string());
+  return checkpoint::read_config(config);
 }
 
 void add_task(TaskKind kind) {

@@ -110,6 +110,26 @@ TEST_F(GenerateCommand, GoesOnFromTextTheSameOnAnyNumberOfRanks) {
   expect("out holds no tokenizer");
 }
 
+TEST_F(GenerateCommand, CachesTheWindowAloneOfLayersThatHaveOne) {
+  constexpr int64_t kNew = 300, kWindow = 5, kWidth = 12;  // of all heads of keys
+  ASSERT_EQ(
+      run("train --model_type gemma3_text --hidden_size 16 --intermediate_size 20 "
+          "--num_hidden_layers 2 --num_attention_heads 4 --num_key_value_heads 2 --head_dim 6 "
+          "--sliding_window 5 --sliding_window_pattern 2 --query_pre_attn_scalar 6 "
+          "--max_position_embeddings 400 --max_steps 100 --output_dir out" +
+          std::string(kTiny)),
+      0)
+      << output_;
+  write_file(folder_ / "prompts.txt", "w1\nw3 w6 w9 w12\n");
+  const auto drawn =
+      fmt::format("generate out --file prompts.txt --max-new-tokens {} --temperature 2 ", kNew);
+  ASSERT_EQ(run(drawn + "> cached.txt"), 0);
+  const int64_t positions = 6 + kNew, of_window = kWindow + 128;  // with what surrounds a text
+  expect("cache " + human_bytes(2 * 2 * kWidth * 4 * (positions + of_window)));
+  ASSERT_EQ(run(drawn + "--no-cache > whole.txt"), 0);
+  EXPECT_EQ(read_file(folder_ / "cached.txt"), read_file(folder_ / "whole.txt"));
+}
+
 TEST_F(GenerateCommand, TakesPromptsAsTheyAreGiven) {
   ASSERT_EQ(run(std::string("train") + kGpt2 + kTiny + "--max_steps 5 --output_dir out"), 0);
   const std::string one = "generate out --max-new-tokens 1 --json ";

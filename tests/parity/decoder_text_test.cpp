@@ -58,7 +58,7 @@ TEST_P(DecoderTexts, GoOnAsHuggingFacesWithAndWithoutACache) {
 INSTANTIATE_TEST_SUITE_P(Families, DecoderTexts,
                          testing::Values("gemma2", "gemma3_text", "granite", "ministral3",
                                          "mistral", "olmo2", "olmo3", "phi3", "qwen2", "qwen3",
-                                         "smollm3"));
+                                         "smollm3", "gemma3", "mistral3"));
 
 }  // namespace
 }  // namespace convoy::tasks

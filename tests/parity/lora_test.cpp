@@ -202,7 +202,7 @@ TEST_P(MergingAHead, TakesItsShapeFromTheAdapter) {
 INSTANTIATE_TEST_SUITE_P(Models, MergingAHead, testing::Values("bert"));
 
 INSTANTIATE_TEST_SUITE_P(Models, LoraParity,
-                         testing::Values("gpt2", "llama", "phi3", "qwen3", "t5", "bert"));
+                         testing::Values("gpt2", "llama", "phi3", "qwen3", "gemma3", "t5", "bert"));
 
 }  // namespace
 }  // namespace convoy

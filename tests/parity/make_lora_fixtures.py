@@ -18,6 +18,7 @@ from transformers import (AutoConfig, AutoModelForCausalLM, BertConfig,
                           BertForSequenceClassification, T5Config, T5ForConditionalGeneration)
 
 from make_causal_fixtures import BATCHES, GRADIENTS, LENGTH, ROWS, VOCAB, norms_of
+from make_wrapper_fixtures import WRAPPERS, config_of
 from training import add_gradients, add_losses, save
 
 SMALL = dict(vocab_size=VOCAB, hidden_size=16, intermediate_size=20, num_hidden_layers=2,
@@ -44,6 +45,9 @@ CASES = {
                                  alpha_pattern={r"layers\.1\.self_attn\.qkv_proj": 5})),
     "qwen3": ("qwen3", dict(**SMALL, head_dim=6),
               dict(r=2, lora_alpha=4, target_modules="all-linear", task_type="CAUSAL_LM")),
+    "gemma3": ("gemma3", dict(**SMALL, head_dim=6, family="gemma3_text", sliding_window=3),
+               dict(r=2, lora_alpha=4, task_type="CAUSAL_LM", rank_pattern={"o_proj": 3},
+                    target_modules=r".*language_model\..*\.(q_proj|o_proj|down_proj)")),
     "t5": ("t5", T5, dict(r=2, lora_alpha=4, target_modules="all-linear", task_type="SEQ_2_SEQ_LM")),
     "bert": ("bert", BERT, dict(r=2, lora_alpha=4, target_modules=["query", "value", "dense"],
                   task_type="SEQ_CLS")),
@@ -98,6 +102,8 @@ def exact_loss(kind, model, inputs):
 def make(kind, keys):
     if kind == "t5":
         return T5ForConditionalGeneration(T5Config(**keys))
+    if kind in WRAPPERS:
+        return WRAPPERS[kind][0](config_of(kind, **{**keys, "pad_token_id": 0}))
     if kind == "bert":
         return BertForSequenceClassification(BertConfig(**keys))
     return AutoModelForCausalLM.from_config(AutoConfig.for_model(kind, **keys))

@@ -11,6 +11,7 @@
 #include "convoy/models/decoder/heads_here.h"
 #include "convoy/models/padding_row.h"
 #include "convoy/models/ranks_of.h"
+#include "convoy/models/wrapper.h"
 #include "convoy/nn/layers/layers.h"
 #include "convoy/nn/tensor_parallel/tensor_ranks.h"
 
@@ -22,7 +23,8 @@ class DecoderInput : public nn::Block {
  public:
   explicit DecoderInput(const DecoderConfig& config) : Block("embeddings"), config_(config) {
     padding_ = config.padding_row();
-    table_ = declare_table("model.embed_tokens.weight", {config.vocab_size, config.hidden_size},
+    table_ = declare_table(config.body() + "embed_tokens.weight",
+                           {config.vocab_size, config.hidden_size},
                            nn::Init::normal(config.initializer_range, padding_), {0});
   }
 
@@ -76,7 +78,7 @@ nn::BlockList DecoderConfig::make_blocks() const {
     const bool is_full = layer_type(i) == LayerType::Full;
     blocks.push_back(make_decoder_layer(*this, i, is_full ? full : windowed));
   }
-  blocks.push_back(make_causal_head({.norm = "model.norm",
+  blocks.push_back(make_causal_head({.norm = body() + "norm",
                                      .norm_has_bias = false,
                                      .epsilon = rms_norm_eps,
                                      .one_more = family_->one_more,
@@ -89,11 +91,19 @@ nn::BlockList DecoderConfig::make_blocks() const {
   return blocks;
 }
 
+std::string DecoderConfig::body() const {
+  return wrapper() == nullptr ? "model." : kTextBody;
+}
+
 WeightLayout DecoderConfig::layout() const {
-  return {"model.",
-          {".rotary_emb.inv_freq"},
-          "lm_head.weight",
-          tie_word_embeddings ? "model.embed_tokens.weight" : ""};
+  WeightLayout out{body(),
+                   {".rotary_emb.inv_freq"},
+                   "lm_head.weight",
+                   tie_word_embeddings ? body() + "embed_tokens.weight" : ""};
+  if (wrapper() == nullptr) return out;
+  out.spellings = wrapper()->spellings;
+  out.others = beginnings_of_others(*wrapper());
+  return out;
 }
 
 }  // namespace convoy::models

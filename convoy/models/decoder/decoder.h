@@ -59,14 +59,15 @@ class DecoderConfig : public LanguageModelConfig {
   Fields fields() override;
   nn::BlockList make_blocks() const override;
   WeightLayout layout() const override;
+  /// Beginning of names of all weights but the head's.
+  std::string body() const;
 
   int64_t num_key_heads() const { return num_key_value_heads.value_or(num_attention_heads); }
   int64_t head_width() const { return head_dim.value_or(hidden_size / num_attention_heads); }
   /// Row of the embedding that Hugging Face leaves untrained, by pad_token_id; none without one.
   std::optional<int64_t> padding_row() const;
   LayerType layer_type(int64_t layer) const;
-  /// Keys that a query of a layer sees, its own included; 0 = all before.
-  int64_t window_of(int64_t layer) const;
+  int64_t window_of(int64_t layer) const override;
   /// Whether a layer rotates queries and keys.
   bool rotates(int64_t layer) const;
   /// Factor of the products of queries and keys.
@@ -82,6 +83,7 @@ class DecoderConfig : public LanguageModelConfig {
   void check_together() const override;
   void check_others(const Json& others, const std::string& where) const override;
   void finish(Json& json) const override;
+  bool may_be_wrapped() const override { return true; }
 
  private:
   Json rope_dict(LayerType type) const;

@@ -5,6 +5,7 @@
 #include "convoy/base/text.h"
 #include "convoy/models/decoder/decoder.h"
 #include "convoy/models/padding_row.h"
+#include "convoy/models/wrapper.h"
 #include "convoy/nn/layers/activation.h"
 
 namespace convoy::models {
@@ -143,6 +144,12 @@ void DecoderConfig::check_together() const {
                      "attn_logit_softcapping = {} has no effect in Hugging Face's model; expected "
                      "none",
                      *attn_logit_softcapping);
+  }
+  if (final_logit_softcapping && wrapper() != nullptr && !wrapper()->caps_logits) {
+    fail<UsageError>("models",
+                     "final_logit_softcapping = {} has no effect in Hugging Face's {}; expected "
+                     "none",
+                     *final_logit_softcapping, wrapper()->architecture);
   }
   padding_row();
   check_layers();

@@ -33,7 +33,7 @@ enum Sites : int64_t { kAfterAttention = 1, kAfterFeedForward = 2 };
 class DecoderLayer : public nn::Block {
  public:
   DecoderLayer(const DecoderConfig& config, int64_t index, std::shared_ptr<RotaryAngles> angles)
-      : Block(fmt::format("model.layers.{}", index)),
+      : Block(fmt::format("{}layers.{}", config.body(), index)),
         config_(config),
         family_(config.row()),
         angles_(config.rotates(index) ? std::move(angles) : nullptr),

@@ -330,8 +330,13 @@ at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor&
                      const AttentionOptions& options, const Context& context) {
   if (context.cache == nullptr || !options.causal) return attend(q, k, v, options, context);
   internal_check(!options.documents.defined(), "nn", "{}: documents with a cache", options.name);
-  const auto all = context.cache->append(context.block, options.site, k, v);
-  return attend_kept(q, all, options, context);
+  const auto all = context.cache->append(context.block, options.site, k, v, options.window);
+  auto here = options;
+  if (auto& mask = here.key_mask; mask.defined()) {  // of all positions so far
+    const int64_t seen = all.keys.size(2);
+    mask = mask.narrow(1, mask.size(1) - seen, seen);
+  }
+  return attend_kept(q, all, here, context);
 }
 
 at::Tensor cross_attention(const at::Tensor& q, const std::function<KvCache::Seen()>& make,

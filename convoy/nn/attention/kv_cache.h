@@ -7,6 +7,8 @@
 #include <map>
 #include <utility>
 
+#include "convoy/nn/attention/window_cache.h"
+
 // Shapes: B rows, K key heads, T positions under way, S positions so far, E width of a head.
 namespace convoy::nn {
 
@@ -20,8 +22,14 @@ class KvCache {
   struct Seen {
     at::Tensor keys, values;  ///< [B, K, S, E]
   };
-  /// Keeps k and v [B, K, T, E] of attention `site` of block `block` behind what it has.
-  Seen append(int64_t block, int64_t site, const at::Tensor& k, const at::Tensor& v);
+  /// Keeps k and v [B, K, T, E] of attention `site` of block `block` behind what it has. Of
+  /// attention with a `window` (0 = none) it keeps the last positions alone, and returns as many
+  /// before these T as the window has.
+  Seen append(int64_t block, int64_t site, const at::Tensor& k, const at::Tensor& v,
+              int64_t window = 0);
+
+  /// Positions that it has room for, of `capacity`, of attention with a window or without.
+  static int64_t room(int64_t capacity, int64_t window);
 
   /// Keeps what `make` gives when this attention comes for the first time, and returns it from then
   /// on: keys and values of positions that do not grow, such as an encoder's.
@@ -30,12 +38,17 @@ class KvCache {
   /// Records that all blocks have seen `positions` more.
   void advance(int64_t positions) { length_ += positions; }
 
+  /// Forgets what all blocks have seen from position `length` on. False: what later positions will
+  /// see before it is gone, and nothing was done.
+  bool go_back_to(int64_t length);
+
   int64_t length() const { return length_; }
   int64_t bytes() const;
 
  private:
   int64_t capacity_, length_ = 0;
   std::map<std::pair<int64_t, int64_t>, Seen> kept_;  // whole, of all positions
+  std::map<std::pair<int64_t, int64_t>, WindowCache> windows_;
 };
 
 }  // namespace convoy::nn

@@ -25,6 +25,7 @@ struct StatePiece {
   std::shared_ptr<ChangingRows> changing = {};
   std::shared_ptr<HeldRows> held = {};  ///< as they were at some time; in place of `values`
   int64_t first_held = 0;               ///< the first row's number there
+  bool constant = false;                ///< no step changes them: there is no need for a copy
 
   int64_t rows() const { return stride == 0 ? 1 : values.size(0); }
   int64_t length() const { return stride == 0 ? values.numel() : values.size(1); }

@@ -87,7 +87,7 @@ void ChatGenerator::reuse_cache(const std::vector<int32_t>& ids, int64_t positio
   } else {
     // The last token is computed again: what follows on it is asked for.
     const int64_t kept = std::min({same, cache_->length(), std::ssize(ids) - 1});
-    cache_->advance(kept - cache_->length());
+    if (!cache_->go_back_to(kept)) cache_ = std::make_shared<nn::KvCache>(capacity_);
   }
   seen_ = ids;
 }

@@ -265,16 +265,14 @@ GenerationConfig LanguageTask::generation_config() const {
 
 std::vector<int32_t> LanguageTask::end_ids() const {
   const auto generation = generation_config();
-  auto of_config =
-      ids_of_ends(config_->to_json().value(kEnds, Json()), (opened_ / "config.json").string());
+  auto of_config = ids_of_ends(config_->value_of(kEnds), (opened_ / "config.json").string());
   if (generation.json.contains(kEnds)) return ids_of_ends(generation.json[kEnds], generation.file);
   return of_config;
 }
 
 std::optional<int32_t> LanguageTask::text_end() const {
   const auto place = opened_.empty() ? fs::path(start_) : opened_;
-  const auto ids =
-      ids_of_ends(config_->to_json().value(kEnds, Json()), (place / "config.json").string());
+  const auto ids = ids_of_ends(config_->value_of(kEnds), (place / "config.json").string());
   return ids.empty() ? std::nullopt : std::optional(ids[0]);
 }
 
@@ -362,11 +360,12 @@ Run LanguageTask::prepare(const options::ParallelArguments& parallel) {
                      length_option(), block_size(), ranks, block_size());
   }
   auto out = make_run();
+  carry_others(start_, *config_, static_cast<bool>(lora_), out);
   out.flops_per_sample = flops_per_row();
   lora_.apply(config_->layout(), out);
   check_memory(*config_, out.factory(), parallel);
   out.files.config = config_->to_json();
-  out.files.config["architectures"] = {config_->architecture()};  // whatever it started from
+  out.files.config["architectures"] = {config_->saved_architecture()};  // whatever it started from
   if (learns(Objective::NextToken)) out.files.unread_keys = {"bos_token_id", "eos_token_id"};
   keep_tokenizer(tokenizer_, out.files);
   out.files.looked_for.insert(out.files.looked_for.end(), {kGenerationConfig, chat::kChatTemplate});

@@ -10,6 +10,7 @@
 #include "convoy/checkpoint/base_fingerprint.h"
 #include "convoy/formats/safetensors_folder.h"
 #include "convoy/models/causal_head.h"
+#include "convoy/models/wrapper.h"
 #include "convoy/tasks/preference/pairs.h"
 #include "convoy/tasks/preference/scorer.h"
 #include "convoy/tasks/resumed_task.h"
@@ -173,7 +174,8 @@ void PreferenceTask::take_kept(const std::string& data) const {
 Json PreferenceTask::config_of_blocks() const {
   auto out = ChatTask::config_of_blocks();
   if (!loss_.disable_dropout) return out;
-  for (auto& [key, value] : out.items()) {
+  auto& keys = config_->wrapper() == nullptr ? out : out[models::kTextConfig];
+  for (auto& [key, value] : keys.items()) {
     if (key.find("drop") != std::string::npos && value.is_number()) value = 0.0;
   }
   return out;

@@ -110,6 +110,8 @@ class Checkpoints {
   void pass_over(const std::filesystem::path& folder, const FileError& error);
   Json look_at(const std::filesystem::path& checkpoint, const TrainerState& fresh) const;
   void check_same_model(const std::filesystem::path& checkpoint) const;
+  void tell_different(const Json& wanted, const Json& saved,
+                      std::vector<std::string>& different) const;
   bool was_left_behind(const std::filesystem::path& checkpoint) const;
   void check_same_adapter(const std::filesystem::path& checkpoint) const;
   std::string seen_from_here(const std::filesystem::path& checkpoint) const;
@@ -124,6 +126,8 @@ class Checkpoints {
   void save_small_files(
       const std::filesystem::path& folder,
       const std::function<bool(const std::filesystem::path&)>& are_wanted = {}) const;
+  parallel::State saved_weights() const;
+  void read_weights(const std::filesystem::path& folder);
   checkpoint::ConnectWriters connect_writers();
   void tell_slow_save(const std::filesystem::path& path, double seconds);
 

@@ -2,10 +2,12 @@
 
 #include <filesystem>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "convoy/base/json.h"
+#include "convoy/checkpoint/carried.h"
 
 namespace convoy::train {
 
@@ -26,7 +28,9 @@ struct ModelFiles {
   /// Keys of it that no model reads: those of a checkpoint to go on from may differ.
   std::vector<std::string> unread_keys;
   std::vector<KeptFile> copies;  ///< larger ones, copied
-  std::string encoding;          ///< maker of the data's ids, with its fingerprint; "" = none
+  /// Weights that go into every saved model beside those that are trained; null = none.
+  std::shared_ptr<const checkpoint::Carried> carried;
+  std::string encoding;  ///< maker of the data's ids, with its fingerprint; "" = none
   /// Names that a reader of the folder looks for, whether this run writes them or not: such a file
   /// of another run would pass for this one's.
   std::vector<std::string> looked_for;

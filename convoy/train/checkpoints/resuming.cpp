@@ -15,6 +15,7 @@
 #include "convoy/checkpoint/weights.h"
 #include "convoy/comm/agree.h"
 #include "convoy/job/job_id.h"
+#include "convoy/models/wrapper.h"
 #include "convoy/train/checkpoints/checkpoints.h"
 #include "convoy/train/checkpoints/run_files.h"
 #include "convoy/train/checkpoints/saved_state.h"
@@ -59,7 +60,7 @@ std::optional<TrainerState> Checkpoints::resume(const TrainerState& fresh) {
     const fs::path folder = found.at("folder").get<std::string>();
     const auto& group = strategy_.processes();
     try {
-      checkpoint::load_weights(folder, checkpoint::saved_part(strategy_.weights()), group);
+      read_weights(folder);
       checkpoint::load_optimizer(folder / kOptimizer, strategy_.moments(), group);
     } catch (const FileError& error) {  // of all ranks
       if (found.at("was_named").get<bool>()) throw;
@@ -342,22 +343,32 @@ void Checkpoints::check_same_adapter(const fs::path& checkpoint) const {
                    checkpoint.string(), join(different));
 }
 
+/// Lists keys of `wanted` that `saved` lacks or has with another value; in a wrapper's config those
+/// of the text part, too.
+void Checkpoints::tell_different(const Json& wanted, const Json& saved,
+                                 std::vector<std::string>& different) const {
+  const auto& unread = files_.unread_keys;
+  for (const auto& [key, value] : wanted.items()) {
+    if (std::find(unread.begin(), unread.end(), key) != unread.end()) continue;
+    if (!saved.contains(key)) {
+      different.push_back(fmt::format("{} = {}, which it does not name", key, value.dump()));
+    } else if (key == models::kTextConfig && saved.at(key).is_object()) {
+      tell_different(value, saved.at(key), different);
+    } else if (saved.at(key) != value) {
+      different.push_back(
+          fmt::format("{} = {} instead of {}", key, value.dump(), saved.at(key).dump()));
+    }
+  }
+}
+
 void Checkpoints::check_same_model(const fs::path& checkpoint) const {
   check_same_adapter(checkpoint);
+  if (files_.carried) files_.carried->check_same(checkpoint);
   const auto path = checkpoint / kConfig;
   if (files_.config.is_null() || !fs::exists(path)) return;
   const auto saved = parse_json(read_file(path), path.string());
   std::vector<std::string> different;
-  const auto& unread = files_.unread_keys;
-  for (const auto& [key, value] : files_.config.items()) {
-    if (std::find(unread.begin(), unread.end(), key) != unread.end()) continue;
-    if (!saved.contains(key)) {
-      different.push_back(fmt::format("{} = {}, which it does not name", key, value.dump()));
-    } else if (saved.at(key) != value) {
-      different.push_back(
-          fmt::format("{} = {} instead of {}", key, value.dump(), saved[key].dump()));
-    }
-  }
+  tell_different(files_.config, saved, different);
   if (different.empty()) return;
   fail<UsageError>("train", "{} holds another model: this run has {}; try the same [model] options",
                    checkpoint.string(), join(different));

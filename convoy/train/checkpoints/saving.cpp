@@ -98,9 +98,9 @@ void Checkpoints::save(TrainerState& state, bool wait) {
   const Doing doing("save " + final_path.filename().string());
   inject_fault("saving", strategy_, job_.world());
   const auto& group = strategy_.processes();
-  const auto weights = checkpoint::saved_part(strategy_.weights());
   // What is saved must be worth coming back to.
-  checkpoint::check_finite(weights, group, state.global_step);
+  checkpoint::check_finite(checkpoint::saved_part(strategy_.weights()), group, state.global_step);
+  const auto weights = saved_weights();
   if (state.best_step == state.global_step) {
     state.best_model_checkpoint = final_path.filename().string();
   }
@@ -214,9 +214,9 @@ void Checkpoints::save_model(const TrainerState& state, int64_t model_step) {
         folder.emplace(dir_ / "model");
         return Json(folder->temporary().string());
       }).get<std::string>();
-  checkpoint::save_weights(
-      temporary, checkpoint::saved_part(strategy_.weights()), strategy_.processes(),
-      formats::shard_bytes(arguments_.output.max_shard_size), connect_writers());
+  checkpoint::save_weights(temporary, saved_weights(), strategy_.processes(),
+                           formats::shard_bytes(arguments_.output.max_shard_size),
+                           connect_writers());
   comm::ask_main(
       strategy_.processes(), "finish the model",
       [&] {
@@ -301,7 +301,8 @@ std::string Checkpoints::lack_of_space(int64_t num_checkpoints) const {
     return static_cast<int64_t>(sum);
   };
   Saves saves;
-  saves.model_bytes = bytes(checkpoint::saved_part(strategy_.weights()));
+  saves.model_bytes = bytes(checkpoint::saved_part(strategy_.weights())) +
+                      (files_.carried ? files_.carried->num_bytes() : 0);
   saves.checkpoint_bytes = saves.model_bytes + bytes(strategy_.moments());
   saves.num_checkpoints = num_checkpoints;
   saves.num_there = std::ssize(checkpoint::list_checkpoints(dir_));
@@ -334,10 +335,25 @@ bool Checkpoints::holds_model_of(const TrainerState& state) const {
   }
 }
 
+/// Weights as they are saved, with what is carried along.
+parallel::State Checkpoints::saved_weights() const {
+  auto weights = checkpoint::saved_part(strategy_.weights());
+  if (!files_.carried) return weights;
+  const auto& group = strategy_.processes();
+  comm::each_rank(group, "look at carried weights",
+                  [&] { weights = files_.carried->with(std::move(weights), group.rank() == 0); });
+  return weights;
+}
+
 /// Each rank reads what it keeps.
-void Checkpoints::load_weights(const fs::path& folder) {
+void Checkpoints::read_weights(const fs::path& folder) {
   checkpoint::load_weights(folder, checkpoint::saved_part(strategy_.weights()),
-                           strategy_.processes());
+                           strategy_.processes(),
+                           files_.carried ? files_.carried->layout() : models::WeightLayout());
+}
+
+void Checkpoints::load_weights(const fs::path& folder) {
+  read_weights(folder);
   strategy_.share(/*moments=*/false);
 }
 
