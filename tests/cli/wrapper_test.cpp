@@ -108,15 +108,17 @@ TEST_F(WrapperCommand, ResumesWithTheSameOtherParts) {
 TEST_F(WrapperCommand, ChangedFilesAreNotCarried) {
   make_base();
   ASSERT_EQ(
-      run("train --model_name_or_path base --max_steps 2 --output_dir first" + std::string(kSteps)),
+      run("train --model_name_or_path base --max_steps 2 --max_shard_size 3KB --output_dir first" +
+          std::string(kSteps)),
       0)
       << output_;
-  // A bit of another part of a model whose manifest or files vouch for it.
+  // From shards; then a bit of another part of a model whose manifest vouches for it.
   ASSERT_EQ(run("train --model_name_or_path first --max_steps 2 --save_strategy steps "
                 "--save_steps 1 --output_dir second" +
                 std::string(kSteps)),
             0)
       << output_;
+  expect_carried(folder_ / "first", folder_ / "second");
   const auto file = folder_ / "second/checkpoint-1/model.safetensors";
   auto bytes = read_file(file);
   const formats::SafetensorsFile safetensors(file);
