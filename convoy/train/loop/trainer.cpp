@@ -121,7 +121,7 @@ const job::Job& Trainer::job() const {
   return impl_->run_.job;
 }
 const options::TrainingArguments& Trainer::arguments() const {
-  return impl_->arguments_;
+  return impl_->run_.arguments;
 }
 const TrainerState& Trainer::state() const {
   return impl_->run_.state;
