@@ -70,7 +70,7 @@ Carried::Carried(const fs::path& folder, const models::LanguageModelConfig& conf
   }
   check_parts(config);
   for (const auto& file : files_->files()) {
-    struct stat info {};
+    struct stat info{};
     ::stat(file.path().c_str(), &info);
     as_opened_.push_back(info);
   }
@@ -110,7 +110,7 @@ std::string Carried::file_name(const std::string& name) const {
 void Carried::check_unchanged() const {
   for (size_t i = 0; i < as_opened_.size(); ++i) {
     const auto& path = files_->files()[i].path();
-    struct stat now {};
+    struct stat now{};
     if (::stat(path.c_str(), &now) != 0 || !is_changed(as_opened_[i], now)) continue;
     fail<FileError>("checkpoint",
                     "{} was changed while this run went on, which carries weights of it along; "
