@@ -4,6 +4,7 @@
 #include "cli/commands.h"
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
+#include "convoy/data/token_file.h"
 #include "convoy/data/tools/inspect.h"
 #include "convoy/data/tools/inspect_tokens.h"
 #include "convoy/data/tools/repartition.h"
@@ -20,6 +21,7 @@ using report::line;
 struct InspectFlags {
   std::string path;
   data::InspectOptions options;
+  std::string column = data::kIdsColumn;
   bool json = false;
 };
 
@@ -48,7 +50,7 @@ int run_inspect(const InspectFlags& flags) {
       all.push_back(data::to_json(report));
       text += (text.empty() ? "" : "\n") + data::to_text(report);
     };
-    if (const auto tokens = data::inspect_tokens(part, progress.function())) {
+    if (const auto tokens = data::inspect_tokens(part, flags.column, progress.function())) {
       take(*tokens);
     } else {
       take(data::inspect(part, flags.options, progress.function()));
@@ -69,6 +71,8 @@ void add_inspect(CLI::App& app, Run& run) {
       ->required();
   sub->add_option("--ranks", flags->options.ranks, "number of ranks")->capture_default_str();
   sub->add_option("--batch-size", flags->options.batch_size, "rows of one rank's batch")
+      ->capture_default_str();
+  sub->add_option("--column", flags->column, "column of ids in .arrow files and saved data sets")
       ->capture_default_str();
   sub->add_flag("--json", flags->json, "print a JSON list, one object per file");
   sub->footer("Example:\n  convoy data inspect ml100k --ranks 4");

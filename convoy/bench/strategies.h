@@ -20,7 +20,7 @@ struct StrategiesOptions {
   /// shared out over all ranks (cp).
   std::vector<std::string> strategies{"single", "dp", "ddp"};
   std::vector<int> ranks{2};
-  /// ModelCosts of micro-batches that a pipeline cuts a step into, each tried; empty: some for each
+  /// Numbers of micro-batches that a pipeline cuts a step into, each tried; empty: some for each
   /// stage.
   std::vector<int64_t> chunks = {};
   /// Learning rates, each tried with all of the above; empty: the run's own.

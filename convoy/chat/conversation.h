@@ -29,8 +29,7 @@ const std::vector<std::string>& conversation_keys();
 /// FileError that begins with `where`.
 Conversation read_conversation(OrderedJson row, const std::string& where);
 
-/// The list of messages that a text holds as JSON, as columns of tables do; any other value as it
-/// is.
+/// List of messages that a text holds as JSON, as columns of tables do; any other value unchanged.
 OrderedJson listed_messages(const OrderedJson& value);
 
 /// A dialogue without messages, but with a row's `tools` and `chat_template_kwargs`, which are

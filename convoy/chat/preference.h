@@ -28,7 +28,8 @@ Preference read_preference(OrderedJson row, const std::string& where);
 /// Tokens of both answers behind their prompt; the answers' are the targets.
 struct PreferenceRows {
   Row chosen, rejected;
-  /// Tokens that end the prompt alone and stand before no answer.
+  /// Last tokens of the prompt where it is tokenized alone that merge with the answer's first ones
+  /// otherwise; none counts.
   std::vector<int32_t> lost;
 };
 

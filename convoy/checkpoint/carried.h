@@ -19,24 +19,24 @@ namespace convoy::checkpoint {
 /// into every model that the run saves, byte for byte, and take no memory meanwhile.
 class Carried {
  public:
-  /// Opens the weights in `folder`, of which it reads the headers. `config`: of a model in a
-  /// wrapper. Throws FileError that names a part which is not there whole.
+  /// Reads the headers of the weights in `folder`. `config`: of a model in a wrapper. Throws
+  /// FileError that names a part of the wrapper whose weights are missing.
   Carried(const std::filesystem::path& folder, const models::LanguageModelConfig& config);
 
   int64_t num_tensors() const { return std::ssize(names_); }
   int64_t num_bytes() const { return num_bytes_; }
-  /// Layout of the files that with() is written to, which hold every weight.
+  /// Names of weights in the files that a model with carried weights is saved to.
   const models::WeightLayout& layout() const { return layout_; }
 
-  /// `weights` with these beside them, which rank 0 (`main`) has, by names as this folder's files
-  /// spell them: transformers keeps a file's spelling, too. Throws FileError where a file was
-  /// changed in place since it was opened; one that was removed or replaced is still read.
+  /// Returns `weights` and the carried ones, named as this folder's files spell them (transformers
+  /// keeps a file's spelling, too). Rank 0 (`main`) owns the carried ones. Throws FileError where a
+  /// file was changed in place since it was opened; a removed or replaced file is still read.
   parallel::State with(parallel::State weights, bool main) const;
 
   /// Throws FileError unless they have the checksums that they were written with.
   void check_sums() const;
 
-  /// Throws UsageError unless `saved`, a folder of with(), has the same.
+  /// Throws UsageError unless the model saved in `saved` carries the same weights.
   void check_same(const std::filesystem::path& saved) const;
 
  private:

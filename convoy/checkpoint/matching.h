@@ -13,7 +13,7 @@ namespace convoy::checkpoint {
 /// A tensor of a file, in the mapped memory.
 at::Tensor mapped(const formats::SafetensorsFolder& file, const std::string& name);
 
-/// The name that a weight `file_name` of a file has in the model: of another spelling, or the same.
+/// Name in the model of the weight that a file calls `file_name`.
 std::string model_name(const std::string& file_name, const models::WeightLayout& layout);
 
 /// Whether a weight of a file belongs to a wrapper's other parts.

@@ -70,25 +70,27 @@ std::vector<fs::path> files_of(const fs::path& where) {
   return out;
 }
 
-/// Calls `consume` with the batches of a file while it gives true. Returns its schema.
-std::shared_ptr<arrow::Schema> read_one(
-    const fs::path& file, const std::function<bool(const arrow::RecordBatch&)>& consume) {
+using UseSchema = std::function<bool(const std::shared_ptr<arrow::Schema>&)>;
+
+/// Shows a file's schema to `use_schema`, and calls `consume` with its batches where that gives
+/// true.
+void read_one(const fs::path& file, const UseSchema& use_schema,
+              const std::function<void(const arrow::RecordBatch&)>& consume) {
   const auto mapped = arrow_value(
       arrow::io::MemoryMappedFile::Open(file.string(), arrow::io::FileMode::READ), file);
   std::array<char, 6> begin{};
   std::ifstream(file, std::ios::binary).read(begin.data(), begin.size());
   if (std::string_view(begin.data(), begin.size()) == "ARROW1") {
     const auto reader = arrow_value(arrow::ipc::RecordBatchFileReader::Open(mapped), file);
+    if (!use_schema(reader->schema())) return;
     for (int b = 0; b < reader->num_record_batches(); ++b) {
-      if (!consume(*arrow_value(reader->ReadRecordBatch(b), file))) break;
+      consume(*arrow_value(reader->ReadRecordBatch(b), file));
     }
-    return reader->schema();
+    return;
   }
   const auto reader = arrow_value(arrow::ipc::RecordBatchStreamReader::Open(mapped), file);
-  while (const auto batch = arrow_value(reader->Next(), file)) {
-    if (!consume(*batch)) break;
-  }
-  return reader->schema();
+  if (!use_schema(reader->schema())) return;
+  while (const auto batch = arrow_value(reader->Next(), file)) consume(*batch);
 }
 
 }  // namespace
@@ -102,21 +104,23 @@ bool ArrowDataset::is_one(const fs::path& where) {
 }
 
 ArrowDataset::ArrowDataset(const fs::path& where) : files_(files_of(where)) {
-  schema_ = read_one(files_.front(), [](const arrow::RecordBatch&) { return false; });
+  const auto keep = [this](const std::shared_ptr<arrow::Schema>& schema) {
+    schema_ = schema;
+    return false;
+  };
+  read_one(files_.front(), keep, {});
 }
 
 void ArrowDataset::read(const std::function<void(const arrow::RecordBatch&)>& consume,
                         const ProgressFn& progress) const {
   int64_t done = 0;
   for (const auto& file : files_) {
-    const auto schema = read_one(file, [&](const arrow::RecordBatch& batch) {
-      consume(batch);
-      return true;
-    });
-    if (!schema->Equals(*schema_)) {
+    const auto check = [&](const std::shared_ptr<arrow::Schema>& schema) {
+      if (schema->Equals(*schema_)) return true;
       fail<FileError>("data", "{} has other columns than {}; try saving the data set again",
                       file.string(), files_.front().string());
-    }
+    };
+    read_one(file, check, consume);
     if (progress) progress(++done, static_cast<int64_t>(files_.size()));
   }
 }

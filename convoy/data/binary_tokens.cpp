@@ -45,9 +45,6 @@ class Mapping {
   const fs::path& path() const { return path_; }
   const char* data() const { return data_; }
   size_t size() const { return size_; }
-  void expect_random_reads() const {
-    if (data_ != nullptr) ::madvise(const_cast<char*>(data_), size_, MADV_RANDOM);
-  }
 
  private:
   [[noreturn]] void refuse() const {
@@ -108,7 +105,7 @@ int width_of(uint8_t code, const fs::path& index) {
                   index.string(), code);
 }
 
-/// Ids of `size` bytes; the rest of one is refused.
+/// Ids of `width` bytes from the byte `begin` on. Throws FileError where the last one is cut.
 TokenView view_of(const Mapping& file, size_t begin, int width) {
   const size_t bytes = file.size() - begin;
   if (bytes % static_cast<size_t>(width) != 0) {
@@ -116,7 +113,6 @@ TokenView view_of(const Mapping& file, size_t begin, int width) {
                     "{} has {} bytes of ids, {} each: the last one is cut; try copying it again",
                     file.path().string(), bytes, width);
   }
-  file.expect_random_reads();
   return {file.data() + begin, width, static_cast<int64_t>(bytes) / width};
 }
 

@@ -11,7 +11,7 @@ namespace convoy::data {
 
 /// Checksum of ids, which their order changes.
 uint64_t sum_of_ids(std::span<const int32_t> ids);
-/// Sum over their number and some of them, where all would take long.
+/// Checksum of the number of ids and of 65,536 of them, for files too large to read whole.
 uint64_t sum_of_some(const TokenView& ids);
 
 /// One source of a mixture.

@@ -44,8 +44,8 @@ std::string kind_of_texts(const std::filesystem::path& file);
 /// Reads the texts of a file, about a megabyte at a time: the lines of `.txt` (with a "\n" at their
 /// ends, also where the file has "\r\n" or "\r", as Hugging Face's `datasets` reads them), the
 /// values of `column` in the objects of `.jsonl`, or a column of text of `.parquet`, `.arrow` or a
-/// folder that Hugging Face's `datasets` saved. `progress` counts bytes, of Arrow files. Throws
-/// FileError that names file and line or row.
+/// folder that Hugging Face's `datasets` saved. `progress` counts bytes; of Arrow data, files.
+/// Throws FileError that names file and line or row.
 void read_texts(const std::filesystem::path& file, const std::string& column,
                 const std::function<void(TextBatch)>& consume, const ProgressFn& progress);
 

@@ -138,16 +138,63 @@ TokenTexts read_ids(const IdsFile& from, int64_t memory_budget, const ProgressFn
   return out;
 }
 
-/// Column of ids in Arrow's own files: the one that is named, else `input_ids`; -1: they have none.
+bool is_list_of_integers(const arrow::DataType& type) {
+  const bool is_list = type.id() == arrow::Type::LIST || type.id() == arrow::Type::LARGE_LIST ||
+                       type.id() == arrow::Type::FIXED_SIZE_LIST;
+  return is_list && arrow::is_integer(type.field(0)->type()->id());
+}
+
+/// Column of ids in Arrow's own files: the one that is named, and `input_ids` where there is no
+/// column "text"; -1: they have none.
 int ids_column(const ArrowDataset& source, const std::string& column) {
-  for (const auto& name : {column, std::string(kIdsColumn)}) {
-    const int index = source.schema().GetFieldIndex(name);
-    if (index < 0) continue;
-    const auto& type = *source.schema().field(index)->type();
-    const bool is_list = type.id() == arrow::Type::LIST || type.id() == arrow::Type::LARGE_LIST;
-    return is_list && arrow::is_integer(type.field(0)->type()->id()) ? index : -1;
+  const auto& schema = source.schema();
+  int index = schema.GetFieldIndex(column);
+  if (index < 0 && column == kTextColumn) index = schema.GetFieldIndex(kIdsColumn);
+  return index >= 0 && is_list_of_integers(*schema.field(index)->type()) ? index : -1;
+}
+
+/// Values of the lists of a column, one list after the other.
+std::shared_ptr<arrow::Array> values_of(const arrow::Array& column) {
+  std::shared_ptr<arrow::Array> out;
+  with_type<arrow::ListArray, arrow::LargeListArray, arrow::FixedSizeListArray>(
+      column, [&](const auto& lists) {
+        const auto begin = lists.value_offset(0);
+        out = lists.values()->Slice(begin, lists.value_offset(lists.length()) - begin);
+      });
+  return out;
+}
+
+/// Throws UsageError unless all ids are there to be learnt, as check_beside() does of Parquet
+/// files.
+void check_beside(const arrow::RecordBatch& rows, int ids, const fs::path& file) {
+  const auto refuse = [&](const std::string& what, const char* expected) {
+    fail<UsageError>("data", "{}: {}; expected {}", file.string(), what, expected);
+  };
+  if (const auto mask = rows.GetColumnByName(kMaskColumn)) {
+    const auto values = is_list_of_integers(*mask->type()) ? values_of(*mask) : nullptr;
+    if (values) {
+      with_integers(*values, [&](const auto& all) {
+        for (int64_t i = 0; i < all.length(); ++i) {
+          if (!all.IsNull(i) && all.Value(i) == 0) {
+            refuse(std::string(kMaskColumn) + " is 0 in a row",
+                   "ids without padding, for all are learnt; try the ids as they were before it");
+          }
+        }
+      });
+    }
   }
-  return -1;
+  const auto labels = rows.GetColumnByName(kLabelsColumn);
+  if (!labels || !is_list_of_integers(*labels->type())) return;
+  std::vector<int64_t> one, other;
+  for (auto [to, column] : {std::pair(&one, rows.column(ids)), std::pair(&other, labels)}) {
+    with_integers(*values_of(*column), [to = to](const auto& all) {
+      for (int64_t i = 0; i < all.length(); ++i) to->push_back(static_cast<int64_t>(all.Value(i)));
+    });
+  }
+  if (one != other) {
+    refuse(fmt::format("{} differ from the ids in a row", kLabelsColumn),
+           "the same, for all ids are learnt; try a file without them");
+  }
 }
 
 /// Appends the lists of a column; `first`: number of their first row, for messages.
@@ -177,7 +224,8 @@ TokenTexts read_arrow_ids(const ArrowDataset& source, int column, const fs::path
   int64_t first = 0;
   source.read(
       [&](const arrow::RecordBatch& rows) {
-        with_type<arrow::ListArray, arrow::LargeListArray>(
+        check_beside(rows, column, file);
+        with_type<arrow::ListArray, arrow::LargeListArray, arrow::FixedSizeListArray>(
             *rows.column(column),
             [&](const auto& lists) { append_lists(lists, file, first, out); });
         first += rows.num_rows();

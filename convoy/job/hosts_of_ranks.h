@@ -7,7 +7,7 @@
 
 namespace convoy::job {
 
-/// ModelCosts the hosts in the order of their first ranks, by rank. `machines`: any number for each
+/// Numbers the hosts in the order of their first ranks, by rank. `machines`: any number for each
 /// machine, by rank. Ranks of one machine with the same local rank are of several jobs' hosts that
 /// it stands for, as where a test starts two launchers.
 std::vector<int> hosts_of_ranks(const std::vector<int64_t>& machines,

@@ -31,7 +31,11 @@ void check_resumed_task(const OptionTable& table) {
   auto folders = folders_to_resume(plain("train.resume_from_checkpoint"), output);
   if (folders.empty()) return;
   auto place = folders.back();
-  if (place == output) place = *checkpoint::latest_checkpoint(output);
+  if (place == output) {
+    const auto latest = checkpoint::latest_checkpoint(output);
+    if (!latest) return;
+    place = *latest;
+  }
   std::error_code error;
   if (!fs::is_regular_file(place / "run.toml", error)) return;
   const auto values = toml_values(place / "run.toml");

@@ -129,6 +129,19 @@ TEST_F(TrainCommand, AnInterruptedRunGoesOnToTheSameModel) {
             read_file(folder_ / "whole/model.safetensors"));
 }
 
+TEST_F(TrainCommand, AFinishedRunIsSavedElsewhere) {
+  make_sessions();
+  ASSERT_EQ(run("train" + kTiny + "--max_steps 4 --output_dir out"), 0) << output_;
+  ASSERT_EQ(run("train" + kTiny +
+                "--max_steps 4 --output_dir new --resume_from_checkpoint out/checkpoint-4"),
+            0)
+      << output_;
+  expect("nothing is left to train: out/checkpoint-4 is at step 4 of 4");
+  EXPECT_EQ(read_file(folder_ / "new/model.safetensors"),
+            read_file(folder_ / "out/model.safetensors"));
+  EXPECT_FALSE(json("new/train_results.json").contains("train_runtime")) << "of this start alone";
+}
+
 TEST_F(TrainCommand, AFinishedRunIsLeftAsItIs) {
   make_sessions();
   ASSERT_EQ(run("train" + kTiny + "--max_steps 4 --output_dir out"), 0) << output_;

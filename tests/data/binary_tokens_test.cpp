@@ -153,11 +153,11 @@ TEST_F(BinaryTokens, ThatAreCutAreRefused) {
 
 TEST_F(BinaryTokens, AreDescribed) {
   megatron();
-  const auto report = inspect_tokens(folder_ / "m.bin").value();
+  const auto report = inspect_tokens(folder_ / "m.bin", kIdsColumn).value();
   EXPECT_THAT(to_text(report), HasSubstr("documents    3 of 2 to 3 tokens"));
   EXPECT_THAT(to_text(report), HasSubstr("0 to 50256; train with a vocab_size of at least 50257"));
   EXPECT_EQ(to_json(report)["tokens"], 7);
-  EXPECT_FALSE(inspect_tokens(folder_ / "m.parquet"));
+  EXPECT_FALSE(inspect_tokens(folder_ / "m.parquet", kIdsColumn));
 }
 
 TEST_F(BinaryTokens, OfAMixtureAreKnownAgain) {
@@ -212,6 +212,10 @@ TEST_F(BinaryTokens, OfSavedDataSetsAreTheirFilesOneAfterTheOther) {
              R"({"_data_files": [{"filename": "data-00000-of-00002.arrow"},
                                  {"filename": "data-00001-of-00002.arrow"}]})");
   const auto read = read_token_texts(folder, "tokens", std::nullopt);
+  const auto report = inspect_tokens(folder, "tokens").value();
+  EXPECT_EQ(report.format, "Arrow");
+  EXPECT_EQ(report.num_documents, 3);
+  EXPECT_EQ(report.min_length, 0);
   EXPECT_THAT(read.ids->ids(), ElementsAre(5, 6, 50256, 0, 8, 9, 50256));
   EXPECT_EQ(read.ends, kEnds);
   write_file(folder_ / "saved/dataset_dict.json", R"({"splits": ["test", "train"]})");
@@ -223,6 +227,57 @@ TEST_F(BinaryTokens, OfSavedDataSetsAreTheirFilesOneAfterTheOther) {
   write_file(folder / "state.json", R"({"_data_files": [], "_indices_data_files": []})");
   EXPECT_THAT(testing::message_of([&] { read_token_texts(folder, "tokens", std::nullopt); }),
               HasSubstr("state.json names no data files"));
+}
+
+TEST_F(BinaryTokens, OfArrowFilesHaveOneLengthOrNot) {
+  arrow::FixedSizeListBuilder builder(arrow::default_memory_pool(),
+                                      std::make_shared<arrow::Int64Builder>(), 2);
+  auto& values = static_cast<arrow::Int64Builder&>(*builder.value_builder());
+  for (const int64_t id : {5, 6, 7, 8}) {
+    if (id % 2 == 1) testing::ok(builder.Append());
+    testing::ok(values.Append(id));
+  }
+  write_arrow(folder_ / "pairs.arrow", {{"input_ids", builder.Finish().ValueOrDie()}}, true);
+  const auto read = read_token_texts(folder_ / "pairs.arrow", "text", std::nullopt);
+  EXPECT_THAT(read.ids->ids(), ElementsAre(5, 6, 7, 8));
+  EXPECT_THAT(read.ends, ElementsAre(2, 4));
+}
+
+TEST_F(BinaryTokens, OfArrowFilesThatAreNotAllToBeLearntAreRefused) {
+  const auto file = folder_ / "ids.arrow";
+  const auto ids = testing::lists<arrow::Int32Builder>({{5, 6}, {7, 0}});
+  const auto problem = [&](const std::string& column = "text") {
+    return testing::message_of([&] { read_token_texts(file, column, std::nullopt); });
+  };
+  write_arrow(file,
+              {{"input_ids", ids},
+               {"attention_mask", testing::lists<arrow::Int8Builder>({{1, 1}, {1, 0}})}},
+              true);
+  EXPECT_THAT(problem(), HasSubstr("attention_mask is 0 in a row; expected ids without padding"));
+  write_arrow(
+      file,
+      {{"input_ids", ids}, {"labels", testing::lists<arrow::Int64Builder>({{5, 6}, {7, -100}})}},
+      true);
+  EXPECT_THAT(problem(), HasSubstr("labels differ from the ids in a row"));
+  write_arrow(file,
+              {{"input_ids", ids},
+               {"attention_mask", testing::lists<arrow::Int8Builder>({{1, 1}, {1, 1}})},
+               {"labels", testing::lists<arrow::Int64Builder>({{5, 6}, {7, 0}})}},
+              true);
+  EXPECT_EQ(problem(), "nothing was thrown");
+  EXPECT_THAT(problem("input_id"), HasSubstr("there is no tokenizer for it"));
+}
+
+TEST_F(BinaryTokens, OfSavedDataSetsHaveTheSameColumnsInAllFiles) {
+  const auto folder = folder_ / "saved";
+  make_folder(folder);
+  const auto ids = testing::lists<arrow::Int64Builder>({{5, 6}});
+  write_arrow(folder / "a.arrow", {{"n", testing::ints({1})}, {"input_ids", ids}}, true);
+  write_arrow(folder / "b.arrow", {{"input_ids", ids}}, true);
+  write_file(folder / "state.json",
+             R"({"_data_files": [{"filename": "a.arrow"}, {"filename": "b.arrow"}]})");
+  EXPECT_THAT(testing::message_of([&] { read_token_texts(folder, "text", std::nullopt); }),
+              HasSubstr("b.arrow has other columns than"));
 }
 
 TEST_F(BinaryTokens, TextsOfArrowFilesAreTokenized) {

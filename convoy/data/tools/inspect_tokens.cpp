@@ -5,21 +5,23 @@
 #include <algorithm>
 
 #include "convoy/base/text.h"
+#include "convoy/data/arrow_dataset.h"
 #include "convoy/data/binary_tokens.h"
+#include "convoy/data/token_file.h"
 
 namespace convoy::data {
 
-std::optional<TokenReport> inspect_tokens(const std::filesystem::path& file,
-                                          const ProgressFn& progress) {
-  const auto tokens = map_binary_tokens(file);
-  if (!tokens) return std::nullopt;
-  const auto& ids = tokens->ids;
-  TokenReport out{.where = file.string(), .format = tokens->format, .bytes = ids.bytes()};
-  out.num_tokens = ids.size();
-  out.num_documents = std::ssize(tokens->ends);
+namespace {
+
+constexpr int64_t kMemory = int64_t{1} << 28;  // bytes of ids that are copied; more go to a file
+
+TokenReport report_of(const TokenView& ids, const std::vector<int64_t>& ends,
+                      const ProgressFn& progress) {
+  TokenReport out{
+      .bytes = ids.bytes(), .num_tokens = ids.size(), .num_documents = std::ssize(ends)};
   int64_t begin = 0;
   out.min_length = ids.size();
-  for (const int64_t end : tokens->ends) {
+  for (const int64_t end : ends) {
     out.min_length = std::min(out.min_length, end - begin);
     out.max_length = std::max(out.max_length, end - begin);
     begin = end;
@@ -32,6 +34,25 @@ std::optional<TokenReport> inspect_tokens(const std::filesystem::path& file,
     out.max_id = std::max(out.max_id, id);
     if (progress && at % kTold == 0) progress(at, ids.size());
   }
+  return out;
+}
+
+}  // namespace
+
+std::optional<TokenReport> inspect_tokens(const std::filesystem::path& file,
+                                          const std::string& column, const ProgressFn& progress) {
+  TokenReport out;
+  if (const auto tokens = map_binary_tokens(file)) {
+    out = report_of(tokens->ids, tokens->ends, progress);
+    out.format = tokens->format;
+  } else if (ArrowDataset::is_one(file)) {
+    const auto texts = read_token_texts(file, column, std::nullopt, kMemory, progress);
+    out = report_of(texts.ids->view(), texts.ends, {});
+    out.format = "Arrow";
+  } else {
+    return std::nullopt;
+  }
+  out.where = file.string();
   return out;
 }
 

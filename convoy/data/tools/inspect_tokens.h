@@ -9,7 +9,7 @@
 
 namespace convoy::data {
 
-/// Content of a file of ids of another program.
+/// Content of a file of ids that another program wrote.
 struct TokenReport {
   std::string where, format;
   int64_t bytes = 0;  ///< of the ids
@@ -18,8 +18,10 @@ struct TokenReport {
   int64_t min_id = 0, max_id = 0;
 };
 
-/// Reads all ids of a file that map_binary_tokens() maps; nothing for another file.
+/// Reads all ids of a file that map_binary_tokens() maps, or of a column of Arrow's own files;
+/// nothing for another file. Throws UsageError where the column holds text.
 std::optional<TokenReport> inspect_tokens(const std::filesystem::path& file,
+                                          const std::string& column,
                                           const ProgressFn& progress = {});
 
 std::string to_text(const TokenReport& report);

@@ -38,8 +38,8 @@ class KvCache {
   /// Records that all blocks have seen `positions` more.
   void advance(int64_t positions) { length_ += positions; }
 
-  /// Forgets what all blocks have seen from position `length` on. False: what later positions will
-  /// see before it is gone, and nothing was done.
+  /// Forgets all positions from `length` on. Returns false, and does nothing, where the window
+  /// before `length` is no longer there.
   bool go_back_to(int64_t length);
 
   int64_t length() const { return length_; }

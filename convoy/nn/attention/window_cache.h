@@ -19,10 +19,11 @@ class WindowCache {
   struct Seen {
     at::Tensor keys, values;  ///< [B, K, at most window + T, E]
   };
-  /// Takes k and v [B, K, T, E], and returns them behind those of the window before them.
+  /// Appends k and v [B, K, T, E]. Returns the keys and values that these positions see: the
+  /// window before them, then their own.
   Seen append(const at::Tensor& k, const at::Tensor& v, int64_t capacity);
 
-  /// Whether it still has what the position `back` before its end will see.
+  /// Whether the window of the position `back` positions before the end is still there.
   bool can_go_back(int64_t back) const;
   /// Forgets the last `back` positions.
   void go_back(int64_t back);

@@ -159,7 +159,8 @@ at::Tensor dropout(const at::Tensor& x, double rate, const Context& context, int
 
 namespace {
 
-/// Rows, and the positions [first, first + length) of those that this rank has of each.
+/// Part of this rank's tokens: some rows, and of each the positions [first, first + length) among
+/// those that the rank has.
 struct Window {
   int64_t row, rows;
   int64_t first, length;

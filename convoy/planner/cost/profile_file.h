@@ -47,8 +47,8 @@ struct ProfiledRanks {
 
 /// Runs the blocks of a model for some sizes of micro-batches, of as many of each number of tensor
 /// ranks as the number of ranks divides by and the model takes, those of this host at once, and
-/// measures updates and the disk of offload_dir. Sums over ranks are measured, too, where they are
-/// not given.
+/// measures updates and the disk of offload_dir. Measures all-reduces between threads where
+/// `ranks.sums` are not given.
 Profile measure_profile(const parallel::ModelFactory& factory, options::TrainingArguments arguments,
                         const dataset::Dataset& data, const ProfiledRanks& ranks,
                         const ProgressFn& progress);

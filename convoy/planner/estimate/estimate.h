@@ -24,7 +24,7 @@ struct EstimateInputs {
   /// Data that the training evaluates, with per_device_eval_batch_size rows at a time: memory is
   /// the evaluation's where that takes more than a step.
   std::shared_ptr<const dataset::Dataset> eval_data = {};
-  /// ModelCosts of rows of two micro-batches to run, for a batch that is too large to run here.
+  /// Numbers of rows of two micro-batches to run, for a batch that is too large to run here.
   /// Empty: the batch that is asked for runs, unless a block of it would take half of this host's
   /// memory.
   std::vector<int64_t> sizes = {};

@@ -11,7 +11,7 @@ namespace convoy::planner {
 
 namespace {
 
-/// ModelCosts that divide another, ascending.
+/// Numbers that divide another, ascending.
 std::vector<int64_t> divisors(int64_t of) {
   std::vector<int64_t> out, others;
   for (int64_t d = 1; d <= of / d; ++d) {
@@ -23,7 +23,7 @@ std::vector<int64_t> divisors(int64_t of) {
   return out;
 }
 
-/// ModelCosts of rows that a micro-batch may have, out of the rows of a data rank's step.
+/// Numbers of rows that a micro-batch may have, out of the rows of a data rank's step.
 std::vector<int64_t> rows_of(int64_t of_rank, int64_t most) {
   std::vector<int64_t> out;
   for (const int64_t rows : divisors(of_rank)) {

@@ -16,7 +16,7 @@ constexpr double kTera = 1e12, kGiga = 1e9, kMicro = 1e-6;
 /// Hosts have some twice the memory of their devices (a DGX A100 1 and 2 TB to 320 and 640 GB).
 constexpr int64_t kHostOverDevices = 2;
 
-/// ModelCosts as a person writes them.
+/// Numbers as a person writes them.
 struct Written {
   std::string device;
   std::vector<std::string> kinds;

@@ -29,7 +29,8 @@ void take_corrupt(const std::string& error, const ChatOptions& options, RowCount
 void take_refused(const std::string& error, const std::string& where, const ChatOptions& options,
                   RowCount& corrupt);
 
-/// End of a message that no row is left: how many are corrupt, and the first; "" = none.
+/// Number of corrupt rows and the first error, as the end of a message that no row is left; "":
+/// none is corrupt.
 std::string told_corrupt(const RowCount& corrupt);
 
 /// Throws UsageError where there is no template for the messages of a row.

@@ -4,6 +4,7 @@
 #include "convoy/base/files.h"
 #include "convoy/base/json.h"
 #include "convoy/checkpoint/adapter_config.h"
+#include "convoy/checkpoint/carried.h"
 #include "convoy/models/causal_head.h"
 #include "convoy/nn/documents.h"
 #include "convoy/tasks/pretrained.h"
@@ -16,6 +17,12 @@ namespace {
 constexpr const char* kReferenceOption = "ref_model_name_or_path";
 
 std::shared_ptr<const models::LanguageModelConfig> config_in(const fs::path& folder) {
+  if (checkpoint::is_adapter(folder)) {
+    fail<UsageError>("tasks",
+                     "{} = {} is an adapter; try convoy checkpoint merge {} --output MODEL, then "
+                     "that model",
+                     kReferenceOption, folder.string(), folder.string());
+  }
   const auto file = folder / "config.json";
   if (!fs::exists(file)) {
     fail<UsageError>("tasks",
@@ -23,14 +30,8 @@ std::shared_ptr<const models::LanguageModelConfig> config_in(const fs::path& fol
                      "on a hub are not fetched: download it, then give its folder",
                      kReferenceOption, folder.string());
   }
-  if (checkpoint::is_adapter(folder)) {
-    fail<UsageError>("tasks",
-                     "{} = {} is an adapter; try convoy checkpoint merge {} --output MODEL, then "
-                     "that model",
-                     kReferenceOption, folder.string(), folder.string());
-  }
   std::shared_ptr<const models::LanguageModelConfig> out =
-      models::read_model_config(parse_json(read_file(file), file.string()), file.string());
+      models::read_model_config(checkpoint::read_config(file), file.string());
   if (out->objective() == models::Objective::NextToken) return out;
   fail<UsageError>("tasks", "{} = {} is a {}, which does not predict the next token",
                    kReferenceOption, folder.string(), out->family());

@@ -25,7 +25,7 @@ class ReferenceModel {
   /// of other ids or of fewer positions than are needed.
   ReferenceModel(const std::filesystem::path& folder, const Needs& needs);
 
-  /// Text that tells its config.
+  /// Config as text, by which the reference is known again.
   std::string config() const;
 
   /// Makes a Trainer of it on all ranks of `trainer`, which computes in the same precision and

@@ -13,7 +13,7 @@
 #include "convoy/planner/estimate/memory_check.h"
 #include "convoy/train/memory_use.h"
 
-// What a step may take of a device's memory.
+// Micro-batches that fit into a device's memory.
 namespace convoy::train {
 
 namespace {
@@ -125,8 +125,7 @@ void BatchSizer::step_down(TrainingStream& stream, int short_rank) {
   arguments.per_device_train_batch_size = fewer;
   run_.strategy->set_micro_batches(arguments.gradient_accumulation_steps, fewer);
   planner::set_memory_advice(memory_advice(run_));
-  stream.open();
-  stream.start();
+  stream.reopen();
   run_.callbacks.say(fmt::format(
       "step {}: {} has too little memory for micro-batches of {}; all ranks continue with {} x {} "
       "accumulation, the same {} rows a step",

@@ -8,8 +8,8 @@ namespace convoy::train {
 /// Number of steps that `value` stands for: below 1 a part of all steps.
 int64_t steps_of(double value, const TrainerState& state);
 
-/// Whether something that `strategy` ("steps", "epoch", "no") repeats happens after this step;
-/// `steps` as for steps_of().
+/// Whether logging, evaluation or saving is due after this step. `strategy`: "steps" (every so
+/// many, see steps_of()), "epoch" or "no".
 bool is_due(const std::string& strategy, double steps, const TrainerState& state, bool epoch_end);
 
 /// Learning rate of an update; updates count from 0.

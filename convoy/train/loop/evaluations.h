@@ -16,7 +16,8 @@ class Evaluations {
   /// Takes the metric's direction, before a training. Throws UsageError where no evaluation has
   /// that metric.
   void check_metric();
-  /// Takes up the state of a checkpoint. Returns a warning where its best was by another metric.
+  /// Looks at the best evaluation in a checkpoint's state, and forgets it where it was by another
+  /// metric. Returns a warning then, else "".
   std::string take_up(TrainerState& saved, const std::string& where);
   /// Shows that the data can be read now rather than at the first evaluation.
   void try_data() const;
@@ -33,7 +34,8 @@ class Evaluations {
   void check_patience();
   bool stopped_early() const { return stopped_early_; }
 
-  /// Finds the metrics of a finished run's model; a kill may have come before they were written.
+  /// Reads the metrics of a finished run's model from its results or its history, and writes the
+  /// results: a kill may have come before they were written.
   void find_end(Checkpoints& checkpoints);
   /// Ends with the best weights, and their evaluation's metrics. Returns whether it does.
   bool load_best(Checkpoints& checkpoints);

@@ -12,7 +12,7 @@
 #include "convoy/train/loop/trainer_impl.h"
 #include "convoy/train/run_sums.h"
 
-// What a training does before its first step.
+// Work before the first step of a training.
 namespace convoy::train {
 
 namespace {

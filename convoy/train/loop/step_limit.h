@@ -4,9 +4,9 @@
 
 namespace convoy::train {
 
-/// While it lives, this process's tensors may take what they take now and, of each of its ranks,
-/// what device_memory (bytes; 0: no limit) leaves beside its state. In a program whose allocator
-/// counts.
+/// Limit of this process's tensors during a step: `device_memory` bytes for each of its ranks, and
+/// what is no rank's own. Allocations beyond it fail. 0: no limit. Has an effect in programs whose
+/// allocator counts.
 class StepLimit {
  public:
   StepLimit(parallel::Strategy& strategy, int64_t device_memory);

@@ -43,9 +43,16 @@ std::string no_targets_hint() {
 }
 
 void TrainingStream::open() {
-  if (stream_) earlier_wait_ = wait_seconds();
+  earlier_wait_ = 0;
   stream_ = data_->open(stream_options(run_, true));
   if (!stream_) fail<UsageError>("train", "the data set's open() returned null");
+}
+
+void TrainingStream::reopen() {
+  const double waited = wait_seconds();
+  open();
+  earlier_wait_ = waited;
+  start();
 }
 
 std::optional<dataset::StepBatch> TrainingStream::next() {

@@ -28,8 +28,10 @@ class TrainingStream {
   /// `data` may be null; then nothing else may be called. Both must outlive it.
   TrainingStream(const RunContext& run, const dataset::Dataset* data) : run_(run), data_(data) {}
 
-  /// Opens the data, once more after another micro-batch size was set.
+  /// Opens the data for a training that begins.
   void open();
+  /// Opens it anew after another micro-batch size was set, at the state's place in the epoch.
+  void reopen();
   /// Goes to the state's place in its epoch.
   void start() { stream_->start(run_.state.epoch_index, run_.state.epoch_position); }
   /// Next step's rows of this process; nothing at the end of an epoch. Throws FileError where the

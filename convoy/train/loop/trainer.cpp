@@ -136,7 +136,7 @@ parallel::Strategy& Trainer::strategy() {
 Trainer::Impl::Impl(parallel::ModelFactory factory, options::TrainingArguments arguments,
                     std::shared_ptr<dataset::Dataset> train_data,
                     std::shared_ptr<dataset::Dataset> eval_data, job::Job job, Fill fill)
-    : run_{std::move(arguments), std::move(job), CallbackHandler(job.environment.rank)},
+    : run_{std::move(arguments), std::move(job), CallbackHandler(run_.job.environment.rank)},
       factory_(seeded(std::move(factory), static_cast<uint64_t>(run_.arguments.seed))),
       train_data_(std::move(train_data)),
       eval_data_(std::move(eval_data)) {

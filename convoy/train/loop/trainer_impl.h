@@ -33,7 +33,7 @@ struct Trainer::Impl {
   Metrics train();
   void train_epoch();
   void keep_finished_model(const Metrics& metrics);
-  void save_finished_model(const Metrics& metrics);
+  void save_finished_model(const Metrics& metrics, bool nothing_left);
   void after_step(bool epoch_end);
   void stop_early(bool epoch_end);
   void leave(bool is_saved);

@@ -46,7 +46,7 @@ Metrics Trainer::Impl::train() {
   if (keeps_model) {
     keep_finished_model(metrics);
   } else {
-    save_finished_model(nothing_left ? of_earlier_starts(metrics) : metrics);
+    save_finished_model(metrics, nothing_left);
   }
   return metrics;
 }
@@ -173,14 +173,14 @@ void Trainer::Impl::keep_finished_model(const Metrics& metrics) {
 }
 
 /// Saves the model and the results of a training that ended, unless a signal ended it.
-void Trainer::Impl::save_finished_model(const Metrics& metrics) {
+void Trainer::Impl::save_finished_model(const Metrics& metrics, bool nothing_left) {
   const auto& state = run_.state;
   checkpoints_->finish();
   loss_scaling_.tell_skipped();
   if (stop_.ended_by != 0 && !keeps_stopped_model()) return;
   const bool is_best = evaluations_.load_best(*checkpoints_);
   checkpoints_->save_model(state, is_best ? state.best_step : state.global_step);
-  checkpoints_->save_metrics("train", metrics);
+  checkpoints_->save_metrics("train", nothing_left ? of_earlier_starts(metrics) : metrics);
   if (evaluations_.are_of_last_step()) checkpoints_->save_metrics("eval", evaluations_.metrics());
   run_.callbacks.notify([&](Callback& callback) { callback.on_train_end(metrics); });
 }
