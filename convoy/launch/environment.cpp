@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <limits>
 #include <optional>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -23,6 +25,8 @@ struct Names {
   const char* local_rank;
   const char* local_world_size;
   const char* node_rank;  ///< null where the launcher does not tell
+  const char* num_nodes = "SLURM_NNODES";
+  const char* job = nullptr;  ///< number of the job; null: as PMI or SLURM tell it
 };
 
 constexpr Names kTorch = {"environment",      "RANK",      "WORLD_SIZE", "LOCAL_RANK",
@@ -44,6 +48,22 @@ constexpr Names kMvapich = {"MPI (MVAPICH2)",
                             nullptr};
 constexpr Names kSlurm = {"SLURM",         "SLURM_PROCID", "SLURM_NTASKS",
                           "SLURM_LOCALID", nullptr,        "SLURM_NODEID"};
+
+// Flux speaks PMI as well, whose names tell less.
+constexpr Names kFlux = {"Flux",  "FLUX_TASK_RANK", "FLUX_JOB_SIZE",   "FLUX_TASK_LOCAL_ID",
+                         nullptr, nullptr,          "FLUX_JOB_NNODES", "FLUX_JOB_ID"};
+// jsrun of IBM's Job Step Manager.
+constexpr Names kLsf = {"LSF (jsrun)",
+                        "JSM_NAMESPACE_RANK",
+                        "JSM_NAMESPACE_SIZE",
+                        "JSM_NAMESPACE_LOCAL_RANK",
+                        "JSM_NAMESPACE_LOCAL_SIZE",
+                        nullptr,
+                        "SLURM_NNODES",
+                        "LSB_JOBID"};
+// mpiexec of HPE's Parallel Application Launch Service.
+constexpr Names kPals = {"PBS (PALS)",      "PALS_RANKID", "PMI_SIZE",     "PALS_LOCAL_RANKID",
+                         "PALS_LOCAL_SIZE", nullptr,       "SLURM_NNODES", "PBS_JOBID"};
 
 class Reader {
  public:
@@ -111,7 +131,7 @@ void read_numbers(const Reader& env, const Names& names, RankEnvironment& out) {
   out.local_world_size =
       env.number(names.local_world_size, 1).value_or(local_rank ? 0 : out.world_size);
   if (out.local_world_size == 0) {
-    const int nodes = env.number("SLURM_NNODES", 1).value_or(1);
+    const int nodes = env.number(names.num_nodes, 1).value_or(1);
     out.local_world_size = std::max(*local_rank + 1, divide_up(out.world_size, nodes));
   }
   const std::string local_world_name =
@@ -175,9 +195,18 @@ std::string step_of(const Reader& env, const std::string& source) {
   return source == kSlurm.source ? env.text("SLURM_STEP_ID") : "";
 }
 
+/// Names of a launcher that tells its job's number by a name of its own; null for others.
+const Names* of_scheduler(const std::string& source) {
+  for (const auto* names : {&kFlux, &kLsf, &kPals}) {
+    if (source == names->source) return names;
+  }
+  return nullptr;
+}
+
 /// A port that all ranks of one job know and others on the host probably do not use.
 std::optional<int> port_from_job(const Reader& env, const std::string& source) {
   std::vector<const char*> names{"PMIX_NAMESPACE", "PMI_JOBID", "SLURM_JOB_ID", "SLURM_JOBID"};
+  if (const auto* scheduler = of_scheduler(source)) names = {scheduler->job};
   if (source == kSlurm.source) std::rotate(names.begin(), names.begin() + 2, names.end());
   for (const char* name : names) {
     const auto job = last_digits(env.text(name));
@@ -193,6 +222,9 @@ std::string name_of_job(const Reader& env, const RankEnvironment& ranks) {
     return fmt::format("SLURM {}.{}", env.text("SLURM_JOB_ID"), step_of(env, ranks.source));
   }
   if (ranks.source == "torchrun" || ranks.source == "convoy launch") return ranks.job_id;
+  if (const auto* scheduler = of_scheduler(ranks.source)) {
+    return fmt::format("{} {}", scheduler->source, env.text(scheduler->job));
+  }
   return ranks.source == "environment" ? "" : env.text("PMIX_NAMESPACE");
 }
 
@@ -214,6 +246,31 @@ std::optional<std::string> first_slurm_host(const Reader& env) {
   return std::nullopt;
 }
 
+/// First compute host of an LSF job, as LSB_MCPU_HOSTS lists hosts with their slots: the host
+/// before it runs the job's script.
+std::optional<std::string> first_lsf_host(const Reader& env) {
+  std::istringstream list(env.text("LSB_MCPU_HOSTS"));
+  std::vector<std::string> hosts;
+  for (std::string host, slots; list >> host >> slots;) hosts.push_back(host);
+  if (hosts.empty()) return std::nullopt;
+  return hosts.size() > 1 ? hosts[1] : hosts[0];
+}
+
+/// First host of a PBS job, the first line of its file of hosts.
+std::optional<std::string> first_pbs_host(const Reader& env) {
+  std::ifstream file(env.text("PBS_NODEFILE"));
+  std::string line;
+  std::getline(file, line);
+  const auto host = trim(line);
+  return host.empty() ? std::nullopt : std::optional(host);
+}
+
+std::optional<std::string> first_host(const Reader& env, const std::string& source) {
+  if (source == kLsf.source) return first_lsf_host(env);
+  if (source == kPals.source) return first_pbs_host(env);
+  return source == kFlux.source ? std::nullopt : first_slurm_host(env);
+}
+
 void find_master(const Reader& env, RankEnvironment& out) {
   if (const auto port = env.number("MASTER_PORT", 1, 65535)) {
     out.master_port = *port;
@@ -226,7 +283,7 @@ void find_master(const Reader& env, RankEnvironment& out) {
     return;
   }
   if (out.num_nodes == 1) return;
-  const auto first = first_slurm_host(env);
+  const auto first = first_host(env, out.source);
   if (!first) {
     fail<UsageError>(
         "launch",
@@ -261,6 +318,12 @@ RankEnvironment detect_environment(const GetEnv& get) {
       out.agent = agent_of(env.text("TORCHELASTIC_ERROR_FILE"));
       out.uses_agent_store = env.text("TORCHELASTIC_USE_AGENT_STORE") == "True";
     }
+  } else if (env.has(kFlux.rank)) {
+    read_numbers(env, kFlux, out);
+  } else if (env.has(kLsf.rank)) {
+    read_numbers(env, kLsf, out);
+  } else if (env.has(kPals.rank)) {
+    read_numbers(env, kPals, out);
   } else if (env.has(kOpenMpi.rank)) {
     read_numbers(env, kOpenMpi, out);
   } else if (env.has(kPmi.rank) && !(in_step && !env.has(kPmi.local_rank))) {
@@ -291,7 +354,7 @@ std::optional<std::string> slurm_endpoint(const GetEnv& get) {
 
 int copies_started(const GetEnv& get) {
   const Reader env(get);
-  for (const Names& names : {kOpenMpi, kPmi, kMvapich}) {
+  for (const Names& names : {kFlux, kLsf, kPals, kOpenMpi, kPmi, kMvapich}) {
     if (env.has(names.rank)) return env.number(names.world_size, 1).value_or(1);
   }
   return inside_slurm_step(env) ? env.number(kSlurm.world_size, 1).value_or(1) : 1;

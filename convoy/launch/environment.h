@@ -17,8 +17,8 @@ struct RankEnvironment {
   int num_nodes = 1;
   std::string master_addr = "127.0.0.1";  ///< where rank 0 listens
   int master_port = 29500;
-  /// "convoy launch", "torchrun", "environment" (RANK set by hand), "SLURM", "MPI (Open MPI)",
-  /// "MPI (PMI)", "MPI (MVAPICH2)" or "none".
+  /// "convoy launch", "torchrun", "environment" (RANK set by hand), "Flux", "LSF (jsrun)",
+  /// "PBS (PALS)", "MPI (Open MPI)", "MPI (PMI)", "MPI (MVAPICH2)", "SLURM" or "none".
   std::string source = "none";
   std::string error_file;  ///< where a failing rank leaves its reason, or ""
   int restart_count = 0;   ///< how often the ranks were started before, whatever the reason
@@ -40,8 +40,9 @@ using GetEnv = std::function<const char*(const char*)>;
 const char* process_variable(const char* name);
 
 /// Reads what the launcher left in the environment, in this order: RANK (convoy launch, torchrun,
-/// by hand), Open MPI, PMI, MVAPICH2, SLURM. MASTER_ADDR and MASTER_PORT win when they are set.
-/// Throws UsageError, naming the variable, when values are missing or contradict each other.
+/// by hand), Flux, LSF's jsrun, PBS's PALS, Open MPI, PMI, MVAPICH2, SLURM. MASTER_ADDR and
+/// MASTER_PORT win when they are set. Throws UsageError, naming the variable, when values are
+/// missing or contradict each other.
 RankEnvironment detect_environment(const GetEnv& get);
 
 /// As detect_environment(get), from this process's environment.

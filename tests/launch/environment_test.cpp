@@ -7,6 +7,7 @@
 #include <string>
 
 #include "convoy/base/error.h"
+#include "convoy/base/files.h"
 #include "convoy/launch/hostlist.h"
 
 namespace convoy::launch {
@@ -147,6 +148,67 @@ TEST(Environment, ReadsPmiAndMvapich) {
                                {"MV2_COMM_WORLD_LOCAL_SIZE", "3"}});
   expect_place(mvapich, {1, 3, 1, 3, 0, 1});
   EXPECT_EQ(mvapich.source, "MPI (MVAPICH2)");
+}
+
+/// Variables that a program finds under these launchers, by their documentation.
+const Variables kFlux = {
+    {"FLUX_TASK_RANK", "5"},  {"FLUX_JOB_SIZE", "8"},    {"FLUX_TASK_LOCAL_ID", "1"},
+    {"FLUX_JOB_NNODES", "2"}, {"FLUX_JOB_ID", "f2oGj9"}, {"PMI_RANK", "5"},
+    {"PMI_SIZE", "8"}};
+const Variables kLsf = {{"JSM_NAMESPACE_RANK", "7"},
+                        {"JSM_NAMESPACE_SIZE", "12"},
+                        {"JSM_NAMESPACE_LOCAL_RANK", "1"},
+                        {"JSM_NAMESPACE_LOCAL_SIZE", "6"},
+                        {"LSB_JOBID", "1234567"},
+                        {"PMIX_NAMESPACE", "3"},
+                        {"LSB_MCPU_HOSTS", "batch1 1 a01n07 42 a01n08 42"}};
+const Variables kPals = {{"PALS_RANKID", "6"},     {"PMI_RANK", "6"},
+                         {"PMI_SIZE", "8"},        {"PALS_LOCAL_RANKID", "2"},
+                         {"PALS_LOCAL_SIZE", "4"}, {"PBS_JOBID", "98765.pbs-01"}};
+
+TEST(Environment, ReadsFlux) {
+  const auto env = detect(with(kFlux, {{"MASTER_ADDR", "n7"}}));
+  EXPECT_EQ(env.source, "Flux");
+  expect_place(env, {5, 8, 1, 4, 1, 2});
+  EXPECT_EQ(env.master_addr, "n7");
+  EXPECT_EQ(env.job_name, "Flux f2oGj9");
+  EXPECT_NE(error_of(kFlux).find("try MASTER_ADDR=<host of rank 0>"), std::string::npos);
+  EXPECT_EQ(copies_started(getter(kFlux)), 8);
+}
+
+TEST(Environment, ReadsJsrunOfLsf) {
+  const auto env = detect(kLsf);
+  EXPECT_EQ(env.source, "LSF (jsrun)");
+  expect_place(env, {7, 12, 1, 6, 1, 2});
+  EXPECT_EQ(env.master_addr, "a01n07") << "the host of the script is no rank's";
+  EXPECT_EQ(env.master_port, 15000 + 4567);
+  EXPECT_EQ(detect(with(kLsf, {{"LSB_MCPU_HOSTS", "a01n07 42"}})).master_addr, "a01n07");
+  EXPECT_EQ(copies_started(getter(kLsf)), 12);
+}
+
+TEST(Environment, ReadsPalsOfPbs) {
+  const auto folder = unique_folder("convoy-pbs");
+  make_folder(folder);
+  write_file(folder / "nodes", "x3001c0s1b0n0\nx3001c0s7b0n0\n");
+  const auto variables = with(kPals, {{"PBS_NODEFILE", (folder / "nodes").string()}});
+  const auto env = detect(variables);
+  EXPECT_EQ(env.source, "PBS (PALS)");
+  expect_place(env, {6, 8, 2, 4, 1, 2});
+  EXPECT_EQ(env.master_addr, "x3001c0s1b0n0");
+  EXPECT_EQ(env.job_name, "PBS (PALS) 98765.pbs-01");
+  EXPECT_NE(error_of(kPals).find("try MASTER_ADDR=<host of rank 0>"), std::string::npos);
+  std::filesystem::remove_all(folder);
+}
+
+TEST(Environment, SchedulersThatLieAreToldByTheVariable) {
+  EXPECT_NE(error_of(with(kLsf, {{"JSM_NAMESPACE_RANK", "12"}})).find("JSM_NAMESPACE_RANK is 12"),
+            std::string::npos);
+  EXPECT_NE(error_of(with(kFlux, {{"FLUX_JOB_SIZE", "many"}})).find("FLUX_JOB_SIZE is 'many'"),
+            std::string::npos);
+  Variables lone = kPals;
+  lone.erase("PMI_SIZE");
+  EXPECT_NE(error_of(lone).find("PMI_SIZE is missing although PALS_RANKID is set"),
+            std::string::npos);
 }
 
 TEST(Environment, ReadsSlurmWithUnevenNodes) {
