@@ -80,6 +80,7 @@ struct OutputArguments {
   std::string trace;
   int64_t trace_steps = 3;
   std::string events;          ///< see make_event_stream()
+  std::string metrics_file;    ///< see make_metrics_file()
   std::string max_shard_size;  ///< "5GB"
 };
 

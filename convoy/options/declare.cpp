@@ -150,6 +150,11 @@ void OutputArguments::declare(OptionTable& t) {
         "named pipe that gets each step, log line, evaluation and checkpoint, as JSON lines")
       .once()
       .differs();
+  t.add(s, "metrics_file", metrics_file,
+        "file for Prometheus (node_exporter's textfile collector: *.prom), written anew with each "
+        "log line, evaluation and checkpoint")
+      .once()
+      .differs();
   t.add(s, "max_shard_size", max_shard_size,
         "split larger weights into several files of this size, such as 500MB or 2GiB");
 }

@@ -11,6 +11,7 @@
 #include "convoy/train/logging/console.h"
 #include "convoy/train/logging/event_stream.h"
 #include "convoy/train/logging/log_files.h"
+#include "convoy/train/logging/metrics_file.h"
 #include "convoy/train/loop/make_strategy.h"
 #include "convoy/train/loop/torch_seed.h"
 #include "convoy/train/loop/trainer_impl.h"
@@ -160,6 +161,9 @@ void Trainer::Impl::add_loggers() {
   if (!train_data_) return;
   if (!arguments.output.events.empty() && run_.job.environment.rank == 0) {
     callbacks.add(make_event_stream(arguments.output.events, told));
+  }
+  if (!arguments.output.metrics_file.empty() && run_.job.environment.rank == 0) {
+    callbacks.add(make_metrics_file(arguments.output.metrics_file, told));
   }
   if (arguments.report_to == "tensorboard") {
     callbacks.add(make_tensorboard(arguments.events_folder(), told));
