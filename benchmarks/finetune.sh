@@ -2,13 +2,14 @@
 # Fine-tuning of a random model beside transformers' Trainer, PEFT and TRL: losses of the same steps, and milliseconds a step. A step
 # has four rows of 256 tokens (dpo: four pairs of twice 160), and each epoch is one step, so that the order of rows does not matter.
 #   benchmarks/finetune.sh PYTHON [ROUNDS] [STEPS] [KIND...]     PYTHON has torch, transformers, peft, trl and accelerate; KIND:
-#   full: all weights, of 110 million; lora: adapters of rank 16 on all linear layers; sft: answers to prompts; dpo: preferences;
+#   full: all weights, of 110 million; lora: adapters of rank 16 on all linear layers; sft: answers to prompts;
+#   packed: shorter ones, two a row; dpo: preferences;
 #   large: adapters of 1.1 billion weights in bf16, a row of 512 tokens, with gradient checkpointing
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 python=${1:?PYTHON is missing} ROUNDS=${2:-3} STEPS=${3:-10}
 KINDS=("${@:4}")
-((${#KINDS[@]})) || KINDS=(full lora sft dpo)
+((${#KINDS[@]})) || KINDS=(full lora sft packed dpo)
 source benchmarks/common.sh
 threads=$(getconf _NPROCESSORS_ONLN)
 export OMP_NUM_THREADS=$threads
@@ -23,6 +24,7 @@ options_of() { # KIND: sets `options`
   options=(--train_file "$out/base.jsonl" --block_size 256 --per_device_train_batch_size 4)
   case $1 in
     sft) options=(--task chat --train_file "$out/sft.jsonl" --max_length 256 --per_device_train_batch_size 4) ;;
+    packed) options=(--task chat --train_file "$out/packed.jsonl" --max_length 256 --packing true --per_device_train_batch_size 4) ;;
     dpo) options=(--task preference --train_file "$out/dpo.jsonl" --max_length 256 --per_device_train_batch_size 4) ;;
     large)
       model=$out/large

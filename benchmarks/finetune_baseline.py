@@ -54,6 +54,8 @@ def make(folder, size):
         return "".join(" " + draw.choice(LETTERS) for _ in range(count))
 
     (folder / "sft.jsonl").write_text("".join(json.dumps({"prompt": words(100), "completion": words(155)}) + "\n" for _ in range(4)))
+    (folder / "packed.jsonl").write_text(
+        "".join(json.dumps({"prompt": words(50), "completion": words(77)}) + "\n" for _ in range(8)))
     (folder / "dpo.jsonl").write_text("".join(
         json.dumps({"prompt": words(60), "chosen": words(99), "rejected": words(99)}) + "\n" for _ in range(4)))
 
@@ -69,13 +71,14 @@ def trainer_of(folder, kind, steps):
                "max_grad_norm": 0, "logging_steps": 1, "save_strategy": "no", "report_to": [], "use_cpu": True, "seed": 1,
                "bf16": low, "gradient_checkpointing": low, "disable_tqdm": True, "per_device_train_batch_size": 1 if low else 4}
     model = AutoModelForCausalLM.from_pretrained(folder / size, dtype=torch.bfloat16 if low else torch.float32)
-    if kind in ("sft", "dpo"):
+    if kind in ("sft", "packed", "dpo"):
         import datasets
         import trl
         data = datasets.Dataset.from_list(lines_of(folder / f"{kind}.jsonl"))
         tokenizer = AutoTokenizer.from_pretrained(folder / size)
-        if kind == "sft":
-            return trl.SFTTrainer(model, trl.SFTConfig(max_length=256, **options), train_dataset=data, processing_class=tokenizer)
+        if kind != "dpo":
+            return trl.SFTTrainer(model, trl.SFTConfig(max_length=256, packing=kind == "packed", **options), train_dataset=data,
+                                  processing_class=tokenizer)
         return trl.DPOTrainer(model, args=trl.DPOConfig(max_length=256, precompute_ref_log_probs=True, **options), train_dataset=data,
                               processing_class=tokenizer)
     if kind in ("lora", "large"):
