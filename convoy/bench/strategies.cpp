@@ -1,6 +1,7 @@
 #include "convoy/bench/strategies.h"
 
 #include <algorithm>
+#include <map>
 
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
@@ -22,6 +23,18 @@ std::string schedule_of(const Trial& trial, const options::ParallelArguments& ow
   const auto& from = trial.num_stages() > 1 ? own : options::ParallelArguments();
   return from.parallelism.pipeline.schedule->name;
 }
+
+/// Options of `[parallel]` that spread a step, as they are where a strategy names none of them; "":
+/// the run's own.
+const std::map<std::string, std::string> kUnspread{{"pipeline_parallel_size", "1"},
+                                                   {"tensor_parallel_size", "1"},
+                                                   {"context_parallel_size", "1"},
+                                                   {"sequence_parallel", "false"},
+                                                   {"zero", "0"},
+                                                   {"shard_ranks", ""},
+                                                   {"offload_optimizer", "none"},
+                                                   {"offload_gradients", "none"},
+                                                   {"offload_parameters", "none"}};
 
 /// Rows of a micro-batch, and how many of these are a step of a rank.
 struct Cut {
@@ -72,10 +85,11 @@ std::vector<std::string> command(const Trial& trial, const StrategiesOptions& op
   argv.push_back(fmt::format("--train.per_device_train_batch_size={}", cut.rows));
   argv.push_back(fmt::format("--train.gradient_accumulation_steps={}", cut.micro_batches));
   argv.emplace_back("--train.global_batch_size=none");
-  argv.push_back(fmt::format("--parallel.pipeline_parallel_size={}", trial.num_stages()));
-  argv.push_back(fmt::format("--parallel.tensor_parallel_size={}", trial.num_tensor_ranks()));
-  argv.push_back(fmt::format("--parallel.sequence_parallel={}", trial.strategy == kSequence));
-  argv.push_back(fmt::format("--parallel.context_parallel_size={}", trial.num_context_ranks()));
+  auto spread = trial.options();
+  for (const auto& [name, value] : kUnspread) spread.try_emplace(name, value);
+  for (const auto& [name, value] : spread) {
+    if (!value.empty()) argv.push_back(fmt::format("--parallel.{}={}", name, value));
+  }
   const auto& own = arguments.parallel;
   const auto schedule = schedule_of(trial, own);
   argv.push_back("--parallel.pipeline_schedule=" + schedule);
@@ -95,18 +109,8 @@ std::vector<std::string> command(const Trial& trial, const StrategiesOptions& op
   }
   argv.push_back("--parallel.dp_batch=per_device");
   argv.push_back("--parallel.strategy=" + (trial.has_processes() ? "ddp" : trial.strategy));
-  argv.push_back(fmt::format("--parallel.zero={}", trial.zero()));
-  if (trial.zero() > 0) {
-    argv.push_back("--parallel.shard_ranks=" +
-                   (trial.is_hybrid() ? std::to_string(trial.ranks / 2) : "all"));
-  }
-  const char* const place = trial.is_offloaded() ? "disk" : "none";
-  argv.push_back(fmt::format("--parallel.offload_optimizer={}", place));
-  argv.push_back(fmt::format("--parallel.offload_gradients={}", trial.zero() < 2 ? "none" : place));
-  argv.push_back(
-      fmt::format("--parallel.offload_parameters={}", trial.zero() < 3 ? "none" : place));
-  argv.push_back("--parallel.offload_dir=" +
-                 (trial.is_offloaded() ? folder.parent_path().string() : ""));
+  const bool offloads = spread.at("offload_optimizer") != "none";
+  argv.push_back("--parallel.offload_dir=" + (offloads ? folder.parent_path().string() : ""));
   argv.push_back(fmt::format("--parallel.replicas={}", trial.strategy == "dp" ? trial.ranks : 0));
   argv.push_back(
       fmt::format("--parallel.threads={}", std::max<int64_t>(1, arguments.parallel.threads)));

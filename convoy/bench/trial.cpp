@@ -2,20 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
-#include <string_view>
 
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
+#include "convoy/bench/presets.h"
 #include "convoy/parallel/pipeline/pipeline.h"
 
 namespace convoy::bench {
-
-namespace {
-
-/// Behind the name of a schedule: two pipelines that share out the data.
-constexpr std::string_view kTwoPipelines = "-2d";
-
-}  // namespace
 
 std::string Trial::name() const {
   return fmt::format("{}-{}{}{}{}", strategy, ranks, slow_link ? "-slow" : "",
@@ -23,63 +16,35 @@ std::string Trial::name() const {
                      learning_rate.empty() ? "" : "-lr-" + learning_rate);
 }
 
-int Trial::zero() const {
-  if (strategy == k3d) return 1;
-  return strategy.starts_with("zero") && !is_pipeline() ? strategy[4] - '0' : 0;
+std::map<std::string, std::string> Trial::options() const {
+  return find_preset(strategy)->options(ranks);
 }
 
-bool Trial::is_hybrid() const {
-  return strategy.ends_with("-hybrid");
-}
-
-bool Trial::is_offloaded() const {
-  return strategy.ends_with("-disk");
+int Trial::number(const char* option) const {
+  const auto all = options();
+  const auto found = all.find(option);
+  return found == all.end() ? 1 : std::stoi(found->second);
 }
 
 std::string Trial::schedule() const {
-  std::string_view name = strategy;
-  if (is_2d()) name.remove_suffix(kTwoPipelines.size());
-  const auto all = parallel::pipeline_schedule_names();
-  return std::find(all.begin(), all.end(), name) == all.end() ? "" : std::string(name);
+  return find_preset(strategy)->schedule;
 }
 
 bool Trial::has_virtual_stages() const {
   return is_pipeline() && parallel::parse_schedule(schedule())->interleaved;
 }
 
-bool Trial::is_2d() const {
-  return strategy.ends_with(kTwoPipelines);
-}
-
-int Trial::num_tensor_ranks() const {
-  if (strategy == kTensor || strategy == kSequence) return ranks;
-  return strategy == kDataTensor || strategy == kPipelineTensor || strategy == k3d ? 2 : 1;
-}
-
-int Trial::num_stages() const {
-  if (is_pipeline()) return ranks / (is_2d() ? 2 : 1);
-  return strategy == kPipelineTensor ? ranks / 2 : strategy == k3d ? 2 : 1;
-}
-
 bool Trial::has_processes() const {
-  return strategy == "ddp" || zero() > 0 || num_stages() > 1 || num_tensor_ranks() > 1 ||
-         num_context_ranks() > 1;
+  return find_preset(strategy)->has_processes;
 }
 
 namespace {
 
 void check_ranks(const Trial& trial) {
-  const auto check = [&](bool concerned, int multiple, int least, const char* why) {
-    if (!concerned || (trial.ranks >= least && trial.ranks % multiple == 0)) return;
-    fail<UsageError>("bench", "{} on {} ranks: {}; try --ranks {}", trial.strategy, trial.ranks,
-                     why, least);
-  };
-  check(trial.is_2d(), 2, 4, "two pipelines need an even number of ranks, 4 at least");
-  check(trial.is_hybrid(), 2, 4, "two state replicas need an even number of ranks, 4 at least");
-  check(trial.strategy == kDataTensor || trial.strategy == kPipelineTensor, 2, 4,
-        "pairs of tensor ranks need an even number of ranks, 4 at least");
-  check(trial.strategy == k3d, 4, 8,
-        "2 stages x 2 tensor ranks and others with other rows need 8 ranks, 12 or more");
+  const auto preset = *find_preset(trial.strategy);
+  if (trial.ranks >= preset.least && trial.ranks % preset.multiple == 0) return;
+  fail<UsageError>("bench", "{} on {} ranks: {}; try --ranks {}", trial.strategy, trial.ranks,
+                   preset.why, preset.least);
 }
 
 /// Each trial with each learning rate.
@@ -104,14 +69,7 @@ std::vector<Trial> with_learning_rates(const std::vector<Trial>& trials,
 
 std::vector<Trial> trials(const StrategiesOptions& options) {
   std::vector<Trial> out;
-  std::vector<std::string> known{
-      "single",       "dp",           "ddp",          "zero1",         "zero2",      "zero3",
-      "zero1-hybrid", "zero2-hybrid", "zero3-hybrid", "zero1-disk",    "zero2-disk", "zero3-disk",
-      kTensor,        kSequence,      kDataTensor,    kPipelineTensor, k3d,          kContext};
-  for (const auto& name : parallel::pipeline_schedule_names()) {
-    known.push_back(name);
-    known.push_back(fmt::format("{}{}", name, kTwoPipelines));
-  }
+  const auto known = preset_names();
   for (const auto& strategy : options.strategies) {
     if (std::find(known.begin(), known.end(), strategy) == known.end()) {
       fail<UsageError>("bench", "--strategies has '{}'; expected {}", strategy, join(known));

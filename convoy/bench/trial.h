@@ -1,17 +1,12 @@
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
 #include "convoy/bench/strategies.h"
 
 namespace convoy::bench {
-
-// Layers are shared out: over all ranks; tokens with them; in pairs that share out the data; in
-// pairs that are the stages of a pipeline; two stages of pairs, as often as there are ranks, with
-// ZeRO 1. Or positions of rows are, over all ranks.
-inline constexpr const char *kTensor = "tp", *kSequence = "tp-sp", *kDataTensor = "dp-tp",
-                            *kPipelineTensor = "pp-tp", *k3d = "3d", *kContext = "cp";
 
 /// One training of a comparison.
 struct Trial {
@@ -22,22 +17,21 @@ struct Trial {
   std::string learning_rate = {};  ///< "" = the run's
 
   std::string name() const;
-  /// Stage of ZeRO.
-  int zero() const;
-  bool is_hybrid() const;
-  bool is_offloaded() const;
-  /// Schedule of a pipeline; else empty.
+  /// Options of `[parallel]` that spread the training as its strategy says, by their names. Others
+  /// are as they are by default.
+  std::map<std::string, std::string> options() const;
+  /// Value of an option that is a number; 1 by default.
+  int number(const char* option) const;
+  int num_stages() const { return number("pipeline_parallel_size"); }
+  int num_tensor_ranks() const { return number("tensor_parallel_size"); }
+  /// Ranks, or groups of ranks, that compute different rows.
+  int num_shares() const {
+    return ranks / num_stages() / num_tensor_ranks() / number("context_parallel_size");
+  }
+  /// Schedule that names the strategy; else empty.
   std::string schedule() const;
   bool is_pipeline() const { return !schedule().empty(); }
   bool has_virtual_stages() const;
-  bool is_2d() const;
-  /// Ranks that share out layers.
-  int num_tensor_ranks() const;
-  /// Ranks that share out positions.
-  int num_context_ranks() const { return strategy == kContext ? ranks : 1; }
-  int num_stages() const;
-  /// Ranks, or groups of ranks, that compute different rows.
-  int num_shares() const { return ranks / num_stages() / num_tensor_ranks() / num_context_ranks(); }
   bool has_processes() const;
 };
 
