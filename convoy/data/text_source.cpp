@@ -11,6 +11,7 @@
 #include "convoy/base/json.h"
 #include "convoy/base/piped_input.h"
 #include "convoy/base/text.h"
+#include "convoy/data/arrow.h"
 #include "convoy/data/arrow_dataset.h"
 #include "convoy/data/arrow_types.h"
 #include "convoy/data/table_source.h"
@@ -146,6 +147,7 @@ void read_arrow(const fs::path& file, const std::string& column, Batcher& batche
   source.read(
       [&](const arrow::RecordBatch& rows) {
         const auto& values = *rows.column(index);
+        check_arrow(values.ValidateFull(), file);
         const auto add = [&](const auto& all) { add_all(all, file, column, first, batcher); };
         if (!with_texts(values, add)) {
           fail<FileError>("data", "column '{}' of {} holds {}; expected text", column,

@@ -203,6 +203,10 @@ void append_lists(const Lists& lists, const fs::path& file, int64_t first, Token
   std::vector<int32_t> ids;
   const auto take = [&](const auto& values) {
     for (int64_t row = 0; row < lists.length(); ++row) {
+      if (lists.IsNull(row)) {
+        fail<FileError>("data", "{}: row {} is null; expected ids; drop such rows or fill them",
+                        file.string(), first + row);
+      }
       for (auto at = lists.value_offset(row); at < lists.value_offset(row + 1); ++at) {
         const auto id = static_cast<int64_t>(values.Value(at));
         if (values.IsNull(at) || id < 0 || id > INT32_MAX) {
@@ -224,6 +228,7 @@ TokenTexts read_arrow_ids(const ArrowDataset& source, int column, const fs::path
   int64_t first = 0;
   source.read(
       [&](const arrow::RecordBatch& rows) {
+        check_arrow(rows.column(column)->ValidateFull(), file);
         check_beside(rows, column, file);
         with_type<arrow::ListArray, arrow::LargeListArray, arrow::FixedSizeListArray>(
             *rows.column(column),
@@ -286,6 +291,13 @@ TokenTexts read_token_texts(const fs::path& file, const std::string& column,
   }
   if (!tokenizer) {
     check_is_text(file, column);
+    if (ArrowDataset::is_one(file)) {
+      fail<UsageError>("data",
+                       "{} has no column of ids '{}', and there is no tokenizer for texts; it has "
+                       "{}; try --column NAME, or --data.tokenizer FOLDER",
+                       file.string(), column == kTextColumn ? kIdsColumn : column,
+                       join(ArrowDataset(file).schema().field_names()));
+    }
     fail<UsageError>(
         "data",
         "{} is text, and there is no tokenizer for it; try --data.tokenizer FOLDER, a file of "

@@ -153,7 +153,6 @@ void OutputArguments::declare(OptionTable& t) {
   t.add(s, "metrics_file", metrics_file,
         "file for Prometheus (node_exporter's textfile collector: *.prom), written anew with each "
         "log line, evaluation and checkpoint")
-      .once()
       .differs();
   t.add(s, "max_shard_size", max_shard_size,
         "split larger weights into several files of this size, such as 500MB or 2GiB");

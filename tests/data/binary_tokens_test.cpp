@@ -265,7 +265,28 @@ TEST_F(BinaryTokens, OfArrowFilesThatAreNotAllToBeLearntAreRefused) {
                {"labels", testing::lists<arrow::Int64Builder>({{5, 6}, {7, 0}})}},
               true);
   EXPECT_EQ(problem(), "nothing was thrown");
-  EXPECT_THAT(problem("input_id"), HasSubstr("there is no tokenizer for it"));
+  EXPECT_THAT(problem("input_id"), HasSubstr("has no column of ids 'input_id'"));
+  EXPECT_THAT(problem("input_id"), HasSubstr("it has input_ids, attention_mask, labels"));
+}
+
+TEST_F(BinaryTokens, OfArrowFilesThatAreNullOrDamagedAreRefused) {
+  const auto problem = [&](const std::shared_ptr<arrow::Array>& ids) {
+    write_arrow(folder_ / "ids.arrow", {{"input_ids", ids}}, true);
+    return testing::message_of(
+        [&] { read_token_texts(folder_ / "ids.arrow", "text", std::nullopt); });
+  };
+  const auto values = testing::ints({5, 6, 7, 8});
+  const auto offsets = [](const std::vector<int32_t>& all) {
+    return testing::numbers<arrow::Int32Builder>(all)->data()->buffers[1];
+  };
+  const auto type = arrow::list(arrow::int64());
+  const auto lists = [&](const std::vector<int32_t>& ends, std::shared_ptr<arrow::Buffer> valid) {
+    return std::make_shared<arrow::ListArray>(type, 2, offsets(ends), values, std::move(valid));
+  };
+  EXPECT_EQ(problem(lists({0, 2, 4}, nullptr)), "nothing was thrown");
+  EXPECT_THAT(problem(lists({0, 2, 4}, arrow::Buffer::FromString(std::string(1, '\1')))),
+              HasSubstr("row 1 is null; expected ids"));
+  EXPECT_THAT(problem(lists({0, 5, 4}, nullptr)), HasSubstr("ids.arrow"));
 }
 
 TEST_F(BinaryTokens, OfSavedDataSetsHaveTheSameColumnsInAllFiles) {

@@ -64,6 +64,21 @@ TEST_F(MetricsFile, WithoutAFolderIsRefused) {
               testing::ThrowsMessage<UsageError>(HasSubstr("convoy.prom is in no folder")));
 }
 
+TEST_F(MetricsFile, TellsTheEndHoweverItCame) {
+  const auto file = folder_ / "convoy.prom";
+  {
+    const auto callback = make_metrics_file(file, [](const std::string&) {});
+    callback->on_evaluate({{"eval_loss", 1.5}}, 1);
+    EXPECT_THAT(read_file(file), Not(HasSubstr("convoy_running")));
+  }
+  EXPECT_THAT(read_file(file), HasSubstr("convoy_running{} 0\n"));
+}
+
+TEST_F(MetricsFile, OfAnotherNameIsRefused) {
+  EXPECT_THAT([&] { train(folder_ / "train.bin"); },
+              testing::ThrowsMessage<UsageError>(HasSubstr("does not end in .prom")));
+}
+
 TEST_F(MetricsFile, ThatCannotBeWrittenIsToldOnce) {
   std::vector<std::string> told;
   const auto folder = folder_ / "gone";

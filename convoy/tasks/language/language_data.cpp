@@ -34,7 +34,8 @@ void LanguageData::declare(OptionTable& t, int64_t usual_length) {
   t.add(s, "document_end_token", document_end_token,
         "id that ends a document in token files of llm.c or nanoGPT, which do not say where "
         "documents end, such as 50256; -1 = a file is one document")
-      .within(-1, INT32_MAX);
+      .within(-1, INT32_MAX)
+      .only_with("data.documents", {"apart"});
   t.add(s, "block_size", block_size,
         fmt::format("tokens per row; 0 = {}, or the model's maximum if less", usual_length))
       .at_least(0);

@@ -125,6 +125,10 @@ void LanguageTask::find_documents(data::TokenTexts& texts, const std::string& fi
   if (texts.size() > 1 || !keeps_apart()) return;
   if (data_.document_end_token >= 0) {
     texts.ends = data::ends_by_token(texts.ids->view(), data_.document_end_token);
+    if (texts.size() == 1 && notes_) {
+      notes_->push_back(fmt::format("warning: {} has no token {}, and counts as one document", file,
+                                    data_.document_end_token));
+    }
   } else if (notes_) {
     notes_->push_back(
         fmt::format("warning: {} does not say where its documents end and counts as one; try "

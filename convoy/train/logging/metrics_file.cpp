@@ -43,10 +43,20 @@ std::string number(double value) {
   return fmt::format("{}", value);
 }
 
+constexpr const char* kRunning = "1 while it trains, 0 after its end.";
+
 class MetricsFile : public Callback {
  public:
   MetricsFile(fs::path file, std::function<void(const std::string&)> warn)
       : file_(std::move(file)), warn_(std::move(warn)) {}
+  /// However the training ended.
+  ~MetricsFile() override {
+    if (families_.empty()) return;
+    set("running", kRunning, 0);
+    write();
+  }
+  MetricsFile(const MetricsFile&) = delete;
+  MetricsFile& operator=(const MetricsFile&) = delete;
 
   void on_train_begin(const RunInfo& info) override {
     run_ = label("run", info.arguments->output.dir);
@@ -57,7 +67,7 @@ class MetricsFile : public Callback {
     set("parameters", "Parameters of the model.", info.num_parameters);
     set("step", "Optimizer steps done.", info.first_step);
     set("max_steps", "Optimizer steps of the whole training.", info.max_steps);
-    set("running", "1 while it trains, 0 after its end.", 1);
+    set("running", kRunning, 1);
     write();
   }
 
@@ -97,7 +107,7 @@ class MetricsFile : public Callback {
   }
 
   void on_train_end(const Metrics&) override {
-    set("running", "1 while it trains, 0 after its end.", 0);
+    set("running", kRunning, 0);
     write();
   }
 
@@ -160,6 +170,12 @@ class MetricsFile : public Callback {
 
 std::shared_ptr<Callback> make_metrics_file(const fs::path& file,
                                             std::function<void(const std::string&)> warn) {
+  if (file.extension() != ".prom") {
+    fail<UsageError>("train",
+                     "output.metrics_file = {} does not end in .prom; node_exporter reads no other "
+                     "files",
+                     file.string());
+  }
   const auto folder = file.has_parent_path() ? file.parent_path() : fs::path(".");
   std::error_code ignored;
   if (!fs::is_directory(folder, ignored) || fs::is_directory(file, ignored)) {
