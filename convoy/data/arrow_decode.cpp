@@ -281,6 +281,16 @@ Decoding decoding_of(const arrow::DataType& type) {
   return decoding;
 }
 
+std::vector<ColumnInfo> columns_of(const arrow::Schema& schema) {
+  std::vector<ColumnInfo> out;
+  for (const auto& field : schema.fields()) {
+    const Decoding decoding = decoding_of(*field->type());
+    out.push_back({field->name(), field->type()->ToString(), decoding.readable, decoding.is_vectors,
+                   decoding.is_list, decoding.kind});
+  }
+  return out;
+}
+
 void append_batch(const arrow::RecordBatch& batch, const Selection& selection, int64_t first_row,
                   const std::filesystem::path& path, Rows& rows) {
   for (const std::string& name : selection.columns) {

@@ -7,6 +7,7 @@
 #include <filesystem>
 
 #include "convoy/data/columns.h"
+#include "convoy/data/parquet_file.h"
 
 namespace convoy::data {
 
@@ -22,6 +23,9 @@ struct Decoding {
 /// Numbers, times, booleans, lists of them, and dictionaries of either are readable, and as vectors
 /// lists of fractions and lists of such lists.
 Decoding decoding_of(const arrow::DataType& type);
+
+/// Columns of a table as its schema declares them.
+std::vector<ColumnInfo> columns_of(const arrow::Schema& schema);
 
 /// Appends every row of `batch` to `rows`. `first_row`: number in the file of the batch's first
 /// row, for messages. Throws FileError for a null, an id outside its limit, a vector of another

@@ -1,14 +1,9 @@
 #include "convoy/data/binary_tokens.h"
 
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <unistd.h>
-
-#include <cerrno>
 #include <cstring>
-#include <limits>
 
 #include "convoy/base/error.h"
+#include "convoy/base/mapped_file.h"
 #include "convoy/base/text.h"
 
 namespace convoy::data {
@@ -19,47 +14,10 @@ namespace {
 constexpr std::string_view kIndexMagic("MMIDIDX\0\0", 9);
 constexpr int32_t kLlmcHeader = 256;  // numbers of 32 bits
 
-/// A whole file in memory, of which the system reads what is used.
-class Mapping {
- public:
-  explicit Mapping(const fs::path& file) : path_(file) {
-    const int fd = ::open(file.c_str(), O_RDONLY | O_CLOEXEC);
-    if (fd < 0) refuse();
-    const auto end = ::lseek(fd, 0, SEEK_END);
-    if (end > 0) {
-      size_ = static_cast<size_t>(end);
-      void* at = ::mmap(nullptr, size_, PROT_READ, MAP_SHARED, fd, 0);
-      if (at != MAP_FAILED) data_ = static_cast<const char*>(at);
-    }
-    const int error = errno;
-    ::close(fd);
-    errno = error;
-    if (end < 0 || (end > 0 && data_ == nullptr)) refuse();
-  }
-  ~Mapping() {
-    if (data_ != nullptr) ::munmap(const_cast<char*>(data_), size_);
-  }
-  Mapping(const Mapping&) = delete;
-  Mapping& operator=(const Mapping&) = delete;
-
-  const fs::path& path() const { return path_; }
-  const char* data() const { return data_; }
-  size_t size() const { return size_; }
-
- private:
-  [[noreturn]] void refuse() const {
-    fail<FileError>("data", "cannot read {}: {}", path_.string(), std::strerror(errno));
-  }
-
-  fs::path path_;
-  const char* data_ = nullptr;
-  size_t size_ = 0;
-};
-
 /// Numbers of a header, one after the other.
 class Reader {
  public:
-  Reader(const Mapping& file, size_t at) : file_(file), at_(at) {}
+  Reader(const MappedFile& file, size_t at) : file_(file), at_(at) {}
 
   template <class T>
   T next() {
@@ -74,13 +32,13 @@ class Reader {
       fail<FileError>("data", "{} ends within its header, at {} bytes; try writing it again",
                       file_.path().string(), file_.size());
     }
-    const char* from = file_.data() + at_;
+    const auto* from = reinterpret_cast<const char*>(file_.bytes().data()) + at_;
     at_ += static_cast<size_t>(count) * width;
     return from;
   }
 
  private:
-  const Mapping& file_;
+  const MappedFile& file_;
   size_t at_;
 };
 
@@ -106,19 +64,34 @@ int width_of(uint8_t code, const fs::path& index) {
 }
 
 /// Ids of `width` bytes from the byte `begin` on. Throws FileError where the last one is cut.
-TokenView view_of(const Mapping& file, size_t begin, int width) {
+TokenView view_of(const MappedFile& file, size_t begin, int width) {
   const size_t bytes = file.size() - begin;
   if (bytes % static_cast<size_t>(width) != 0) {
     fail<FileError>("data",
                     "{} has {} bytes of ids, {} each: the last one is cut; try copying it again",
                     file.path().string(), bytes, width);
   }
-  return {file.data() + begin, width, static_cast<int64_t>(bytes) / width};
+  return {file.bytes().data() + begin, width, static_cast<int64_t>(bytes) / width};
+}
+
+std::shared_ptr<const MappedFile> map(const fs::path& file) {
+  return std::make_shared<const MappedFile>(file, "data", "a file of ids");
 }
 
 BinaryTokens read_megatron(const fs::path& index_file, const fs::path& ids_file) {
-  const Mapping index(index_file);
-  Reader in(index, kIndexMagic.size());
+  const auto index = map(index_file);
+  Reader in(*index, 0);
+  if (index->size() < kIndexMagic.size() ||
+      std::string_view(in.take(kIndexMagic.size(), 1), kIndexMagic.size()) != kIndexMagic) {
+    fail<FileError>("data",
+                    "{} is no index of Megatron's, which begins with MMIDIDX; try the file that "
+                    "preprocess_data.py wrote beside {}",
+                    index_file.string(), ids_file.string());
+  }
+  if (std::error_code ignored; !fs::is_regular_file(ids_file, ignored)) {
+    fail<FileError>("data", "there is no {} for the index {}", ids_file.string(),
+                    index_file.string());
+  }
   const auto version = in.next<uint64_t>();
   if (version != 1) {
     fail<FileError>("data", "{} is of version {}; expected 1", index_file.string(), version);
@@ -129,7 +102,7 @@ BinaryTokens read_megatron(const fs::path& index_file, const fs::path& ids_file)
   const char* begins = in.take(sequences, sizeof(int64_t));
   const char* borders = in.take(documents, sizeof(int64_t));
 
-  const auto ids = std::make_shared<const Mapping>(ids_file);
+  const auto ids = map(ids_file);
   BinaryTokens out{"Megatron", view_of(*ids, 0, width), {}, ids};
   const auto refuse = [&](const std::string& what) {
     fail<FileError>("data", "{} does not fit {}: {}; try the two files of one run",
@@ -161,12 +134,12 @@ BinaryTokens read_megatron(const fs::path& index_file, const fs::path& ids_file)
 }
 
 BinaryTokens read_bare(const fs::path& file) {
-  const auto all = std::make_shared<const Mapping>(file);
+  const auto all = map(file);
   struct Header {
     int32_t magic = 0, version = 0, count = 0;
   } header;
   const size_t header_bytes = kLlmcHeader * sizeof(int32_t);
-  if (all->size() >= header_bytes) std::memcpy(&header, all->data(), sizeof(header));
+  if (all->size() >= header_bytes) std::memcpy(&header, all->bytes().data(), sizeof(header));
   const bool short_ids = header.magic == 20240520, long_ids = header.magic == 20240801;
   if (!short_ids && !long_ids) {
     BinaryTokens out{"nanoGPT", view_of(*all, 0, 2), {}, all};
@@ -186,39 +159,40 @@ BinaryTokens read_bare(const fs::path& file) {
   return out;
 }
 
-}  // namespace
+/// Files that a name means: ids, and Megatron's index of them where there is one.
+struct TokenFiles {
+  fs::path ids, index;
+  bool has_index = false;
+};
 
-std::optional<BinaryTokens> map_binary_tokens(const fs::path& file) {
+std::optional<TokenFiles> token_files_of(const fs::path& file) {
   std::error_code ignored;
   const auto kind = file.extension();
   const bool named = kind == ".bin" || kind == ".idx";
-  auto index = file, ids = file;
+  TokenFiles out{file, file};
   if (named) {
-    index.replace_extension(".idx");
-    ids.replace_extension(".bin");
+    out.index.replace_extension(".idx");
+    out.ids.replace_extension(".bin");
   } else {
-    index += ".idx";
-    ids += ".bin";
+    out.index += ".idx";
+    out.ids += ".bin";
   }
-  const bool has_index = fs::is_regular_file(index, ignored);
-  if (!named && (!has_index || fs::exists(file, ignored))) return std::nullopt;
-  if (!has_index) {
-    return kind == ".bin" && fs::is_regular_file(file, ignored) ? std::optional(read_bare(file))
-                                                                : std::nullopt;
-  }
-  const Mapping begin(index);
-  const bool is_megatron = begin.size() >= kIndexMagic.size() &&
-                           std::string_view(begin.data(), kIndexMagic.size()) == kIndexMagic;
-  if (!is_megatron) {
-    fail<FileError>("data",
-                    "{} is no index of Megatron's, which begins with MMIDIDX; try the file that "
-                    "preprocess_data.py wrote beside {}",
-                    index.string(), ids.string());
-  }
-  if (!fs::is_regular_file(ids, ignored)) {
-    fail<FileError>("data", "there is no {} for the index {}", ids.string(), index.string());
-  }
-  return read_megatron(index, ids);
+  out.has_index = fs::is_regular_file(out.index, ignored);
+  if (!named && fs::exists(file, ignored)) return std::nullopt;
+  const bool is_bare = kind == ".bin" && fs::is_regular_file(file, ignored);
+  return out.has_index || is_bare ? std::optional(out) : std::nullopt;
+}
+
+}  // namespace
+
+bool holds_binary_tokens(const fs::path& file) {
+  return token_files_of(file).has_value();
+}
+
+std::optional<BinaryTokens> map_binary_tokens(const fs::path& file) {
+  const auto files = token_files_of(file);
+  if (!files) return std::nullopt;
+  return files->has_index ? read_megatron(files->index, files->ids) : read_bare(files->ids);
 }
 
 std::vector<int64_t> ends_by_token(const TokenView& ids, int64_t token) {

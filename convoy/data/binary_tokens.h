@@ -26,6 +26,9 @@ struct BinaryTokens {
 /// index does not fit the file.
 std::optional<BinaryTokens> map_binary_tokens(const std::filesystem::path& file);
 
+/// Whether map_binary_tokens() takes a file, by its name and what lies beside it.
+bool holds_binary_tokens(const std::filesystem::path& file);
+
 /// Ends of documents that `token` ends; the last document ends with the ids. Reads all ids.
 std::vector<int64_t> ends_by_token(const TokenView& ids, int64_t token);
 

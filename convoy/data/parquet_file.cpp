@@ -13,6 +13,7 @@
 #include <map>
 
 #include "convoy/base/error.h"
+#include "convoy/base/file_status.h"
 #include "convoy/base/text.h"
 #include "convoy/data/arrow_decode.h"
 #include "convoy/data/parquet_stream.h"
@@ -97,11 +98,7 @@ struct ParquetFile::Impl {
   /// The footer says where everything lies: once the file has changed that is no longer true. A
   /// file that was replaced stays readable as it was.
   void check_unchanged() const {
-    const auto now = status_now();
-    if (now.st_size == opened.st_size && now.st_mtim.tv_sec == opened.st_mtim.tv_sec &&
-        now.st_mtim.tv_nsec == opened.st_mtim.tv_nsec) {
-      return;
-    }
+    if (is_as_before(opened, status_now())) return;
     fail<FileError>("data",
                     "{} was written to while it was in use; start again, and replace files by "
                     "renaming instead",
@@ -116,11 +113,7 @@ struct ParquetFile::Impl {
   }
 
   void read_columns(const arrow::Schema& schema) {
-    for (const auto& field : schema.fields()) {
-      const Decoding decoding = decoding_of(*field->type());
-      columns.push_back({field->name(), field->type()->ToString(), decoding.readable,
-                         decoding.is_vectors, decoding.is_list, decoding.kind});
-    }
+    columns = columns_of(schema);
     const parquet::SchemaDescriptor& leaf_schema = *metadata->schema();
     for (int leaf = 0; leaf < leaf_schema.num_columns(); ++leaf) {
       leaves[leaf_schema.GetColumnRoot(leaf)->name()] = leaf;

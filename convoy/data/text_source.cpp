@@ -116,23 +116,35 @@ void add_all(const Array& array, const fs::path& file, const std::string& column
   }
 }
 
+/// Appends a column of texts, batch by batch.
+class TextColumn {
+ public:
+  TextColumn(const fs::path& file, const std::string& column, Batcher& batcher)
+      : file_(file), column_(column), batcher_(batcher) {}
+
+  void append(const arrow::Array& values) {
+    const auto add = [&](const auto& all) { add_all(all, file_, column_, first_, batcher_); };
+    if (!with_texts(values, add)) {
+      fail<FileError>("data", "column '{}' of {} holds {}; expected text", column_, file_.string(),
+                      values.type()->ToString());
+    }
+    first_ += values.length();
+  }
+
+ private:
+  const fs::path& file_;
+  const std::string& column_;
+  Batcher& batcher_;
+  int64_t first_ = 0;
+};
+
 void read_parquet(const fs::path& file, const std::string& column, Batcher& batcher,
                   const ProgressFn& progress) {
   const TableSource source(file, {});
-  const int index = source.require(column, "--column");
-  int64_t first = 0;
+  TextColumn texts(file, column, batcher);
   source.read(
-      {index}, {},
-      [&](const arrow::RecordBatch& rows) {
-        const auto& values = *rows.column(0);
-        const auto add = [&](const auto& all) { add_all(all, file, column, first, batcher); };
-        if (!with_texts(values, add)) {
-          fail<FileError>("data", "column '{}' of {} holds {}; expected text", column,
-                          file.string(), values.type()->ToString());
-        }
-        first += rows.num_rows();
-      },
-      progress);
+      {source.require(column, "--column")}, {},
+      [&](const arrow::RecordBatch& rows) { texts.append(*rows.column(0)); }, progress);
 }
 
 void read_arrow(const fs::path& file, const std::string& column, Batcher& batcher,
@@ -143,17 +155,11 @@ void read_arrow(const fs::path& file, const std::string& column, Batcher& batche
     fail<FileError>("data", "{} has no column '{}'; it has {}; try --column NAME", file.string(),
                     column, join(source.schema().field_names()));
   }
-  int64_t first = 0;
+  TextColumn texts(file, column, batcher);
   source.read(
       [&](const arrow::RecordBatch& rows) {
-        const auto& values = *rows.column(index);
-        check_arrow(values.ValidateFull(), file);
-        const auto add = [&](const auto& all) { add_all(all, file, column, first, batcher); };
-        if (!with_texts(values, add)) {
-          fail<FileError>("data", "column '{}' of {} holds {}; expected text", column,
-                          file.string(), values.type()->ToString());
-        }
-        first += rows.num_rows();
+        check_arrow(rows.column(index)->ValidateFull(), file);
+        texts.append(*rows.column(index));
       },
       progress);
 }

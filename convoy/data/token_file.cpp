@@ -9,7 +9,7 @@
 #include "convoy/base/text.h"
 #include "convoy/data/arrow.h"
 #include "convoy/data/arrow_dataset.h"
-#include "convoy/data/arrow_types.h"
+#include "convoy/data/arrow_decode.h"
 #include "convoy/data/binary_tokens.h"
 #include "convoy/data/parquet_file.h"
 #include "convoy/data/table_source.h"
@@ -25,13 +25,28 @@ constexpr int64_t kRowsAtOnce = 4096;
 constexpr const char* kMaskColumn = "attention_mask";
 constexpr const char* kLabelsColumn = "labels";
 
-/// A file of ids, open.
+/// Columns of a table that holds ids.
+struct IdsColumns {
+  fs::path path;
+  std::string ids;
+  std::vector<std::string> beside;  // of the columns above those that it has
+
+  Selection selection() const {
+    Selection out;
+    out.columns = {ids};
+    out.limits[ids] = {INT32_MAX,
+                       "try convoy data tokenize, or --column NAME of another column of ids"};
+    out.columns.insert(out.columns.end(), beside.begin(), beside.end());
+    return out;
+  }
+};
+
+/// A Parquet file of ids, open.
 struct IdsFile {
   ParquetFile file;
-  std::string column;
-  std::vector<std::string> beside;  // of the columns above those that it has
-  std::string fingerprint;          // "": the file does not say whose ids they are
-  int32_t vocab_size = 0;           // 0: nor how many there are
+  IdsColumns columns;
+  std::string fingerprint;  // "": the file does not say whose ids they are
+  int32_t vocab_size = 0;   // 0: nor how many there are
 };
 
 /// Who made the ids, of what `convoy data tokenize` wrote.
@@ -52,12 +67,10 @@ void read_metadata(const fs::path& file, IdsFile& out) {
   out.vocab_size = static_cast<int32_t>(number);
 }
 
-/// Nothing when the file holds no ids.
-std::optional<IdsFile> open_ids(const fs::path& file, const std::string& column) {
-  if (!fs::is_regular_file(file) || kind_of_texts(file) != ".parquet") return std::nullopt;
-  IdsFile out{ParquetFile(file), column, {}, "", 0};
-  read_metadata(file, out);
-  const auto& columns = out.file.columns();
+/// Columns of ids: of the column that is named, and of `input_ids` where there is none of that name
+/// and nobody `named` it. Nothing when the table holds no ids.
+std::optional<IdsColumns> ids_columns(const std::vector<ColumnInfo>& columns, const fs::path& path,
+                                      const std::string& column, bool named) {
   const auto find = [&](const std::string& name) {
     return std::find_if(columns.begin(), columns.end(),
                         [&](const ColumnInfo& one) { return one.name == name; });
@@ -69,22 +82,40 @@ std::optional<IdsFile> open_ids(const fs::path& file, const std::string& column)
   const auto holds_ids = [&](const std::string& name) {
     return holds_numbers(name) && find(name)->kind == Column::Int64;
   };
-  const bool named = column != kTextColumn && out.fingerprint.empty();
-  if (find(column) == columns.end() && !named) out.column = kIdsColumn;
-  if (!holds_ids(out.column)) return std::nullopt;
+  IdsColumns out{path, column, {}};
+  if (find(column) == columns.end() && !named) out.ids = kIdsColumn;
+  if (!holds_ids(out.ids)) return std::nullopt;
   for (const char* name : {kMaskColumn, kLabelsColumn}) {
-    if (name != out.column && holds_numbers(name)) out.beside.emplace_back(name);
+    if (name != out.ids && holds_numbers(name)) out.beside.emplace_back(name);
   }
   return out;
 }
 
+/// Nothing when the file holds no ids.
+std::optional<IdsFile> open_ids(const fs::path& file, const std::string& column) {
+  if (!fs::is_regular_file(file) || kind_of_texts(file) != ".parquet") return std::nullopt;
+  IdsFile out{ParquetFile(file), {}, "", 0};
+  read_metadata(file, out);
+  const bool named = column != kTextColumn && out.fingerprint.empty();
+  auto columns = ids_columns(out.file.columns(), file, column, named);
+  if (!columns) return std::nullopt;
+  out.columns = std::move(*columns);
+  return out;
+}
+
+/// Nothing when Arrow's own files hold no ids.
+std::optional<IdsColumns> ids_columns(const ArrowDataset& source, const fs::path& file,
+                                      const std::string& column) {
+  return ids_columns(columns_of(source.schema()), file, column, column != kTextColumn);
+}
+
 /// Blocks are cut from ids alone, so every id must be there to be learnt.
-void check_beside(const IdsFile& from, const Rows& rows, int64_t first_row) {
-  const auto& ids = rows.columns.at(from.column);
+void check_beside(const IdsColumns& from, const Rows& rows, int64_t first_row) {
+  const auto& ids = rows.columns.at(from.ids);
   const auto refuse = [&](auto place, auto begin, const std::string& what, const char* expected) {
     const auto row = std::upper_bound(ids.offsets.begin(), ids.offsets.end(), place - begin) -
                      ids.offsets.begin() - 1;
-    fail<UsageError>("data", "{}: {} in row {}; expected {}", from.file.path().string(), what,
+    fail<UsageError>("data", "{}: {} in row {}; expected {}", from.path.string(), what,
                      first_row + row, expected);
   };
   for (const auto& name : from.beside) {
@@ -98,7 +129,7 @@ void check_beside(const IdsFile& from, const Rows& rows, int64_t first_row) {
       const auto wrong =
           std::mismatch(values.begin(), values.end(), ids.ints.begin(), ids.ints.end()).first;
       if (wrong == values.end() && values.size() == ids.ints.size()) return;
-      refuse(wrong, values.begin(), fmt::format("{} differ from {}", name, from.column),
+      refuse(wrong, values.begin(), fmt::format("{} differ from {}", name, from.ids),
              "the same, for all ids are learnt; try a file without them");
     };
     const auto& column = rows.columns.at(name);
@@ -106,134 +137,52 @@ void check_beside(const IdsFile& from, const Rows& rows, int64_t first_row) {
   }
 }
 
+/// Appends rows, of which the first is `first_row` of its table.
+void append_rows(const IdsColumns& from, const Rows& rows, int64_t first_row, TokenTexts& out) {
+  check_beside(from, rows, first_row);
+  const auto& column = rows.columns.at(from.ids);
+  const std::vector<int32_t> ids(column.ints.begin(), column.ints.end());
+  for (int64_t row = 0; row < rows.num_rows; ++row) {
+    out.ends.push_back(out.ids->size() + column.end(row));
+  }
+  out.ids->append(ids);
+}
+
 TokenTexts read_ids(const IdsFile& from, int64_t memory_budget, const ProgressFn& progress) {
   TokenTexts out{std::make_shared<TokenStore>(memory_budget)};
   out.fingerprint = from.fingerprint;
   out.vocab_size = from.vocab_size;
-  Selection selection;
-  selection.columns = {from.column};
-  selection.limits[from.column] = {
-      INT32_MAX, "try convoy data tokenize, or --column NAME of another column of ids"};
-  selection.columns.insert(selection.columns.end(), from.beside.begin(), from.beside.end());
   std::vector<Segment> all;
   for (int64_t group = 0; group < from.file.num_row_groups(); ++group) {
     const int64_t rows = from.file.group_rows()[static_cast<size_t>(group)];
     if (rows > 0) all.push_back({group, 0, rows});
   }
-  const auto stream = from.file.stream(all, selection);
-  std::vector<int32_t> ids;
+  const auto stream = from.file.stream(all, from.columns.selection());
   Rows rows;
   for (int64_t done = 0; done < from.file.num_rows(); done += rows.num_rows) {
     rows.clear();
     stream->append(kRowsAtOnce, rows);
-    check_beside(from, rows, done);
-    const auto& column = rows.columns.at(from.column);
-    ids.assign(column.ints.begin(), column.ints.end());
-    for (int64_t row = 0; row < rows.num_rows; ++row) {
-      out.ends.push_back(out.ids->size() + column.end(row));
-    }
-    out.ids->append(ids);
+    append_rows(from.columns, rows, done, out);
     if (progress) progress(done + rows.num_rows, from.file.num_rows());
   }
   return out;
 }
 
-bool is_list_of_integers(const arrow::DataType& type) {
-  const bool is_list = type.id() == arrow::Type::LIST || type.id() == arrow::Type::LARGE_LIST ||
-                       type.id() == arrow::Type::FIXED_SIZE_LIST;
-  return is_list && arrow::is_integer(type.field(0)->type()->id());
-}
-
-/// Column of ids in Arrow's own files: the one that is named, and `input_ids` where there is no
-/// column "text"; -1: they have none.
-int ids_column(const ArrowDataset& source, const std::string& column) {
-  const auto& schema = source.schema();
-  int index = schema.GetFieldIndex(column);
-  if (index < 0 && column == kTextColumn) index = schema.GetFieldIndex(kIdsColumn);
-  return index >= 0 && is_list_of_integers(*schema.field(index)->type()) ? index : -1;
-}
-
-/// Values of the lists of a column, one list after the other.
-std::shared_ptr<arrow::Array> values_of(const arrow::Array& column) {
-  std::shared_ptr<arrow::Array> out;
-  with_type<arrow::ListArray, arrow::LargeListArray, arrow::FixedSizeListArray>(
-      column, [&](const auto& lists) {
-        const auto begin = lists.value_offset(0);
-        out = lists.values()->Slice(begin, lists.value_offset(lists.length()) - begin);
-      });
-  return out;
-}
-
-/// Throws UsageError unless all ids are there to be learnt, as check_beside() does of Parquet
-/// files.
-void check_beside(const arrow::RecordBatch& rows, int ids, const fs::path& file) {
-  const auto refuse = [&](const std::string& what, const char* expected) {
-    fail<UsageError>("data", "{}: {}; expected {}", file.string(), what, expected);
-  };
-  if (const auto mask = rows.GetColumnByName(kMaskColumn)) {
-    const auto values = is_list_of_integers(*mask->type()) ? values_of(*mask) : nullptr;
-    if (values) {
-      with_integers(*values, [&](const auto& all) {
-        for (int64_t i = 0; i < all.length(); ++i) {
-          if (!all.IsNull(i) && all.Value(i) == 0) {
-            refuse(std::string(kMaskColumn) + " is 0 in a row",
-                   "ids without padding, for all are learnt; try the ids as they were before it");
-          }
-        }
-      });
-    }
-  }
-  const auto labels = rows.GetColumnByName(kLabelsColumn);
-  if (!labels || !is_list_of_integers(*labels->type())) return;
-  std::vector<int64_t> one, other;
-  for (auto [to, column] : {std::pair(&one, rows.column(ids)), std::pair(&other, labels)}) {
-    with_integers(*values_of(*column), [to = to](const auto& all) {
-      for (int64_t i = 0; i < all.length(); ++i) to->push_back(static_cast<int64_t>(all.Value(i)));
-    });
-  }
-  if (one != other) {
-    refuse(fmt::format("{} differ from the ids in a row", kLabelsColumn),
-           "the same, for all ids are learnt; try a file without them");
-  }
-}
-
-/// Appends the lists of a column; `first`: number of their first row, for messages.
-template <class Lists>
-void append_lists(const Lists& lists, const fs::path& file, int64_t first, TokenTexts& out) {
-  std::vector<int32_t> ids;
-  const auto take = [&](const auto& values) {
-    for (int64_t row = 0; row < lists.length(); ++row) {
-      if (lists.IsNull(row)) {
-        fail<FileError>("data", "{}: row {} is null; expected ids; drop such rows or fill them",
-                        file.string(), first + row);
-      }
-      for (auto at = lists.value_offset(row); at < lists.value_offset(row + 1); ++at) {
-        const auto id = static_cast<int64_t>(values.Value(at));
-        if (values.IsNull(at) || id < 0 || id > INT32_MAX) {
-          fail<FileError>("data", "{}: row {} holds {}; expected ids from 0 to {}", file.string(),
-                          first + row, values.IsNull(at) ? "null" : std::to_string(id), INT32_MAX);
-        }
-        ids.push_back(static_cast<int32_t>(id));
-      }
-      out.ends.push_back(out.ids->size() + std::ssize(ids));
-    }
-  };
-  with_integers(*lists.values(), take);
-  out.ids->append(ids);
-}
-
-TokenTexts read_arrow_ids(const ArrowDataset& source, int column, const fs::path& file,
-                          int64_t memory_budget, const ProgressFn& progress) {
+TokenTexts read_arrow_ids(const ArrowDataset& source, const IdsColumns& from, int64_t memory_budget,
+                          const ProgressFn& progress) {
   TokenTexts out{std::make_shared<TokenStore>(memory_budget)};
+  const auto selection = from.selection();
   int64_t first = 0;
+  Rows rows;
   source.read(
-      [&](const arrow::RecordBatch& rows) {
-        check_arrow(rows.column(column)->ValidateFull(), file);
-        check_beside(rows, column, file);
-        with_type<arrow::ListArray, arrow::LargeListArray, arrow::FixedSizeListArray>(
-            *rows.column(column),
-            [&](const auto& lists) { append_lists(lists, file, first, out); });
-        first += rows.num_rows();
+      [&](const arrow::RecordBatch& batch) {
+        for (const auto& name : selection.columns) {
+          check_arrow(batch.GetColumnByName(name)->ValidateFull(), from.path);
+        }
+        rows.clear();
+        append_batch(batch, selection, first, from.path, rows);
+        append_rows(from, rows, first, out);
+        first += rows.num_rows;
       },
       progress);
   return out;
@@ -249,9 +198,9 @@ std::optional<TokenTexts> read_foreign(const fs::path& file, const std::string& 
   }
   if (!ArrowDataset::is_one(file)) return std::nullopt;
   const ArrowDataset source(file);
-  const int ids = ids_column(source, column);
-  if (ids < 0) return std::nullopt;
-  return read_arrow_ids(source, ids, file, memory_budget, progress);
+  const auto ids = ids_columns(source, file, column);
+  if (!ids) return std::nullopt;
+  return read_arrow_ids(source, *ids, memory_budget, progress);
 }
 
 /// Throws FileError unless the file is text, for which there is no tokenizer.
@@ -269,8 +218,8 @@ void check_is_text(const fs::path& file, const std::string& column) {
 }  // namespace
 
 std::optional<int32_t> vocab_size_of_ids(const fs::path& file, const std::string& column) {
-  if (map_binary_tokens(file)) return 0;
-  if (ArrowDataset::is_one(file) && ids_column(ArrowDataset(file), column) >= 0) return 0;
+  if (holds_binary_tokens(file)) return 0;
+  if (ArrowDataset::is_one(file) && ids_columns(ArrowDataset(file), file, column)) return 0;
   const auto ids = open_ids(file, column);
   return ids ? std::optional(ids->vocab_size) : std::nullopt;
 }

@@ -1,16 +1,13 @@
 #include "convoy/formats/safetensors.h"
 
-#include <fcntl.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
 
 #include "convoy/base/error.h"
 #include "convoy/base/json_number.h"
+#include "convoy/base/mapped_file.h"
 #include "convoy/base/text.h"
 #include "convoy/formats/json_object.h"
 
@@ -119,62 +116,8 @@ bool safetensors_bytes(const std::string& dtype, const std::vector<int64_t>& sha
   return true;
 }
 
-class SafetensorsFile::Mapping {
- public:
-  explicit Mapping(const std::filesystem::path& path)
-      : path_(path),
-        fd_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {  // of a pipe, too
-    if (fd_ < 0) {
-      fail<FileError>("formats", "cannot open {}: {}", path.string(), std::strerror(errno));
-    }
-    struct stat info{};
-    if (::fstat(fd_, &info) != 0 || !S_ISREG(info.st_mode)) {
-      ::close(fd_);
-      fail<FileError>("formats", "{} is not a regular file; expected a safetensors file",
-                      path.string());
-    }
-    size_ = static_cast<size_t>(info.st_size);
-    if (size_ > 0) data_ = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, fd_, 0);
-    if (data_ == MAP_FAILED) {
-      const int saved = errno;
-      ::close(fd_);
-      fail<FileError>("formats", "cannot map {}: {}", path.string(), std::strerror(saved));
-    }
-  }
-  ~Mapping() {
-    if (data_) ::munmap(data_, size_);
-    ::close(fd_);
-  }
-  Mapping(const Mapping&) = delete;
-  Mapping& operator=(const Mapping&) = delete;
-
-  std::span<const std::byte> bytes() const { return {static_cast<const std::byte*>(data_), size_}; }
-
-  /// From the file, which costs less than to map each of its pages where they are read once.
-  void read(size_t place, size_t bytes, void* to) const {
-    auto* out = static_cast<char*>(to);
-    while (bytes > 0) {
-      const ssize_t done = ::pread(fd_, out, bytes, static_cast<off_t>(place));
-      if (done < 0 && errno == EINTR) continue;
-      if (done <= 0) {
-        fail<FileError>("formats", "cannot read {}: {}", path_.string(),
-                        done < 0 ? std::strerror(errno) : "it has been cut short");
-      }
-      out += done;
-      place += static_cast<size_t>(done);
-      bytes -= static_cast<size_t>(done);
-    }
-  }
-
- private:
-  std::filesystem::path path_;
-  int fd_;
-  void* data_ = nullptr;
-  size_t size_ = 0;
-};
-
 SafetensorsFile::SafetensorsFile(const std::filesystem::path& path) : path_(path) {
-  auto mapping = std::make_shared<Mapping>(path);
+  auto mapping = std::make_shared<MappedFile>(path, "formats", "a safetensors file");
   parse(mapping->bytes());
   mapping_ = std::move(mapping);
 }

@@ -10,6 +10,10 @@
 #include <string>
 #include <vector>
 
+namespace convoy {
+class MappedFile;
+}
+
 namespace convoy::formats {
 
 /// One tensor of a safetensors file.
@@ -30,8 +34,6 @@ bool safetensors_bytes(const std::string& dtype, const std::vector<int64_t>& sha
 /// A safetensors file, mapped into memory and checked as a whole when opened: header within the
 /// file, known dtypes, bytes equal to shape x size, no gap, no overlap, nothing left over.
 class SafetensorsFile {
-  class Mapping;
-
  public:
   using Entry = SafetensorsEntry;
 
@@ -56,7 +58,7 @@ class SafetensorsFile {
   std::filesystem::path path_;
   std::map<std::string, Entry> entries_;
   std::map<std::string, std::string> metadata_;
-  std::shared_ptr<const Mapping> mapping_;
+  std::shared_ptr<const MappedFile> mapping_;
   std::span<const std::byte> data_;
 };
 

@@ -253,12 +253,12 @@ TEST_F(BinaryTokens, OfArrowFilesThatAreNotAllToBeLearntAreRefused) {
               {{"input_ids", ids},
                {"attention_mask", testing::lists<arrow::Int8Builder>({{1, 1}, {1, 0}})}},
               true);
-  EXPECT_THAT(problem(), HasSubstr("attention_mask is 0 in a row; expected ids without padding"));
+  EXPECT_THAT(problem(), HasSubstr("attention_mask is 0 in row 1; expected ids without padding"));
   write_arrow(
       file,
       {{"input_ids", ids}, {"labels", testing::lists<arrow::Int64Builder>({{5, 6}, {7, -100}})}},
       true);
-  EXPECT_THAT(problem(), HasSubstr("labels differ from the ids in a row"));
+  EXPECT_THAT(problem(), HasSubstr("labels differ from input_ids in row 1; expected the same"));
   write_arrow(file,
               {{"input_ids", ids},
                {"attention_mask", testing::lists<arrow::Int8Builder>({{1, 1}, {1, 1}})},
@@ -285,7 +285,8 @@ TEST_F(BinaryTokens, OfArrowFilesThatAreNullOrDamagedAreRefused) {
   };
   EXPECT_EQ(problem(lists({0, 2, 4}, nullptr)), "nothing was thrown");
   EXPECT_THAT(problem(lists({0, 2, 4}, arrow::Buffer::FromString(std::string(1, '\1')))),
-              HasSubstr("row 1 is null; expected ids"));
+              HasSubstr("column 'input_ids', row 1 of " + (folder_ / "ids.arrow").string() +
+                        " is null; expected a list"));
   EXPECT_THAT(problem(lists({0, 5, 4}, nullptr)), HasSubstr("ids.arrow"));
 }
 
