@@ -36,8 +36,9 @@ Options nothing(int /*ranks*/) {
 constexpr const char* kTwoReplicas = "two state replicas need an even number of ranks, 4 at least";
 constexpr const char* kPairs = "pairs of tensor ranks need an even number of ranks, 4 at least";
 
-const std::vector<Preset>& presets() {
-  static const std::vector<Preset> kAll{
+/// Strategies by name, those of pipelines behind the others.
+std::vector<Preset> presets() {
+  std::vector<Preset> out{
       {.name = "single", .options = nothing, .least = 1, .has_processes = false},
       {.name = "dp", .options = nothing, .has_processes = false},
       {.name = "ddp", .options = nothing},
@@ -96,33 +97,29 @@ const std::vector<Preset>& presets() {
       {.name = "cp", .options = [](int ranks) -> Options {
          return {{"context_parallel_size", std::to_string(ranks)}};
        }}};
-  return kAll;
+  for (const auto& schedule : parallel::pipeline_schedule_names()) {
+    out.push_back({.name = schedule,
+                   .options = [](int ranks) -> Options {
+                     return {{"pipeline_parallel_size", std::to_string(ranks)}};
+                   },
+                   .schedule = schedule});
+    out.push_back({.name = fmt::format("{}{}", schedule, kTwoPipelines),
+                   .options = [](int ranks) -> Options {
+                     return {{"pipeline_parallel_size", std::to_string(ranks / 2)}};
+                   },
+                   .least = 4,
+                   .multiple = 2,
+                   .why = "two pipelines need an even number of ranks, 4 at least",
+                   .schedule = schedule});
+  }
+  return out;
 }
 
 }  // namespace
 
 std::optional<Preset> find_preset(const std::string& name) {
-  for (const auto& one : presets()) {
-    if (one.name == name) return one;
-  }
-  for (const auto& schedule : parallel::pipeline_schedule_names()) {
-    if (name == schedule) {
-      return Preset{.name = name,
-                    .options = [](int ranks) -> Options {
-                      return {{"pipeline_parallel_size", std::to_string(ranks)}};
-                    },
-                    .schedule = schedule};
-    }
-    if (name == fmt::format("{}{}", schedule, kTwoPipelines)) {
-      return Preset{.name = name,
-                    .options = [](int ranks) -> Options {
-                      return {{"pipeline_parallel_size", std::to_string(ranks / 2)}};
-                    },
-                    .least = 4,
-                    .multiple = 2,
-                    .why = "two pipelines need an even number of ranks, 4 at least",
-                    .schedule = schedule};
-    }
+  for (auto& one : presets()) {
+    if (one.name == name) return std::move(one);
   }
   return std::nullopt;
 }
@@ -130,10 +127,6 @@ std::optional<Preset> find_preset(const std::string& name) {
 std::vector<std::string> preset_names() {
   std::vector<std::string> out;
   for (const auto& preset : presets()) out.push_back(preset.name);
-  for (const auto& name : parallel::pipeline_schedule_names()) {
-    out.push_back(name);
-    out.push_back(fmt::format("{}{}", name, kTwoPipelines));
-  }
   return out;
 }
 

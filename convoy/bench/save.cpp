@@ -14,6 +14,7 @@
 #include "convoy/base/files.h"
 #include "convoy/base/text.h"
 #include "convoy/base/timing.h"
+#include "convoy/bench/without_evaluation.h"
 #include "convoy/checkpoint/folder.h"
 #include "convoy/checkpoint/save.h"
 #include "convoy/checkpoint/weights.h"
@@ -220,10 +221,8 @@ std::optional<SaveTimes> time_saves(tasks::Task& task, options::TrainingArgument
                             return Json(made->path().string());
                           }).get<std::string>();
   arguments.max_steps = (options.saves + 1) * options.save_steps - 1;
-  arguments.eval_strategy = arguments.logging_strategy = "no";
-  arguments.load_best_model_at_end = false;  // nothing is evaluated
-  arguments.metric_for_best_model.clear();
-  arguments.early_stopping_patience = 0;
+  leave_out_evaluation(arguments);
+  arguments.logging_strategy = "no";
   arguments.save_strategy = "steps";
   arguments.save_steps = static_cast<double>(options.save_steps);
   arguments.save_total_limit = 1;

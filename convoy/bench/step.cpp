@@ -6,6 +6,7 @@
 #include "convoy/base/text.h"
 #include "convoy/base/timing.h"
 #include "convoy/bench/peaks.h"
+#include "convoy/bench/without_evaluation.h"
 
 namespace convoy::bench {
 
@@ -69,10 +70,8 @@ void add_mfu(StepTimes& times, double flops_per_sample, double peak,
 
 std::optional<StepTimes> time_steps(tasks::Task& task, options::TrainingArguments arguments,
                                     const StepOptions& options) {
-  arguments.eval_strategy = arguments.save_strategy = arguments.logging_strategy = "no";
-  arguments.load_best_model_at_end = false;  // nothing is evaluated
-  arguments.metric_for_best_model.clear();
-  arguments.early_stopping_patience = 0;
+  leave_out_evaluation(arguments);
+  arguments.save_strategy = arguments.logging_strategy = "no";
   arguments.output.dir.clear();
   arguments.resume_from_checkpoint.clear();
   arguments.output.quiet = true;
