@@ -9,6 +9,8 @@
 
 namespace convoy::tasks {
 
+inline constexpr const char* kGenerationConfig = "generation_config.json";
+
 /// Hugging Face's generation_config.json: the settings that a model's authors propose.
 struct GenerationConfig {
   Json json = Json::object();
