@@ -8,6 +8,7 @@
 
 #include "convoy/base/checksum.h"
 #include "convoy/base/error.h"
+#include "convoy/base/file_status.h"
 #include "convoy/base/files.h"
 #include "convoy/base/json_number.h"
 #include "convoy/base/text.h"
@@ -46,9 +47,7 @@ int64_t layers_in(const std::vector<std::string>& names) {
 
 bool is_changed(const struct stat& before, const struct stat& now) {
   const bool same_file = before.st_dev == now.st_dev && before.st_ino == now.st_ino;
-  return same_file &&
-         (before.st_size != now.st_size || before.st_mtim.tv_sec != now.st_mtim.tv_sec ||
-          before.st_mtim.tv_nsec != now.st_mtim.tv_nsec);
+  return same_file && !is_as_before(before, now);
 }
 
 }  // namespace

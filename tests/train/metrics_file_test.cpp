@@ -17,14 +17,7 @@ class MetricsFile : public InFolder {
  protected:
   /// Trains for 4 steps, with an evaluation at the end.
   Metrics train(const std::filesystem::path& file) const {
-    options::TrainingArguments arguments;
-    arguments.per_device_train_batch_size = 8;
-    arguments.max_steps = 4;
-    arguments.logging_steps = 2;
-    arguments.eval_strategy = "steps";
-    arguments.eval_steps = 4;
-    arguments.save_strategy = "no";
-    arguments.output.quiet = true;
+    auto arguments = four_steps();
     arguments.output.metrics_file = file.string();
     Trainer trainer(tiny_model(), arguments, random_sessions(45, 50, 8), random_sessions(9, 50, 8),
                     one_device());

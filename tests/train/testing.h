@@ -132,6 +132,20 @@ inline std::vector<std::string> warnings_of(Trainer& trainer) {
   return warned->all;
 }
 
+/// Arguments of a quiet training of 4 steps, with a log line after every second and an evaluation
+/// at the end.
+inline options::TrainingArguments four_steps() {
+  options::TrainingArguments out;
+  out.per_device_train_batch_size = 8;
+  out.max_steps = 4;
+  out.logging_steps = 2;
+  out.eval_strategy = "steps";
+  out.eval_steps = 4;
+  out.save_strategy = "no";
+  out.output.quiet = true;
+  return out;
+}
+
 inline job::Job one_device() {
   job::Job job;
   job.strategy = "single";

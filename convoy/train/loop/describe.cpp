@@ -53,6 +53,11 @@ std::string lack_of_space(const RunContext& run, const dataset::BatchStream& str
   return checkpoints.lack_of_space(when == "no" ? 0 : (steps + between - 1) / between);
 }
 
+/// Whether a rank's state is not all in its device's memory.
+bool shards_state(const parallel::FlatBuffers& flat) {
+  return flat.layout().options().num_parts > 1 || flat.offload() != nullptr;
+}
+
 /// Why sharding by ZeRO costs more than it saves here, or saves nothing; "": it is well used.
 std::string zero_warning(const RunContext& run, const RunInfo& info) {
   const auto& job = run.job;
@@ -60,8 +65,7 @@ std::string zero_warning(const RunContext& run, const RunInfo& info) {
   const auto& parallelism = run.arguments.parallel.parallelism;
   const int64_t zero = parallelism.zero;
   const int tensor_ranks = job.groups.tensor.size();
-  const bool shares = flat.layout().options().num_parts > 1 || flat.offload() != nullptr;
-  if (zero > 0 && !shares) {
+  if (zero > 0 && !shards_state(flat)) {
     return fmt::format(
         "zero = {} shards nothing {}", zero,
         job.num_devices() == 1 ? "on one rank; try convoy launch -n 2 train ..."
@@ -89,11 +93,9 @@ std::string zero_warning(const RunContext& run, const RunInfo& info) {
 
 /// Why ZeRO 2 and 3 communicate for each micro-batch; "": they do not, or need not.
 std::string traffic_warning(const RunContext& run, const RunInfo& info) {
-  const auto& flat = run.strategy->replica().flat();
   const int64_t zero = run.arguments.parallel.parallelism.zero;
-  const bool shares = flat.layout().options().num_parts > 1 || flat.offload() != nullptr;
   const bool cuts = !info.pipeline.empty() || run.job.groups.tensor.size() > 1;
-  if (!cuts || zero < 2 || !shares) return "";
+  if (!cuts || zero < 2 || !shards_state(run.strategy->replica().flat())) return "";
   return fmt::format(
       "zero = {} with {}: {} each micro-batch, and {}; try --zero 1, which sends as "
       "much as without ZeRO",
