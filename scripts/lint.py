@@ -136,6 +136,11 @@ DOC_LINE = re.compile(r"\s*///(?!<)\s*(.*)")
 MEMBER_DOC = re.compile(r".*///<\s*(.*)")
 RIDDLE = re.compile(r"(What|Of|The same|Those|That|So)\b")
 MEMBER_RIDDLE = re.compile(r"([Ww]hat|Of|[Tt]he same|[Tt]hose|That|So)\b")
+# Places of the sources in a page.
+PLACE = re.compile(r"`((?:convoy|cli|tests|scripts|benchmarks|examples|plugins|cmake)/[A-Za-z0-9_./-]+)`")
+ANY_NAME = re.compile(r"\b(NAME|KIND)")
+
+
 def list_files():
     def listed(*more):
         found = subprocess.run(["git", "ls-files", *more], cwd=ROOT, capture_output=True, text=True)
@@ -237,6 +242,15 @@ def check_file(path, components):
         yield len(lines), False, f"warning: {len(lines)} lines; a file is one idea (about 300 lines)"
 
 
+def lost_places(text):
+    """Places of the sources that a page names and that are not there; NAME and KIND stand for any."""
+    for number, line in enumerate(text.split("\n"), 1):
+        for place in PLACE.findall(line):
+            path = ROOT / place.rstrip("./")
+            if not (ANY_NAME.search(place) or path.exists() or any(path.parent.glob(path.name + ".*"))):
+                yield number, place
+
+
 def read_registries():
     """Maps each kind to (file of its table, first line, last line, names)."""
     out = {}
@@ -336,6 +350,10 @@ def main():
         for number, error, text in check_file(path, components):
             print(f"{path}:{number}: {text}")
             errors += error
+        is_page = path.suffix == ".md" and path.name != "CHANGELOG.md"  # which names places that were
+        for number, place in lost_places((ROOT / path).read_text()) if is_page else ():
+            print(f"{path}:{number}: names {place}, which is not there")
+            errors += 1
     registries = read_registries()
     for path in files:
         if path.suffix in CPP and path.parts[0] in ("convoy", "cli"):

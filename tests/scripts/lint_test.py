@@ -44,6 +44,12 @@ convoy_torch_part(parallel COMPONENTS comm)
             sources[path] = sources.get(path, "") + f'#include "{target}"\n'
         return list(arrows.two_ways(sources))
 
+    def test_pages_name_places_that_are_there(self):
+        for text in ("`convoy/schedule`", "`cli/there.cpp`", "`tests/none_test.cpp`, `convoy/base`"):
+            self.assertEqual(len(list(lint.lost_places(text))), 1, text)
+        for text in ("`convoy/base`", "`convoy/base/error`", "`convoy/optim/NAME.cpp`", "`tests/cli/`", "`docs/x.md`", "convoy/schedule"):
+            self.assertEqual(list(lint.lost_places(text)), [], text)
+
     def test_folders_of_a_component_include_each_other_one_way_only(self):
         a, b = ("convoy/nn/a/a.h", "convoy/nn/b/b.h"), ("convoy/nn/b/b.cpp", "convoy/nn/a/a.h")
         self.assertEqual(len(self.two_ways(a, b)), 1)
