@@ -245,6 +245,12 @@ void read_run(const fs::path& file, OptionTable& table) {
 
 }  // namespace
 
+std::vector<std::string> Task::usual_trials(const options::TrainingArguments& training) const {
+  constexpr double kTimes = 5;
+  const double rate = training.learning_rate;
+  return {fmt::format("learning_rate={:g}..{:g}", rate / kTimes, rate * kTimes)};
+}
+
 Json open_trained(const fs::path& folder, OptionTable& table) {
   const auto config = checkpoint::config_folder(folder) / "config.json";
   if (!fs::exists(config)) {

@@ -101,6 +101,10 @@ class Task {
   /// Metrics that are printed for each window, less "eval_".
   virtual std::vector<std::string> main_metrics() const { return {"loss"}; }
 
+  /// Options with what `convoy tune` tries unless told otherwise: a range, or values. By default
+  /// the learning rate around the run's own.
+  virtual std::vector<std::string> usual_trials(const options::TrainingArguments& training) const;
+
   /// The next prepare() is of a run that begins with the weights in `folder`, which are loaded by
   /// others.
   virtual void begin_with(const std::filesystem::path& /*folder*/) {}

@@ -39,9 +39,10 @@ const std::vector<Entry>& entries_of_trainer() {
       {Belief::Refused, {"train.optim", "train.seed", "train.data_seed"}},
       // How long, and with which batches.
       {Belief::MayChange,
-       {"train.num_train_epochs", "train.max_steps", "train.per_device_train_batch_size",
-        "train.per_device_eval_batch_size", "train.gradient_accumulation_steps",
-        "train.global_batch_size", "train.auto_find_batch_size", "train.dataloader_drop_last"}},
+       {"train.num_train_epochs", "train.max_steps", "train.stop_steps",
+        "train.per_device_train_batch_size", "train.per_device_eval_batch_size",
+        "train.gradient_accumulation_steps", "train.global_batch_size",
+        "train.auto_find_batch_size", "train.dataloader_drop_last"}},
       // How a step is made.
       {Belief::MayChange,
        {"train.gradient_checkpointing", "train.learning_rate", "train.weight_decay",
@@ -182,7 +183,7 @@ const std::vector<Entry>& entries_of_tasks() {
       // What is evaluated.
       {Belief::MayChange,
        {"data.valid", "data.max_eval_samples", "train.do_eval", "train.top_ks",
-        "train.exclude_seen", "train.metric_names", "train.eval_time"}},
+        "train.exclude_seen", "train.baselines", "train.metric_names", "train.eval_time"}},
   };
   return all;
 }

@@ -1,5 +1,6 @@
 #include "convoy/tasks/session/popularity.h"
 
+#include <ATen/ATen.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -12,6 +13,10 @@
 #include "convoy/comm/agree.h"
 #include "convoy/prepare/items.h"
 #include "convoy/report/progress_output.h"
+#include "convoy/tasks/session/baselines/ease.h"
+#include "convoy/tasks/session/baselines/item_knn.h"
+#include "convoy/tasks/session/baselines/target_ranks.h"
+#include "convoy/tasks/session/ranking_metrics.h"
 #include "convoy/tasks/session/recommend.h"
 #include "convoy/train/scorer.h"
 
@@ -20,7 +25,7 @@ namespace convoy::tasks {
 namespace {
 
 /// Occurrences of each id in the training data; empty where nothing tells them.
-std::vector<int64_t> counts_of(const PopularityData& data) {
+std::vector<int64_t> counts_of(const BaselineData& data) {
   if (!data.counts.empty()) return data.counts;
   if (!data.train.empty()) {
     try {
@@ -44,8 +49,60 @@ bool has_ids(const data::ParquetFiles& file, const std::string& name) {
          column->kind == data::Column::Int64;
 }
 
-std::string name_of(const char* metric, int64_t k) {
-  return fmt::format("popularity{}{}_at_{}", train::kBaseline, metric, k);
+std::string begin_of(const std::string& baseline) {
+  return baseline + train::kBaseline;
+}
+
+/// Rows as data.rows has them, with the whole histories that lie beside them.
+prepare::RankedRows with_histories(const BaselineData& data, const data::ParquetFiles& valid) {
+  auto out = data.rows;
+  const bool told = has_ids(valid, out.owner_column) && has_ids(valid, prepare::kNumSeen);
+  if (told && !data.seen.empty()) out.seen = std::make_shared<prepare::SeenLists>(data.seen);
+  return out;
+}
+
+std::map<std::string, double> measure_popularity(const BaselineData& data) {
+  const auto counts = counts_of(data);
+  if (counts.empty()) return {};
+  const data::ParquetFiles valid(data.valid);
+  const auto rows = data.rows.exclude_seen ? with_histories(data, valid) : data.rows;
+  const auto report =
+      prepare::popularity_baseline(counts, valid, data.item_column, data.top_ks, rows);
+  std::map<std::string, double> out;
+  const auto name_of = [](const char* metric, int64_t k) {
+    return fmt::format("{}{}_at_{}", begin_of(kPopularity), metric, k);
+  };
+  for (size_t i = 0; i < report.ks.size(); ++i) {
+    out[name_of("ndcg", report.ks[i])] = report.ndcg[i];
+    out[name_of("recall", report.ks[i])] = report.recall[i];
+    out[name_of("mrr", report.ks[i])] = report.mrr[i];
+  }
+  return out;
+}
+
+std::unique_ptr<ItemWeights> fit(const Baseline& baseline, const Interactions& interactions) {
+  if (baseline.name == kEase) return fit_ease(interactions, baseline.number);
+  return fit_item_knn(interactions, static_cast<int64_t>(baseline.number));
+}
+
+/// Metrics of item weights that are fitted to the training data.
+std::map<std::string, double> measure_fitted(const Baseline& baseline, const BaselineData& data) {
+  if (data.train.empty()) {
+    fail<FileError>("tasks", "the data that the run was trained on is not there any more");
+  }
+  const data::ParquetFiles train(data.train), valid(data.valid);
+  const auto owner = has_ids(train, data.rows.owner_column) ? data.rows.owner_column : "";
+  const auto weights =
+      fit(baseline, read_interactions(train, data.item_column, owner, data.num_items));
+  const auto ranks =
+      target_ranks(*weights, data.num_items, valid, data.item_column, with_histories(data, valid));
+  RankingMetrics metrics(data.top_ks);
+  metrics.add(at::tensor(ranks, at::kLong));
+  auto out = metrics.values(begin_of(baseline.name));
+  std::erase_if(out, [](const auto& metric) {  // the same as MRR
+    return metric.first.find("avg_precision") != std::string::npos;
+  });
+  return out;
 }
 
 }  // namespace
@@ -70,36 +127,34 @@ std::string to_json(const std::vector<int64_t>& counts) {
   return Json{{"counts", counts}}.dump() + "\n";
 }
 
-std::map<std::string, double> measure_popularity(const PopularityData& data) {
-  const auto counts = counts_of(data);
-  if (counts.empty()) return {};
-  const data::ParquetFiles valid(data.valid);
-  auto rows = data.rows;
-  if (has_ids(valid, rows.owner_column) && has_ids(valid, prepare::kNumSeen)) {
-    if (!data.seen.empty()) rows.seen = std::make_shared<prepare::SeenLists>(data.seen);
-  }
-  const auto report =
-      prepare::popularity_baseline(counts, valid, data.item_column, data.top_ks, rows);
+std::map<std::string, double> measure_baselines(const BaselineData& data) {
   std::map<std::string, double> out;
-  for (size_t i = 0; i < report.ks.size(); ++i) {
-    out[name_of("ndcg", report.ks[i])] = report.ndcg[i];
-    out[name_of("recall", report.ks[i])] = report.recall[i];
-    out[name_of("mrr", report.ks[i])] = report.mrr[i];
+  for (const auto& baseline : data.baselines) {
+    out.merge(baseline.name == kPopularity ? measure_popularity(data)
+                                           : measure_fitted(baseline, data));
   }
   return out;
 }
 
-std::map<std::string, double> popularity_if_any(const PopularityData& data) try {
-  return measure_popularity(data);
-} catch (const Error& error) {
-  report::show_progress(fmt::format("warning: no popularity baseline: {}\n", error.what()), stderr);
-  return {};
+std::map<std::string, double> baselines_if_any(const BaselineData& data) {
+  std::map<std::string, double> out;
+  for (const auto& baseline : data.baselines) {
+    auto one = data;
+    one.baselines = {baseline};
+    try {
+      out.merge(measure_baselines(one));
+    } catch (const Error& error) {
+      report::show_progress(
+          fmt::format("warning: no {} baseline: {}\n", baseline.name, error.what()), stderr);
+    }
+  }
+  return out;
 }
 
-const std::map<std::string, double>& Popularity::metrics(const comm::Group& group) {
+const std::map<std::string, double>& Baselines::metrics(const comm::Group& group) {
   if (!metrics_) {
     const Json found = comm::ask_main(
-        group, "count popular items", [this] { return Json(popularity_if_any(data_)); },
+        group, "measure baselines", [this] { return Json(baselines_if_any(data_)); },
         comm::Lasts::Long);
     metrics_ = value_from<std::map<std::string, double>>(found);
   }

@@ -166,6 +166,9 @@ void SessionArguments::declare(OptionTable& t) {
         "trained, as convoy data sessions decided for the data (where under 1 % of the events "
         "repeat an item of the person), else false")
       .choice({"auto", "true", "false"});
+  t.add(s, "baselines", ranking.baselines,
+        "recommenders without a network to compare the model with on the same rows: popularity, "
+        "itemknn[:NEIGHBOURS], ease[:REGULARIZATION], or none");
   t.add(s, "metric_names", ranking.metric_names,
         "transformers4rec: report its ranking metrics, too, by its names: "
         "eval_/next-item/ndcg_at_10, "

@@ -6,6 +6,7 @@
 
 #include "convoy/base/options.h"
 #include "convoy/models/session/session.h"
+#include "convoy/tasks/session/baselines/baseline.h"
 
 namespace convoy::tasks {
 
@@ -49,9 +50,12 @@ struct RankingArguments {
   std::vector<std::string> top_ks{"5", "10", "20"};
   std::string metric_names = "plain";
   std::string exclude_seen = "auto";
+  std::vector<std::string> baselines{kPopularity};
 
   /// The cut-offs of the metrics. Throws UsageError on one that is no positive number.
   std::vector<int64_t> top_k_values() const;
+  /// Baselines to compare with. Throws UsageError on a text that names none.
+  std::vector<Baseline> baseline_values() const { return parse_baselines(baselines); }
 };
 
 /// Options of a session run beside those of training.

@@ -13,7 +13,7 @@
 
 namespace convoy::tasks {
 
-/// Metrics of an evaluation of sessions: of next items, beside what popularity reaches, and of each
+/// Metrics of an evaluation of sessions: of next items, beside what baselines reach, and of each
 /// target.
 class SessionMetrics : public train::Scorer {
  public:
@@ -21,11 +21,11 @@ class SessionMetrics : public train::Scorer {
   /// results tell.
   SessionMetrics(RankingMetrics ranking, const std::vector<models::SessionTarget>& targets,
                  std::map<std::string, double> settings,
-                 std::shared_ptr<Popularity> popularity = nullptr)
+                 std::shared_ptr<Baselines> baselines = nullptr)
       : ranking_(std::move(ranking)),
         targets_(targets.begin(), targets.end()),
         settings_(std::move(settings)),
-        popularity_(std::move(popularity)) {}
+        baselines_(std::move(baselines)) {}
 
   void add(const nn::Bundle& out) override {
     ranking_.add(out);
@@ -36,7 +36,7 @@ class SessionMetrics : public train::Scorer {
   void reduce(const comm::Group& group) override {
     ranking_.reduce(group);
     for (auto& target : targets_) target.reduce(group);
-    if (popularity_) baseline_ = popularity_->metrics(group);
+    if (baselines_) baseline_ = baselines_->metrics(group);
   }
   std::string reason_of_none(const std::string& metric) const override {
     for (const auto& target : targets_) {
@@ -57,7 +57,7 @@ class SessionMetrics : public train::Scorer {
   RankingMetrics ranking_;
   std::vector<TargetMetrics> targets_;
   std::map<std::string, double> settings_;
-  std::shared_ptr<Popularity> popularity_;
+  std::shared_ptr<Baselines> baselines_;
   std::map<std::string, double> baseline_;
 };
 

@@ -6,7 +6,7 @@
 #include "convoy/base/text.h"
 #include "convoy/checkpoint/weights.h"
 #include "convoy/data/parquet_files.h"
-#include "convoy/prepare/popularity.h"
+#include "convoy/machine/memory_limit.h"
 #include "convoy/prepare/seen.h"
 #include "convoy/tasks/memory.h"
 #include "convoy/tasks/random_data.h"
@@ -69,6 +69,11 @@ bool has_eval_time(const models::SessionConfig& model) {
 
 }  // namespace
 
+std::vector<std::string> SessionTask::usual_trials(const options::TrainingArguments&) const {
+  return {"learning_rate=3e-4..1e-2", "dropout=0.0..0.4", "d_model=32,64,128",
+          "body=sasrec,gpt2,ligr"};
+}
+
 void SessionTask::set_defaults(options::TrainingArguments& training) const {
   set_session_defaults(training);
 }
@@ -114,6 +119,7 @@ void SessionTask::settle(OptionTable& table) {
   const auto& data = arguments_.data;
   if (data.windows.empty() && data.valid_file().empty()) set_no_evaluation(table);
   arguments_.ranking.top_k_values();
+  arguments_.ranking.baseline_values();
   if (const auto* seed = table.find("train.seed")) parse_number(seed->plain(), seed_);
   for (const char* key : {"data.path", "data.train", "data.valid"}) {
     if (arguments_.data.windows.empty() || !table.asked_for(key)) continue;
@@ -144,7 +150,7 @@ Run SessionTask::run(std::shared_ptr<dataset::Dataset> train_data, train::ModelF
       settings[train::kTargetTime] = model.eval_time == "target" ? 1 : 0;
     }
     return std::make_unique<SessionMetrics>(RankingMetrics(ranking.top_k_values(), other_names),
-                                            model.targets, std::move(settings), popularity_);
+                                            model.targets, std::move(settings), baselines_);
   };
   return out;
 }
@@ -153,6 +159,8 @@ Run SessionTask::prepare(const options::ParallelArguments& parallel) {
   schema_ = take_features(arguments_);
   const auto vectors = take_pretrained(arguments_);
   check_memory(arguments_.model, arguments_.data.schema_file(), parallel);
+  check_memory_of(arguments_.ranking.baseline_values(), arguments_.model.item().cardinality - 1,
+                  machine::available_memory());
   const auto train_file = arguments_.data.train_file();
   std::vector<std::string> notes;
   if (use_random_data(train_file, parallel, arguments_.model.max_length, notes)) {
@@ -308,15 +316,16 @@ NamedData SessionTask::open_data(const std::string& where, const SessionArgument
   return out;
 }
 
-PopularityData SessionTask::popularity_data(const std::string& file) const {
+BaselineData SessionTask::baseline_data(const std::string& file) const {
   const auto& [model, data] = std::tie(arguments_.model, arguments_.data);
-  PopularityData out{.counts = counts_,
-                     .train = data.train_file(),
-                     .items = folder_.empty() ? data.items_file() : items_of_run(folder_),
-                     .valid = file,
-                     .item_column = model.item_feature,
-                     .num_items = model.item().cardinality - 1,
-                     .top_ks = arguments_.ranking.top_k_values()};
+  BaselineData out{.baselines = arguments_.ranking.baseline_values(),
+                   .counts = counts_,
+                   .train = data.train_file(),
+                   .items = folder_.empty() ? data.items_file() : items_of_run(folder_),
+                   .valid = file,
+                   .item_column = model.item_feature,
+                   .num_items = model.item().cardinality - 1,
+                   .top_ks = arguments_.ranking.top_k_values()};
   try {
     if (!folder_.empty()) check_same_ids(folder_, model, beside(out.train));
   } catch (const Error&) {  // prepared anew since: its ids are other items
@@ -327,20 +336,18 @@ PopularityData SessionTask::popularity_data(const std::string& file) const {
   out.rows.new_ids = true;
   if (known_) out.rows.candidates = known_->items.by_id();
   out.rows.exclude_seen = *excludes_;
-  if (*excludes_ && ends) {
-    out.seen = beside(file)(prepare::kSeenFile);
-    out.rows.owner_column = owner_column(schema_);
-  }
+  if (ends) out.seen = beside(file)(prepare::kSeenFile);
+  out.rows.owner_column = owner_column(schema_);
   return out;
 }
 
 NamedData SessionTask::evaluation_data(const std::string& where) {
   auto out = open_data(where, arguments_, {.evaluates = true});
-  popularity_ = nullptr;
+  baselines_ = nullptr;
   if (!out.data) return out;
   *excludes_ = excludes_seen(out.name);
   const auto& model = arguments_.model;
-  popularity_ = std::make_shared<Popularity>(popularity_data(out.name));
+  baselines_ = std::make_shared<Baselines>(baseline_data(out.name));
   if (notes_ && has_eval_time(model)) {
     const bool last = model.eval_time == "last";
     auto note = fmt::format("evaluations ask for the next item at the time of {} (--eval_time {})",
@@ -365,9 +372,10 @@ NamedData SessionTask::prediction_data(const std::string& where, int64_t rows) c
 std::string SessionTask::baseline() {
   const auto file = arguments_.data.valid_file();
   if (file.empty()) return "";
-  auto data = popularity_data(file);
+  auto data = baseline_data(file);
   data.top_ks = {10};
-  const auto metrics = popularity_if_any(data);
+  data.baselines = {{kPopularity}};
+  const auto metrics = baselines_if_any(data);
   if (metrics.empty()) return "";
   return fmt::format(
       "popularity baseline (the same items for everyone{}): NDCG@10 {:.4f}, Recall@10 {:.4f}",

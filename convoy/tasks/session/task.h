@@ -13,6 +13,7 @@ class SessionTask : public Task {
  public:
   std::string name() const override { return "session model"; }
   void set_defaults(options::TrainingArguments& training) const override;
+  std::vector<std::string> usual_trials(const options::TrainingArguments& training) const override;
   void declare(OptionTable& table) override { arguments_.declare(table); }
   void check_config(const std::string& file) const override;
   void settle(OptionTable& table) override;
@@ -39,16 +40,16 @@ class SessionTask : public Task {
   void survey(const PretrainedVectors& vectors, std::vector<std::string>& notes);
   /// Whether a ranking leaves out what whoever a row of `file` is of has seen.
   bool excludes_seen(const std::string& file) const;
-  /// Files and rows to measure popularity on: those of `file`, ranked as the model ranks them.
-  PopularityData popularity_data(const std::string& file) const;
+  /// Files and rows to measure baselines on: those of `file`, ranked as the model ranks them.
+  BaselineData baseline_data(const std::string& file) const;
   Run run(std::shared_ptr<dataset::Dataset> train_data, train::ModelFiles files);
 
   SessionArguments arguments_;
   formats::Schema schema_;
-  std::shared_ptr<Popularity> popularity_;  ///< of the last evaluation data; null: there are none
-  int64_t trained_length_ = 0;              ///< of an opened model
-  std::filesystem::path folder_;            ///< where it was
-  std::filesystem::path earlier_;           ///< begin_with()
+  std::shared_ptr<Baselines> baselines_;  ///< of the last evaluation data; null: there are none
+  int64_t trained_length_ = 0;            ///< of an opened model
+  std::filesystem::path folder_;          ///< where it was
+  std::filesystem::path earlier_;         ///< begin_with()
   std::shared_ptr<const KnownIdsOfModel> known_;
   std::vector<int64_t> counts_;  ///< by item, in all training data so far
   int64_t top_k_ = 10;
