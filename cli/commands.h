@@ -24,7 +24,7 @@ CLI::Validator not_empty();
 using AddCommand = void(CLI::App& app, Run& run);
 AddCommand add_train, add_eval, add_predict, add_generate, add_data, add_checkpoint, add_launch,
     add_estimate, add_plan, add_profile, add_schedule, add_verify, add_compare, add_replay,
-    add_report, add_bench, add_doctor, add_completion;
+    add_report, add_bench, add_doctor, add_completion, add_tune;
 void add_bench_collectives(CLI::App& bench, Run& run);
 void add_bench_plan(CLI::App& bench, Run& run);
 void add_bench_batch(CLI::App& bench, Run& run);
@@ -60,6 +60,7 @@ inline constexpr Command kCommands[] = {
     {"compare", add_compare},
     {"replay", add_replay, Reads::Model},
     {"report", add_report},
+    {"tune", add_tune, Reads::Options},
     {"bench", add_bench, Reads::Options},
     {"doctor", add_doctor, Reads::Nothing, "", /*computes=*/true},
     {"completion", add_completion},

@@ -189,7 +189,8 @@ void tell(const std::vector<std::string>& notes) {
   }
 }
 
-std::unique_ptr<Configured> read_config(const std::string& file) {
+std::unique_ptr<Configured> read_config(const std::string& file,
+                                        const std::vector<std::string>& more) {
   auto out = std::make_unique<Configured>();
   std::error_code error;
   if (std::filesystem::is_directory(file, error)) {
@@ -208,6 +209,7 @@ std::unique_ptr<Configured> read_config(const std::string& file) {
   out->task->check_config(file);
   if (!file.empty()) out->table.read_toml(file);
   out->table.take_overrides(typed_args());
+  out->table.take_overrides(more);
   if (const auto from = out->training.deepspeed; !from.empty()) {
     if (auto note = options::take_deepspeed(from, out->table); !note.empty()) {
       out->notes.push_back(std::move(note));

@@ -52,7 +52,9 @@ std::string help_of_opened(const std::function<std::string(const tasks::Task&)>&
 /// Prints notes for a person, apart from the output: a program may read that.
 void tell(const std::vector<std::string>& notes);
 
-/// Reads the TOML file (if any), applies the overrides that were typed, checks the ranges.
-std::unique_ptr<Configured> read_config(const std::string& file);
+/// Reads the TOML file (if any), applies the overrides that were typed and then `more`, checks the
+/// ranges.
+std::unique_ptr<Configured> read_config(const std::string& file,
+                                        const std::vector<std::string>& more = {});
 
 }  // namespace convoy::cli

@@ -126,6 +126,7 @@ void TrainingArguments::check(bool trains, bool evaluates) const {
   check_steps("logging_steps", logging_steps);
   if (eval_steps) check_steps("eval_steps", *eval_steps);
   check_steps("save_steps", save_steps);
+  if (stop_steps > 0) check_steps("stop_steps", stop_steps);
   if (per_device_train_batch_size > kMostRows / gradient_accumulation_steps) {
     fail<UsageError>(
         "train",

@@ -89,6 +89,7 @@ struct OutputArguments {
 struct TrainingArguments {
   double num_train_epochs = 3;
   int64_t max_steps = -1;
+  double stop_steps = 0;
   int64_t per_device_train_batch_size = 8;
   int64_t per_device_eval_batch_size = 8;
   int64_t gradient_accumulation_steps = 1;

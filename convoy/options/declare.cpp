@@ -23,6 +23,10 @@ void TrainingArguments::declare(OptionTable& t) {
   const char* const s = "train";
   t.add(s, "num_train_epochs", num_train_epochs, "passes over the training data").at_least(0);
   t.add(s, "max_steps", max_steps, "optimizer steps; 0 or -1 = by num_train_epochs").at_least(-1);
+  t.add(s, "stop_steps", stop_steps,
+        "end after so many of these steps, with the learning rates of the whole training: a later "
+        "start resumes it; below 1: fraction of all steps; 0 = train to the end")
+      .at_least(0);
   t.add(s, "per_device_train_batch_size", per_device_train_batch_size,
         "rows per device and micro-batch")
       .at_least(1)

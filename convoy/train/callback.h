@@ -31,6 +31,7 @@ struct RunInfo {
   int64_t total_batch = 0;  ///< rows per optimizer step: devices x accumulation x per device
   int64_t steps_per_epoch = 0;
   int64_t max_steps = 0;
+  int64_t last_step = 0;   ///< below max_steps with stop_steps
   int64_t first_step = 0;  ///< above 0 when resuming
   std::string resumed_from;
   std::string pipeline;              ///< blocks of each stage; "": one holds all

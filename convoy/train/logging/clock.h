@@ -30,16 +30,15 @@ struct Clock {
   }
   double train_seconds() const { return running ? trained + seconds_since(resumed) : trained; }
 
-  /// Rates since the last call, and the time left at the pace so far.
-  void fill(LogRecord& record, double data_wait_so_far) {
+  /// Rates since the last call, and the time left to `last_step` at the pace so far.
+  void fill(LogRecord& record, int64_t last_step, double data_wait_so_far) {
     const double now = train_seconds();
     const double span = std::max(1e-9, now - line_began);
     record.samples_per_second = static_cast<double>(samples) / span;
     record.data_wait_percent = 100 * (data_wait_so_far - data_wait) / span;
     record.comm_wait_percent = 100 * comm_wait / span;
     const auto done = static_cast<double>(record.step - first_step);
-    record.seconds_left =
-        now / std::max(1.0, done) * static_cast<double>(record.max_steps - record.step);
+    record.seconds_left = now / std::max(1.0, done) * static_cast<double>(last_step - record.step);
     line_began = now;
     samples = 0;
     comm_wait = 0;

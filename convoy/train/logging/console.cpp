@@ -138,6 +138,7 @@ class Console : public Callback {
     const auto& job = *info.job;
     const auto& arguments = *info.arguments;
     max_steps_ = info.max_steps;
+    last_step_ = info.last_step;
     if (quiet_) return;
     for (const auto& warning : info.warnings) print("{}\n", wrap("warning: " + warning, 9));
     print("training\n");
@@ -194,7 +195,7 @@ class Console : public Callback {
     recent_samples_ = 0.9 * recent_samples_ + static_cast<double>(step.samples);
     recent_seconds_ = 0.9 * recent_seconds_ + step.seconds;
     if (!line_.due()) return;
-    const auto left = static_cast<double>(max_steps_ - step.step) * recent_seconds_ / recent_steps_;
+    const auto left = static_cast<double>(last_step_ - step.step) * recent_seconds_ / recent_steps_;
     line_.show(fmt::format("step {}/{}  loss {:.4f}  {} samples/s  left {}", step.step, max_steps_,
                            step.loss, human_rate(recent_samples_ / std::max(1e-9, recent_seconds_)),
                            human_seconds(left)));
@@ -284,7 +285,7 @@ class Console : public Callback {
 
   bool quiet_;
   report::LiveLine line_{stdout};
-  int64_t max_steps_ = 0;
+  int64_t max_steps_ = 0, last_step_ = 0;
   double recent_steps_ = 0, recent_samples_ = 0, recent_seconds_ = 0;
 };
 

@@ -44,7 +44,7 @@ bool reads_all(const parallel::Layout& layout) {
 /// Before hours of work come to the first checkpoint that has no room.
 std::string lack_of_space(const RunContext& run, const dataset::BatchStream& stream,
                           const Checkpoints& checkpoints) {
-  const int64_t steps = run.state.max_steps - run.state.global_step;
+  const int64_t steps = last_step(run.arguments, run.state) - run.state.global_step;
   if (!run.job.is_main() || steps <= 0) return "";
   const auto& when = run.arguments.save_strategy;
   const int64_t between = when == "steps"   ? steps_of(run.arguments.save_steps, run.state)
@@ -108,11 +108,14 @@ std::string traffic_warning(const RunContext& run, const RunInfo& info) {
 /// Why there is nothing left to train; "": there is.
 std::string nothing_left(const RunContext& run, const RunInfo& info, bool stopped_early) {
   const auto& state = run.state;
-  if (!stopped_early && state.global_step < state.max_steps) return "";
+  const bool stops = last_step(run.arguments, state) < state.max_steps;
+  if (!stopped_early && state.global_step < last_step(run.arguments, state)) return "";
   return fmt::format("nothing is left to train: {} is at step {} of {}{}; try more {}",
                      info.resumed_from.empty() ? "the run" : info.resumed_from, state.global_step,
                      state.max_steps, stopped_early ? ", where it stopped early" : "",
-                     stopped_early ? "early_stopping_patience" : "num_train_epochs or max_steps");
+                     stopped_early ? "early_stopping_patience"
+                     : stops       ? "stop_steps"
+                                   : "num_train_epochs or max_steps");
 }
 
 /// State of a rank and of each stage, in bytes. Collective where ranks hold different parts.
@@ -150,6 +153,7 @@ RunInfo describe(const RunContext& run, const dataset::BatchStream& stream,
   info.total_batch = run.state.step_samples;
   info.steps_per_epoch = stream.steps_per_epoch();
   info.max_steps = run.state.max_steps;
+  info.last_step = last_step(run.arguments, run.state);
   info.first_step = run.state.global_step;
   info.resumed_from = checkpoints.resumed_from();
   info.placements = job::gather_placements(run.job);

@@ -12,6 +12,11 @@ int64_t steps_of(double value, const TrainerState& state) {
   return std::max<int64_t>(1, static_cast<int64_t>(steps));
 }
 
+int64_t last_step(const options::TrainingArguments& arguments, const TrainerState& state) {
+  if (arguments.stop_steps == 0) return state.max_steps;
+  return std::min(state.max_steps, steps_of(arguments.stop_steps, state));
+}
+
 bool is_due(const std::string& strategy, double steps, const TrainerState& state, bool epoch_end) {
   if (strategy == "steps") return state.global_step % steps_of(steps, state) == 0;
   return strategy == "epoch" && (epoch_end || state.global_step >= state.max_steps);

@@ -8,6 +8,9 @@ namespace convoy::train {
 /// Number of steps that `value` stands for: below 1 a part of all steps.
 int64_t steps_of(double value, const TrainerState& state);
 
+/// Step that a training ends after: the last of all, or that of stop_steps.
+int64_t last_step(const options::TrainingArguments& arguments, const TrainerState& state);
+
 /// Whether logging, evaluation or saving is due after this step. `strategy`: "steps" (every so
 /// many, see steps_of()), "epoch" or "no".
 bool is_due(const std::string& strategy, double steps, const TrainerState& state, bool epoch_end);

@@ -42,7 +42,7 @@ void Trainer::Impl::log() {
   record.memory_bytes = machine::resident_bytes();
   record.memory = memory_.note();
   record.device_memory_bytes = memory_.peak_device_bytes();
-  clock_.fill(record, stream_.wait_seconds());
+  clock_.fill(record, last_step(run_.arguments, state), stream_.wait_seconds());
   if (pace_ && run_.job.is_main()) {  // may measure
     clock_.pause();
     pace_(record);

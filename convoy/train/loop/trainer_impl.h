@@ -38,6 +38,7 @@ struct Trainer::Impl {
   void stop_early(bool epoch_end);
   void leave(bool is_saved);
   bool ended() const;
+  void tell_rest() const;
   bool keeps_stopped_model() const;
   void make_up_evaluation();
   void save_checkpoint(bool wait);

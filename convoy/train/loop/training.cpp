@@ -42,6 +42,7 @@ Metrics Trainer::Impl::train() {
   finish_trace();
   log();
   if (!nothing_left) targets_.check();
+  tell_rest();
   const Metrics metrics = results(run_, clock_, traffic_before, memory_);
   if (keeps_model) {
     keep_finished_model(metrics);
@@ -62,7 +63,7 @@ void Trainer::Impl::train_epoch() {
       continue;
     }
     stop_.listen();
-    const bool more = state.global_step < state.max_steps;
+    const bool more = state.global_step < last_step(run_.arguments, state);
     tell_operation("data");
     if (more) batch = stream_.next();
     const bool epoch_end = more && !batch;
@@ -84,9 +85,23 @@ void Trainer::Impl::train_epoch() {
   }
 }
 
+/// Tells where a training that stop_steps ended goes on.
+void Trainer::Impl::tell_rest() const {
+  const auto& state = run_.state;
+  const bool stops =
+      state.global_step >= last_step(run_.arguments, state) && state.global_step < state.max_steps;
+  if (!stops || stop_.ended_by != 0 || evaluations_.stopped_early()) return;
+  run_.callbacks.say(fmt::format(
+      "ended after step {} of {}, as stop_steps = {:g} says; {}", state.global_step,
+      state.max_steps, run_.arguments.stop_steps,
+      run_.leaves_checkpoints()
+          ? "go on with --resume_from_checkpoint latest and another --stop_steps, 0 for all"
+          : "no checkpoint was saved from which it could go on"));
+}
+
 bool Trainer::Impl::ended() const {
   return evaluations_.stopped_early() || stop_.ended_by != 0 ||
-         run_.state.global_step >= run_.state.max_steps;
+         run_.state.global_step >= last_step(run_.arguments, run_.state);
 }
 
 void Trainer::Impl::after_step(bool epoch_end) {
@@ -95,7 +110,7 @@ void Trainer::Impl::after_step(bool epoch_end) {
   tell_failed_kernels();
   clock_.pause();
   const bool better = evaluations_.is_due(epoch_end) && evaluations_.after_step();
-  const bool end = evaluations_.stopped_early() || state.global_step >= state.max_steps;
+  const bool end = evaluations_.stopped_early() || state.global_step >= last_step(arguments, state);
   if (end) loss_scaling_.check_skipped();
   // A run that saves also saves its end, so that more steps can follow.
   const bool saves = (end && arguments.save_strategy != "no") ||
@@ -143,8 +158,8 @@ void Trainer::Impl::leave(bool is_saved) {
 
 /// Whether a run that was stopped after its last step leaves no checkpoint that holds it.
 bool Trainer::Impl::keeps_stopped_model() const {
-  return run_.state.global_step >= run_.state.max_steps && !run_.leaves_checkpoints() &&
-         !run_.arguments.output.dir.empty();
+  return run_.state.global_step >= last_step(run_.arguments, run_.state) &&
+         !run_.leaves_checkpoints() && !run_.arguments.output.dir.empty();
 }
 
 /// Makes up an evaluation that was owed, and saves a model that it finds to be the best.

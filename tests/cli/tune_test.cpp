@@ -1,0 +1,120 @@
+#include "tests/cli/command_testing.h"
+
+namespace convoy {
+namespace {
+
+/// Searches, and trainings in parts, of a small session model.
+class Tune : public CommandTest {
+ protected:
+  void SetUp() override {
+    CommandTest::SetUp();
+    ASSERT_EQ(run("data synthetic --output syn --items 40 --rows 200 --max-length 8"), 0)
+        << output_;
+  }
+
+  const std::string kModel =
+      " --data.path syn --d_model 8 --n_layer 1 --n_head 2 --per_device_train_batch_size 16 "
+      "--max_steps 9 --threads 1 ";
+
+  std::string model_of(const std::string& run) const {
+    return read_file(folder_ / run / "model.safetensors");
+  }
+};
+
+TEST_F(Tune, FindsTheBestAndGoesOnFromCheckpoints) {
+  const std::string search = "tune" + kModel +
+                             "--trials 4 --rungs 2 --try learning_rate=1e-6..1e-1 "
+                             "--try body=gpt2,sasrec --output_dir out";
+  ASSERT_EQ(run(search), 0) << output_;
+  expect("4 trials: 4 to 33.3 % of the steps, 2 to 100 % of the steps; as much as 2.7 whole");
+  expect("ndcg_at_10 at 33.3 %");
+  const auto trials = json("out/trials.json").at("trials");
+  ASSERT_EQ(trials.size(), 4U);
+  size_t best = 0, finished = 0;
+  double most = -1;
+  for (size_t i = 0; i < trials.size(); ++i) {
+    const auto& scores = trials[i].at("scores");
+    ASSERT_GE(scores.size(), 1U);
+    const auto file = fmt::format("out/trial-{}/eval_results.json", i);
+    EXPECT_EQ(json(file).at("eval_ndcg_at_10"), scores.back().at("value"));
+    EXPECT_TRUE(scores.back().contains("error"));
+    if (scores.size() < 2) continue;
+    ++finished;
+    if (scores[1].at("value") > most) {
+      most = scores[1].at("value");
+      best = i;
+    }
+  }
+  EXPECT_EQ(finished, 2U);
+  expect(fmt::format("best: trial {}", best));
+  // The second round went on from the first one's checkpoint.
+  EXPECT_TRUE(
+      read_file(folder_ / fmt::format("out/trial-{}.log", best)).find("ended after step 3 of 9") !=
+      std::string::npos);
+  ASSERT_EQ(run("train out/best.toml --output_dir again"), 0) << output_;
+  EXPECT_TRUE(model_of("again") == model_of(fmt::format("out/trial-{}", best)));
+  EXPECT_EQ(json("again/eval_results.json").at("eval_ndcg_at_10"), most);
+
+  const auto before = read_file(folder_ / "out/trials.json");
+  ASSERT_EQ(run(search), 0) << output_;
+  expect("goes on after 6 trainings that are done");
+  EXPECT_FALSE(says("round 1/2")) << output_;
+  EXPECT_EQ(read_file(folder_ / "out/trials.json"), before);
+  EXPECT_NE(run(search + " --seed 5"), 0);
+  expect("out/trials.json is of another search");
+}
+
+TEST_F(Tune, RefusesBeforeAnythingTrains) {
+  const auto refused = [&](const std::string& more, const std::string& sentence) {
+    EXPECT_EQ(run("tune" + kModel + "--trials 3 --output_dir out " + more), 2) << more;
+    expect(sentence);
+    EXPECT_FALSE(fs::exists(folder_ / "out/trial-0")) << more;
+  };
+  refused("--try lr=1..2", "the run has no option 'lr', did you mean 'learning_rate'?");
+  refused("--try n_head=3", "with n_head 3 a training would be refused");
+  refused("--try output_dir=a,b", "the search sets dir itself");
+  refused("--metric_for_best_model zeal", "nothing tells whether a higher zeal is better");
+  ASSERT_EQ(run("data synthetic --output none --items 40 --rows 50 --max-length 8"), 0) << output_;
+  fs::remove(folder_ / "none/valid.parquet");
+  refused("--try n_layer=1,2 --data.path none", "try --data.valid FILE");
+  EXPECT_EQ(run("tune" + kModel), 2);
+  expect("try --output_dir runs/tune");
+  EXPECT_NE(
+      run("tune" + kModel + "--trials 2 --output_dir out --metric_for_best_model recall_at_7"), 0);
+  expect("metric_for_best_model = recall_at_7 is not among the metrics");
+}
+
+TEST_F(Tune, TellsTrialsThatFail) {
+  EXPECT_NE(run("tune" + kModel +
+                "--trials 2 --rungs 1 --try learning_rate=1e30,1e31 "
+                "--learning_rate 1e32 --max_grad_norm 0 --output_dir out"),
+            0);
+  expect("failed");
+  expect("no training succeeded");
+  EXPECT_TRUE(json("out/trials.json").at("trials")[0].contains("failure"));
+}
+
+TEST_F(Tune, StopStepsEndsATrainingThatGoesOnAsIfItHadNot) {
+  const std::string train = "train" + kModel + "--dropout 0.3 ";
+  ASSERT_EQ(run(train + "--output_dir whole"), 0) << output_;
+  ASSERT_EQ(run(train + "--stop_steps 4 --output_dir parts"), 0) << output_;
+  expect(
+      "ended after step 4 of 9, as stop_steps = 4 says; go on with --resume_from_checkpoint "
+      "latest");
+  EXPECT_FALSE(model_of("parts") == model_of("whole"));
+  EXPECT_TRUE(fs::exists(folder_ / "parts/eval_results.json"));
+  ASSERT_EQ(run(train + "--stop_steps 0.7 --output_dir parts --resume_from_checkpoint latest"), 0)
+      << output_;
+  expect("ended after step 7 of 9");
+  ASSERT_EQ(run(train + "--stop_steps 7 --output_dir parts --resume_from_checkpoint latest"), 0)
+      << output_;
+  expect("nothing is left to train");
+  expect("try more stop_steps");
+  ASSERT_EQ(run(train + "--output_dir parts --resume_from_checkpoint latest"), 0) << output_;
+  EXPECT_TRUE(model_of("parts") == model_of("whole"));
+  EXPECT_EQ(run(train + "--stop_steps 1.5 --output_dir no"), 2);
+  expect("stop_steps");
+}
+
+}  // namespace
+}  // namespace convoy
