@@ -28,7 +28,7 @@ struct InspectFlags {
 /// A folder of data for training and for evaluation is looked at file by file.
 std::vector<std::string> parts_of(const std::string& path) {
   std::vector<std::string> parts;
-  for (const char* name : {"train.parquet", "valid.parquet"}) {
+  for (const char* name : {"train.parquet", "valid.parquet", "test.parquet"}) {
     std::error_code code;
     if (fs::exists(fs::path(path) / name, code)) parts.push_back((fs::path(path) / name).string());
   }

@@ -13,10 +13,12 @@
 #include "convoy/base/json.h"
 #include "convoy/base/text.h"
 #include "convoy/prepare/scales.h"
+#include "convoy/prepare/sessions_check.h"
 #include "convoy/prepare/sessions_files.h"
 #include "convoy/prepare/sessions_order.h"
 #include "convoy/prepare/sessions_rows.h"
 #include "convoy/prepare/sessions_schema.h"
+#include "convoy/prepare/sessions_split.h"
 #include "convoy/prepare/sessions_times.h"
 
 namespace convoy::prepare {
@@ -25,47 +27,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kTimeDelta = "time_delta";
-
-void check_options(const SessionOptions& options) {
-  auto at_least = [](const char* flag, int64_t value, int64_t least) {
-    if (value < least) {
-      fail<UsageError>("prepare", "{} is {}; expected at least {}", flag, value, least);
-    }
-  };
-  if (options.inputs.empty()) fail<UsageError>("prepare", "no input file; expected at least one");
-  if (options.output.empty()) fail<UsageError>("prepare", "no output folder; try --output DIR");
-  at_least("--max-length", options.max_length, 2);
-  at_least("--min-length", options.min_length, 1);
-  at_least("--stride", options.stride, 0);
-  if (options.stride > 0 && options.rows != HistoryRows::Sliding) {
-    fail<UsageError>("prepare", "--stride has no effect on these rows; try --rows sliding");
-  }
-  at_least("--row-group-size", options.row_group_size, 1);
-  if (options.min_length > options.max_length) {
-    fail<UsageError>("prepare", "--min-length {} is above --max-length {}; expected at most that",
-                     options.min_length, options.max_length);
-  }
-  if (options.max_length > std::numeric_limits<int32_t>::max() / options.row_group_size) {
-    fail<UsageError>("prepare",
-                     "a row group of {} rows of {} items is too big; try --row-group-size",
-                     options.row_group_size, options.max_length);
-  }
-  if (!(options.gap_seconds >= 0)) {
-    fail<UsageError>("prepare", "--gap is {}; expected seconds above 0", options.gap_seconds);
-  }
-  if (!options.ids_from.empty() && !fs::exists(options.ids_from / "items.parquet")) {
-    fail<UsageError>("prepare",
-                     "--ids-from {} has no items.parquet, whose ids are to be kept; expected what "
-                     "an earlier convoy data sessions wrote",
-                     options.ids_from.string());
-  }
-  if (!options.validation && fs::exists(options.output / "valid.parquet")) {
-    fail<UsageError>("prepare",
-                     "{} is there from an earlier run but --validation none writes none; try "
-                     "another --output, or remove it",
-                     (options.output / "valid.parquet").string());
-  }
-}
 
 /// Replaces the feature `time_delta` by what the order says, unless the input has such a column.
 class TimeDelta {
@@ -113,7 +74,8 @@ class TimeDelta {
 
 /// Whether sessions hang on how many seconds pass.
 bool counts_seconds(const SessionOptions& options, bool has_time_delta) {
-  return options.gap_seconds > 0 || options.window_days > 0 || options.keep_time || has_time_delta;
+  return options.gap_seconds > 0 || options.window_days > 0 || options.keep_time ||
+         has_time_delta || options.validation.kind == Validation::Dates;
 }
 
 void check_times(const Events& events, const char* flag, const char* what) {
@@ -135,9 +97,9 @@ std::vector<SessionWriter::Column> list_columns_of(const Events& events, bool ke
     columns.push_back({feature.spec.column(), feature.spec.kind == FeatureKind::Continuous,
                        !feature.spec.of_session});
     const std::string& name = feature.spec.name;
-    const bool taken = name == "item_id" || name == "train" || name == "valid" || name == "items" ||
-                       name == "users" || name == "user_id" || name == "seen" || name == kNumSeen ||
-                       (keep_time && name == "time");
+    const bool taken = name == "item_id" || name == "train" || name == "valid" || name == "test" ||
+                       name == "items" || name == "users" || name == "user_id" || name == "seen" ||
+                       name == kNumSeen || (keep_time && name == "time");
     if (taken || name.find('/') != std::string::npos) {
       fail<UsageError>("prepare",
                        "a feature cannot be called '{}', as its files could not be told "
@@ -160,6 +122,19 @@ void decide_to_exclude(const SessionOptions& options, SessionReport& report) {
   report.inherits_exclude_seen = !options.ids_from.empty() && fs::exists(earlier);
   report.exclude_seen = report.inherits_exclude_seen ? decided_to_exclude(earlier)
                                                      : report.num_repeats * 100 < report.num_events;
+}
+
+/// A split that is asked for has rows.
+void check_splits(const SessionOptions& options, const SessionReport& report) {
+  if (!options.validation.has_test()) return;
+  for (const auto& [name, rows] : {std::pair{"validation", report.valid}, {"test", report.test}}) {
+    if (rows.num_rows > 0) continue;
+    fail<FileError>("prepare",
+                    "--validation {} leaves no {} row: {} of its targets have no event before "
+                    "them, {} a row below --min-length; expected longer sessions; try "
+                    "leave-last-out",
+                    options.validation.text, name, rows.num_first, rows.num_short);
+  }
 }
 
 /// The chosen column of a table of names, or the first of the usual ones that it has.
@@ -282,6 +257,9 @@ SessionReport make_sessions(const SessionOptions& given, const ProgressFn& progr
   if (counts_seconds(options, time_delta.is_wanted()) && !events.times.empty()) check_unit(events);
   check_units_of_files(events);
   if (options.keep_time) check_times(events, "--keep-time", "keeps");
+  if (options.validation.kind == Validation::Dates) {
+    check_times(events, "--validation date", "compares");
+  }
   SessionOrder order =
       order_sessions(events, options.gap_seconds, Windows(events, options.window_days));
   SessionReport report;
@@ -290,14 +268,14 @@ SessionReport make_sessions(const SessionOptions& given, const ProgressFn& progr
   report.num_dropped_events = events.num_events - static_cast<int64_t>(order.events.size());
   report.num_duplicates = find_duplicates(events, order, options.drop_duplicates);
   report.num_events = static_cast<int64_t>(order.events.size());
+  hold_out(options, events, order);
   time_delta.add(events, order);
 
   report.times = span_of(events, order);
   check_unit_of_earlier(report.times, options.ids_from);
   report.num_users = order.num_users;
   report.num_sessions = static_cast<int64_t>(order.sessions.size());
-  Vocabulary items =
-      make_vocabulary(events.item, order, leaves_last_out(options), ids_to_keep(options, "items"));
+  Vocabulary items = make_vocabulary(events.item, order, ids_to_keep(options, "items"));
   report.num_items = items.size();
   report.num_new_items = items.size() - ids_to_keep(options, "items").size();
   add_names(options, items, report);
@@ -305,16 +283,16 @@ SessionReport make_sessions(const SessionOptions& given, const ProgressFn& progr
   for (size_t f = 0; f < categories.size(); ++f) {
     if (events.features[f].spec.kind == FeatureKind::Categorical) {
       const auto& feature = events.features[f];
-      categories[f] = make_vocabulary(feature.codes, order, leaves_last_out(options),
-                                      ids_to_keep(options, feature.spec.name));
+      categories[f] =
+          make_vocabulary(feature.codes, order, ids_to_keep(options, feature.spec.name));
     }
   }
 
   const auto scales = scales_of(events, options.ids_from);
   std::vector<std::string> stale = earlier_files(options.output);
   if (options.window_days > 0) stale.insert(stale.end(), {"train.parquet", "valid.parquet"});
-  remove_unfinished(options.output,
-                    {"train.", "valid.", "items.", "users.", "seen.", "sessions.", "schema."});
+  remove_unfinished(options.output, {"train.", "valid.", "test.", "items.", "users.", "seen.",
+                                     "sessions.", "schema."});
   const People people(events, order, options.ids_from);
   report.num_repeats = people.count_repeats(order, events.item, items);
   for (const auto& warning :
@@ -337,11 +315,15 @@ SessionReport make_sessions(const SessionOptions& given, const ProgressFn& progr
     const auto folder = window == 0 ? "" : window_folder(window) + "/";
     SessionWriter train = files.sessions(folder + "train.parquet", columns, options.row_group_size);
     write_train(options, material, window, train, shown, report);
-    if (!options.validation) continue;
-    SessionWriter valid = files.sessions(folder + "valid.parquet", columns, options.row_group_size);
-    write_valid(options, material, window, valid, shown, report);
+    const auto write_split = [&](const char* name, bool is_test, TargetRows& rows) {
+      SessionWriter writer = files.sessions(folder + name, columns, options.row_group_size);
+      write_targets(options, material, window, is_test, writer, shown, rows);
+    };
+    if (options.validation.has_valid()) write_split("valid.parquet", false, report.valid);
+    if (options.validation.has_test()) write_split("test.parquet", true, report.test);
   }
   finish_train(options, report);
+  check_splits(options, report);
   const fs::path items_file = files.add("items.parquet");
   write_items(items_file, files.last(), items.items);
   const fs::path users_file = files.add(kUsersFile);
@@ -350,7 +332,8 @@ SessionReport make_sessions(const SessionOptions& given, const ProgressFn& progr
   people.write(order, events.item, items, seen);
   Json decisions{{"exclude_seen", report.exclude_seen},
                  {"events", report.num_events},
-                 {"repeats", report.num_repeats}};
+                 {"repeats", report.num_repeats},
+                 {"validation", options.validation.text}};
   auto last = last_time_in(options.ids_from);
   if (report.times) last = std::max(last.value_or(report.times->last), report.times->last);
   if (last) decisions["last_time"] = *last;

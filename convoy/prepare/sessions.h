@@ -9,6 +9,7 @@
 
 #include "convoy/base/progress.h"
 #include "convoy/prepare/events.h"
+#include "convoy/prepare/validation.h"
 
 namespace convoy::prepare {
 
@@ -38,7 +39,7 @@ struct SessionOptions {
   bool drop_duplicates = false;  ///< of events alike in user, item and time keep the first
   /// Output of an earlier run: its items and categories keep their ids, new ones come behind.
   std::filesystem::path ids_from;
-  bool validation = true;  ///< leave the last event of each session out of training
+  Validation validation;  ///< events that are held out of training
 
   std::filesystem::path names;  ///< optional table of titles
   std::string names_key;        ///< its column of raw item ids; "" = the usual names
@@ -56,6 +57,16 @@ struct MissingValues {
   int64_t events = 0;
   bool passed_over = false;  ///< the session's value is computed from the other events
   int64_t sessions = 0;      ///< where it is: those without another event, whose value is 0
+};
+
+/// Counts of the rows of a split whose last items are targets.
+struct TargetRows {
+  int64_t num_rows = 0;
+  int64_t num_sessions = 0;  ///< that have any of these rows
+  int64_t num_cut = 0;       ///< rows whose history is longer
+  int64_t num_unseen = 0;    ///< rows with a target that no training row shows
+  int64_t num_short = 0;     ///< targets without a row, which would be below min_length
+  int64_t num_first = 0;     ///< targets without a row, as nothing is before them
 };
 
 /// Counts of make_sessions(), and the files it wrote.
@@ -80,14 +91,11 @@ struct SessionReport {
   bool inherits_exclude_seen = false;  ///< it is that of ids_from
   int64_t num_train_rows = 0;
   int64_t num_train_groups = 0;
-  int64_t num_valid_rows = 0;
-  int64_t num_cut_valid_rows = 0;  ///< of these, those of longer sessions
-  int64_t num_short_sessions = 0;  ///< sessions of several events below min_length: no target
-  int64_t num_past_users = 0;      ///< users of whom ids_from keeps a list
-  int64_t num_short_rows = 0;      ///< windows below min_length, dropped
-  int64_t num_train_events = 0;    ///< events before the targets of validation
-  int64_t num_unread_events = 0;   ///< events that no training row has
-  int64_t num_unseen_targets = 0;  ///< validation targets that no training row shows
+  TargetRows valid, test;
+  int64_t num_past_users = 0;     ///< users of whom ids_from keeps a list
+  int64_t num_short_rows = 0;     ///< windows below min_length, dropped
+  int64_t num_train_events = 0;   ///< events that are not held out
+  int64_t num_unread_events = 0;  ///< events that no training row has
   int64_t num_named_items = 0;
   double mean_train_length = 0;
   std::vector<std::filesystem::path> files;
@@ -95,19 +103,18 @@ struct SessionReport {
 };
 
 /// Turns interactions into what training reads, written to `options.output`: `train.parquet`,
-/// `valid.parquet`, `schema.json` (Transformers4Rec's form), `items.parquet`, `users.parquet`,
-/// `seen.parquet`, `sessions.json` and `<feature>.parquet` for each categorical feature. All of
-/// them appear at the end, or none; those of features that an earlier run had and this one has not
-/// are taken away.
+/// `valid.parquet`, with some splits `test.parquet`, `schema.json` (Transformers4Rec's form),
+/// `items.parquet`, `users.parquet`, `seen.parquet`, `sessions.json` and `<feature>.parquet` for
+/// each categorical feature. All of them appear at the end, or none; those of features that an
+/// earlier run had and this one has not are taken away.
 ///
 /// Events are sorted by (user, time), ties keep the order of the files. Ids count from 1 by falling
 /// number of training events, ties by raw id; 0 is padding, and a missing category. With windows
 /// they count by the first window that has them, then by falling number in it, so that no id tells
-/// what comes later. The last event
-/// of each session is the target of its validation row, which holds the session's last max_length
-/// events; training rows are stretches of max_length over the events before it, as `rows` says.
-/// With windows a model is trained on one and evaluated on the next: training rows hold the last
-/// events, too.
+/// what comes later. `validation` holds events out of training; each is the target of a row of its
+/// own, which holds the last max_length events up to it. Training rows are stretches of max_length
+/// over the events before them, as `rows` says. With windows a model is trained on one and
+/// evaluated on the next: training rows hold the targets, too.
 ///
 /// Interactions are held in memory. Throws UsageError for impossible options and FileError as
 /// read_events does, or when the output cannot be written.

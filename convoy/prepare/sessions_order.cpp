@@ -156,7 +156,7 @@ std::vector<Item> users_of(const Codes& users, const SessionOrder& order) {
   return out;
 }
 
-Vocabulary make_vocabulary(const Codes& column, const SessionOrder& order, bool leave_last,
+Vocabulary make_vocabulary(const Codes& column, const SessionOrder& order,
                            const ItemNames& earlier) {
   const size_t num_values = column.values.size();
   std::vector<int64_t> counts(num_values, 0);
@@ -176,7 +176,7 @@ Vocabulary make_vocabulary(const Codes& column, const SessionOrder& order, bool 
       const int32_t code = column.codes[static_cast<size_t>(order.events[static_cast<size_t>(i)])];
       if (code < 0) continue;
       present[static_cast<size_t>(code)] = true;
-      if (leave_last && i + 1 == session.end) continue;
+      if (i >= session.train_end) continue;
       ++counts[static_cast<size_t>(code)];
       first_counts[static_cast<size_t>(code)] +=
           session.window == first_windows[static_cast<size_t>(code)];

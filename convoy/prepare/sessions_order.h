@@ -11,12 +11,16 @@
 
 namespace convoy::prepare {
 
-/// Events [begin, end) of SessionOrder::events.
+/// Events [begin, end) of SessionOrder::events; which of them train and which are targets says
+/// hold_out().
 struct Session {
   int64_t user_id = 0;  ///< 1, 2, ... in raw order
   int64_t begin = 0;
   int64_t end = 0;
   int64_t window = 0;  ///< 1, 2, ... where there are windows
+
+  int64_t train_end = 0;                   ///< events before it train
+  int64_t valid_begin = 0, valid_end = 0;  ///< targets of validation; those of the test follow
 };
 
 struct SessionOrder {
@@ -73,9 +77,9 @@ struct Vocabulary {
   int64_t size() const { return static_cast<int64_t>(items.size()); }
 };
 
-/// `leave_last`: the last event of each session is no part of training. Values that no ordered
-/// event has get no id. Those of an earlier vocabulary keep theirs, whether they occur or not.
-Vocabulary make_vocabulary(const Codes& column, const SessionOrder& order, bool leave_last,
+/// Only events that train count. Values that no ordered event has get no id. Those of an earlier
+/// vocabulary keep theirs, whether they occur or not.
+Vocabulary make_vocabulary(const Codes& column, const SessionOrder& order,
                            const ItemNames& earlier = {});
 
 }  // namespace convoy::prepare

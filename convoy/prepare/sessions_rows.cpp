@@ -70,10 +70,6 @@ void Material::write(SessionWriter& writer, const Session& session, int64_t begi
   writer.end_row(session.user_id);
 }
 
-bool leaves_last_out(const SessionOptions& options) {
-  return options.validation && options.window_days == 0;
-}
-
 namespace {
 
 /// First and last + 1 events of the rows of a history, in its order.
@@ -102,7 +98,7 @@ void write_train(const SessionOptions& options, const Material& material, int64_
                  SessionWriter& writer, std::vector<bool>& shown, SessionReport& report) {
   for (const Session& session : material.order.sessions) {
     if (session.window != window) continue;
-    const int64_t end = session.end - (leaves_last_out(options) ? 1 : 0);
+    const int64_t end = session.train_end;
     int64_t read = session.begin, unread = 0;
     for (const auto& [begin, stop] : rows_of(options, session.begin, end)) {
       if (stop - begin < options.min_length) {
@@ -118,7 +114,7 @@ void write_train(const SessionOptions& options, const Material& material, int64_
     }
     report.num_train_events += end - session.begin;
     report.num_unread_events += unread + std::max<int64_t>(0, end - read);
-    const bool in_no_row = leaves_last_out(options) || options.min_length > 1;
+    const bool in_no_row = end == session.begin || options.min_length > 1;
     report.num_single_sessions += in_no_row && session.end - session.begin == 1;
   }
   report.num_train_rows += writer.num_rows();
@@ -128,34 +124,52 @@ void write_train(const SessionOptions& options, const Material& material, int64_
   report.num_train_groups += writer.num_row_groups();
 }
 
+namespace {
+
+/// Which events train nothing, behind "no session has 2 events to train on".
+std::string held_out_text(const SessionOptions& options) {
+  const auto& validation = options.validation;
+  if (validation.kind == Validation::None || options.window_days > 0) return "";
+  return validation.kind == Validation::LastOut
+             ? " beside its last one, which is for validation"
+             : fmt::format(" beside those that --validation {} holds out", validation.text);
+}
+
+}  // namespace
+
 void finish_train(const SessionOptions& options, SessionReport& report) {
   if (report.num_train_rows == 0) {
     fail<FileError>("prepare",
                     "no session has {} to train on{}; got {} of {}; try a smaller --min-length, "
                     "another --user, or --validation none",
-                    plural(options.min_length, "event"),
-                    leaves_last_out(options) ? " beside its last one, which is for validation" : "",
+                    plural(options.min_length, "event"), held_out_text(options),
                     plural(report.num_events, "event"), plural(report.num_users, "user"));
   }
   report.mean_train_length /= static_cast<double>(report.num_train_rows);
 }
 
-void write_valid(const SessionOptions& options, const Material& material, int64_t window,
-                 SessionWriter& writer, const std::vector<bool>& shown, SessionReport& report) {
+void write_targets(const SessionOptions& options, const Material& material, int64_t window,
+                   bool is_test, SessionWriter& writer, const std::vector<bool>& shown,
+                   TargetRows& report) {
   for (const Session& session : material.order.sessions) {
     if (session.window != window) continue;
-    const int64_t whole = session.end - session.begin;
-    const int64_t length = std::min(whole, options.max_length);
-    if (length < std::max<int64_t>(2, options.min_length)) {
-      report.num_short_sessions += whole > 1;
-      continue;
+    const auto before = writer.num_rows();
+    const int64_t first = is_test ? session.valid_end : session.valid_begin;
+    for (int64_t end = first + 1; end <= (is_test ? session.end : session.valid_end); ++end) {
+      const int64_t whole = end - session.begin;
+      const int64_t length = std::min(whole, options.max_length);
+      if (length < std::max<int64_t>(2, options.min_length)) {
+        ++(whole > 1 ? report.num_short : report.num_first);
+        continue;
+      }
+      report.num_cut += whole > length;
+      material.write(writer, session, end - length, end);
+      report.num_unseen += !shown[static_cast<size_t>(material.item_at(end - 1))];
     }
-    report.num_cut_valid_rows += whole > length;
-    material.write(writer, session, session.end - length, session.end);
-    report.num_unseen_targets += !shown[static_cast<size_t>(material.item_at(session.end - 1))];
+    report.num_sessions += writer.num_rows() > before;
   }
   writer.close();
-  report.num_valid_rows += writer.num_rows();
+  report.num_rows += writer.num_rows();
 }
 
 void count_gaps(const Material& material, SessionReport& report) {

@@ -31,16 +31,15 @@ struct Material {
   void write(SessionWriter& writer, const Session& session, int64_t begin, int64_t end) const;
 };
 
-/// Whether the last event of each session is a target alone.
-bool leaves_last_out(const SessionOptions& options);
-
 /// The sessions of `window`; 0: all. Marks in `shown`, by id, the items of rows that train
 /// something, which have two items or more.
 void write_train(const SessionOptions& options, const Material& material, int64_t window,
                  SessionWriter& writer, std::vector<bool>& shown, SessionReport& report);
-/// `shown`: by write_train().
-void write_valid(const SessionOptions& options, const Material& material, int64_t window,
-                 SessionWriter& writer, const std::vector<bool>& shown, SessionReport& report);
+/// Rows of targets that are held out: of validation, or else of the test. Each target has a row of
+/// its own, with the events before it. `shown`: by write_train().
+void write_targets(const SessionOptions& options, const Material& material, int64_t window,
+                   bool is_test, SessionWriter& writer, const std::vector<bool>& shown,
+                   TargetRows& report);
 /// Counts what the events lack: times, and values of features.
 void count_gaps(const Material& material, SessionReport& report);
 /// Throws FileError where no window had a row.

@@ -2,9 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <chrono>
 #include <cmath>
+#include <cstdio>
 #include <ctime>
 #include <limits>
+
+#include "convoy/base/text.h"
 
 namespace convoy::prepare {
 namespace {
@@ -24,6 +28,34 @@ std::string utc_text(double seconds) {
   ::gmtime_r(&whole, &parts);
   return fmt::format("{:04}-{:02}-{:02} {:02}:{:02}:{:02}", parts.tm_year + 1900, parts.tm_mon + 1,
                      parts.tm_mday, parts.tm_hour, parts.tm_min, parts.tm_sec);
+}
+
+std::optional<double> parse_utc(const std::string& text) {
+  double number = 0;
+  if (parse_number(text, number)) {
+    return std::isfinite(number) ? std::optional(number) : std::nullopt;
+  }
+  int year = 0, hour = 0, minute = 0, second = 0, end = 0;
+  unsigned month = 0, day = 0;
+  if (std::sscanf(text.c_str(), "%4d-%2u-%2u%n", &year, &month, &day, &end) != 3) {
+    return std::nullopt;
+  }
+  auto rest = text.substr(static_cast<size_t>(end));
+  if (rest.ends_with('Z')) rest.pop_back();
+  if (!rest.empty()) {
+    end = 0;
+    std::sscanf(rest.c_str() + 1, "%2d:%2d%n:%2d%n", &hour, &minute, &end, &second, &end);
+    const bool begins = rest.front() == 'T' || rest.front() == ' ';
+    if (!begins || end == 0 || static_cast<size_t>(end) + 1 != rest.size()) return std::nullopt;
+  }
+  const std::chrono::year_month_day date{std::chrono::year(year), std::chrono::month(month),
+                                         std::chrono::day(day)};
+  constexpr int kHours = 24, kSixty = 60, kDay = 86400;
+  const auto below = [](int value, int limit) { return value >= 0 && value < limit; };
+  const bool is_time = below(hour, kHours) && below(minute, kSixty) && below(second, kSixty);
+  if (!date.ok() || !is_time) return std::nullopt;
+  const int64_t days = std::chrono::sys_days(date).time_since_epoch().count();
+  return static_cast<double>(days * kDay + (hour * kSixty + minute) * kSixty + second);
 }
 
 void Times::append_missing() {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -9,6 +10,10 @@ namespace convoy::prepare {
 /// An instant in UTC, seconds after 1970: "2024-01-31 12:00:00", or the number where a calendar of
 /// four digits does not reach.
 std::string utc_text(double seconds);
+
+/// Seconds after 1970 of a day or an instant in UTC, "2024-01-31" or "2024-01-31 12:00:00" (also
+/// with a T, and a Z behind), or of a number of them; nothing for another text.
+std::optional<double> parse_utc(const std::string& text);
 
 /// Instants; whole numbers stay exact. Missing ones sort last.
 class Times {

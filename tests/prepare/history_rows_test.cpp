@@ -63,7 +63,7 @@ TEST(EventColumns, WithTwoUsesKeepTheirTexts) {
   const std::string events =
       "who,what,when\na,007,1\na,7,2\na,007,3\nb,7,1\nb,8,2\nb,007,3\nb,7,4\n";
   auto options = options_for(folder.write("e.csv", events), folder);
-  options.validation = false;
+  options.validation = parse_validation("none");
   const auto ids = [&](const char* features) {
     options.columns.features = parse_features(features);
     make_sessions(options);
@@ -113,7 +113,7 @@ TEST(EventColumns, TimesOfParquetMayBeTextsAndDates) {
     testing::write_parquet(
         file, {{"who", words({"a", "a", "a"})}, {"what", words({"x", "y", "z"})}, {"when", times}});
     auto options = options_for(file, folder);
-    options.validation = false;
+    options.validation = parse_validation("none");
     options.keep_time = true;
     make_sessions(options);
     return int_rows(folder / "out/train.parquet", "time-list").at(0);
@@ -145,7 +145,7 @@ TEST(EventColumns, AnEmptyTextIsNoIdAndNoCategory) {
                    "who,what,when,kind\na,x,1,\"\"\na,y,2,k\n\"\",x,3,k\na,\"\",4,k\na,,5,k\n"),
       folder);
   options.columns.features = parse_features("kind");
-  options.validation = false;
+  options.validation = parse_validation("none");
   const auto report = make_sessions(options);
   EXPECT_EQ(report.num_dropped_events, 3);
   EXPECT_EQ(report.num_users, 1);
@@ -181,7 +181,7 @@ TEST(EventColumns, MayBeIdsOfRareTypes) {
                                 {"kind", kinds.Finish().ValueOrDie()}});
   auto options = options_for(file, folder);
   options.columns.features = parse_features("kind,who:continuous");
-  options.validation = false;
+  options.validation = parse_validation("none");
   make_sessions(options);
   EXPECT_EQ(ItemNames::load(folder / "out/users.parquet").raw_id(1), "7");
   EXPECT_EQ(ItemNames::load(folder / "out/items.parquet").raw_id(1), "x");
@@ -201,7 +201,7 @@ TEST(EventColumns, TimesMayChangeTheirFormFarInsideAFile) {
   const auto told = [](const std::string& first, const std::string& last) -> std::string {
     Folder folder;
     auto options = options_for(folder.write("e.csv", long_table(first, last)), folder);
-    options.validation = false;
+    options.validation = parse_validation("none");
     options.keep_time = true;
     try {
       make_sessions(options);
@@ -226,13 +226,13 @@ TEST(EventColumns, TimesMayChangeTheirFormFarInsideAFile) {
 TEST(HistoryRows, OfOneEventCountAsLeftOutWhereTheyAre) {
   Folder folder;
   auto options = options_for(folder.write("e.csv", long_history()), folder);
-  options.validation = false;
+  options.validation = parse_validation("none");
   EXPECT_EQ(make_sessions(options).num_single_sessions, 1);
   options.min_length = 1;
   EXPECT_EQ(make_sessions(options).num_single_sessions, 0);
   const auto rows = int_rows(folder / "out/train.parquet", "item_id-list");
   EXPECT_TRUE(std::ranges::any_of(rows, [](const auto& row) { return row.size() == 1; }));
-  options.validation = true;  // it is a target without a history
+  options.validation = {};  // it is a target without a history
   EXPECT_EQ(make_sessions(options).num_single_sessions, 1);
 }
 

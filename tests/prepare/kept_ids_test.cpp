@@ -17,7 +17,7 @@ SessionReport prepare_into(const Folder& folder, const std::string& events,
   options.inputs = {folder.write(output + ".csv", events)};
   options.output = folder / output;
   options.columns.features = {{"kind", FeatureKind::Categorical, {}}};
-  options.validation = false;
+  options.validation = parse_validation("none");
   if (!ids_from.empty()) options.ids_from = folder / ids_from;
   return make_sessions(options);
 }

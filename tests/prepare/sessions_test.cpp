@@ -43,7 +43,7 @@ TEST(Sessions, OfDecimalsAndBytes) {
                                 {"price", decimals(3, {"1.250", "0.500", "2.000", "4.000"})}});
   auto options = options_for(file, folder);
   options.columns.features = parse_features("price");
-  options.validation = false;
+  options.validation = parse_validation("none");
   options.max_length = 4;
   make_sessions(options);
   const auto items_of = ItemNames::load(folder / "out/items.parquet");
@@ -62,7 +62,7 @@ TEST(Sessions, WorkedExample) {
   EXPECT_EQ(report.num_users, 3);
   EXPECT_EQ(report.num_items, 4);
   EXPECT_EQ(report.num_short_rows, 1);  // a's [x]
-  EXPECT_EQ(report.num_unseen_targets, 1);
+  EXPECT_EQ(report.valid.num_unseen, 1);
   EXPECT_DOUBLE_EQ(report.mean_train_length, 2.5);
   const auto train = folder / "out/train.parquet";
   const auto valid = folder / "out/valid.parquet";
@@ -161,7 +161,7 @@ TEST(Sessions, TimesMayBeInOtherUnits) {
   }
   EXPECT_FALSE(std::filesystem::exists(folder / "out"));
   options.columns.time_units = 1000;
-  options.validation = false;
+  options.validation = parse_validation("none");
   const SessionReport report = make_sessions(options);  // 10 seconds, then 30
   EXPECT_EQ(report.num_sessions, 2);
   EXPECT_EQ(int_rows(folder / "out/train.parquet", "item_id-list").size(), 1U);
@@ -210,14 +210,14 @@ TEST(Sessions, FilesWithTimesInOtherUnitsAreNotMerged) {
 TEST(Sessions, WithoutValidationEverythingTrains) {
   Folder folder;
   SessionOptions options = options_for(folder.write("e.csv", kEvents), folder);
-  options.validation = false;
+  options.validation = parse_validation("none");
   make_sessions(options);
   EXPECT_EQ(int_rows(folder / "out/train.parquet", "item_id-list"),
             (IntRows{{1, 2}, {1, 2, 1}, {3, 1, 4}}));
   EXPECT_FALSE(std::filesystem::exists(folder / "out/valid.parquet"));
-  options.validation = true;
+  options.validation = {};
   make_sessions(options);
-  options.validation = false;
+  options.validation = parse_validation("none");
   EXPECT_HAS(error_of<UsageError>([&] { make_sessions(options); }), "from an earlier run");
 }
 
@@ -315,7 +315,7 @@ TEST(Sessions, SeveralFilesAndFilesWithoutHeader) {
   options.inputs = {folder.write("1.dat", "u|a|1\nu|b|2\n"), folder.write("2.dat", "u|c|1.5\n")};
   options.table.column_names = {"user", "item", "time"};
   options.output = folder / "out";
-  options.validation = false;
+  options.validation = parse_validation("none");
   make_sessions(options);
   EXPECT_EQ(int_rows(folder / "out/train.parquet", "item_id-list"), (IntRows{{1, 3, 2}}));
 }

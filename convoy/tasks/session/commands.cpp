@@ -94,22 +94,32 @@ std::string times_text(const prepare::TimeSpan& span) {
   return fmt::format("{} to {} (UTC)", first, last);
 }
 
-/// The rows that are evaluated on, and what is not in them.
-std::string valid_text(const SessionFlags& flags, const prepare::SessionReport& report) {
-  auto out = counted(report.num_valid_rows, "row");
+/// Rows of a split that is held out, and what is not in them.
+std::string split_text(const SessionFlags& flags, const prepare::TargetRows& rows) {
+  const bool by_session = flags.options.gap_seconds > 0;
+  auto out = counted(rows.num_rows, "row");
+  if (flags.options.validation.has_test()) {
+    out += fmt::format(" of {}", plural(rows.num_sessions, by_session ? "session" : "user"));
+  }
   if (flags.options.window_days == 0) {
-    out += fmt::format(", {} of them with a target that {}", human_count(report.num_unseen_targets),
+    out += fmt::format(", {} of them with a target that {}", human_count(rows.num_unseen),
                        flags.options.ids_from.empty() ? "training never shows"
                                                       : "these training rows do not show");
   }
-  if (report.num_cut_valid_rows > 0) {
+  if (rows.num_cut > 0) {
     out += fmt::format("; {} of {} hold the last {} events of a longer history",
-                       human_count(report.num_cut_valid_rows), human_count(report.num_valid_rows),
+                       human_count(rows.num_cut), human_count(rows.num_rows),
                        flags.options.max_length);
   }
-  if (report.num_short_sessions > 0) {
-    out += fmt::format("; none of {} shorter than {}", plural(report.num_short_sessions, "session"),
-                       flags.options.min_length);
+  const bool one_each = flags.options.validation.kind == prepare::Validation::LastOut;
+  if (rows.num_short > 0) {
+    out += one_each ? fmt::format("; none of {} shorter than {}", plural(rows.num_short, "session"),
+                                  flags.options.min_length)
+                    : fmt::format("; none of {} whose row is shorter than {}",
+                                  plural(rows.num_short, "target"), flags.options.min_length);
+  }
+  if (!one_each && rows.num_first > 0) {
+    out += fmt::format("; none of {} that nothing is before", plural(rows.num_first, "target"));
   }
   return out;
 }
@@ -137,7 +147,7 @@ int run_sessions(SessionFlags flags) {
   options.columns.features = prepare::parse_features(flags.features);
   options.table.separator = parse_separator(flags.separator);
   if (!flags.columns.empty()) options.table.column_names = split(flags.columns, ',');
-  options.validation = flags.validation == "leave-last-out";
+  options.validation = prepare::parse_validation(flags.validation);
 
   report::ProgressLine progress("reading");
   const prepare::SessionReport report = prepare::make_sessions(options, progress.function());
@@ -185,7 +195,8 @@ int run_sessions(SessionFlags flags) {
        counted(report.num_train_rows, "row"), counted(report.num_train_groups, "row group"),
        report.mean_train_length, human_count(report.num_short_rows), options.min_length);
   line("rows", "{}", rows_text(flags, report));
-  if (options.validation) line("valid", "{}", valid_text(flags, report));
+  if (options.validation.has_valid()) line("valid", "{}", split_text(flags, report.valid));
+  if (options.validation.has_test()) line("test", "{}", split_text(flags, report.test));
   if (!options.ids_from.empty()) {
     line("histories", "{}",
          report.num_past_users > 0
@@ -251,8 +262,12 @@ void add_sessions(CLI::App& app, Work& run) {
       ->capture_default_str();
   sub->add_option("--row-group-size", options.row_group_size, "rows per Parquet row group")
       ->capture_default_str();
-  sub->add_option("--validation", flags->validation, "leave-last-out or none")
-      ->check(CLI::IsMember({"leave-last-out", "none"}))
+  sub->add_option(
+         "--validation", flags->validation,
+         "events held out of training: leave-last-out, the last of each session; leave-last-two, "
+         "the last for test.parquet and the one before it for valid.parquet; "
+         "ratio:TRAIN,VALID,TEST, shares of each session in its order; date:VALID,TEST, the first "
+         "day or second of each; or none")
       ->capture_default_str();
   sub->add_option(
       "--ids-from,--ids_from", options.ids_from,
@@ -262,9 +277,13 @@ void add_sessions(CLI::App& app, Work& run) {
   sub->add_option("--names-key", options.names_key, "its column of item ids [as --item]");
   sub->add_option("--names-value", options.names_value, "its column of titles [name, title, ...]");
   sub->footer(
-      "Example:\n"
+      "Examples:\n"
       "  convoy data sessions ml-100k.inter --output ml100k \\\n"
-      "    --features rating,time_delta:log1p --names ml-100k.item --names-value movie_title");
+      "    --features rating,time_delta:log1p --names ml-100k.item --names-value movie_title\n"
+      "  convoy data sessions ml-100k.inter --output ml100k --validation leave-last-two\n"
+      "  convoy data sessions ml-100k.inter --output ml100k --validation ratio:0.8,0.1,0.1\n"
+      "  convoy data sessions ml-100k.inter --output ml100k --validation "
+      "date:1998-03-01,1998-04-01");
   sub->callback([flags, &run] { run = [flags] { return run_sessions(*flags); }; });
 }
 
