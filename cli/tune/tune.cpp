@@ -212,9 +212,10 @@ int run_tune(const TuneOptions& options) {
        .stops = [&] { return !trainings.trouble().empty(); }});
   if (!trainings.trouble().empty()) fail<Error>("cli", "{}", trainings.trouble());
 
-  const auto table = trials::table_of(search, metric);
-  write_file(folder / "trials.md", table.to_markdown());
-  fmt::print("\n{}\n", table.to_text());
+  const auto table = trials::table_of(search);
+  const auto title = metric + " after each round, with its standard error:";
+  write_file(folder / "trials.md", title + "\n\n" + table.to_markdown());
+  fmt::print("\n{}\n{}\n", title, table.to_text());
   const auto best = search.best_first().front();
   if (search.trials[best].scores.empty()) {
     fail<Error>("cli", "no training succeeded: {}", search.trials[best].failure);

@@ -109,6 +109,10 @@ void MicroBatchBuilder::add(const RowRef& ref, int64_t sample_offset) {
                     [&](int64_t& id) { id = KnownIds::has(*known->second, id) ? id : 0; });
     }
   }
+  if (!limits_.leading.empty() && kept) {
+    auto& count = ragged_.at(limits_.leading).ints.back();
+    count = std::max<int64_t>(0, count - kept->first);
+  }
   micro_batch_.truncated_rows += whole_length > limits_.max_length;
   micro_batch_.short_rows += row_length < 2;
   micro_batch_.lengths.push_back(row_length);

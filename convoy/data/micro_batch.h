@@ -35,6 +35,8 @@ struct ListLimits {
   Truncation truncation = Truncation::KeepLast;
   std::string padded = "";  ///< a column of ids whose 0 at the end of a row are no values; "": none
   std::string whole = "";   ///< a column of ids that MicroBatch::whole has uncut; "": none
+  /// A column that counts values from the start of each row's lists, less those cut; "": none.
+  std::string leading = "";
   bool last_is_target = false;  ///< rows are evaluated on their last value
   KnownIds known = {};
 };

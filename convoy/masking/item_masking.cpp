@@ -29,9 +29,15 @@ void leave_some(bool* chosen, const std::vector<int64_t>& places, uint64_t key) 
   }
 }
 
-std::vector<int64_t> places_of(const int64_t* item, int64_t length) {
+/// Number of items of context of a row.
+int64_t first_of(const at::Tensor& num_context, int64_t row) {
+  return num_context.defined() ? num_context.const_data_ptr<int64_t>()[row] : 0;
+}
+
+/// Places of a row's items from `first` on.
+std::vector<int64_t> places_of(const int64_t* item, int64_t first, int64_t length) {
   std::vector<int64_t> out;
-  for (int64_t t = 0; t < length; ++t) {
+  for (int64_t t = first; t < length; ++t) {
     if (item[t] != 0) out.push_back(t);
   }
   return out;
@@ -64,14 +70,16 @@ at::Tensor last_item_mask(const at::Tensor& ids) {
   return last.logical_and_((lengths > 1).unsqueeze(1));
 }
 
-at::Tensor training_mask(const at::Tensor& ids, double probability, const nn::Context& context) {
+at::Tensor training_mask(const at::Tensor& ids, double probability, const nn::Context& context,
+                         const at::Tensor& num_context) {
   auto host = comm::download(ids).contiguous();
   auto mask = at::zeros(host.sizes(), at::kBool);
   const auto* item = host.data_ptr<int64_t>();
   bool* out = mask.data_ptr<bool>();
   const int64_t length = host.size(1);
+  int64_t row = 0;
   for (const uint64_t key : row_keys(host, kMaskSite, context)) {
-    const auto places = places_of(item, length);
+    const auto places = places_of(item, first_of(num_context, row++), length);
     for (const int64_t t : places) {
       out[t] = uniform01(key, static_cast<uint64_t>(t)) < probability;
     }
@@ -83,7 +91,7 @@ at::Tensor training_mask(const at::Tensor& ids, double probability, const nn::Co
 }
 
 Permutation training_permutation(const at::Tensor& ids, const PermutationOptions& options,
-                                 const nn::Context& context) {
+                                 const nn::Context& context, const at::Tensor& num_context) {
   const auto host = comm::download(ids).contiguous();
   const int64_t rows = host.size(0), length = host.size(1);
   auto asked = at::zeros(host.sizes(), at::kBool);
@@ -91,7 +99,8 @@ Permutation training_permutation(const at::Tensor& ids, const PermutationOptions
   const auto spans = row_keys(host, kSpanSite, context);
   const auto orders = row_keys(host, kOrderSite, context);
   for (int64_t row = 0; row < rows; ++row) {
-    const auto places = places_of(host.data_ptr<int64_t>() + row * length, length);
+    const auto places =
+        places_of(host.data_ptr<int64_t>() + row * length, first_of(num_context, row), length);
     bool* chosen = asked.data_ptr<bool>() + row * length;
     double* stands = order.data_ptr<double>() + row * length;
     const uint64_t key = spans[static_cast<size_t>(row)];

@@ -7,9 +7,12 @@ namespace convoy::masking {
 
 /// Masked-item training (BERT4Rec; Transformers4Rec's "mlm" without 80/10/10): which of the items
 /// `ids` [B, T] (0 = padding) are hidden and to be predicted, [B, T] bool. Each with `probability`,
-/// at least one and not all of a session of two or more; a session of one hides none. A pure
-/// function of seed, step and the samples' indices, so every layout of ranks hides the same.
-at::Tensor training_mask(const at::Tensor& ids, double probability, const nn::Context& context);
+/// at least one and not all of a session of two or more; a session of one hides none. `num_context`
+/// [B] int64 on the host: items at the start of each row that belong to no session and are never
+/// hidden; undefined: none. A pure function of seed, step and the samples' indices, so every layout
+/// of ranks hides the same.
+at::Tensor training_mask(const at::Tensor& ids, double probability, const nn::Context& context,
+                         const at::Tensor& num_context = {});
 
 /// Targets of permuted training (XLNet's "plm").
 struct Permutation {
@@ -25,10 +28,11 @@ struct PermutationOptions {
 
 /// Asks for spans of 1 to `max_span` items, one in each stretch of span / probability items, at
 /// least one item and not all of a session of two or more; a session of one asks for none. These
-/// stand in a random order, and each sees those before it and all that are not asked for. A pure
-/// function of seed, step and the samples' indices.
+/// stand in a random order, and each sees those before it and all that are not asked for.
+/// `num_context`: as above; these stand before all others. A pure function of seed, step and the
+/// samples' indices.
 Permutation training_permutation(const at::Tensor& ids, const PermutationOptions& options,
-                                 const nn::Context& context);
+                                 const nn::Context& context, const at::Tensor& num_context = {});
 
 /// Everything but the items at `asked` [B, T] bool is seen by all.
 Permutation without_items(const at::Tensor& ids, const at::Tensor& asked);

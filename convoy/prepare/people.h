@@ -29,6 +29,8 @@ class People {
   std::span<const int32_t> past_of(int64_t user_id) const {
     return past_.of(past_ids_[static_cast<size_t>(user_id - 1)]);
   }
+  /// Place of the order of a user's first event.
+  int64_t first_place(int64_t user_id) const { return first_[static_cast<size_t>(user_id - 1)]; }
   /// Users of whom the earlier preparation keeps a list.
   int64_t num_past() const { return past_.num_users(); }
   /// For users.parquet.

@@ -14,6 +14,9 @@ inline constexpr const char* kUsersFile = "users.parquet";
 inline constexpr const char* kSeenFile = "seen.parquet";
 /// A column of sessions: how many items of that list the user had at the end of the row.
 inline constexpr const char* kNumSeen = "num_seen";
+/// A column of sessions: how many items, the first ones of the row, are context that is read and
+/// not trained on. A file without it has none.
+inline constexpr const char* kNumContext = "num_context";
 /// Beside sessions: what is decided for all who read them.
 inline constexpr const char* kDecisionsFile = "sessions.json";
 

@@ -91,7 +91,8 @@ void check_times(const Events& events, const char* flag, const char* what) {
 constexpr const char* kTimeColumn = "time-list";
 
 /// Names of the features' columns, the item's first, and last that of the times if they are kept.
-std::vector<SessionWriter::Column> list_columns_of(const Events& events, bool keep_time) {
+std::vector<SessionWriter::Column> list_columns_of(const Events& events, bool keep_time,
+                                                   bool has_context) {
   std::vector<SessionWriter::Column> columns = {{formats::kItemColumn, false}};
   for (const EventFeature& feature : events.features) {
     columns.push_back({feature.spec.column(), feature.spec.kind == FeatureKind::Continuous,
@@ -99,7 +100,7 @@ std::vector<SessionWriter::Column> list_columns_of(const Events& events, bool ke
     const std::string& name = feature.spec.name;
     const bool taken = name == "item_id" || name == "train" || name == "valid" || name == "test" ||
                        name == "items" || name == "users" || name == "user_id" || name == "seen" ||
-                       name == kNumSeen || (keep_time && name == "time");
+                       name == kNumSeen || name == kNumContext || (keep_time && name == "time");
     if (taken || name.find('/') != std::string::npos) {
       fail<UsageError>("prepare",
                        "a feature cannot be called '{}', as its files could not be told "
@@ -109,7 +110,32 @@ std::vector<SessionWriter::Column> list_columns_of(const Events& events, bool ke
   }
   if (keep_time) columns.push_back({kTimeColumn, false});
   columns.push_back({kNumSeen, false, /*is_list=*/false});
+  if (has_context) columns.push_back({kNumContext, false, /*is_list=*/false});
   return columns;
+}
+
+/// Histories of an earlier preparation have items alone.
+void check_context(const SessionOptions& options, const Events& events) {
+  if (options.context == 0 || options.ids_from.empty()) return;
+  std::string more = options.keep_time ? "--keep-time" : "";
+  for (const auto& feature : events.features) {
+    if (!feature.spec.of_session) more = "the feature " + feature.spec.name;
+  }
+  if (more.empty()) return;
+  fail<UsageError>("prepare",
+                   "--context reads the histories of {}, which have items alone, without what {} "
+                   "asks for; try without it, or with the earlier events among the input and "
+                   "without --context",
+                   options.ids_from.string(), more);
+}
+
+/// By place of the order: events that no split holds out.
+std::vector<bool> places_that_train(const SessionOrder& order) {
+  std::vector<bool> out(order.events.size(), false);
+  for (const Session& session : order.sessions) {
+    for (int64_t i = session.begin; i < session.train_end; ++i) out[static_cast<size_t>(i)] = true;
+  }
+  return out;
 }
 
 /// Users of a row group of kSeenFile.
@@ -190,7 +216,7 @@ ItemNames ids_to_keep(const SessionOptions& options, const std::string& name) {
 }
 
 formats::Schema make_schema(const SessionOptions& options, const Material& material) {
-  SchemaBuilder builder(options.min_length, options.max_length);
+  SchemaBuilder builder(options.min_length, options.max_length + options.context);
   builder.add_user(material.order.num_users);
   builder.add_item(material.items.size());
   for (size_t f = 0; f < material.events.features.size(); ++f) {
@@ -301,8 +327,13 @@ SessionReport make_sessions(const SessionOptions& given, const ProgressFn& progr
     if (!warning.empty()) report.warnings.push_back(warning);
   }
   decide_to_exclude(options, report);
-  const Material material{events, order, items, categories, people, options.keep_time};
-  const auto columns = list_columns_of(events, options.keep_time);
+  check_context(options, events);
+  const Material material{
+      events,          order,
+      items,           categories,
+      people,          options.keep_time,
+      options.context, options.context > 0 ? places_that_train(order) : std::vector<bool>()};
+  const auto columns = list_columns_of(events, options.keep_time, options.context > 0);
   auto inputs = options.inputs;
   inputs.push_back(options.names);
   FileSet files(options.output, std::move(inputs));

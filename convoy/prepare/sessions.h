@@ -32,6 +32,8 @@ struct SessionOptions {
   int64_t window_days = 0;
   int64_t max_length = 20;
   HistoryRows rows = HistoryRows::Blocks;
+  /// Events before a row's first, also those in ids_from, that the row begins with as context.
+  int64_t context = 0;
   int64_t stride = 0;      ///< events between the ends of sliding windows; 0: half of max_length
   int64_t min_length = 2;  ///< shorter rows are dropped
   int64_t row_group_size = 500;
@@ -90,6 +92,8 @@ struct SessionReport {
   bool exclude_seen = false;           ///< decision that the folder keeps for results
   bool inherits_exclude_seen = false;  ///< it is that of ids_from
   int64_t num_train_rows = 0;
+  int64_t num_context_rows = 0;    ///< of these, those with context
+  int64_t num_context_events = 0;  ///< events that they have as context
   int64_t num_train_groups = 0;
   TargetRows valid, test;
   int64_t num_past_users = 0;     ///< users of whom ids_from keeps a list
@@ -114,7 +118,8 @@ struct SessionReport {
 /// what comes later. `validation` holds events out of training; each is the target of a row of its
 /// own, which holds the last max_length events up to it. Training rows are stretches of max_length
 /// over the events before them, as `rows` says. With windows a model is trained on one and
-/// evaluated on the next: training rows hold the targets, too.
+/// evaluated on the next: training rows hold the targets, too. Rows may begin with up to `context`
+/// earlier events of the person, training rows with those alone that are not held out.
 ///
 /// Interactions are held in memory. Throws UsageError for impossible options and FileError as
 /// read_events does, or when the output cannot be written.

@@ -57,6 +57,7 @@ void check_options(const SessionOptions& options) {
   at_least("--max-length", options.max_length, 2);
   at_least("--min-length", options.min_length, 1);
   at_least("--stride", options.stride, 0);
+  at_least("--context", options.context, 0);
   if (options.stride > 0 && options.rows != HistoryRows::Sliding) {
     fail<UsageError>("prepare", "--stride has no effect on these rows; try --rows sliding");
   }
@@ -65,10 +66,11 @@ void check_options(const SessionOptions& options) {
     fail<UsageError>("prepare", "--min-length {} is above --max-length {}; expected at most that",
                      options.min_length, options.max_length);
   }
-  if (options.max_length > std::numeric_limits<int32_t>::max() / options.row_group_size) {
+  const int64_t most = std::numeric_limits<int32_t>::max() / options.row_group_size;
+  if (options.max_length > most || options.context > most - options.max_length) {
     fail<UsageError>("prepare",
                      "a row group of {} rows of {} items is too big; try --row-group-size",
-                     options.row_group_size, options.max_length);
+                     options.row_group_size, options.max_length + options.context);
   }
   if (!(options.gap_seconds >= 0)) {
     fail<UsageError>("prepare", "--gap is {}; expected seconds above 0", options.gap_seconds);

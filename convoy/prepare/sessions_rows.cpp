@@ -45,28 +45,48 @@ void Material::write_session_values(SessionWriter& writer, const Session& sessio
   }
 }
 
-void Material::write(SessionWriter& writer, const Session& session, int64_t begin,
-                     int64_t end) const {
-  write_session_values(writer, session);
-  for (int64_t i = begin; i < end; ++i) {
-    const auto event = event_at(i);
-    writer.ints(0).push_back(items.id(events.item.codes[event]));
-    for (size_t f = 0; f < events.features.size(); ++f) {
-      const EventFeature& feature = events.features[f];
-      if (feature.spec.of_session) continue;
-      if (feature.spec.kind == FeatureKind::Continuous) {
-        writer.floats(f + 1).push_back(feature.values[event]);
-      } else {
-        writer.ints(f + 1).push_back(categories[f].id(feature.codes.codes[event]));
-      }
-    }
-    if (keep_time) {
-      const double seconds = events.times.front().seconds(static_cast<int64_t>(event));
-      writer.ints(events.features.size() + 1).push_back(std::llround(seconds));
+Context Material::context_of(const Session& session, int64_t begin, bool of_training) const {
+  Context out;
+  if (context == 0) return out;
+  const int64_t first = people.first_place(session.user_id);
+  for (int64_t i = begin; i > first && std::ssize(out.places) < context; --i) {
+    if (!of_training || trains[static_cast<size_t>(i - 1)]) out.places.push_back(i - 1);
+  }
+  std::ranges::reverse(out.places);
+  const auto past = people.past_of(session.user_id);
+  const auto room = static_cast<size_t>(context - std::ssize(out.places));
+  out.past = past.last(std::min(room, past.size()));
+  return out;
+}
+
+void Material::write_event(SessionWriter& writer, int64_t place) const {
+  const auto event = event_at(place);
+  writer.ints(0).push_back(items.id(events.item.codes[event]));
+  for (size_t f = 0; f < events.features.size(); ++f) {
+    const EventFeature& feature = events.features[f];
+    if (feature.spec.of_session) continue;
+    if (feature.spec.kind == FeatureKind::Continuous) {
+      writer.floats(f + 1).push_back(feature.values[event]);
+    } else {
+      writer.ints(f + 1).push_back(categories[f].id(feature.codes.codes[event]));
     }
   }
+  if (keep_time) {
+    const double seconds = events.times.front().seconds(static_cast<int64_t>(event));
+    writer.ints(events.features.size() + 1).push_back(std::llround(seconds));
+  }
+}
+
+void Material::write(SessionWriter& writer, const Session& session, int64_t begin, int64_t end,
+                     const Context& before) const {
+  write_session_values(writer, session);
+  // Nothing else is known of these: check_context().
+  writer.ints(0).insert(writer.ints(0).end(), before.past.begin(), before.past.end());
+  for (const int64_t place : before.places) write_event(writer, place);
+  for (int64_t place = begin; place < end; ++place) write_event(writer, place);
   const size_t last = events.features.size() + (keep_time ? 2 : 1);
   writer.ints(last).push_back(people.num_seen(session, end));
+  if (context > 0) writer.ints(last + 1).push_back(before.size());
   writer.end_row(session.user_id);
 }
 
@@ -101,12 +121,16 @@ void write_train(const SessionOptions& options, const Material& material, int64_
     const int64_t end = session.train_end;
     int64_t read = session.begin, unread = 0;
     for (const auto& [begin, stop] : rows_of(options, session.begin, end)) {
-      if (stop - begin < options.min_length) {
+      const auto before = material.context_of(session, begin, /*of_training=*/true);
+      const int64_t length = before.size() + stop - begin;
+      if (length < options.min_length) {
         ++report.num_short_rows;
         continue;
       }
-      material.write(writer, session, begin, stop);
-      for (int64_t i = begin; stop - begin > 1 && i < stop; ++i) {
+      material.write(writer, session, begin, stop, before);
+      report.num_context_rows += before.size() > 0;
+      report.num_context_events += before.size();
+      for (int64_t i = begin; length > 1 && i < stop; ++i) {
         shown[static_cast<size_t>(material.item_at(i))] = true;
       }
       unread += std::max<int64_t>(0, begin - read);
@@ -114,7 +138,8 @@ void write_train(const SessionOptions& options, const Material& material, int64_
     }
     report.num_train_events += end - session.begin;
     report.num_unread_events += unread + std::max<int64_t>(0, end - read);
-    const bool in_no_row = end == session.begin || options.min_length > 1;
+    const bool has_context = material.context_of(session, session.begin, true).size() > 0;
+    const bool in_no_row = end == session.begin || (options.min_length > 1 && !has_context);
     report.num_single_sessions += in_no_row && session.end - session.begin == 1;
   }
   report.num_train_rows += writer.num_rows();
@@ -158,12 +183,13 @@ void write_targets(const SessionOptions& options, const Material& material, int6
     for (int64_t end = first + 1; end <= (is_test ? session.end : session.valid_end); ++end) {
       const int64_t whole = end - session.begin;
       const int64_t length = std::min(whole, options.max_length);
-      if (length < std::max<int64_t>(2, options.min_length)) {
+      const auto before = material.context_of(session, end - length, /*of_training=*/false);
+      if (before.size() + length < std::max<int64_t>(2, options.min_length)) {
         ++(whole > 1 ? report.num_short : report.num_first);
         continue;
       }
-      report.num_cut += whole > length;
-      material.write(writer, session, end - length, end);
+      report.num_cut += whole > length + std::ssize(before.places);
+      material.write(writer, session, end - length, end, before);
       report.num_unseen += !shown[static_cast<size_t>(material.item_at(end - 1))];
     }
     report.num_sessions += writer.num_rows() > before;

@@ -2,6 +2,9 @@
 
 // Internal to the component: the rows of sessions.
 
+#include <span>
+#include <vector>
+
 #include "convoy/prepare/items.h"
 #include "convoy/prepare/people.h"
 #include "convoy/prepare/sessions.h"
@@ -9,6 +12,14 @@
 #include "convoy/prepare/sessions_writer.h"
 
 namespace convoy::prepare {
+
+/// Earlier events that a row begins with.
+struct Context {
+  std::span<const int32_t> past = {};  ///< items of the earlier preparation, by id
+  std::vector<int64_t> places = {};    ///< of the order, ascending
+
+  int64_t size() const { return std::ssize(past) + std::ssize(places); }
+};
 
 /// Everything that rows are made of.
 struct Material {
@@ -18,6 +29,8 @@ struct Material {
   const std::vector<Vocabulary>& categories;  ///< by feature; empty for continuous ones
   const People& people;
   bool keep_time = false;
+  int64_t context = 0;            ///< SessionOptions::context
+  std::vector<bool> trains = {};  ///< by place of the order: not held out; empty without context
 
   size_t event_at(int64_t place) const {
     return static_cast<size_t>(order.events[static_cast<size_t>(place)]);
@@ -27,8 +40,14 @@ struct Material {
   /// Value of a continuous feature of a session.
   float value_of(const Session& session, const EventFeature& feature) const;
   void write_session_values(SessionWriter& writer, const Session& session) const;
-  /// A row of events from `begin` up to `end`, which are some of the session's.
-  void write(SessionWriter& writer, const Session& session, int64_t begin, int64_t end) const;
+  /// Context of a row whose own events begin at place `begin`.
+  Context context_of(const Session& session, int64_t begin, bool of_training) const;
+  /// A row of context and the events from `begin` up to `end`, which are some of the session's.
+  void write(SessionWriter& writer, const Session& session, int64_t begin, int64_t end,
+             const Context& before) const;
+
+ private:
+  void write_event(SessionWriter& writer, int64_t place) const;
 };
 
 /// The sessions of `window`; 0: all. Marks in `shown`, by id, the items of rows that train

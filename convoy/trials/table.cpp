@@ -29,13 +29,12 @@ std::string score_text(const Score& score) {
   return fmt::format("{:.4f}", score.value);
 }
 
-report::Table table_of(const Search& search, const std::string& metric) {
+report::Table table_of(const Search& search) {
   report::Table table;
   table.column("trial");
   for (const auto& [option, value] : search.trials.front().options) table.column(name_of(option));
   for (const auto& rung : search.rungs) {
-    table.column(rung.share < 1 ? fmt::format("{} at {:.3g} %", metric, 100 * rung.share)
-                                : fmt::format("{} at the end", metric));
+    table.column(rung.share < 1 ? fmt::format("at {:.3g} %", 100 * rung.share) : "at the end");
   }
   table.column("seconds").column("", report::Align::kLeft);
   for (const size_t i : search.best_first()) {

@@ -15,6 +15,6 @@ std::string score_text(const Score& score);
 
 /// Trials of a search, the best first: options, the score after each round, seconds, and how the
 /// trial ended.
-report::Table table_of(const Search& search, const std::string& metric);
+report::Table table_of(const Search& search);
 
 }  // namespace convoy::trials

@@ -27,7 +27,8 @@ TEST_F(Tune, FindsTheBestAndGoesOnFromCheckpoints) {
                              "--try body=gpt2,sasrec --output_dir out";
   ASSERT_EQ(run(search), 0) << output_;
   expect("4 trials: 4 to 33.3 % of the steps, 2 to 100 % of the steps; as much as 2.7 whole");
-  expect("ndcg_at_10 at 33.3 %");
+  expect("ndcg_at_10 after each round, with its standard error");
+  expect("at 33.3 %");
   const auto trials = json("out/trials.json").at("trials");
   ASSERT_EQ(trials.size(), 4U);
   size_t best = 0, finished = 0;

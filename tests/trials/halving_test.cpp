@@ -76,7 +76,7 @@ TEST(Halving, LeavesOutWhatFails) {
   EXPECT_EQ(other.trials[1].failure, "broken");
   EXPECT_THAT(other.best_first(), ElementsAre(0, 1, 3, 2));
   EXPECT_EQ(other.trials[0].scores.size(), 3U);
-  EXPECT_THAT(table_of(other, "loss").to_text(), HasSubstr("failed"));
+  EXPECT_THAT(table_of(other).to_text(), HasSubstr("failed"));
 }
 
 TEST(Halving, GoesOnWhereItWasInterrupted) {

@@ -16,15 +16,26 @@ at::Tensor loaded_items(const SessionConfig& config, const at::Tensor& ids,
   return missing > 0 ? at::constant_pad_nd(known, {0, missing}, 0) : known;
 }
 
+at::Tensor loaded_context(const nn::Bundle& in, const nn::Context& context) {
+  if (context.mode != Mode::Train) return {};
+  const auto& from = context.loaded == nullptr ? in : *context.loaded;
+  const auto found = from.find(kNumContext);
+  return found == from.end() ? at::Tensor() : found->second;
+}
+
 at::Tensor asked_items(const SessionConfig& config, const at::Tensor& known,
-                       const nn::Context& context) {
+                       const nn::Context& context, const at::Tensor& num_context) {
   const bool trains = context.mode == Mode::Train;
   if (config.masks_items()) {
-    return trains ? masking::training_mask(known, config.mlm_probability, context)
+    return trains ? masking::training_mask(known, config.mlm_probability, context, num_context)
                   : asked_item(known, context);
   }
-  if (trains && !config.train_on_last_item_seq_only) return has_successor(known);
   const auto places = at::arange(known.size(1), known.options());
+  if (trains && !config.train_on_last_item_seq_only) {
+    const auto asked = has_successor(known);
+    if (!num_context.defined()) return asked;
+    return asked.logical_and(places >= (num_context - 1).unsqueeze(1));
+  }
   const auto last = masking::session_lengths(known) - 1;
   const auto asked = context.mode == Mode::Predict ? last.clamp_min(0) : last - 1;
   return places == asked.unsqueeze(1);

@@ -9,10 +9,15 @@ namespace convoy::models {
 at::Tensor loaded_items(const SessionConfig& config, const at::Tensor& ids,
                         const nn::Context& context);
 
+/// kNumContext of a batch of training [B] where it was loaded, else in `in`; undefined: no row has
+/// any.
+at::Tensor loaded_context(const nn::Bundle& in, const nn::Context& context);
+
 /// [B, T] bool: positions that predict, of items `known` [B, T]. In prediction that is the last
-/// item, with masked items the position behind it. Not of permuted items.
+/// item, with masked items the position behind it. Not of permuted items. `num_context`:
+/// loaded_context().
 at::Tensor asked_items(const SessionConfig& config, const at::Tensor& known,
-                       const nn::Context& context);
+                       const nn::Context& context, const at::Tensor& num_context);
 
 /// [B, T] bool: the last item, or in prediction the position behind it.
 at::Tensor asked_item(const at::Tensor& ids, const nn::Context& context);

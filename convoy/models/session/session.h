@@ -41,6 +41,10 @@ struct SessionTarget {
 /// without it, the time of the last event.
 inline constexpr const char* kRequestTime = "request_time";
 
+/// In a bundle of training [B] int64: items at the start of each row that are read, and not asked
+/// for; without it there are none.
+inline constexpr const char* kNumContext = "num_context";
+
 /// In a bundle of evaluation or prediction [B, E] int64: items that are not to be recommended after
 /// a row, padded with 0. They count as ranked behind all others.
 inline constexpr const char* kExcluded = "excluded_items";

@@ -126,7 +126,8 @@ nn::Bundle SessionHead::next_items(const nn::Bundle& in, const Targets& targets,
   nn::CrossEntropyOptions options{config_.temperature, first_id_};
   options.ranks = among_asked(ranks, targets.positions, [&] {
     const auto known = loaded_items(config_, in.at("item_ids"), context);
-    return asked_items(config_, known, context).to(at::kLong) - 1;
+    const auto before = loaded_context(in, context);
+    return asked_items(config_, known, context, before).to(at::kLong) - 1;
   });
   const auto h =
       states(ranks.shares() ? ranks.select(in.at("hidden"), targets.positions, options.ranks)

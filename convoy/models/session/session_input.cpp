@@ -78,6 +78,8 @@ nn::Bundle SessionInput::forward(const nn::Bundle& columns, const nn::Context& c
   const auto ranks = ranks_of(ids, context);
   const auto known = loaded_items(config_, ids, context);
   const auto missed = missed_rows(known, columns, context);
+  const auto before = loaded_context(columns, context);
+  if (before.defined()) out[kNumContext] = columns.at(kNumContext);
   const auto unknown = unknown_targets(config_, known, columns, context);
   auto read = ids, read_on_host = known;  // without a target that nothing but a ranking asks for
   if (unknown.defined()) {
@@ -89,14 +91,14 @@ nn::Bundle SessionInput::forward(const nn::Bundle& columns, const nn::Context& c
   auto x = with_cls(joined(in, ranks, context), read, ranks, context);
   at::Tensor asked;  // [B, T] bool: positions that predict
   if (config_.permutes()) {
-    const auto order = permutation(known, context);
+    const auto order = permutation(known, before, context);
     asked = order.asked;
     out["visible"] = comm::upload(
         seen_by_cls(order.visible, known, read_on_host, context).contiguous(), ids.device());
     const auto nothing = at::zeros(x.sizes(), x.options());
     out["query"] = nn::dropout(nn::add_vector(nothing, query_), config_.dropout, context, 1);
   } else if (config_.masks_items()) {
-    asked = asked_items(config_, known, context);
+    asked = asked_items(config_, known, context, before);
     const auto mask = comm::upload(asked, ids.device());
     x = nn::replace_rows(x, ranks.own(mask), masked_item_);
     if (!config_.attend_padding) {
@@ -106,7 +108,7 @@ nn::Bundle SessionInput::forward(const nn::Bundle& columns, const nn::Context& c
       out["key_mask"] = real;
     }
   } else if (context.mode != Mode::Predict || ids.is_cpu()) {
-    asked = asked_items(config_, known, context);
+    asked = asked_items(config_, known, context, before);
   }
   if (config_.sees_targets()) {
     x = seen_from_both_sides(x, read_on_host, context);
@@ -183,12 +185,12 @@ at::Tensor SessionInput::seen_by_cls(const at::Tensor& visible, const at::Tensor
   return visible.logical_or(all);
 }
 
-masking::Permutation SessionInput::permutation(const at::Tensor& known,
+masking::Permutation SessionInput::permutation(const at::Tensor& known, const at::Tensor& before,
                                                const nn::Context& context) const {
   if (context.mode != Mode::Train) return masking::without_items(known, asked_item(known, context));
   return masking::training_permutation(
       known, {config_.plm_probability, config_.plm_max_span_length, config_.plm_permute_all},
-      context);
+      context, before);
 }
 
 }  // namespace convoy::models

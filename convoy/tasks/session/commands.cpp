@@ -195,6 +195,11 @@ int run_sessions(SessionFlags flags) {
        counted(report.num_train_rows, "row"), counted(report.num_train_groups, "row group"),
        report.mean_train_length, human_count(report.num_short_rows), options.min_length);
   line("rows", "{}", rows_text(flags, report));
+  if (options.context > 0) {
+    line("context", "{} of {} begin with {} of the person, which train nothing there",
+         human_count(report.num_context_rows), counted(report.num_train_rows, "row"),
+         counted(report.num_context_events, "earlier event"));
+  }
   if (options.validation.has_valid()) line("valid", "{}", split_text(flags, report.valid));
   if (options.validation.has_test()) line("test", "{}", split_text(flags, report.test));
   if (!options.ids_from.empty()) {
@@ -254,6 +259,10 @@ void add_sessions(CLI::App& app, Work& run) {
       ->capture_default_str();
   sub->add_option("--stride", options.stride,
                   "items between the ends of sliding windows [half of --max-length]");
+  sub->add_option("--context", options.context,
+                  "rows also begin with up to so many earlier events of the person, those of "
+                  "--ids-from too: they are read, and not trained on")
+      ->capture_default_str();
   sub->add_flag("--keep-time", options.keep_time,
                 "also write the time of each event, in seconds, for model.body = hstu");
   sub->add_flag("--drop-duplicates", options.drop_duplicates,

@@ -303,6 +303,10 @@ std::shared_ptr<dataset::Dataset> open_sessions(const std::string& where,
     }
     options.whole = model.item_feature;  // of a row whose owner has no list
   }
+  if (more.trains && has_ids(prepare::kNumContext)) {
+    select(prepare::kNumContext);
+    options.leading = prepare::kNumContext;
+  }
   const bool wants_owner = !more.evaluates || seen.lists;
   if (wants_owner && has_ids(more.owner)) select(more.owner);
   if (more.answers) {

@@ -178,7 +178,7 @@ Run SessionTask::prepare(const options::ParallelArguments& parallel) {
         "too: losses and metrics do not show how well the model predicts; use uni");
   }
   warnings.insert(warnings.end(), schema_.warnings.begin(), schema_.warnings.end());
-  auto train_data = open_sessions(train_file, arguments_, schema_, warnings);
+  auto train_data = open_sessions(train_file, arguments_, schema_, warnings, {.trains = true});
   std::vector<std::string> told;
   survey(vectors, told);
   auto out = run(std::move(train_data), session_files(arguments_, schema_));
@@ -205,6 +205,12 @@ void SessionTask::survey(const PretrainedVectors& vectors, std::vector<std::stri
   if (rows.short_rows > 0) {
     notes.push_back(fmt::format("{} of {} rows have fewer than two items and train nothing",
                                 human_count(rows.short_rows), human_count(rows.num_rows)));
+  }
+  if (rows.context_items > 0) {
+    notes.push_back(fmt::format(
+        "{} of {} items that are read are context of the rows: events before theirs, which train "
+        "nothing themselves",
+        human_count(rows.context_items), human_count(rows.num_items - rows.cut_items)));
   }
   const bool all = arguments_.data.items_file().empty();
   // Vectors of their own tell of items what their head is not trained on, if it reads them.

@@ -4,9 +4,11 @@
 
 #include <algorithm>
 
+#include "convoy/base/error.h"
 #include "convoy/base/text.h"
 #include "convoy/data/padding.h"
 #include "convoy/data/tools/inspect_rows.h"
+#include "convoy/prepare/seen.h"
 
 namespace convoy::tasks {
 
@@ -24,6 +26,11 @@ TrainingRows survey_training(const data::ParquetFiles& data, const models::Sessi
     selection.limits[feature.name] = data::IdLimit{feature.cardinality - 1};
   }
   out.counts.assign(out.seen.size(), 0);
+  const bool has_context = std::ranges::any_of(data.columns(), [](const data::ColumnInfo& column) {
+    return column.name == prepare::kNumContext && column.readable && !column.is_list &&
+           column.kind == data::Column::Int64;
+  });
+  if (has_context) selection.columns.emplace_back(prepare::kNumContext);
   const auto mark = [](const data::Column& column, int64_t begin, int64_t end,
                        std::vector<bool>& seen) {
     for (int64_t i = begin; i < end; ++i) {
@@ -33,14 +40,23 @@ TrainingRows survey_training(const data::ParquetFiles& data, const models::Sessi
   data::each_rows(data, selection, [&](const data::Rows& rows) {
     const auto& items = rows.columns.at(item_column);
     data::refuse_inner_padding(data, rows, item_column, out.num_rows);
-    for (const int64_t id : items.ints) ++out.counts[static_cast<size_t>(id)];
     for (int64_t row = 0; row < rows.num_rows; ++row) {
+      const int64_t context =
+          has_context ? rows.columns.at(prepare::kNumContext).ints[static_cast<size_t>(row)] : 0;
+      if (context < 0 || context > items.end(row) - items.begin(row)) {
+        fail<FileError>("data", "{} has {} = {}; expected at most the items of the row",
+                        data::row_text(data, out.num_rows), prepare::kNumContext, context);
+      }
+      for (int64_t i = items.begin(row) + context; i < items.end(row); ++i) {
+        ++out.counts[static_cast<size_t>(items.ints[static_cast<size_t>(i)])];
+      }
       const int64_t length = data::unpadded_length(items, row);
       const int64_t over = std::max<int64_t>(0, length - limits.max_length);
       ++out.num_rows;
       out.num_items += length;
       out.cut_rows += over > 0;
       out.cut_items += over;
+      out.context_items += std::max<int64_t>(0, context - over);
       const bool trains = length - over >= 2;
       out.short_rows += !trains;
       if (!trains) continue;

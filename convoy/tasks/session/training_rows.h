@@ -14,7 +14,9 @@ namespace convoy::tasks {
 /// Counts over the rows of a training file, as a model reads them.
 struct TrainingRows {
   int64_t num_rows = 0, num_items = 0;
-  std::vector<int64_t> counts;          ///< by id, occurrences in all rows, read or not
+  /// By id, occurrences in all rows, read or not, but for context, which other rows have.
+  std::vector<int64_t> counts;
+  int64_t context_items = 0;            ///< of those that are read, context (prepare::kNumContext)
   int64_t short_rows = 0;               ///< rows of one item or none, which train nothing
   int64_t cut_rows = 0, cut_items = 0;  ///< rows beyond max_length, and what is not read of them
   /// By id, whether a row that trains something (of two items or more) has it, where it is read.
@@ -25,7 +27,8 @@ struct TrainingRows {
   std::string warning(int64_t max_length) const;
 };
 
-/// Reads the columns of ids once. Throws FileError for ids that the model does not have.
+/// Reads the columns of ids once. Throws FileError for ids that the model does not have, and for
+/// context that is longer than its row.
 TrainingRows survey_training(const data::ParquetFiles& data, const models::SessionConfig& model,
                              const data::ListLimits& limits);
 
