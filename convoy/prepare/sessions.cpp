@@ -273,6 +273,11 @@ SessionReport make_sessions(const SessionOptions& given, const ProgressFn& progr
   SessionOptions options = given;
   const TimeDelta time_delta(options);
   Events events = read_events(options.inputs, options.columns, options.table, progress);
+  SessionReport report;
+  for (const bool of_users : {false, true}) {
+    auto joined = join_features(of_users ? options.users : options.items, of_users, events);
+    if (!joined.table.empty()) report.joined.push_back(std::move(joined));
+  }
   if (options.gap_seconds > 0) check_times(events, "--session gap", "compares");
   if (options.drop_duplicates && events.times.empty()) {
     fail<UsageError>("prepare", "--drop-duplicates compares times; got --time none");
@@ -288,7 +293,6 @@ SessionReport make_sessions(const SessionOptions& given, const ProgressFn& progr
   }
   SessionOrder order =
       order_sessions(events, options.gap_seconds, Windows(events, options.window_days));
-  SessionReport report;
   report.warnings = events.warnings;
   if (options.window_days > 0) warn_of_stray_windows(events, order, options, report);
   report.num_dropped_events = events.num_events - static_cast<int64_t>(order.events.size());
@@ -335,7 +339,9 @@ SessionReport make_sessions(const SessionOptions& given, const ProgressFn& progr
       options.context, options.context > 0 ? places_that_train(order) : std::vector<bool>()};
   const auto columns = list_columns_of(events, options.keep_time, options.context > 0);
   auto inputs = options.inputs;
-  inputs.push_back(options.names);
+  for (const auto& file : {options.names, options.items.file, options.users.file}) {
+    inputs.push_back(file);
+  }
   FileSet files(options.output, std::move(inputs));
   count_gaps(material, report);
   report.num_past_users = people.num_past();

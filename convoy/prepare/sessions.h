@@ -9,6 +9,7 @@
 
 #include "convoy/base/progress.h"
 #include "convoy/prepare/events.h"
+#include "convoy/prepare/joined_features.h"
 #include "convoy/prepare/validation.h"
 
 namespace convoy::prepare {
@@ -42,6 +43,9 @@ struct SessionOptions {
   /// Output of an earlier run: its items and categories keep their ids, new ones come behind.
   std::filesystem::path ids_from;
   Validation validation;  ///< events that are held out of training
+
+  FeatureTable items;  ///< features of items, which become features of events
+  FeatureTable users;  ///< features of users, which become one value of each session
 
   std::filesystem::path names;  ///< optional table of titles
   std::string names_key;        ///< its column of raw item ids; "" = the usual names
@@ -81,6 +85,7 @@ struct SessionReport {
   std::vector<std::pair<std::string, int64_t>> untimed_later;
   std::optional<TimeSpan> times;       ///< of the events that have a time
   int64_t num_ties = 0;                ///< events at the time of the one before of their user
+  std::vector<JoinReport> joined;      ///< tables that features came from
   std::vector<MissingValues> missing;  ///< of features that some events lack
   int64_t num_users = 0;
   int64_t num_sessions = 0;

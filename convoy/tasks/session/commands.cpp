@@ -34,7 +34,7 @@ char parse_separator(const std::string& text) {
 struct SessionFlags {
   prepare::SessionOptions options;
   std::string time;
-  std::string features;
+  std::string features, item_features, user_features;
   std::string separator;
   std::string columns;
   std::string session = "user";
@@ -145,6 +145,8 @@ int run_sessions(SessionFlags flags) {
     if (flags.time_unit == unit) options.columns.time_units = number;
   }
   options.columns.features = prepare::parse_features(flags.features);
+  options.items.features = prepare::parse_features(flags.item_features);
+  options.users.features = prepare::parse_features(flags.user_features);
   options.table.separator = parse_separator(flags.separator);
   if (!flags.columns.empty()) options.table.column_names = split(flags.columns, ',');
   options.validation = prepare::parse_validation(flags.validation);
@@ -163,6 +165,11 @@ int run_sessions(SessionFlags flags) {
   }
   if (report.times) line("times", "{}", times_text(*report.times));
   if (const auto told = order_text(report); !told.empty()) line("order", "{}", told);
+  for (const auto& joined : report.joined) {
+    line("joined", "{}: {} of {} ids of the events have a row{}", joined.table,
+         human_count(joined.num_ids - joined.num_missing), human_count(joined.num_ids),
+         joined.num_missing > 0 ? "; the others have 0, or no category" : "");
+  }
   for (const auto& missing : report.missing) {
     line("missing", "{} of {} events have no {}: {}", human_count(missing.events),
          human_count(report.num_events), missing.feature,
@@ -238,6 +245,14 @@ void add_sessions(CLI::App& app, Work& run) {
                   "name[:continuous|categorical][:log1p|/N|*N][:first|last|sum|mean|min|max],...; "
                   "with one of the last, one value of each session, of all its events; time_delta "
                   "is the time since the previous event in seconds");
+  sub->add_option("--items", options.items.file, "table with a row for each item");
+  sub->add_option("--items-key", options.items.key, "its column of item ids [item_id, item, ...]");
+  sub->add_option("--item-features", flags->item_features,
+                  "its columns that become features of events, as in --features");
+  sub->add_option("--users", options.users.file, "table with a row for each user");
+  sub->add_option("--users-key", options.users.key, "its column of user ids [user_id, user, ...]");
+  sub->add_option("--user-features", flags->user_features,
+                  "its columns that become features of sessions, one value each");
   sub->add_option("--separator", flags->separator,
                   "separator of text files [guessed from the first line]");
   sub->add_option("--columns", flags->columns, "a,b,...: column names of files without a header");
