@@ -54,6 +54,14 @@ at::Tensor columns_from(const ParamPtr& table, int64_t first_id) {
   return weights.narrow(0, below, weights.size(0) - below).t();
 }
 
+/// The `k` best ids [N, k] of scores of the ids from `first_id` on; 0 where fewer compete.
+at::Tensor best_ids(const at::Tensor& scores, int64_t k, int64_t first_id) {
+  const auto [values, columns] = best_columns(scores, k);
+  const auto out =
+      (columns + first_id).masked_fill(values == -std::numeric_limits<float>::infinity(), 0);
+  return at::constant_pad_nd(out, {0, k - out.size(1)}, 0);
+}
+
 }  // namespace
 
 at::Tensor tied_scores(const at::Tensor& h, const ParamPtr& table, double temperature,
@@ -66,6 +74,12 @@ at::Tensor tied_scores(const at::Tensor& h, const ParamPtr& table, double temper
 
 at::Tensor tied_ranks(const at::Tensor& h, const ParamPtr& table, const at::Tensor& targets,
                       int64_t first_id, const comm::Group& tensor, const LeftOut& left_out) {
+  return tied_lists(h, table, targets, 0, first_id, tensor, left_out).ranks;
+}
+
+RankedLists tied_lists(const at::Tensor& h, const ParamPtr& table, const at::Tensor& targets,
+                       int64_t k, int64_t first_id, const comm::Group& tensor,
+                       const LeftOut& left_out) {
   at::NoGradGuard no_grad;
   const bool cut = is_cut(table, 0, tensor);
   auto columns = (targets - first_id).unsqueeze(1);
@@ -73,6 +87,7 @@ at::Tensor tied_ranks(const at::Tensor& h, const ParamPtr& table, const at::Tens
   const int64_t first = cut ? table->begin() + rows_below(table, first_id) : first_id;
   const int64_t piece = score_rows_at_once(table->spec().shape[0] - first_id, h.device());
   std::vector<at::Tensor> parts{at::empty({0}, targets.options())};
+  std::vector<at::Tensor> lists{at::empty({k == 0 ? h.size(0) : 0, k}, targets.options())};
   for (int64_t begin = 0; begin < h.size(0); begin += piece) {
     const int64_t rows = std::min(piece, h.size(0) - begin);
     auto scores = at::mm(h.narrow(0, begin, rows).to(at::kFloat), items);
@@ -80,8 +95,11 @@ at::Tensor tied_ranks(const at::Tensor& h, const ParamPtr& table, const at::Tens
     parts.push_back(
         cut ? ranks_among_all(scores, targets.narrow(0, begin, rows), first, table, tensor)
             : ranks_of(scores, columns.narrow(0, begin, rows)));
+    if (k == 0) continue;
+    lists.push_back(
+        best_ids(cut ? gather_columns(scores, table, 0, tensor, first_id) : scores, k, first_id));
   }
-  return left_out.without_rank(at::cat(parts), targets);
+  return {left_out.without_rank(at::cat(parts), targets), at::cat(lists)};
 }
 
 BestColumns best_columns(const at::Tensor& scores, int64_t k) {

@@ -20,6 +20,14 @@ at::Tensor tied_ranks(const at::Tensor& h, const ParamPtr& table, const at::Tens
                       int64_t first_id = 1, const comm::Group& tensor = {},
                       const LeftOut& left_out = {});
 
+/// Ranks of tied_ranks(), and the best ids of each row [N, k], best first; 0 where fewer compete.
+struct RankedLists {
+  at::Tensor ranks, ids;
+};
+RankedLists tied_lists(const at::Tensor& h, const ParamPtr& table, const at::Tensor& targets,
+                       int64_t k, int64_t first_id = 1, const comm::Group& tensor = {},
+                       const LeftOut& left_out = {});
+
 /// Best columns of some rows, best first, and their scores [N, k].
 struct BestColumns {
   at::Tensor scores, columns;
