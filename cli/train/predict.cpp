@@ -5,21 +5,24 @@
 #include "cli/program.h"
 #include "convoy/job/job.h"
 #include "convoy/launch/stop_signal.h"
+#include "convoy/tasks/evaluation_options.h"
 
 namespace convoy::cli {
 
 namespace {
 
 struct PredictOptions : tasks::Prediction {
+  std::string split = "valid";
   std::optional<int64_t> nproc;
 };
 
-int run_predict(const PredictOptions& options) {
+int run_predict(PredictOptions options) {
   if (auto code = launch_ranks(options.nproc)) return *code;
   launch::leave_on_stop_signals();
   Opened opened(options.folder);
   if (options.output == "-") opened.training.output.quiet = true;  // warnings: standard error
   job::check_whole_rows(opened.training.parallel);
+  options.data = opened.task->split_of(options.data, options.split);
   opened.task->predict(options, opened.run, opened.training);
   return 0;
 }
@@ -34,6 +37,7 @@ void add_predict(CLI::App& app, Run& run) {
       ->required();
   command->add_option("--data", options->data,
                       "data to predict for, - for the standard input; default: the run's own");
+  tasks::add_split_option(*command, options->split);
   command->add_option("--rows", options->rows, "only the first N rows; 0 = all")
       ->check(at_least(0));
   command->add_option(

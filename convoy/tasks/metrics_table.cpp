@@ -24,6 +24,14 @@ using train::Metrics;
 constexpr std::array<std::pair<const char*, const char*>, 3> kShown{
     {{"ndcg", "NDCG"}, {"recall", "Recall"}, {"mrr", "MRR"}}};
 
+/// Metrics of recommended lists beside accuracy.
+constexpr std::array<std::pair<const char*, const char*>, 5> kOfLists{
+    {{"coverage", "Coverage"},
+     {"novelty", "Novelty"},
+     {"average_popularity", "Average popularity"},
+     {"diversity", "Diversity"},
+     {"serendipity", "Serendipity"}}};
+
 std::string key_of(const std::string& metric, int64_t cutoff) {
   return fmt::format("eval_{}_at_{}", metric, cutoff);
 }
@@ -84,6 +92,7 @@ std::string metrics_table(const Metrics& metrics) {
       add(fmt::format("{} of {}", title, baseline), baseline + train::kBaseline + name);
     }
   }
+  for (const auto& [name, title] : kOfLists) add(title, name);
   return table.to_text();
 }
 

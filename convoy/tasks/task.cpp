@@ -251,6 +251,20 @@ std::vector<std::string> Task::usual_trials(const options::TrainingArguments& tr
   return {fmt::format("learning_rate={:g}..{:g}", rate / kTimes, rate * kTimes)};
 }
 
+void Task::ask_details(const EvaluationDetails& details) {
+  if (!details.any()) return;
+  fail<UsageError>("tasks",
+                   "--segments, --metrics all, --bootstrap and the comparison of two runs are for "
+                   "session models; got a {}; try convoy eval without them",
+                   name());
+}
+
+std::string Task::split_of(const std::string& where, const std::string& split) {
+  if (split == "valid") return where;
+  fail<UsageError>("tasks", "--split {} is for session models; got a {}; try --data FILE", split,
+                   name());
+}
+
 Json open_trained(const fs::path& folder, OptionTable& table) {
   const auto config = checkpoint::config_folder(folder) / "config.json";
   if (!fs::exists(config)) {

@@ -10,6 +10,7 @@
 
 #include "convoy/base/options.h"
 #include "convoy/job/job.h"
+#include "convoy/tasks/scored_rows.h"
 #include "convoy/train/checkpoints/model_files.h"
 #include "convoy/train/scorer.h"
 #include "convoy/train/trainer.h"
@@ -47,6 +48,14 @@ struct Run {
   double flops_per_sample = 0;  ///< of the products that training needs; 0 = not known
   /// Sentences for a person about the model that was read; fill adds to them.
   std::shared_ptr<std::vector<std::string>> notes = std::make_shared<std::vector<std::string>>();
+};
+
+/// Details of an evaluation beside its metrics.
+struct EvaluationReport {
+  Json json = Json::object();  ///< entries beside the metrics
+  std::string text;            ///< tables
+  std::vector<std::string> notes;
+  ScoredRows rows;  ///< where they were asked for
 };
 
 /// Request of `convoy predict`.
@@ -119,6 +128,21 @@ class Task {
   /// Data to evaluate on after prepare() or open(): `where`, or the options' data; no data when
   /// both are empty.
   virtual NamedData evaluation_data(const std::string& where) = 0;
+
+  /// Asks evaluations for more than their metrics: after open() and before evaluation_data().
+  /// Throws UsageError where this task has no such.
+  virtual void ask_details(const EvaluationDetails& details);
+  /// Details of the last evaluation, that of evaluation_data() with the name `data`; adds to its
+  /// metrics. On the main rank.
+  virtual EvaluationReport report_details(const std::string& /*data*/,
+                                          train::Metrics& /*metrics*/) {
+    return {};
+  }
+
+  /// Rows of a split of the data in `where`, "" = of the run's, for evaluation_data(): `valid`, or
+  /// `test` as convoy data sessions holds it out. Throws UsageError or FileError where there is no
+  /// such split.
+  virtual std::string split_of(const std::string& where, const std::string& split);
 
   /// A sentence with the metrics of a trivial model on the evaluation data; "" = none. After
   /// prepare().

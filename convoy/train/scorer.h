@@ -8,6 +8,7 @@
 
 #include "convoy/comm/group.h"
 #include "convoy/nn/block.h"
+#include "convoy/parallel/buffers/types.h"
 
 namespace convoy::train {
 
@@ -33,6 +34,11 @@ class Scorer {
   virtual ~Scorer() = default;
   /// Adds the last block's output for a micro-batch; not called for one without rows.
   virtual void add(const nn::Bundle& out) = 0;
+  /// As add(), with the micro-batch, whose row i is sample first_sample + batch.samples[i].
+  virtual void add_batch(const parallel::MicroBatch& /*batch*/, int64_t /*first_sample*/,
+                         const nn::Bundle& out) {
+    add(out);
+  }
   /// Adds up over the processes; called once on each, after its last add().
   virtual void reduce(const comm::Group& group) = 0;
   /// Whether rows count as misses though no target of theirs has a loss: all may be such, and the

@@ -51,6 +51,10 @@ inline constexpr const char* kExcluded = "excluded_items";
 /// In a bundle of evaluation [B] int64: 1 = a row whose target nothing ranks: it is empty, or has
 /// another id in the target's place. Its rank counts as beyond all.
 inline constexpr const char* kMissed = "missed_target";
+/// Keys of an evaluation's results: of each ranked target its row of the batch [N], and the best
+/// items of that row [N, SessionConfig::eval_list], best first; 0 behind them.
+inline constexpr const char* kTargetRow = "target_row";
+inline constexpr const char* kTopItems = "top_items";
 
 /// A sequential recommender: embeddings of tabular features, a transformer body, a next-item head,
 /// whose matrix is the item embedding or its own.
@@ -71,6 +75,9 @@ struct SessionConfig {
   std::string eval_time = "last";
   /// Items that no training has seen, which are not recommended. Of a run, not in config.json.
   std::vector<int64_t> unseen_items;
+  /// Best items that an evaluation gives of each row it ranks (kTopItems), beside which row of the
+  /// batch that is (kTargetRow); nothing: neither. Of an evaluation, not in config.json.
+  std::optional<int64_t> eval_list;
 
   // What fields() tells of.
   int64_t d_model = 64, n_layer = 2, n_head = 4, n_inner = 0;

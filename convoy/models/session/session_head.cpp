@@ -142,8 +142,14 @@ nn::Bundle SessionHead::next_items(const nn::Bundle& in, const Targets& targets,
   nn::Bundle out{{"loss", share > 0 ? entropy.loss + smoothing : entropy.loss}, {"count", count}};
   if (context.mode == Mode::Evaluate) {
     const auto all = options.ranks.whole(h, "states that are ranked");
-    out["target_rank"] = nn::tied_ranks(all, items_, targets.items, first_id_, context.tensor,
-                                        left_out_of(in, targets));
+    auto [target_ranks, lists] =
+        nn::tied_lists(all, items_, targets.items, config_.eval_list.value_or(0), first_id_,
+                       context.tensor, left_out_of(in, targets));
+    out["target_rank"] = std::move(target_ranks);
+    if (config_.eval_list) {
+      out[kTargetRow] = targets.positions.div(in.at("item_ids").size(1), "floor");
+      out[kTopItems] = std::move(lists);
+    }
   }
   return out;
 }

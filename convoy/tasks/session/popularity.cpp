@@ -24,24 +24,6 @@ namespace convoy::tasks {
 
 namespace {
 
-/// Occurrences of each id in the training data; empty where nothing tells them.
-std::vector<int64_t> counts_of(const BaselineData& data) {
-  if (!data.counts.empty()) return data.counts;
-  if (!data.train.empty()) {
-    try {
-      return prepare::count_items(data::ParquetFiles(data.train), data.item_column, data.num_items);
-    } catch (const Error&) {  // moved since, or of another model
-    }
-  }
-  const auto names = prepare::ItemNames::load(data.items);
-  if (names.size() == 0) return {};
-  std::vector<int64_t> counts(static_cast<size_t>(data.num_items) + 1);
-  for (int64_t id = 1; id <= data.num_items; ++id) {
-    counts[static_cast<size_t>(id)] = names.count(id);
-  }
-  return counts;
-}
-
 /// Whether a file has a number a row by this name.
 bool has_ids(const data::ParquetFiles& file, const std::string& name) {
   const auto column = std::ranges::find(file.columns(), name, &data::ColumnInfo::name);
@@ -62,7 +44,7 @@ prepare::RankedRows with_histories(const BaselineData& data, const data::Parquet
 }
 
 std::map<std::string, double> measure_popularity(const BaselineData& data) {
-  const auto counts = counts_of(data);
+  const auto counts = item_counts(data);
   if (counts.empty()) return {};
   const data::ParquetFiles valid(data.valid);
   const auto rows = data.rows.exclude_seen ? with_histories(data, valid) : data.rows;
@@ -125,6 +107,23 @@ std::vector<int64_t> kept_counts(const std::filesystem::path& folder) {
 
 std::string to_json(const std::vector<int64_t>& counts) {
   return Json{{"counts", counts}}.dump() + "\n";
+}
+
+std::vector<int64_t> item_counts(const BaselineData& data) {
+  if (!data.counts.empty()) return data.counts;
+  if (!data.train.empty()) {
+    try {
+      return prepare::count_items(data::ParquetFiles(data.train), data.item_column, data.num_items);
+    } catch (const Error&) {  // moved since, or of another model
+    }
+  }
+  const auto names = prepare::ItemNames::load(data.items);
+  if (names.size() == 0) return {};
+  std::vector<int64_t> counts(static_cast<size_t>(data.num_items) + 1);
+  for (int64_t id = 1; id <= data.num_items; ++id) {
+    counts[static_cast<size_t>(id)] = names.count(id);
+  }
+  return counts;
 }
 
 std::map<std::string, double> measure_baselines(const BaselineData& data) {

@@ -36,6 +36,9 @@ struct BaselineData {
   prepare::RankedRows rows = {};
 };
 
+/// Occurrences of each id in the training data; empty where nothing tells them.
+std::vector<int64_t> item_counts(const BaselineData& data);
+
 /// Metrics of each baseline: ease_baseline_ndcg_at_10 and so on, with recall, mrr and, but
 /// for popularity, their standard errors. Leaves popularity out where nothing tells the counts.
 /// Throws FileError where the data cannot be read.

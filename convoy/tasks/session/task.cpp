@@ -137,6 +137,7 @@ Run SessionTask::run(std::shared_ptr<dataset::Dataset> train_data, train::ModelF
   out.factory = [model = arguments_.model, &now = arguments_.model] {
     auto taken = model;
     taken.eval_time = now.eval_time;
+    taken.eval_list = now.eval_list;
     return models::make_session_model(taken);
   };
   out.train_data = std::move(train_data);
@@ -150,7 +151,8 @@ Run SessionTask::run(std::shared_ptr<dataset::Dataset> train_data, train::ModelF
       settings[train::kTargetTime] = model.eval_time == "target" ? 1 : 0;
     }
     return std::make_unique<SessionMetrics>(RankingMetrics(ranking.top_k_values(), other_names),
-                                            model.targets, std::move(settings), baselines_);
+                                            model.targets, std::move(settings), baselines_,
+                                            evaluated_);
   };
   return out;
 }

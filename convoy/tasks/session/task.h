@@ -1,5 +1,6 @@
 #pragma once
 
+#include "convoy/tasks/session/evaluated_rows.h"
 #include "convoy/tasks/session/known_items.h"
 #include "convoy/tasks/session/popularity.h"
 #include "convoy/tasks/session/pretrained_vectors.h"
@@ -23,6 +24,9 @@ class SessionTask : public Task {
   Run prepare(const options::ParallelArguments& parallel) override;
   Run open(const std::filesystem::path& folder, OptionTable& table) override;
   NamedData evaluation_data(const std::string& where) override;
+  void ask_details(const EvaluationDetails& details) override;
+  EvaluationReport report_details(const std::string& data, train::Metrics& metrics) override;
+  std::string split_of(const std::string& where, const std::string& split) override;
   std::string baseline() override;
   void declare_predict(OptionTable& table) override;
   std::string requests_help() const override;
@@ -43,6 +47,9 @@ class SessionTask : public Task {
   /// Files and rows to measure baselines on: those of `file`, ranked as the model ranks them.
   BaselineData baseline_data(const std::string& file) const;
   Run run(std::shared_ptr<dataset::Dataset> train_data, train::ModelFiles files);
+  /// Adds metrics of the evaluation's lists; what cannot be told is noted.
+  void add_list_metrics(const BaselineData& data, const std::vector<int64_t>& targets,
+                        train::Metrics& metrics, std::vector<std::string>& notes) const;
 
   SessionArguments arguments_;
   formats::Schema schema_;
@@ -56,7 +63,9 @@ class SessionTask : public Task {
   int64_t seed_ = 0;                                 ///< of the run
   std::shared_ptr<std::vector<std::string>> notes_;  ///< of the run
   bool requests_ = false;
-  const OptionTable* options_ = nullptr;  ///< of an opened model; those typed come after open()
+  EvaluationDetails details_;                 ///< ask_details()
+  std::shared_ptr<EvaluatedRows> evaluated_;  ///< of the last evaluation; null: not kept
+  const OptionTable* options_ = nullptr;      ///< of an opened model; those typed come after open()
   /// Whether the last evaluation data leave out seen items.
   std::shared_ptr<bool> excludes_ = std::make_shared<bool>(false);
 };

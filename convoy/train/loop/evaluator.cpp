@@ -34,11 +34,12 @@ std::optional<Metrics> Evaluator::evaluate(const dataset::Dataset& data,
   StopPoll poll(stop_.began() ? &group : nullptr, stop_.source());
   while (auto step = stream->next()) {
     auto outputs = strategy.forward(step->micro_batches, nn::Mode::Evaluate);
-    for (const auto& out : outputs) {
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      const auto& out = outputs[i];
       if (out.empty() || !strategy.tells_rows()) continue;
       sums[0] += comm::item<double>(out.at("loss"));
       sums[1] += comm::item<double>(out.at("count"));
-      if (scorer) scorer->add(out);
+      if (scorer) scorer->add_batch(step->micro_batches[i], step->s0, out);
     }
     ++steps;
     run_.callbacks.notify(

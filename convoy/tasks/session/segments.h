@@ -1,0 +1,38 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "convoy/tasks/session/target_rows.h"
+
+namespace convoy::tasks {
+
+/// Rows of an evaluation that are judged by themselves.
+struct Segment {
+  std::string name;          ///< `history_1_to_5`
+  std::string title;         ///< for people
+  std::vector<size_t> rows;  ///< places among the evaluation's target rows
+};
+
+/// Cuts rows by the number of events that their persons had before (new and old ones), by the
+/// length of their sessions where a person has several, and by how often training has their
+/// targets: the most frequent fifth of `candidates` (by id; empty: all ids of `counts`), the
+/// others, and those that are no candidates. Segments without rows are left out.
+std::vector<Segment> segments_of(const std::vector<TargetRow>& rows,
+                                 const std::vector<int64_t>& counts,
+                                 const std::vector<bool>& candidates);
+
+/// Accuracy of each segment, in their order: the metrics of RankingMetrics with their standard
+/// errors, and `rows`. `ranks`: of the rows that segments name.
+std::vector<std::map<std::string, double>> segment_metrics(const std::vector<Segment>& segments,
+                                                           const std::vector<int64_t>& ranks,
+                                                           const std::vector<int64_t>& top_ks);
+
+/// Table of them at one cut-off, the usual one where it is there.
+std::string segments_table(const std::vector<Segment>& segments,
+                           const std::vector<std::map<std::string, double>>& metrics,
+                           const std::vector<int64_t>& top_ks);
+
+}  // namespace convoy::tasks

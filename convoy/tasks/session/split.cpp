@@ -1,0 +1,31 @@
+#include <filesystem>
+
+#include "convoy/base/error.h"
+#include "convoy/tasks/session/task.h"
+
+namespace convoy::tasks {
+
+namespace fs = std::filesystem;
+
+std::string SessionTask::split_of(const std::string& where, const std::string& split) {
+  if (split == "valid") return where;
+  const auto& data = arguments_.data;
+  fs::path folder = where;
+  if (where.empty())
+    folder = data.valid.empty() ? fs::path(data.path) : fs::path(data.valid).parent_path();
+  std::error_code ignored;
+  if (fs::is_regular_file(folder, ignored)) {
+    fail<UsageError>("data",
+                     "--split {} chooses a file of a folder, and {} is a file; try --data FOLDER, "
+                     "or --data without --split",
+                     split, folder.string());
+  }
+  const auto file = folder / (split + ".parquet");
+  if (fs::exists(file, ignored)) return file.string();
+  fail<FileError>("data",
+                  "there is no {}; convoy data sessions --validation leave-last-two makes one, and "
+                  "training rows without its targets",
+                  file.string());
+}
+
+}  // namespace convoy::tasks
