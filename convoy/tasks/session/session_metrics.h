@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "convoy/comm/to_host.h"
+#include "convoy/tasks/session/baselines.h"
 #include "convoy/tasks/session/evaluated_rows.h"
-#include "convoy/tasks/session/popularity.h"
 #include "convoy/tasks/session/ranking_metrics.h"
 #include "convoy/tasks/session/target_metrics.h"
 #include "convoy/train/scorer.h"

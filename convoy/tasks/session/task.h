@@ -1,8 +1,8 @@
 #pragma once
 
+#include "convoy/tasks/session/baselines.h"
 #include "convoy/tasks/session/evaluated_rows.h"
 #include "convoy/tasks/session/known_items.h"
-#include "convoy/tasks/session/popularity.h"
 #include "convoy/tasks/session/pretrained_vectors.h"
 #include "convoy/tasks/session/run.h"
 #include "convoy/tasks/task.h"

@@ -1,4 +1,4 @@
-#include "convoy/tasks/session/popularity.h"
+#include "convoy/tasks/session/baselines.h"
 
 #include <ATen/ATen.h>
 #include <fmt/format.h>
