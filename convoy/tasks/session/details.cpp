@@ -27,8 +27,9 @@ std::vector<int64_t> persons_of(const std::vector<TargetRow>& rows) {
   return out;
 }
 
+/// A table with an empty line before it.
 std::string indented(const std::string& table) {
-  std::string out;
+  std::string out = "\n";
   for (const auto& line : split(table, '\n')) {
     if (!line.empty()) out += "  " + line + "\n";
   }
