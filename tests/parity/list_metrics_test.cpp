@@ -112,6 +112,9 @@ TEST_F(ListMetrics, PassOverRowsWithoutAList) {
   some.items.resize(some.items.size() + 10, 0);
   targets.push_back(1);
   EXPECT_EQ(list_metrics(some, targets, {3}, known), before);
+  const auto told = list_metrics(some, targets, {3}, {.num_items = known.num_items});
+  EXPECT_EQ(told.size(), 1U) << "nothing is known of the items";
+  EXPECT_EQ(told.at("coverage_at_3"), before.at("coverage_at_3"));
 }
 
 }  // namespace

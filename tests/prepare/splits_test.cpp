@@ -131,6 +131,14 @@ TEST_F(Splits, ByRatioHaveARowForEachTarget) {
   EXPECT_EQ(counts_by_ratio(3, tenths), (Counts{1, 1}));
   EXPECT_EQ(counts_by_ratio(19, tenths), (Counts{1, 1}));
   EXPECT_EQ(counts_by_ratio(30, tenths), (Counts{3, 3}));
+  // Dataset._calcu_split_ids of RecBole 1.2.1 with 0.7, 0.15 and 0.15.
+  const std::map<int64_t, Counts> of_recbole{
+      {1, {0, 0}},  {2, {0, 1}},  {3, {1, 1}},  {5, {1, 1}},  {7, {1, 1}},     {13, {1, 1}},
+      {14, {2, 2}}, {20, {3, 3}}, {21, {3, 3}}, {40, {6, 6}}, {100, {15, 15}}, {943, {141, 141}}};
+  const auto shares = parse_validation("ratio:0.7,0.15,0.15").shares;
+  for (const auto& [events, counts] : of_recbole) {
+    EXPECT_EQ(counts_by_ratio(events, shares), counts) << events;
+  }
 }
 
 TEST_F(Splits, ByDatesHoldOutEverythingFromADayOn) {

@@ -141,6 +141,9 @@ TEST(Segments, HaveEachRowOnceInEveryCut) {
   EXPECT_EQ(by_name.at("head_items"), (std::vector<size_t>{4, 6}));
   EXPECT_EQ(by_name.at("tail_items"), (std::vector<size_t>{0, 1, 2, 3, 5, 7, 8, 9}));
   EXPECT_EQ(by_name.at("unknown_items"), (std::vector<size_t>{10, 11}));
+  for (const auto& segment : segments_of(rows, {}, candidates)) {
+    EXPECT_EQ(segment.name.find("items"), std::string::npos) << "nobody counted them";
+  }
   std::vector<int64_t> ranks(12, 20);
   ranks[4] = 1;
   const auto metrics = segment_metrics(segments, ranks, {5, 10});

@@ -82,6 +82,12 @@ EvaluationReport SessionTask::report_details(const std::string& data, train::Met
   EvaluationReport out;
   if (!evaluated_) return out;
   const auto popular = baseline_data(data);
+  const auto counts = item_counts(popular);
+  if (counts.empty() && (details_.lists || details_.segments)) {
+    out.notes.emplace_back(
+        "nothing tells how often training had each item: no popularity, no serendipity, no head "
+        "and tail items");
+  }
   const auto targets =
       read_target_rows(data, popular.item_column, owner_column(schema_), popular.rows.max_length);
   auto& rows = out.rows;
@@ -108,7 +114,7 @@ EvaluationReport SessionTask::report_details(const std::string& data, train::Met
       told[names[m]] = {intervals[m].low, intervals[m].high};
   }
   if (details_.segments) {
-    const auto segments = segments_of(targets, item_counts(popular), known_->items.by_id());
+    const auto segments = segments_of(targets, counts, known_->items.by_id());
     const auto of_segments = segment_metrics(segments, rows.ranks, popular.top_ks);
     out.text += indented(segments_table(segments, of_segments, popular.top_ks));
     auto& told = out.json["eval_segments"] = Json::object();

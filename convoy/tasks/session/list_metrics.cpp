@@ -118,15 +118,17 @@ std::map<std::string, double> list_metrics(const EvaluatedRows& lists,
     out[fmt::format("coverage_at_{}", k)] =
         static_cast<double>(shown.size()) /
         static_cast<double>(std::max<int64_t>(1, facts.num_items));
-    add_mean(
-        "average_popularity", lists, k,
-        [&](int64_t, List list) { return average_popularity(list, facts); }, out);
-    add_mean(
-        "serendipity", lists, k,
-        [&](int64_t i, List list) {
-          return serendipity(list, targets[static_cast<size_t>(i)], facts, places);
-        },
-        out);
+    if (!facts.counts.empty()) {
+      add_mean(
+          "average_popularity", lists, k,
+          [&](int64_t, List list) { return average_popularity(list, facts); }, out);
+      add_mean(
+          "serendipity", lists, k,
+          [&](int64_t i, List list) {
+            return serendipity(list, targets[static_cast<size_t>(i)], facts, places);
+          },
+          out);
+    }
     if (!facts.users.empty()) {
       add_mean("novelty", lists, k, [&](int64_t, List list) { return novelty(list, facts); }, out);
     }

@@ -13,7 +13,7 @@ namespace convoy::tasks {
 /// padding.
 struct CatalogFacts {
   int64_t num_items = 0;             ///< that may be recommended
-  std::vector<int64_t> counts = {};  ///< events with the item
+  std::vector<int64_t> counts = {};  ///< events with the item; empty: unknown
   std::vector<int64_t> users = {};   ///< persons who had it; empty: unknown
   int64_t num_users = 0;
   /// Values of each categorical column that is the same for all events of an item.
@@ -24,8 +24,8 @@ struct CatalogFacts {
 /// (`novelty_at_10`): coverage (CatalogCoverage, normalized), novelty (MeanInvUserFreq),
 /// average_popularity (AvgRecPopularity), diversity (IntraListDiversity with the Hamming distance
 /// of the categories) and serendipity. All but coverage are means over the rows that have a list,
-/// with standard errors (`novelty_at_10_stderr`). `targets`: of each row of `lists`. Novelty and
-/// diversity are left out where `facts` do not tell of them.
+/// with standard errors (`novelty_at_10_stderr`). `targets`: of each row of `lists`. Metrics of
+/// what `facts` do not tell are left out.
 std::map<std::string, double> list_metrics(const EvaluatedRows& lists,
                                            const std::vector<int64_t>& targets,
                                            const std::vector<int64_t>& ks,

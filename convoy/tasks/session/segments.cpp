@@ -78,6 +78,11 @@ std::vector<Segment> segments_of(const std::vector<TargetRow>& rows,
   if (has_sessions(rows)) {
     cut(kSessions, "session", "items of the session before", &TargetRow::length);
   }
+  const auto none = [](const Segment& segment) { return segment.rows.empty(); };
+  if (counts.empty()) {
+    std::erase_if(out, none);
+    return out;
+  }
   const auto head = head_items(counts, candidates);
   Segment frequent{"head_items", "head items, the most frequent 20 %", {}};
   Segment rare{"tail_items", "tail items, the others", {}};
@@ -89,7 +94,7 @@ std::vector<Segment> segments_of(const std::vector<TargetRow>& rows,
     (!known ? unknown : head[id] ? frequent : rare).rows.push_back(i);
   }
   for (auto* segment : {&frequent, &rare, &unknown}) out.push_back(std::move(*segment));
-  std::erase_if(out, [](const Segment& segment) { return segment.rows.empty(); });
+  std::erase_if(out, none);
   return out;
 }
 

@@ -19,7 +19,8 @@ struct Segment {
 /// Cuts rows by the number of events that their persons had before (new and old ones), by the
 /// length of their sessions where a person has several, and by how often training has their
 /// targets: the most frequent fifth of `candidates` (by id; empty: all ids of `counts`), the
-/// others, and those that are no candidates. Segments without rows are left out.
+/// others, and those that are no candidates. Segments without rows are left out, and without counts
+/// those of items.
 std::vector<Segment> segments_of(const std::vector<TargetRow>& rows,
                                  const std::vector<int64_t>& counts,
                                  const std::vector<bool>& candidates);
