@@ -132,16 +132,28 @@ __attribute__((target("arch=x86-64-v4,prefer-vector-width=512"))) void add_colum
   }
 }
 
-/// Whether this processor and these shapes are what add_columns() is made for.
-bool fits(const at::Tensor& x, const at::Tensor& matrix) {
-  constexpr int64_t kMost = 16, kLarge = int64_t{1} << 18;
+/// Whether this processor, and so many rows of so many terms, are what add_columns() is made for.
+bool takes_rows(int64_t m, int64_t k) {
+  constexpr int64_t kMost = 16;
   static const bool has_registers = __builtin_cpu_supports("x86-64-v4");
+  return has_registers && m <= kMost && k % kLanes == 0;
+}
+
+/// Whether the matrix is one that add_columns() is made for, too.
+bool fits(const at::Tensor& x, const at::Tensor& matrix) {
+  constexpr int64_t kLarge = int64_t{1} << 18;
   const bool whole =
       matrix.t().is_contiguous() || (matrix.is_contiguous() && matrix.size(1) % kWide == 0);
   const auto type = matrix.scalar_type();
-  return has_registers && x.is_cpu() && x.scalar_type() == at::kFloat &&
-         (type == at::kFloat || type == at::kBFloat16) && x.size(0) <= kMost &&
-         x.size(1) % kLanes == 0 && matrix.numel() >= kLarge && whole;
+  return takes_rows(x.size(0), x.size(1)) && x.is_cpu() && x.scalar_type() == at::kFloat &&
+         (type == at::kFloat || type == at::kBFloat16) && matrix.numel() >= kLarge && whole;
+}
+
+bool add_dots(const Product<float>& product) {
+  if (!takes_rows(product.m, product.k)) return false;
+  std::fill_n(product.out, product.m * product.n, 0.0F);
+  add_columns(product, /*by_columns=*/true, 0, product.n);
+  return true;
 }
 
 template <class T>
@@ -169,6 +181,16 @@ at::Tensor multiply(const at::Tensor& x, const at::Tensor& matrix, const at::Ten
 }
 
 #else
+
+struct DotProduct {
+  const float *x, *rows;
+  float* out;
+  int64_t m, n, k;
+};
+
+bool add_dots(const DotProduct&) {
+  return false;
+}
 
 bool fits(const at::Tensor&, const at::Tensor&) {
   return false;
@@ -208,6 +230,10 @@ at::Tensor multiply_narrow(const at::Tensor& x, const at::Tensor& matrix, const 
 }
 
 }  // namespace
+
+bool dots_into(const float* x, const float* rows, float* out, int64_t m, int64_t n, int64_t k) {
+  return add_dots({x, rows, out, m, n, k});
+}
 
 NarrowParts narrow_parts(const at::Tensor& x, at::ScalarType type) {
   constexpr int kParts = 3;  // of 8 bits each: the 24 of a number of 32

@@ -53,6 +53,9 @@ class Model:
         top_k: int = 10,
         exclude_seen: bool | None = None,
         candidates: Sequence[str | int] | None = None,
+        exclude: Sequence[str | int] | None = None,
+        popular: bool = True,
+        vector: bool = False,
         features: dict[str, Sequence[float]] | None = None,
         times: Sequence[int] | None = None,
         time: int | None = None,
@@ -60,13 +63,16 @@ class Model:
         """The next items after a session, oldest first, in the ids of the events.
 
         user: whose whole history exclude_seen leaves out, too; without items it is the session. exclude_seen: None is as the run was
-        evaluated. times: when each item was, in seconds, for a model that reads times; time: when it is asked [the last item's].
+        evaluated. candidates: items to choose among; exclude: items that are not recommended. popular: whether the most popular items are
+        recommended where the session has none to go by. vector: whether the answer has the session's. times: when each item was, in
+        seconds, for a model that reads times; time: when it is asked [the last item's].
 
         {"items": [{"item_id": "1196", "score": 0.8, "name": "a title, where there is one"}], "unknown": [ids never seen],
-        "exclude_seen": False, "num_cut": oldest items that the model has no positions for, where there are such}
+        "exclude_seen": False, "num_cut": oldest items that the model has no positions for, where there are such, "popular": True where the
+        items are popular ones, whose scores are counts, "note": why there are no others}
         """
-        if isinstance(items, str) or isinstance(candidates, str):
-            raise TypeError("items and candidates are lists of ids; got one text")
+        if any(isinstance(ids, str) for ids in (items, candidates, exclude)):
+            raise TypeError("items, candidates and exclude are lists of ids; got one text")
         request: dict[str, Any] = {"items": [] if items is None else list(items), "top_k": top_k}
         if user is not None:
             request["user"] = user
@@ -76,6 +82,12 @@ class Model:
             request["exclude_seen"] = exclude_seen
         if candidates is not None:
             request["candidates"] = list(candidates)
+        if exclude is not None:
+            request["exclude"] = list(exclude)
+        if not popular:
+            request["popular"] = False
+        if vector:
+            request["vector"] = True
         if times is not None:
             request["times"] = list(times)
         if time is not None:

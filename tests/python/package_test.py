@@ -257,6 +257,11 @@ class Models(InFolder):
             only = model.recommend(["item-3"], candidates=["item-7", "item-9"], exclude_seen=True)
             self.assertEqual({item["item_id"] for item in only["items"]}, {"item-7", "item-9"})
             self.assertEqual(model.recommend(["nobody"])["unknown"], ["nobody"])
+            best = first["items"][0]["item_id"]
+            without = model.recommend(["item-3", "item-5"], top_k=4, exclude=[best], vector=True)
+            self.assertEqual(without["items"][:3], first["items"][1:])
+            self.assertEqual(len(without["vector"]), 8)
+            self.assertEqual(model.recommend(["nobody"], popular=False)["items"], [])
             with self.assertRaisesRegex(convoy.ConvoyError, "no seen.parquet beside"):
                 model.recommend(user="anna")
             with self.assertRaisesRegex(TypeError, "items or a user"):

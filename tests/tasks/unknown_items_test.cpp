@@ -85,7 +85,7 @@ TEST_F(UnknownItems, AreNoCandidatesAndNoInputAndMissesAsTargets) {
   const auto asked = recommender.recommend({.items = {"i3"}, .candidates = {"rare2", "i5"}});
   ASSERT_EQ(asked.items.size(), 1U);
   EXPECT_EQ(asked.unknown, (std::vector<std::string>{"rare2"}));
-  EXPECT_TRUE(recommender.recommend({.items = {"rare0"}}).items.empty());
+  EXPECT_TRUE(recommender.recommend({.items = {"rare0"}, .popular = false}).items.empty());
 }
 
 TEST_F(UnknownItems, TrainingDoesNotDependOnWhatIsKnown) {

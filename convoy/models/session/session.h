@@ -78,6 +78,9 @@ struct SessionConfig {
   /// Best items that an evaluation gives of each row it ranks (kTopItems), beside which row of the
   /// batch that is (kTargetRow); nothing: neither. Of an evaluation, not in config.json.
   std::optional<int64_t> eval_list;
+  /// Predictions are states that are to be multiplied with the output matrix, instead of scores. Of
+  /// a program, not in config.json.
+  bool predicts_states = false;
 
   // What fields() tells of.
   int64_t d_model = 64, n_layer = 2, n_head = 4, n_inner = 0;
@@ -177,11 +180,16 @@ std::string embedding_name(const std::string& feature);
 /// hidden. Evaluation: the last item of each session is hidden and is the target; the bundle gets
 /// `target_rank` [rows with a target] (1 = best) among all items but unseen_items and kExcluded,
 /// and kMissed of the batch. Prediction: the state after the last item scores
-/// all items; the bundle gets `scores` [B, V-1] of ids 1..V-1.
+/// all items; the bundle gets `scores` [B, V-1] of ids 1..V-1, or with predicts_states `states` [B,
+/// W] fp32, whose products with the rows of output_matrix() are scores times the temperature, and
+/// `num_items` [B].
 ///
 /// Targets of whole sessions: see SessionTargets. Each session's loss counts once for each item
 /// that is asked of it, so losses and weights are of means that compare. Not in prediction, the
 /// bundle has their columns.
 nn::BlockList make_session_model(const SessionConfig& config);
+
+/// Matrix [V, W] of what make_session_model() made whose rows score items.
+const nn::ParamPtr& output_matrix(const nn::BlockList& session_model);
 
 }  // namespace convoy::models

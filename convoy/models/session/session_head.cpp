@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "convoy/base/error.h"
 #include "convoy/comm/device.h"
 #include "convoy/masking/item_masking.h"
 #include "convoy/models/ranks_of.h"
@@ -99,6 +100,10 @@ nn::Bundle SessionHead::next_items(const nn::Bundle& in, const Targets& targets,
                                    const nn::Context& context) const {
   if (context.mode == Mode::Predict) {
     const auto h = states(asked_states(in, targets));
+    if (config_.predicts_states) {
+      return {{"states", h.to(at::kFloat)},
+              {"num_items", masking::session_lengths(in.at("item_ids"))}};
+    }
     return {{"scores", nn::tied_scores(h, items_, config_.temperature, 1, context.tensor)}};
   }
   const auto count = at::scalar_tensor(targets.items.numel(), at::kLong);
@@ -206,6 +211,12 @@ at::Tensor SessionHead::normed(const at::Tensor& rows) const {
 at::Tensor SessionHead::states(const at::Tensor& rows) const {
   const auto h = normed(rows);
   return output_projection_ ? nn::linear(h, output_projection_, nullptr, false) : h;
+}
+
+const nn::ParamPtr& output_matrix(const nn::BlockList& session_model) {
+  const auto* head = dynamic_cast<const SessionHead*>(session_model.back().get());
+  internal_check(head != nullptr, "models", "the last block is no head of a session model");
+  return head->output_matrix();
 }
 
 }  // namespace convoy::models

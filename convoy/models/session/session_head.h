@@ -20,6 +20,7 @@ class SessionHead : public nn::Block {
   at::Tensor rows_read(const nn::Param& table, const nn::Bundle& batch,
                        const nn::Context& context) override;
   bool takes_tensor_ranks() const override { return true; }
+  const nn::ParamPtr& output_matrix() const { return items_; }
   bool takes_sequence_parallel() const override {
     return !samples() && !targets_ && !detector_ && config_.label_smoothing_factor == 0;
   }

@@ -85,8 +85,32 @@ void refuse_unread_options(const OptionTable& options) {
   }
 }
 
-/// Answers requests, a line of JSON each. What a request does not say is as `usual`. {"load":
-/// FOLDER} takes another checkpoint for those that follow. Histories of users are in asked.data.
+constexpr size_t kLinesAtOnce = 64;  // of requests that have arrived
+
+bool asks_to_load(const Json& request) {
+  return request.is_object() && request.contains("load") &&
+         request.size() == (request.contains("id") ? 2U : 1U);
+}
+
+Json load(Recommender& recommender, const Json& folder) {
+  if (!folder.is_string()) {
+    fail<UsageError>("predict", "\"load\" is {}; expected a run's folder or a checkpoint in it",
+                     json_line(folder));
+  }
+  recommender.load(folder.get<std::string>());
+  return {{"loaded", folder}};
+}
+
+Json to_json(const RecommendationOutcome& outcome) {
+  return answer_or_error([&] {
+    if (outcome.error) std::rethrow_exception(outcome.error);
+    return outcome.answer.to_json();
+  });
+}
+
+/// Answers requests, a line of JSON each, or a list of them. What a request does not say is as
+/// `usual`. {"load": FOLDER} takes another checkpoint for those that follow. Histories of users are
+/// in asked.data.
 void answer_requests(const Prediction& asked, const options::TrainingArguments& training,
                      const RecommendationRequest& usual) {
   auto others = asked;
@@ -94,17 +118,27 @@ void answer_requests(const Prediction& asked, const options::TrainingArguments& 
   check_only_requests(others);
   check_answers_alone(job::join_job(training.parallel).num_ranks());
   Recommender recommender(asked.folder, at::kCPU, asked.data);
-  answer_lines([&](const Json& request) -> Json {
-    if (request.is_object() && request.size() == 1 && request.contains("load")) {
-      const auto& folder = request.at("load");
-      if (!folder.is_string()) {
-        fail<UsageError>("predict", "\"load\" is {}; expected a run's folder or a checkpoint in it",
-                         json_line(folder));
-      }
-      recommender.load(folder.get<std::string>());
-      return {{"loaded", folder}};
+  answer_batches(kLinesAtOnce, [&](const std::vector<Json>& requests) {
+    std::vector<Json> out(requests.size());
+    std::vector<size_t> places;  // of requests that are read and not answered yet
+    std::vector<RecommendationRequest> read;
+    const auto answer = [&] {
+      auto outcomes = recommender.recommend_each(read);
+      for (size_t i = 0; i < read.size(); ++i) out[places[i]] = to_json(outcomes[i]);
+      places.clear();
+      read.clear();
+    };
+    for (size_t i = 0; i < requests.size(); ++i) {
+      if (asks_to_load(requests[i])) answer();
+      out[i] = answer_or_error([&]() -> Json {
+        if (asks_to_load(requests[i])) return load(recommender, requests[i].at("load"));
+        read.push_back(RecommendationRequest::from_json(requests[i], usual));
+        places.push_back(i);
+        return {};
+      });
     }
-    return recommender.recommend(RecommendationRequest::from_json(request, usual)).to_json();
+    answer();
+    return out;
   });
 }
 

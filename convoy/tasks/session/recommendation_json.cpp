@@ -82,11 +82,18 @@ std::string RecommendationRequest::help() {
          "  top_k         items to recommend\n"
          "  exclude_seen  true: never the session's own items, nor those of the user's history\n"
          "  candidates    ids to choose among\n"
+         "  exclude       ids that are not recommended\n"
+         "  popular       false: without a known item no popular items are recommended instead\n"
+         "  vector        true: the answer has the session's vector; top_k may be 0 then\n"
+         "  id            anything; the answer has it, too\n"
          "An answer has items, exclude_seen, unknown: ids that training never saw, num_cut: "
          "oldest\n"
-         "items that the model does not read, note: why there are no items, and predictions of\n"
-         "other targets.\n"
-         "The line {\"load\": \"runs/next\"} takes another model for what follows.\n";
+         "items that the model does not read, popular: the items are the most popular ones, as "
+         "the\n"
+         "model knows none of the session (scores are their counts), note: why there are no items\n"
+         "or popular ones, and predictions of other targets.\n"
+         "A line may also be a list of requests; its answer is a list. The line\n"
+         "{\"load\": \"runs/next\"} takes another model for what follows.\n";
 }
 
 RecommendationRequest RecommendationRequest::from_json(const Json& json,
@@ -100,9 +107,10 @@ RecommendationRequest RecommendationRequest::from_json(const Json& json,
   RecommendationRequest out = usual;
   for (const auto& [key, value] : json.items()) {
     try {
-      if (key == "items" || key == "candidates") {
+      if (key == "items" || key == "candidates" || key == "exclude") {
         if (!value.is_array()) throw Json::type_error::create(302, "no list", &value);
-        (key == "items" ? out.items : out.candidates) = ids_of(value, key.c_str());
+        auto& list = key == "items" ? out.items : key == "exclude" ? out.exclude : out.candidates;
+        list = ids_of(value, key.c_str());
         if (key == "candidates" && out.candidates.empty()) {
           fail<UsageError>(
               "predict",
@@ -129,21 +137,23 @@ RecommendationRequest RecommendationRequest::from_json(const Json& json,
         out.top_k = whole(value);
       } else if (key == "exclude_seen") {
         out.exclude_seen = value.get<bool>();
-      } else {
+      } else if (key == "popular" || key == "vector") {
+        (key == "popular" ? out.popular : out.vector) = value.get<bool>();
+      } else if (key != "id") {
         fail<UsageError>("predict",
                          "a request has the key \"{}\"; expected items, user, features, times, "
-                         "time, top_k, exclude_seen or candidates",
+                         "time, top_k, exclude_seen, candidates, exclude, popular, vector or id",
                          key);
       }
     } catch (const Json::exception&) {
-      fail<UsageError>("predict", "\"{}\" is {}; expected {}", key, json_line(value),
-                       key == "features"
-                           ? "an object of numbers, texts, or lists of numbers, texts or vectors"
-                       : key == "times"        ? "a list of whole seconds"
-                       : key == "time"         ? "a whole number of seconds"
-                       : key == "top_k"        ? "a whole number"
-                       : key == "exclude_seen" ? "true or false"
-                                               : "a list of ids");
+      fail<UsageError>(
+          "predict", "\"{}\" is {}; expected {}", key, json_line(value),
+          key == "features" ? "an object of numbers, texts, or lists of numbers, texts or vectors"
+          : key == "times"  ? "a list of whole seconds"
+          : key == "time"   ? "a whole number of seconds"
+          : key == "top_k"  ? "a whole number"
+          : key == "exclude_seen" || key == "popular" || key == "vector" ? "true or false"
+                                                                         : "a list of ids");
     }
   }
   return out;
@@ -159,7 +169,9 @@ Json RecommendationAnswer::to_json() const {
   out["exclude_seen"] = exclude_seen;
   if (num_cut > 0) out["num_cut"] = num_cut;
   if (!unknown.empty()) out["unknown"] = unknown;
+  if (popular) out["popular"] = true;
   if (!note.empty()) out["note"] = note;
+  if (!vector.empty()) out["vector"] = vector;
   if (!predictions.empty()) out["predictions"] = predictions;
   return out;
 }

@@ -2,6 +2,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <exception>
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -36,12 +37,18 @@ struct RecommendationRequest {
   /// the run was evaluated.
   std::optional<bool> exclude_seen = {};
   std::vector<std::string> candidates;  ///< raw ids to choose among; none = all items
+  std::vector<std::string> exclude;     ///< raw ids that are not recommended
+  /// Whether the most popular items are recommended where the session has none to go by.
+  bool popular = true;
+  /// Whether the answer has the session's vector; top_k may be 0 then.
+  bool vector = false;
 
   /// {"items": [...], "user": "196", "features": {"price-list": [...], "age": 30, "picture-list":
   /// [[...], ...], "category-list": ["shoes", ...]}, "times": [...], "time": 1700000000, "top_k":
-  /// 10, "exclude_seen": false, "candidates": [...]}. One of the first two is there; the others may
-  /// be left out: they are as in `usual`. Ids may be numbers. Texts in "features" are `categories`.
-  /// Throws UsageError for anything else.
+  /// 10, "exclude_seen": false, "candidates": [...], "exclude": [...], "popular": false, "vector":
+  /// true}. One of the first two is there; the others may be left out: they are as in `usual`. Ids
+  /// may be numbers. Texts in "features" are `categories`. "id" is passed over: it is for whoever
+  /// asks. Throws UsageError for anything else.
   static RecommendationRequest from_json(const Json& json, const RecommendationRequest& usual);
   static RecommendationRequest from_json(const Json& json) { return from_json(json, {}); }
   /// Keys of a request and an example, for people.
@@ -51,7 +58,7 @@ struct RecommendationRequest {
 struct RecommendedItem {
   std::string item_id;  ///< as in the interactions
   std::string name;     ///< a title; "" when there is none
-  float score = 0;
+  float score = 0;      ///< of popular items: how often the training data have it
 };
 
 struct RecommendationAnswer {
@@ -63,9 +70,29 @@ struct RecommendationAnswer {
   std::map<std::string, double> predictions;
   bool exclude_seen = false;  ///< whether items of the session were left out, and the user's
   int64_t num_cut = 0;        ///< oldest items of the session that the model does not read
-  std::string note;           ///< why there are no items; "" where there are some
+  /// The items are the most popular ones of the training data, as the session has none to go by.
+  bool popular = false;
+  /// Why there are no items, or only popular ones; "" where there are others.
+  std::string note;
+  /// Vector of the session, whose products with ItemVectors are scores;
+  /// empty unless asked for, or without an item to go by.
+  std::vector<float> vector;
 
   Json to_json() const;
+};
+
+/// Items that may be recommended, with their vectors.
+struct ItemVectors {
+  std::vector<std::string> item_ids;  ///< as in the interactions
+  std::vector<std::string> names;     ///< titles; "" where there is none
+  bool has_names = false;
+  at::Tensor vectors;  ///< [items, width] fp32 on the host
+};
+
+/// Answer to a request of several, or the error that recommend() throws for it alone.
+struct RecommendationOutcome {
+  RecommendationAnswer answer;
+  std::exception_ptr error;  ///< null: there is an answer
 };
 
 /// A trained session model that answers requests in this process: no file is read, no rank started
@@ -89,12 +116,17 @@ class Recommender {
   /// Answers several requests at once, which is faster. Answers are in the requests' order.
   std::vector<RecommendationAnswer> recommend(
       const std::vector<RecommendationRequest>& requests) const;
+  /// Answers several requests at once, each of which may fail by itself.
+  std::vector<RecommendationOutcome> recommend_each(
+      const std::vector<RecommendationRequest>& requests) const;
 
   /// Loads another run or checkpoint for later requests; those under way end with the old one. When
   /// it throws, the old one stays.
   void load(const std::filesystem::path& folder);
 
   int64_t num_items() const;
+  /// Vectors of the items, for an index.
+  ItemVectors item_vectors() const;
 
  private:
   class Model;
