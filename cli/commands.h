@@ -22,9 +22,9 @@ CLI::Validator above_zero();
 CLI::Validator not_empty();
 
 using AddCommand = void(CLI::App& app, Run& run);
-AddCommand add_train, add_eval, add_predict, add_generate, add_data, add_checkpoint, add_launch,
-    add_estimate, add_plan, add_profile, add_schedule, add_verify, add_compare, add_replay,
-    add_report, add_bench, add_doctor, add_completion, add_tune;
+AddCommand add_train, add_eval, add_predict, add_generate, add_export, add_data, add_checkpoint,
+    add_launch, add_estimate, add_plan, add_profile, add_schedule, add_verify, add_compare,
+    add_replay, add_report, add_bench, add_doctor, add_completion, add_tune;
 void add_bench_collectives(CLI::App& bench, Run& run);
 void add_bench_plan(CLI::App& bench, Run& run);
 void add_bench_batch(CLI::App& bench, Run& run);
@@ -49,6 +49,7 @@ inline constexpr Command kCommands[] = {
     {"eval", add_eval, Reads::Model, "--data"},
     {"predict", add_predict, Reads::Model, "--data"},
     {"generate", add_generate, Reads::Model, "--file"},
+    {"export", add_export, Reads::Model, "--data"},
     {"data", add_data},
     {"checkpoint", add_checkpoint},
     {"launch", add_launch},

@@ -178,6 +178,8 @@ struct Program {
 
 /// Adds `convoy generate`.
 void add_generate(CLI::App& app, Work& work, const Program& program);
+/// Adds `convoy export`.
+void add_export(CLI::App& app, Work& work, const Program& program);
 
 /// A kind of task, as the program finds it.
 struct TaskKind {

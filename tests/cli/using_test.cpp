@@ -46,10 +46,27 @@ class Using : public CommandTest {
 };
 
 TEST_F(Using, HelpFitsAndKnowsADayFromAll) {
-  for (const char* command :
-       {"", "train", "eval", "predict", "generate", "data", "data sessions", "data synthetic",
-        "data inspect", "data repartition", "launch", "bench", "bench strategies", "bench step",
-        "bench loader", "bench collectives", "bench batch", "bench axes", "doctor"}) {
+  for (const char* command : {"",
+                              "train",
+                              "eval",
+                              "predict",
+                              "generate",
+                              "export",
+                              "export vectors",
+                              "data",
+                              "data sessions",
+                              "data synthetic",
+                              "data inspect",
+                              "data repartition",
+                              "launch",
+                              "bench",
+                              "bench strategies",
+                              "bench step",
+                              "bench loader",
+                              "bench collectives",
+                              "bench batch",
+                              "bench axes",
+                              "doctor"}) {
     for (const char* how : {" --help", " --help all"}) {
       ASSERT_EQ(run(std::string(command) + how), 0) << output_;
       expect_fits(std::string(command) + how);

@@ -133,11 +133,12 @@ void SessionTask::settle(OptionTable& table) {
 Run SessionTask::run(std::shared_ptr<dataset::Dataset> train_data, train::ModelFiles files) {
   Run out;
   notes_ = out.notes;
-  // eval's options are read after the run is opened.
+  // Options of eval and export are read after the run is opened.
   out.factory = [model = arguments_.model, &now = arguments_.model] {
     auto taken = model;
     taken.eval_time = now.eval_time;
     taken.eval_list = now.eval_list;
+    taken.predicts_states = now.predicts_states;
     return models::make_session_model(taken);
   };
   out.train_data = std::move(train_data);

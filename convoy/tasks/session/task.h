@@ -9,6 +9,17 @@
 
 namespace convoy::tasks {
 
+/// Request of `convoy export vectors`.
+struct VectorExport {
+  std::filesystem::path folder;  ///< of the run, or a checkpoint
+  std::filesystem::path output;  ///< new folder
+  std::string data;              ///< whose sessions get vectors, too; "" = none
+  std::string format = "npy";    ///< as formats::VectorFile has it
+  int64_t rows = 0;              ///< only the first; 0 = all
+  /// Tells a person the notes of the run, on the main rank.
+  std::function<void(const std::vector<std::string>& notes)> tell = [](const auto&) {};
+};
+
 /// Recommends the next item of sessions in Parquet.
 class SessionTask : public Task {
  public:
@@ -32,6 +43,10 @@ class SessionTask : public Task {
   std::string requests_help() const override;
   void predict(const Prediction& prediction, const Run& run,
                const options::TrainingArguments& training) override;
+  /// Writes vectors whose products are scores: of the items, and of sessions where it asks for
+  /// them. Throws UsageError and FileError that name the option or the file.
+  void export_vectors(const VectorExport& asked, const Run& run,
+                      const options::TrainingArguments& training);
 
  private:
   /// evaluation_data() for recommending what comes next: sessions keep their end, and batches hold

@@ -1,0 +1,70 @@
+#include <memory>
+
+#include <CLI/CLI.hpp>
+
+#include "convoy/base/error.h"
+#include "convoy/formats/vector_file.h"
+#include "convoy/tasks/session/task.h"
+#include "convoy/tasks/task.h"
+
+namespace convoy::tasks {
+
+namespace {
+
+struct VectorsCommand : VectorExport {
+  std::optional<int64_t> nproc;
+};
+
+SessionTask& session_task(Task& task, const std::string& folder) {
+  auto* out = dynamic_cast<SessionTask*>(&task);
+  if (out != nullptr) return *out;
+  fail<UsageError>("export", "{} is of a {}, which has no vectors of items; expected a {}", folder,
+                   task.name(), SessionTask().name());
+}
+
+void add_vectors(CLI::App& group, Work& work, const Program& program) {
+  auto options = std::make_shared<VectorsCommand>();
+  auto* vectors = group.add_subcommand(
+      "vectors", "Write the vectors of items, and of sessions, whose products are the scores");
+  vectors
+      ->add_option("folder", options->folder,
+                   "output folder of a session model's run, or a checkpoint in it")
+      ->required();
+  vectors->add_option("-o,--output", options->output, "new folder")->required();
+  vectors->add_option("--data", options->data,
+                      "data whose sessions get vectors, too, - for the standard input");
+  vectors->add_option("--rows", options->rows, "only the first N rows of the data; 0 = all")
+      ->check(CLI::NonNegativeNumber);
+  vectors->add_option("--format", options->format, "npy, for NumPy; or fvecs, of Faiss' data sets")
+      ->check(CLI::IsMember({formats::kNpy, formats::kFvecs}))
+      ->capture_default_str();
+  vectors->add_option("--nproc", options->nproc, "start this many ranks on this host");
+  vectors->footer(
+      "Writes items.npy, a row for each item that may be recommended, and items.parquet with their "
+      "ids in the same order; of --data sessions.npy and sessions.parquet with the rows and users. "
+      "The product of two vectors is the score. For a search of the nearest by inner product, such "
+      "as that of Faiss and hnswlib.\n"
+      "convoy checkpoint export writes the model itself, for Hugging Face's programs.\n"
+      "Examples:\n  convoy export vectors runs/first --output vectors\n"
+      "  convoy export vectors runs/first --output vectors --data today.parquet --nproc 2");
+  vectors->callback([options, program, &work] {
+    work = [options, program] {
+      if (auto code = program.launch_ranks(options->nproc)) return *code;
+      program.open(options->folder.string(), [&](Task& task, const Run& run, const auto& training) {
+        options->tell = program.tell;
+        session_task(task, options->folder.string()).export_vectors(*options, run, training);
+      });
+      return 0;
+    };
+  });
+}
+
+}  // namespace
+
+void add_export(CLI::App& app, Work& work, const Program& program) {
+  auto* group = app.add_subcommand("export", "Write what other programs serve a model with");
+  group->require_subcommand(1);
+  add_vectors(*group, work, program);
+}
+
+}  // namespace convoy::tasks
