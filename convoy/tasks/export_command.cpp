@@ -3,7 +3,11 @@
 #include <CLI/CLI.hpp>
 
 #include "convoy/base/error.h"
+#include "convoy/base/text.h"
 #include "convoy/formats/vector_file.h"
+#include "convoy/report/progress_line.h"
+#include "convoy/tasks/session/onnx_layers.h"
+#include "convoy/tasks/session/onnx_model.h"
 #include "convoy/tasks/session/task.h"
 #include "convoy/tasks/task.h"
 
@@ -13,6 +17,11 @@ namespace {
 
 struct VectorsCommand : VectorExport {
   std::optional<int64_t> nproc;
+};
+
+struct OnnxCommand {
+  std::string folder;
+  std::filesystem::path output;
 };
 
 SessionTask& session_task(Task& task, const std::string& folder) {
@@ -59,12 +68,41 @@ void add_vectors(CLI::App& group, Work& work, const Program& program) {
   });
 }
 
+void add_onnx(CLI::App& group, Work& work, const Program& program) {
+  auto options = std::make_shared<OnnxCommand>();
+  auto* onnx = group.add_subcommand("onnx", "Write a session model as a graph of ONNX");
+  onnx->add_option("folder", options->folder,
+                   "output folder of a session model's run, or a checkpoint in it")
+      ->required();
+  onnx->add_option("-o,--output", options->output, "file to write, such as model.onnx")->required();
+  onnx->footer(
+      "The graph maps item_ids [batch, length], right-padded with 0, to scores [batch, ids]: the "
+      "ids are those of items.parquet in the run's folder. For models of items alone with the "
+      "body " +
+      join(OnnxLayers::bodies()) +
+      ".\n"
+      "Example:\n  convoy export onnx runs/first --output model.onnx");
+  onnx->callback([options, program, &work] {
+    work = [options, program] {
+      program.open(options->folder, [&](Task& task, const Run& run, const auto&) {
+        session_task(task, options->folder);
+        program.tell(*run.notes);
+        onnx_graph(options->folder).write(options->output);
+      });
+      report::line("wrote", "{} ({})", options->output.string(),
+                   human_bytes(std::filesystem::file_size(options->output)));
+      return 0;
+    };
+  });
+}
+
 }  // namespace
 
 void add_export(CLI::App& app, Work& work, const Program& program) {
   auto* group = app.add_subcommand("export", "Write what other programs serve a model with");
   group->require_subcommand(1);
   add_vectors(*group, work, program);
+  add_onnx(*group, work, program);
 }
 
 }  // namespace convoy::tasks

@@ -53,6 +53,7 @@ TEST_F(Using, HelpFitsAndKnowsADayFromAll) {
                               "generate",
                               "export",
                               "export vectors",
+                              "export onnx",
                               "data",
                               "data sessions",
                               "data synthetic",

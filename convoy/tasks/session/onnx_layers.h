@@ -1,0 +1,58 @@
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "convoy/formats/onnx.h"
+#include "convoy/models/session/session.h"
+#include "convoy/nn/block.h"
+
+// Shapes: B rows, T positions, D = d_model, H heads, E width of a head.
+namespace convoy::tasks {
+
+/// Parts of a model's graph, over the weights of its blocks by their names.
+class OnnxLayers {
+ public:
+  OnnxLayers(formats::OnnxGraph& graph, const models::SessionConfig& config,
+             const nn::BlockList& blocks);
+
+  bool has(const std::string& name) const { return params_.contains(name); }
+  /// A weight; each is written once.
+  std::string weight(const std::string& name);
+  /// x times the matrix `name`.weight, plus `name`.bias where there is one. `in_first`: the matrix
+  /// is [in, out].
+  std::string linear(const std::string& x, const std::string& name, bool in_first = false);
+  std::string norm(const std::string& x, const std::string& name, double epsilon);
+  std::string activated(const std::string& x);
+  std::string add(const std::string& a, const std::string& b) { return op("Add", {a, b}); }
+  /// Layer number `index` of the model's body. `seen` [.., T, T]: bool, what positions see.
+  std::string layer(const std::string& x, const std::string& seen, int64_t index);
+  std::string op(const std::string& name, const std::vector<std::string>& inputs,
+                 const formats::OnnxGraph::Attributes& attributes = {}) {
+    return graph_.node(name, inputs, attributes);
+  }
+
+  /// Bodies whose layers layer() has.
+  static std::vector<std::string> bodies();
+
+ private:
+  using Layer = std::string (OnnxLayers::*)(const std::string&, const std::string&,
+                                            const std::string&);
+  static const std::map<std::string, Layer>& layers();
+  std::string gpt2_layer(const std::string& x, const std::string& seen, const std::string& name);
+  std::string sasrec_layer(const std::string& x, const std::string& seen, const std::string& name);
+  std::string ligr_layer(const std::string& x, const std::string& seen, const std::string& name);
+  std::string bert_layer(const std::string& x, const std::string& seen, const std::string& name);
+  /// Mixture of values [B, T, D].
+  std::string attention(const std::string& query, const std::string& key, const std::string& value,
+                        const std::string& seen);
+  std::string heads(const std::string& x);
+
+  formats::OnnxGraph& graph_;
+  const models::SessionConfig& config_;
+  std::map<std::string, nn::ParamPtr> params_;
+  std::map<std::string, std::string> written_;
+};
+
+}  // namespace convoy::tasks
