@@ -27,8 +27,8 @@ struct OnnxCommand {
 SessionTask& session_task(Task& task, const std::string& folder) {
   auto* out = dynamic_cast<SessionTask*>(&task);
   if (out != nullptr) return *out;
-  fail<UsageError>("export", "{} is of a {}, which has no vectors of items; expected a {}", folder,
-                   task.name(), SessionTask().name());
+  fail<UsageError>("export", "{} is of a {}; expected the run of a {}", folder, task.name(),
+                   SessionTask().name());
 }
 
 void add_vectors(CLI::App& group, Work& work, const Program& program) {
@@ -84,13 +84,18 @@ void add_onnx(CLI::App& group, Work& work, const Program& program) {
       "Example:\n  convoy export onnx runs/first --output model.onnx");
   onnx->callback([options, program, &work] {
     work = [options, program] {
+      const auto& output = options->output;
+      if (std::filesystem::is_directory(output)) {
+        fail<UsageError>("export", "--output {} is a folder; try {}", output.string(),
+                         (output / "model.onnx").string());
+      }
       program.open(options->folder, [&](Task& task, const Run& run, const auto&) {
         session_task(task, options->folder);
         program.tell(*run.notes);
-        onnx_graph(options->folder).write(options->output);
+        onnx_graph(options->folder).write(output);
       });
-      report::line("wrote", "{} ({})", options->output.string(),
-                   human_bytes(std::filesystem::file_size(options->output)));
+      report::line("wrote", "{} ({})", output.string(),
+                   human_bytes(std::filesystem::file_size(output)));
       return 0;
     };
   });

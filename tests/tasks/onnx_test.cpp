@@ -57,6 +57,8 @@ TEST_F(ExportOnnx, UnsupportedModelsAreNamed) {
   EXPECT_EQ(run("export onnx out --output out.onnx"), 2) << output_;
   expect("does not support the feature ");
   EXPECT_FALSE(fs::exists(folder_ / "out.onnx"));
+  EXPECT_EQ(run("export onnx out --output syn"), 2) << output_;
+  expect("--output syn is a folder; try syn/model.onnx");
 }
 
 }  // namespace
