@@ -11,6 +11,7 @@ LoadedModel::LoadedModel(const std::filesystem::path& folder, at::Device device)
   config.predicts_states = true;
   blocks = models::make_session_model(config);
   parallel::ReplicaOptions options;
+  options.trains = false;
   options.device = device;
   options.fill = [&folder](parallel::Replica& model) {
     checkpoint::load_weights(folder, model.weights(), model.world());
