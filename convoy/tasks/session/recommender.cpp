@@ -11,11 +11,11 @@
 #include "convoy/models/session/session.h"
 #include "convoy/models/session/session_targets.h"
 #include "convoy/nn/losses/top_products.h"
+#include "convoy/tasks/session/baselines.h"
 #include "convoy/tasks/session/inherited_options.h"
 #include "convoy/tasks/session/item_choice.h"
 #include "convoy/tasks/session/known_items.h"
 #include "convoy/tasks/session/loaded_model.h"
-#include "convoy/tasks/session/popularity.h"
 #include "convoy/tasks/session/recommend.h"
 #include "convoy/tasks/session/request_sessions.h"
 

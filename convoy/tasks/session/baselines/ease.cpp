@@ -39,7 +39,6 @@ at::Tensor gram(const Interactions& interactions) {
 }  // namespace
 
 std::unique_ptr<ItemWeights> fit_ease(const Interactions& interactions, double regularization) {
-  const at::NoGradGuard no_grad;
   auto matrix = gram(interactions);
   matrix.diagonal().add_(regularization);
   auto [factor, info] = at::linalg_cholesky_ex(matrix);
