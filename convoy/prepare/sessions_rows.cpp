@@ -138,8 +138,8 @@ void write_train(const SessionOptions& options, const Material& material, int64_
     }
     report.num_train_events += end - session.begin;
     report.num_unread_events += unread + std::max<int64_t>(0, end - read);
-    const bool has_context = material.context_of(session, session.begin, true).size() > 0;
-    const bool in_no_row = end == session.begin || (options.min_length > 1 && !has_context);
+    const bool alone = material.context_of(session, session.begin, false).size() == 0;
+    const bool in_no_row = alone && (end == session.begin || options.min_length > 1);
     report.num_single_sessions += in_no_row && session.end - session.begin == 1;
   }
   report.num_train_rows += writer.num_rows();
