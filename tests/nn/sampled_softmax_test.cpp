@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <string>
+#include <vector>
 
 #include "convoy/nn/losses/cross_entropy.h"
 #include "tests/nn/testing.h"
@@ -10,11 +12,24 @@
 namespace convoy::nn {
 namespace {
 
-class Sampler : public testing::TestWithParam<const char*> {};
+class Sampler : public testing::TestWithParam<const char*> {
+ protected:
+  /// Of popularity by weights that know no order, some of them so large that their ids are certain.
+  static NegativeSampler sampler_of(int64_t num_ids, int64_t count) {
+    if (GetParam() != std::string("popularity")) {
+      return NegativeSampler(1, num_ids, count, GetParam());
+    }
+    std::vector<double> weights;
+    for (int64_t id = 1; id < num_ids; ++id) {
+      weights.push_back(id % 50 == 7 ? 1e5 : std::pow(1 + id * 37 % 101, 0.75));
+    }
+    return NegativeSampler(1, weights, count);
+  }
+};
 
 TEST_P(Sampler, DrawsEachIdAsOftenAsItsProbabilitySays) {
   constexpr int64_t kIds = 301, kCount = 40, kDraws = 100000;
-  const NegativeSampler sampler(1, kIds, kCount, GetParam());
+  const auto sampler = sampler_of(kIds, kCount);
   std::vector<int64_t> times(kIds);
   for (int64_t step = 0; step < kDraws; ++step) {
     const auto drawn = sampler.draw(7, step);
@@ -54,7 +69,7 @@ TEST_P(Sampler, OfAllIdsTheLossIsThatOfTheSoftmax) {
     backward(loss * 3);
     return std::vector<at::Tensor>{loss.detach(), h.grad(), e->grad()};
   };
-  const NegativeSampler sampler(1, 50, 1000, GetParam());
+  const auto sampler = sampler_of(50, 1000);
   EXPECT_EQ(sampler.count(), 49);
   const auto sampled = outcome([&](const at::Tensor& h, const ParamPtr& e) {
     return sampled_cross_entropy(h, e, targets, sampler, 0.7, context);
@@ -70,7 +85,7 @@ TEST_P(Sampler, OfAllIdsTheLossIsThatOfTheSoftmax) {
 }
 
 TEST_P(Sampler, OfSomeIdsItIsWhatTorchMakesOfTheFormula) {
-  const NegativeSampler sampler(1, 400, 25, GetParam());
+  const auto sampler = sampler_of(400, 25);
   Context context;
   context.seed = 3;
   context.step = 11;
@@ -98,7 +113,15 @@ TEST_P(Sampler, OfSomeIdsItIsWhatTorchMakesOfTheFormula) {
   expect_close(e->grad().to(at::kDouble), e2.grad());
 }
 
-INSTANTIATE_TEST_SUITE_P(Kinds, Sampler, testing::Values("uniform", "log_uniform"));
+INSTANTIATE_TEST_SUITE_P(Kinds, Sampler, testing::Values("uniform", "log_uniform", "popularity"));
+
+TEST(PopularitySampler, IsProportionalToTheWeights) {
+  const NegativeSampler sampler(1, {1, 2, 4, 1000, 3}, 3);
+  EXPECT_EQ(sampler.probability(4), 1);
+  for (const auto& [id, weight] : {std::pair{1, 1}, {2, 2}, {3, 4}, {5, 3}}) {
+    EXPECT_NEAR(sampler.probability(id), 2.0 * weight / 10, 1e-12) << id;
+  }
+}
 
 }  // namespace
 }  // namespace convoy::nn

@@ -73,6 +73,9 @@ struct SessionConfig {
   /// Whether an evaluation of a body that reads times asks at the time of the session's last event,
   /// which is what serving knows, or of the target. Of a run, not in config.json.
   std::string eval_time = "last";
+  /// Occurrences of each id in the training data, for negative_sampling = popularity; empty: each
+  /// counts alike. Of the data, not in config.json.
+  std::vector<int64_t> item_counts;
   /// Items that no training has seen, which are not recommended. Of a run, not in config.json.
   std::vector<int64_t> unseen_items;
   /// Best items that an evaluation gives of each row it ranks (kTopItems), beside which row of the
@@ -110,6 +113,7 @@ struct SessionConfig {
   bool sampled_softmax = false;
   int64_t max_n_samples = 1000;
   std::string negative_sampling = "uniform";
+  double negative_alpha = 0.75;
   std::string loss = "cross_entropy";
   int64_t n_negatives = 256;
   double gbce_t = 0.75;

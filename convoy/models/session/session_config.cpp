@@ -25,6 +25,7 @@ const std::pair<std::string, Names> kWithDistances{
 const std::pair<std::string, Names> kWithTimes{
     "model.body", bodies_with([](const SessionBody& body) { return body.reads_times; })};
 const std::pair<std::string, Names> kWithSampling{"model.sampled_softmax", {"true"}};
+const std::pair<std::string, Names> kWithPopularity{"model.negative_sampling", {"popularity"}};
 const std::pair<std::string, Names> kWithOrder{"model.masking", {"plm"}};
 const std::pair<std::string, Names> kWithReplaced{"model.masking", {"rtd"}};
 const std::pair<std::string, Names> kWithGbce{"model.loss", {"gbce"}};
@@ -132,8 +133,12 @@ Fields SessionConfig::fields() {
       {"max_n_samples", &max_n_samples, "number of sampled items, shared by all targets", 1,
        HUGE_VAL, none, none, "", kWithSampling},
       {"negative_sampling", &negative_sampling,
-       "all items equally likely, or log_uniform: by rank, for ids sorted by falling count", 0, 0,
-       nn::NegativeSampler::kinds(), none, "", kWithSampling},
+       "all items equally likely; log_uniform: by rank, for ids sorted by falling count; "
+       "popularity: by their counts in the training data to the power of negative_alpha",
+       0, 0, nn::NegativeSampler::kinds(), none, "", kWithSampling},
+      {"negative_alpha", &negative_alpha,
+       "power of the counts: 1 = as often as in the data, 0 = all alike", 0, 4, none, none, "",
+       kWithPopularity},
       {"loss", &loss,
        "next-item loss: cross-entropy over all scores, or gbce: binary cross-entropy over the "
        "target and negatives sampled for it",

@@ -4,6 +4,7 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "convoy/base/error.h"
 #include "convoy/comm/device.h"
@@ -21,6 +22,22 @@
 namespace convoy::models {
 
 using nn::Mode;
+
+namespace {
+
+/// How likely negatives of the ids from `first` on are: counts to the power of negative_alpha. An
+/// item that training does not have counts as if it were there once.
+std::vector<double> popularity_weights(const SessionConfig& config, int64_t first) {
+  std::vector<double> out;
+  for (int64_t id = first; id < config.item().cardinality; ++id) {
+    const auto at = static_cast<size_t>(id);
+    const int64_t count = at < config.item_counts.size() ? config.item_counts[at] : 1;
+    out.push_back(std::pow(static_cast<double>(std::max<int64_t>(1, count)), config.negative_alpha));
+  }
+  return out;
+}
+
+}  // namespace
 
 SessionHead::SessionHead(const SessionConfig& config, const nn::ParamPtr& output)
     : Block("head"),
@@ -48,7 +65,9 @@ SessionHead::SessionHead(const SessionConfig& config, const nn::ParamPtr& output
       return declare_dense(name, D, 1, config.initializer_range);
     });
   }
-  if (config.sampled_softmax) {
+  if (config.sampled_softmax && config.negative_sampling == "popularity") {
+    sampler_.emplace(first_id_, popularity_weights(config, first_id_), config.max_n_samples);
+  } else if (config.sampled_softmax) {
     sampler_.emplace(first_id_, config.item().cardinality, config.max_n_samples,
                      config.negative_sampling);
   }

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
 
 #include "convoy/base/error.h"
@@ -85,7 +86,7 @@ class SampledLoss {
 }  // namespace
 
 const std::vector<std::string>& NegativeSampler::kinds() {
-  static const std::vector<std::string> all{"uniform", "log_uniform"};
+  static const std::vector<std::string> all{"uniform", "log_uniform", "popularity"};
   return all;
 }
 
@@ -112,8 +113,43 @@ NegativeSampler::NegativeSampler(int64_t first_id, int64_t num_ids, int64_t coun
   if (certain_ >= count_) factor_ = 0;
 }
 
+NegativeSampler::NegativeSampler(int64_t first_id, const std::vector<double>& weights,
+                                 int64_t count)
+    : first_id_(first_id),
+      num_ids_(std::ssize(weights)),
+      count_(std::min(count, std::ssize(weights))) {
+  internal_check(count_ >= 1, "nn", "{} negatives of {} ids", count, num_ids_);
+  // The heaviest are certain while c w is at least one for them.
+  auto sorted = weights;
+  std::ranges::sort(sorted, std::greater());
+  double rest = 0;
+  for (const double weight : sorted) rest += weight;
+  double most = HUGE_VAL;  // weights from here on are certain
+  for (int64_t m = 0; m < count_; ++m) {
+    const double weight = sorted[static_cast<size_t>(m)];
+    factor_ = static_cast<double>(count_ - m) / rest;
+    if (factor_ * weight < 1) break;
+    most = weight;
+    rest -= weight;
+    if (m + 1 == count_) factor_ = 0;
+  }
+  below_.reserve(weights.size() + 1);
+  below_.push_back(0);
+  logs_ = at::empty({num_ids_}, at::kFloat);
+  auto* logs = logs_.data_ptr<float>();
+  for (const double weight : weights) {
+    const double p = weight >= most ? 1 : std::min(1.0, factor_ * weight);
+    below_.push_back(below_.back() + p);
+    *logs++ = static_cast<float>(std::log(p));
+  }
+}
+
 double NegativeSampler::probability(int64_t id) const {
   const int64_t rank = id - first_id_;
+  if (!below_.empty()) {
+    const auto r = static_cast<size_t>(rank);
+    return below_[r + 1] - below_[r];
+  }
   if (!log_uniform_) return factor_;
   if (rank < certain_) return 1;
   const auto r = static_cast<double>(rank);
@@ -121,6 +157,7 @@ double NegativeSampler::probability(int64_t id) const {
 }
 
 double NegativeSampler::cumulative(int64_t rank) const {
+  if (!below_.empty()) return below_[static_cast<size_t>(rank)];
   const auto r = static_cast<double>(rank), m = static_cast<double>(certain_);
   if (!log_uniform_) return factor_ * r;
   if (rank <= certain_) return r;
@@ -151,6 +188,10 @@ at::Tensor NegativeSampler::draw(uint64_t seed, int64_t step) const {
 }
 
 at::Tensor NegativeSampler::log_probabilities(const at::Tensor& ids) const {
+  if (!below_.empty()) {
+    if (logs_.device() != ids.device()) logs_ = comm::upload(logs_, ids.device());
+    return logs_.index_select(0, (ids - first_id_).reshape({-1})).reshape(ids.sizes());
+  }
   if (!log_uniform_)
     return at::full(ids.sizes(), std::log(factor_), ids.options().dtype(at::kFloat));
   const auto ranks = (ids - first_id_).to(at::kDouble);

@@ -11,13 +11,16 @@ namespace convoy::nn {
 /// Draws n of the ids first_id..V-1 for each step, without replacement, by systematic sampling
 /// (Madow, 1949): id k is among them with the probability min(1, c q_k) exactly, where q is
 /// uniform, or log-uniform: log((r + 2) / (r + 1)) / log(number of ids + 1) of rank r = k -
-/// first_id, for ids that are sorted by falling count. c makes the probabilities add up to n.
+/// first_id, for ids that are sorted by falling count, or proportional to given weights. c makes
+/// the probabilities add up to n.
 class NegativeSampler {
  public:
-  static const std::vector<std::string>& kinds();  ///< uniform, log_uniform
+  static const std::vector<std::string>& kinds();  ///< uniform, log_uniform, popularity
 
   /// All ids where `count` is as large as their number, or larger.
   NegativeSampler(int64_t first_id, int64_t num_ids, int64_t count, const std::string& kind);
+  /// By weights above 0, of the ids first_id..V-1 in this order.
+  NegativeSampler(int64_t first_id, const std::vector<double>& weights, int64_t count);
 
   int64_t count() const { return count_; }
   /// Ids against which all targets of a step compete, [n] int64, ascending, all different: a pure
@@ -32,9 +35,13 @@ class NegativeSampler {
   double cumulative(int64_t rank) const;
 
   int64_t first_id_, num_ids_, count_;
-  bool log_uniform_;
+  bool log_uniform_ = false;
   int64_t certain_ = 0;  ///< ranks whose probability is one
   double factor_ = 1;    ///< c
+  /// Of weights: cumulative() of each rank, and the logarithms of the probabilities, fp32; empty
+  /// and undefined for the other kinds.
+  std::vector<double> below_;
+  mutable at::Tensor logs_;  // on the device that asked last
 };
 
 /// The sum of the cross-entropies of h [N, D] against each row's target and the negatives, whose

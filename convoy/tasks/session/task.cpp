@@ -261,6 +261,7 @@ void SessionTask::survey(const PretrainedVectors& vectors, std::vector<std::stri
   const auto folder = earlier_.empty() ? fs::path(arguments_.model_name_or_path) : earlier_;
   const auto before = folder.empty() ? std::vector<int64_t>() : kept_counts(folder);
   for (size_t id = 0; id < std::min(before.size(), counts_.size()); ++id) counts_[id] += before[id];
+  if (model.negative_sampling == "popularity") model.item_counts = counts_;
   model.unseen_items = known.items.unseen();
   known_ = std::make_shared<const KnownIdsOfModel>(std::move(known));
 }
