@@ -6,6 +6,7 @@
 #include "convoy/base/error.h"
 #include "convoy/base/piped_input.h"
 #include "convoy/base/text.h"
+#include "convoy/comm/agree.h"
 #include "convoy/tasks/evaluation_options.h"
 #include "convoy/tasks/metrics_table.h"
 
@@ -46,9 +47,15 @@ Evaluation evaluate(const std::string& folder, const EvalOptions& options,
     tell(notes);
   }
   Evaluation out{name, trainer.evaluate(*data, "eval_"), {}};
-  if (!job->is_main()) return out;
-  out.report = opened.task->report_details(name, out.metrics);
-  tell(out.report.notes);
+  // Others wait for it: another evaluation may follow.
+  comm::ask_main(
+      job->world(), "report an evaluation",
+      [&, &name = name] {
+        out.report = opened.task->report_details(name, out.metrics);
+        return Json();
+      },
+      comm::Lasts::Long);
+  if (job->is_main()) tell(out.report.notes);
   return out;
 }
 

@@ -3,6 +3,7 @@
 #include "cli/commands.h"
 #include "cli/launch/ranks.h"
 #include "cli/program.h"
+#include "convoy/base/error.h"
 #include "convoy/job/job.h"
 #include "convoy/launch/stop_signal.h"
 #include "convoy/tasks/evaluation_options.h"
@@ -22,6 +23,13 @@ int run_predict(PredictOptions options) {
   Opened opened(options.folder);
   if (options.output == "-") opened.training.output.quiet = true;  // warnings: standard error
   job::check_whole_rows(opened.training.parallel);
+  const auto* requests = opened.table.find("predict.requests");
+  if (options.split != "valid" && requests != nullptr && requests->plain() == "true") {
+    fail<UsageError>("cli",
+                     "--split {} is for rows of data, of which --requests reads none; try "
+                     "one of them",
+                     options.split);
+  }
   options.data = opened.task->split_of(options.data, options.split);
   opened.task->predict(options, opened.run, opened.training);
   return 0;

@@ -129,6 +129,12 @@ void check_windows(const Configured& configured, const std::vector<tasks::Window
                      "keep_moments takes them from the last checkpoint of each window, which "
                      "save_strategy = no does not write; try --save_strategy epoch");
   }
+  if (configured.training.stop_steps > 0) {
+    fail<UsageError>("cli",
+                     "stop_steps = {:g} does not go with windows, each of which is trained whole "
+                     "before the next; try --end for fewer windows",
+                     configured.training.stop_steps);
+  }
   if (configured.training.parallel.strategy != "plan") return;
   fail<UsageError>("cli",
                    "strategy = plan does not go with windows; try the strategy that convoy "

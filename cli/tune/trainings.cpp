@@ -63,7 +63,11 @@ TrialTrainings::TrialTrainings(TrainingsOptions options, const trials::Search& s
 }
 
 fs::path TrialTrainings::folder(size_t trial) const {
-  return options_.folder / fmt::format("trial-{}", trial);
+  return options_.folder / fmt::format("{}{}", kTrialPrefix, trial);
+}
+
+fs::path TrialTrainings::log_file(size_t trial) const {
+  return options_.folder / "logs" / fmt::format("{}{}.log", kTrialPrefix, trial);
 }
 
 std::vector<std::string> TrialTrainings::command(size_t trial, size_t rung) const {
@@ -84,9 +88,7 @@ std::vector<std::string> TrialTrainings::command(size_t trial, size_t rung) cons
     out.push_back(fmt::format("--train.save_steps={}", kNever));
     out.emplace_back("--train.save_total_limit=1");
   }
-  const bool asks_threads = std::ranges::any_of(
-      typed_, [](const auto& flag) { return flag.starts_with("--parallel.threads="); });
-  if (options_.jobs > 1 && !asks_threads) {
+  if (options_.jobs > 1 && !options_.keeps_threads) {
     const auto trainings = static_cast<int>(options_.jobs * options_.nproc);
     out.push_back(
         fmt::format("--parallel.threads={}", std::max(1, machine::usable_cores() / trainings)));
@@ -122,12 +124,13 @@ trials::Outcome TrialTrainings::outcome(size_t trial) const {
 trials::Outcome TrialTrainings::run(size_t trial, size_t rung) try {
   const auto done = launch::run_process(command(trial, rung));
   const std::string before = rung == 0 ? "" : read_file(log_file(trial));
+  make_folder(log_file(trial).parent_path());
   write_file(log_file(trial), before + done.out + done.err);
   if (!done.ok()) {
     const auto words = last_words(done.out + "\n" + done.err);
-    return {
-        .score = {},
-        .failure = fmt::format("exit code {}: {} ({})", done.exit_code, words, log_file(trial))};
+    return {.score = {},
+            .failure = fmt::format("exit code {}: {} ({})", done.exit_code, words,
+                                   log_file(trial).string())};
   }
   auto out = outcome(trial);
   out.score.seconds = done.seconds;
@@ -200,7 +203,8 @@ std::string TrialTrainings::line(size_t at, size_t rung) const {
 }
 
 std::string TrialTrainings::config_of(size_t trial) const {
-  return without_places(read_file(folder(trial) / "run.toml"));
+  const auto own = read_config(options_.config, flags_of(search_.trials[trial].options));
+  return without_places(own->table.to_kept_toml());
 }
 
 }  // namespace convoy::cli

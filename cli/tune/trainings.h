@@ -27,14 +27,18 @@ struct TrainingsOptions {
   int64_t nproc = 1;
   /// The run says when checkpoints are saved; else each round saves its end alone.
   bool keeps_checkpoints = false;
+  bool keeps_threads = false;  ///< the run says how many it has; else jobs share the cores
 };
+
+/// Beginning of the names of trials' folders.
+inline constexpr const char* kTrialPrefix = "trial-";
 
 /// Trainings of a search: a process of this program each, in folders trial-0 and so on.
 class TrialTrainings {
  public:
   TrialTrainings(TrainingsOptions options, const trials::Search& search);
 
-  /// Trains a trial through a round. Its output goes to a file beside its folder.
+  /// Trains a trial through a round. Its output goes to a file of its own.
   trials::Outcome run(size_t trial, size_t rung);
   /// Sentence about all rounds, of which `done` trainings are done.
   std::string plan_text(int64_t done) const;
@@ -44,13 +48,13 @@ class TrialTrainings {
   std::string trouble() const;
 
   std::filesystem::path folder(size_t trial) const;
-  /// Configuration of a trial that trained, as a run of its own.
+  /// Configuration of a trial as a run of its own, without what the search sets for its rounds.
   std::string config_of(size_t trial) const;
 
  private:
   std::vector<std::string> command(size_t trial, size_t rung) const;
   trials::Outcome outcome(size_t trial) const;
-  std::string log_file(size_t trial) const { return folder(trial).string() + ".log"; }
+  std::filesystem::path log_file(size_t trial) const;
   /// Trainings of a round, with what each costs: the share of all steps that it makes.
   double cost(size_t rung) const;
   double seconds_left() const;

@@ -142,6 +142,15 @@ int64_t take_up(const fs::path& file, const Json& asked, bool overwrites, trials
                    file.string());
 }
 
+/// Removes trainings of another search, whose runs would stand among those of this one.
+void remove_trials(const fs::path& folder) {
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    const auto name = entry.path().filename().string();
+    const bool is_trial = name.starts_with(kTrialPrefix) && entry.is_directory();
+    if (is_trial) remove_whole(entry.path());
+  }
+}
+
 /// Sentence where chance may have chosen the best; "" = none.
 std::string warning_of_chance(const trials::Search& search) {
   const auto order = search.best_first();
@@ -188,9 +197,11 @@ int run_tune(const TuneOptions& options) {
   const Json asked{{"options", search_options(*configured)},
                    {"metric", metric},
                    {"rungs", options.rungs},
-                   {"reduction", options.reduction}};
+                   {"reduction", options.reduction},
+                   {"nproc", options.nproc}};
   const auto file = folder / kTrialsFile;
   const auto done = take_up(file, asked, output.overwrite, search);
+  if (done == 0) remove_trials(folder);
   launch::leave_on_stop_signals();
 
   TrialTrainings trainings({.config = options.config,
@@ -198,7 +209,8 @@ int run_tune(const TuneOptions& options) {
                             .metric = metric,
                             .jobs = options.jobs,
                             .nproc = options.nproc,
-                            .keeps_checkpoints = configured->training.load_best_model_at_end},
+                            .keeps_checkpoints = configured->training.load_best_model_at_end,
+                            .keeps_threads = configured->table.asked_for("parallel.threads")},
                            search);
   report::show_progress(trainings.plan_text(done));
   trials::run(

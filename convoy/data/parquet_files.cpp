@@ -169,4 +169,10 @@ std::unique_ptr<RowStream> ParquetFiles::stream(const std::vector<Segment>& segm
   return std::make_unique<ChainStream>(std::move(parts), selection);
 }
 
+bool has_numbers(const ParquetFiles& files, const std::string& name, bool is_list) {
+  const auto column = std::ranges::find(files.columns(), name, &ColumnInfo::name);
+  return column != files.columns().end() && column->readable && column->is_list == is_list &&
+         column->kind == Column::Int64;
+}
+
 }  // namespace convoy::data

@@ -53,4 +53,7 @@ class ParquetFiles {
   int64_t num_rows_ = 0;
 };
 
+/// Whether a column has one whole number a row, or with `is_list` a list of them, and can be read.
+bool has_numbers(const ParquetFiles& files, const std::string& name, bool is_list = false);
+
 }  // namespace convoy::data

@@ -89,8 +89,10 @@ JoinReport join_features(const FeatureTable& table, bool of_users, Events& event
                        "them",
                        kind.features, spec.name);
     }
-    if (!of_users && spec.of_session) {
-      fail<UsageError>("prepare", "{} has one value a session of '{}'; expected one an event",
+    if (spec.of_session) {
+      fail<UsageError>("prepare",
+                       "{} has a session's value of several for '{}', of which a table has one; "
+                       "expected name[:continuous|categorical][:log1p|/N|*N]",
                        kind.features, spec.name);
     }
     if (of_users) spec.of_session = OfSession::First;

@@ -9,6 +9,7 @@
 #include "convoy/base/error.h"
 #include "convoy/data/padding.h"
 #include "convoy/data/tools/inspect_rows.h"
+#include "convoy/prepare/context.h"
 
 namespace convoy::prepare {
 
@@ -44,9 +45,16 @@ int64_t rank_among_others(int64_t target, const auto& had, const std::vector<int
 std::vector<int64_t> count_items(const data::ParquetFiles& data, const std::string& item_column,
                                  int64_t num_items) {
   std::vector<int64_t> counts(static_cast<size_t>(num_items) + 1, 0);
-  const data::Selection selection{{item_column}, {{item_column, data::IdLimit{num_items}}}};
+  data::Selection selection{{item_column}, {{item_column, data::IdLimit{num_items}}}};
+  select_context(data, selection);
   data::each_rows(data, selection, [&](const data::Rows& rows) {
-    for (int64_t id : rows.columns.at(item_column).ints) ++counts[static_cast<size_t>(id)];
+    const auto& ids = rows.columns.at(item_column);
+    for (int64_t row = 0; row < rows.num_rows; ++row) {
+      const int64_t begin = ids.begin(row), end = ids.end(row);
+      for (int64_t i = begin + context_of(rows, row, end - begin); i < end; ++i) {
+        ++counts[static_cast<size_t>(ids.ints[static_cast<size_t>(i)])];
+      }
+    }
   });
   return counts;
 }

@@ -32,7 +32,7 @@ struct PopularityReport {
   std::vector<double> mrr;     ///< mean over rows of 1 / rank, 0 beyond k
 };
 
-/// Occurrences of each id 0 .. num_items in a list column.
+/// Occurrences of each id 0 .. num_items in a list column, without context (kNumContext).
 std::vector<int64_t> count_items(const data::ParquetFiles& data, const std::string& item_column,
                                  int64_t num_items);
 

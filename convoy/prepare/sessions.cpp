@@ -129,6 +129,18 @@ void check_context(const SessionOptions& options, const Events& events) {
                    options.ids_from.string(), more);
 }
 
+/// Where context has targets of an earlier preparation; "": nowhere.
+std::string warn_of_targets(const SessionOptions& options) {
+  if (options.context == 0 || options.ids_from.empty()) return "";
+  const bool has_targets = fs::exists(options.ids_from / "valid.parquet") ||
+                           fs::exists(options.ids_from / "test.parquet");
+  if (!has_targets) return "";
+  return fmt::format(
+      "context has the events that {} holds out as targets: judge models that train with it on "
+      "these rows, not on its valid.parquet or test.parquet",
+      options.ids_from.string());
+}
+
 /// By place of the order: events that no split holds out.
 std::vector<bool> places_that_train(const SessionOrder& order) {
   std::vector<bool> out(order.events.size(), false);
@@ -332,6 +344,9 @@ SessionReport make_sessions(const SessionOptions& given, const ProgressFn& progr
   }
   decide_to_exclude(options, report);
   check_context(options, events);
+  if (auto warning = warn_of_targets(options); !warning.empty()) {
+    report.warnings.push_back(std::move(warning));
+  }
   const Material material{
       events,          order,
       items,           categories,

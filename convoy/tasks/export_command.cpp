@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 
 #include "convoy/base/error.h"
+#include "convoy/base/files.h"
 #include "convoy/base/text.h"
 #include "convoy/formats/vector_file.h"
 #include "convoy/report/progress_line.h"
@@ -68,6 +69,15 @@ void add_vectors(CLI::App& group, Work& work, const Program& program) {
   });
 }
 
+std::vector<std::filesystem::path> files_of(const std::filesystem::path& folder) {
+  std::vector<std::filesystem::path> out;
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
+    if (entry.is_regular_file(ignored)) out.push_back(entry.path());
+  }
+  return out;
+}
+
 void add_onnx(CLI::App& group, Work& work, const Program& program) {
   auto options = std::make_shared<OnnxCommand>();
   auto* onnx = group.add_subcommand("onnx", "Write a session model as a graph of ONNX");
@@ -89,6 +99,7 @@ void add_onnx(CLI::App& group, Work& work, const Program& program) {
         fail<UsageError>("export", "--output {} is a folder; try {}", output.string(),
                          (output / "model.onnx").string());
       }
+      check_keeps_inputs("export", output, files_of(options->folder));
       program.open(options->folder, [&](Task& task, const Run& run, const auto&) {
         session_task(task, options->folder);
         program.tell(*run.notes);

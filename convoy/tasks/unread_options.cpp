@@ -22,6 +22,7 @@ bool read_without_training(const Option& option) {
                                            "train.metric_names",
                                            "train.eval_time",
                                            "train.exclude_seen",
+                                           "train.baselines",
                                            "train.beta",
                                            "train.loss_type",
                                            "train.label_smoothing",
@@ -43,7 +44,7 @@ std::string unread_options(const OptionTable& table, const fs::path& folder,
     const bool of_states = option.key() == "parallel.sequence_parallel" && command != "eval";
     // What is predicted comes after all that is known: no target has a time, nothing is measured.
     static const std::set<std::string> kOfMetrics{"train.eval_time", "train.top_ks",
-                                                  "train.metric_names"};
+                                                  "train.baselines", "train.metric_names"};
     const bool of_metrics = command != "eval" && kOfMetrics.contains(option.key());
     if (option.key() == "data.tokenizer") {
       if (own) unread.push_back(fmt::format("--tokenizer ({} has its own)", folder.string()));

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <exception>
 #include <mutex>
 #include <numeric>
 #include <thread>
@@ -29,6 +30,7 @@ std::vector<size_t> Search::best_first() const {
   std::ranges::stable_sort(out, [&](size_t a, size_t b) {
     const auto &one = trials[a].scores, &other = trials[b].scores;
     if (one.size() != other.size()) return one.size() > other.size();
+    if (trials[a].failed() != trials[b].failed()) return trials[b].failed();
     if (one.empty()) return false;
     const double x = one.back().value, y = other.back().value;
     return greater_is_better ? x > y : x < y;
@@ -45,13 +47,13 @@ std::vector<size_t> Search::starters(size_t rung) const {
   Search before = *this;  // as it was at the end of that round
   for (auto& trial : before.trials) {
     trial.scores.resize(std::min(trial.scores.size(), rung));
+    trial.failure.clear();
   }
   const auto most = static_cast<size_t>(rungs[rung].trials);
   for (const size_t i : before.best_first()) {
-    const auto& trial = trials[i];
-    // One that failed in this round began it.
-    if (before.trials[i].scores.size() == rung && out.size() < most) out.push_back(i);
-    if (trial.scores.size() < rung) break;
+    if (before.trials[i].scores.size() < rung || out.size() == most) break;
+    const bool failed = trials[i].failed() && trials[i].scores.size() <= rung;
+    if (!failed) out.push_back(i);
   }
   return out;
 }
@@ -91,34 +93,53 @@ bool Search::take(const Json& json) {
   return true;
 }
 
-void run(Search& search, int64_t jobs, const Hooks& hooks) {
+namespace {
+
+/// Runs what a round lacks so far; false where it lacks nothing.
+bool run_some(Search& search, size_t rung, int64_t jobs, const Hooks& hooks) {
+  auto starters = search.starters(rung);
+  std::erase_if(starters, [&](size_t i) {
+    return search.trials[i].scores.size() > rung || search.trials[i].failed();
+  });
   std::mutex mutex;
-  for (size_t rung = 0; rung < search.rungs.size(); ++rung) {
-    auto starters = search.starters(rung);
-    std::erase_if(starters, [&](size_t i) {
-      return search.trials[i].scores.size() > rung || search.trials[i].failed();
-    });
-    std::atomic<size_t> next{0};
-    const auto work = [&] {
-      for (size_t at = next++; at < starters.size() && !hooks.stops(); at = next++) {
+  std::exception_ptr error;
+  std::atomic<bool> broken{false};
+  std::atomic<size_t> next{0};
+  const auto stops = [&] { return broken || hooks.stops(); };
+  const auto work = [&] {
+    for (size_t at = next++; at < starters.size() && !stops(); at = next++) {
+      try {
         const size_t i = starters[at];
         auto outcome = hooks.run(i, rung);
         const std::scoped_lock lock(mutex);
-        if (hooks.stops()) return;  // it may have been stopped, too
+        if (stops()) return;  // it may have been stopped, too
         if (outcome.failure.empty()) {
           search.trials[i].scores.push_back(outcome.score);
         } else {
           search.trials[i].failure = std::move(outcome.failure);
         }
         hooks.done(i, rung);
+      } catch (...) {
+        const std::scoped_lock lock(mutex);
+        if (!broken.exchange(true)) error = std::current_exception();
       }
-    };
-    std::vector<std::jthread> workers;
-    for (int64_t job = 0; job < std::min(jobs, std::ssize(starters)); ++job) {
-      workers.emplace_back(work);
     }
-    workers.clear();
-    if (hooks.stops()) return;
+  };
+  std::vector<std::jthread> workers;
+  for (int64_t job = 0; job < std::min(jobs, std::ssize(starters)); ++job) {
+    workers.emplace_back(work);
+  }
+  workers.clear();
+  if (error) std::rethrow_exception(error);
+  return !starters.empty() && !hooks.stops();
+}
+
+}  // namespace
+
+void run(Search& search, int64_t jobs, const Hooks& hooks) {
+  for (size_t rung = 0; rung < search.rungs.size() && !hooks.stops(); ++rung) {
+    while (run_some(search, rung, jobs, hooks)) {
+    }
   }
 }
 

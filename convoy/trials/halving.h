@@ -50,10 +50,11 @@ struct Search {
   std::vector<Rung> rungs;
   bool greater_is_better = true;
 
-  /// Indices of the trials that begin round `rung`: of those that came through the one before the
-  /// best, of equal ones the first.
+  /// Indices of the trials for round `rung`: of those that came through the one before, and did not
+  /// fail in this one, the best, of equal ones the first.
   std::vector<size_t> starters(size_t rung) const;
-  /// All trials, the best first: by rounds that they came through, then by their last score.
+  /// All trials, the best first: by rounds that they came through, then those that did not fail,
+  /// then by their last score.
   std::vector<size_t> best_first() const;
 
   /// [{"options": {...}, "scores": [{"value": .., "error": .., "seconds": ..}], "failure": ".."}].
@@ -73,8 +74,9 @@ struct Hooks {
   std::function<bool()> stops;
 };
 
-/// Runs all rounds, `jobs` trials at a time. A trial that fails takes no part in later rounds, and
-/// one that has a score of a round is not run again.
+/// Runs all rounds, `jobs` trials at a time. The next best trial takes the place of one that fails,
+/// and one that has a score of a round is not run again. Throws what a hook throws, after the
+/// trainings that run then.
 void run(Search& search, int64_t jobs, const Hooks& hooks);
 
 }  // namespace convoy::trials

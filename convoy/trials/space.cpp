@@ -51,7 +51,8 @@ std::string value_at(const Dimension& dimension, double place) {
   const double value =
       dimension.is_log() ? low * std::pow(high / low, place) : low + place * (high - low);
   if (!dimension.whole) return fmt::format("{:.3g}", value);
-  return fmt::format("{:.0f}", std::clamp(std::round(value), dimension.low, dimension.high));
+  const auto whole = std::clamp(std::round(value), dimension.low, dimension.high);
+  return std::to_string(static_cast<int64_t>(whole));
 }
 
 /// Number of combinations, at most `most`.

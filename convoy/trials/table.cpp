@@ -11,7 +11,7 @@ std::string name_of(const std::string& option) {
 }
 
 std::string end_of(const Search& search, const Trial& trial) {
-  if (trial.failed()) return "failed";
+  if (trial.failed()) return "failed: " + trial.failure;
   if (trial.scores.size() == search.rungs.size()) return "trained to the end";
   return fmt::format("left after round {}", trial.scores.size());
 }

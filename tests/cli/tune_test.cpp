@@ -1,3 +1,4 @@
+#include "convoy/base/options.h"
 #include "tests/cli/command_testing.h"
 
 namespace convoy {
@@ -49,9 +50,13 @@ TEST_F(Tune, FindsTheBestAndGoesOnFromCheckpoints) {
   EXPECT_EQ(finished, 2U);
   expect(fmt::format("best: trial {}", best));
   // The second round went on from the first one's checkpoint.
-  EXPECT_TRUE(
-      read_file(folder_ / fmt::format("out/trial-{}.log", best)).find("ended after step 3 of 9") !=
-      std::string::npos);
+  const auto log = read_file(folder_ / fmt::format("out/logs/trial-{}.log", best));
+  const auto second = log.find("ended after step 3 of 9");
+  ASSERT_NE(second, std::string::npos);
+  EXPECT_NE(log.find("checkpoint-3 at step 3", second), std::string::npos) << log;
+  const auto kept = toml_values(folder_ / "out/best.toml");
+  EXPECT_EQ(kept.at("train.save_steps"), "500");
+  EXPECT_FALSE(kept.contains("train.stop_steps"));
   ASSERT_EQ(run("train out/best.toml --output_dir again"), 0) << output_;
   EXPECT_TRUE(model_of("again") == model_of(fmt::format("out/trial-{}", best)));
   EXPECT_EQ(json("again/eval_results.json").at("eval_ndcg_at_10"), most);
@@ -115,6 +120,28 @@ TEST_F(Tune, StopStepsEndsATrainingThatGoesOnAsIfItHadNot) {
   EXPECT_TRUE(model_of("parts") == model_of("whole"));
   EXPECT_EQ(run(train + "--stop_steps 1.5 --output_dir no"), 2);
   expect("stop_steps");
+  EXPECT_EQ(run("train" + kModel + "--windows syn --stop_steps 2 --output_dir no"), 2);
+}
+
+TEST_F(Tune, StopStepsAtTheEndOfAnEpochKeepsWhatIsDueThere) {
+  const std::string train =
+      "train --data.path syn --d_model 8 --n_layer 1 --n_head 2 --per_device_train_batch_size 20 "
+      "--num_train_epochs 4 --threads 1 --eval_strategy epoch --save_strategy epoch "
+      "--load_best_model_at_end true --learning_rate 3e-2 ";
+  ASSERT_EQ(run(train + "--output_dir whole"), 0) << output_;
+  ASSERT_EQ(run(train + "--stop_steps 20 --output_dir parts"), 0) << output_;
+  ASSERT_EQ(run(train + "--output_dir parts --resume_from_checkpoint latest"), 0) << output_;
+  EXPECT_TRUE(model_of("parts") == model_of("whole"));
+  const auto evaluations = [&](const std::string& run) {
+    std::vector<std::pair<int64_t, double>> out;
+    for (const auto& line : split(read_file(folder_ / run / "log.jsonl"), '\n')) {
+      if (line.find("eval_loss") == std::string::npos) continue;
+      const auto entry = parse_json(line, "log.jsonl");
+      out.emplace_back(entry.at("step"), entry.at("eval_loss"));
+    }
+    return out;
+  };
+  EXPECT_EQ(evaluations("whole"), evaluations("parts"));
 }
 
 }  // namespace

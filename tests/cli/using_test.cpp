@@ -52,6 +52,7 @@ TEST_F(Using, HelpFitsAndKnowsADayFromAll) {
                               "predict",
                               "generate",
                               "export",
+                              "tune",
                               "export vectors",
                               "export onnx",
                               "data",

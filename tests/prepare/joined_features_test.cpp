@@ -59,7 +59,7 @@ TEST(JoinedFeatures, RefuseTablesThatDoNotFit) {
              "has none of the item ids of the events");
   EXPECT_HAS(refused({folder.write("k.csv", "what,kind\nx,hat\n"), "", parse_features("kind")}),
              "has no column of item ids by a usual name; got what, kind; try --items-key COLUMN");
-  EXPECT_HAS(refused({items, "", parse_features("kind:first")}), "expected one an event");
+  EXPECT_HAS(refused({items, "", parse_features("kind:first")}), "of which a table has one");
   EXPECT_HAS(refused({items, "", parse_features("price")}), "price");
   options.columns.features = parse_features("when");
   EXPECT_HAS(refused({folder.write("l.csv", "item_id,when\nx,1\n"), "", parse_features("when")}),

@@ -172,6 +172,7 @@ TEST_F(Baselines, HaveTheNumbersOfPlainLoops) {
     EXPECT_EQ(json("eval.json").at("eval_ease_baseline_ndcg_at_8"),
               results.at("eval_ease_baseline_ndcg_at_8"));
     EXPECT_FALSE(json("eval.json").contains("eval_popularity_baseline_ndcg_at_8"));
+    EXPECT_FALSE(says("without effect")) << output_;
   }
   ASSERT_EQ(train("--baselines none"), 0) << output_;
   const auto without = json("r/eval_results.json");

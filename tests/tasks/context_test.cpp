@@ -1,5 +1,7 @@
 #include <fmt/format.h>
 
+#include "convoy/prepare/popularity.h"
+#include "convoy/tasks/session/baselines/interactions.h"
 #include "tests/cli/command_testing.h"
 #include "tests/tasks/event_log_testing.h"
 
@@ -92,6 +94,34 @@ TEST_F(RowsWithContext, GiveEveryLayoutTheSameLosses) {
     EXPECT_EQ(train(fmt::format("--data.path plain --output_dir p {}", model)), 0) << output_;
     EXPECT_NE(losses("p"), one) << model;
   }
+}
+
+TEST_F(RowsWithContext, CountAsTheirOwnEventsInFactsOfAnEvaluation) {
+  write_file(folder_ / "e.csv", day(0, 8));
+  // Sessions of one event each, of which the first of each person has no context, so no row.
+  ASSERT_EQ(run("data sessions e.csv --output d --session gap --gap 3000 --validation none "
+                "--context 6 --max-length 2"),
+            0)
+      << output_;
+  int64_t events = 0;
+  for (int user = 0; user < 12; ++user) events += 7 + user % 3;
+  const data::ParquetFiles rows((folder_ / "d/train.parquet").string());
+  const auto own = tasks::read_interactions(rows, "item_id-list", "user_id", 20);
+  EXPECT_EQ(own.num_rows(), 12);
+  EXPECT_EQ(std::ssize(own.items), events);  // nobody has an item twice
+  int64_t counted = 0;
+  for (const int64_t count : prepare::count_items(rows, "item_id-list", 20)) counted += count;
+  EXPECT_EQ(counted, events);
+  ASSERT_EQ(train("--data.path d --output_dir r --eval_strategy no"), 0) << output_;
+  ASSERT_EQ(run("eval r --data d --segments --metrics all --baselines itemknn,ease,popularity "
+                "--json > eval.json"),
+            0)
+      << output_;
+  const auto told = json("eval.json");
+  for (const auto& [name, value] : told.at("eval_segments").items()) {
+    EXPECT_EQ(name.find("session_"), std::string::npos) << name << " of sessions of one event";
+  }
+  EXPECT_TRUE(told.contains("eval_ease_baseline_ndcg_at_10"));
 }
 
 TEST_F(RowsWithContext, AreRefusedWhereHistoriesLackWhatTheyNeed) {

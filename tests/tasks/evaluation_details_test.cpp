@@ -134,10 +134,10 @@ TEST(Segments, HaveEachRowOnceInEveryCut) {
   const auto segments = segments_of(rows, counts, candidates);
   std::map<std::string, std::vector<size_t>> by_name;
   for (const auto& segment : segments) by_name[segment.name] = segment.rows;
-  EXPECT_EQ(by_name.at("history_1_to_5"), (std::vector<size_t>{0, 1}));
+  EXPECT_EQ(by_name.at("history_up_to_5"), (std::vector<size_t>{0, 1}));
   EXPECT_EQ(by_name.at("history_6_to_20"), (std::vector<size_t>{2, 3, 4, 5, 6}));
   EXPECT_EQ(by_name.at("history_over_20"), (std::vector<size_t>{7, 8, 9, 10, 11}));
-  EXPECT_EQ(by_name.at("session_1_to_3"), (std::vector<size_t>{0, 1, 2}));
+  EXPECT_EQ(by_name.at("session_up_to_3"), (std::vector<size_t>{0, 1, 2}));
   EXPECT_EQ(by_name.at("head_items"), (std::vector<size_t>{4, 6}));
   EXPECT_EQ(by_name.at("tail_items"), (std::vector<size_t>{0, 1, 2, 3, 5, 7, 8, 9}));
   EXPECT_EQ(by_name.at("unknown_items"), (std::vector<size_t>{10, 11}));

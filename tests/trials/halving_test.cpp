@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <stdexcept>
 
 #include "convoy/trials/halving.h"
 #include "convoy/trials/table.h"
@@ -74,9 +75,39 @@ TEST(Halving, LeavesOutWhatFails) {
   other.greater_is_better = false;
   run_all(other, {.1, -1, .3, .2});
   EXPECT_EQ(other.trials[1].failure, "broken");
-  EXPECT_THAT(other.best_first(), ElementsAre(0, 1, 3, 2));
+  EXPECT_THAT(other.best_first(), ElementsAre(0, 3, 2, 1));
+  EXPECT_EQ(other.trials[3].scores.size(), 2U) << "takes the place of the one that failed";
   EXPECT_EQ(other.trials[0].scores.size(), 3U);
   EXPECT_THAT(table_of(other).to_text(), HasSubstr("failed"));
+}
+
+TEST(Halving, OfTheLastRoundTakesTheNextBest) {
+  auto search = search_of(9, 3);  // 9, 3, 1
+  std::vector<double> values{.1, .2, .3, .4, .5, .6, .7, .8, .9};
+  run(search, 1,
+      {.run = [&](size_t trial, size_t rung) -> Outcome {
+         if (trial == 8 && rung == 2) return {.score = {}, .failure = "broken"};
+         return {.score = {.value = values[trial]}};
+       },
+       .done = [](size_t, size_t) {},
+       .stops = [] { return false; }});
+  EXPECT_EQ(search.best_first().front(), 7U);
+  EXPECT_EQ(search.trials[7].scores.size(), 3U);
+}
+
+TEST(Halving, ThrowsWhatAHookThrows) {
+  auto search = search_of(9, 3);
+  std::atomic<int> runs{0};
+  EXPECT_THROW(run(search, 3,
+                   {.run =
+                        [&](size_t, size_t) {
+                          ++runs;
+                          return Outcome{.score = {.value = 1}};
+                        },
+                    .done = [](size_t, size_t) { throw std::runtime_error("no space"); },
+                    .stops = [] { return false; }}),
+               std::runtime_error);
+  EXPECT_LE(runs, 4);
 }
 
 TEST(Halving, GoesOnWhereItWasInterrupted) {

@@ -79,6 +79,9 @@ TEST(Space, HasEachCombinationOnce) {
   for (const auto& options : all) {
     EXPECT_THAT(options.at("n"), testing::AnyOf("1", "2", "3", "4"));
   }
+  const auto from_zero = draw({parse_dimension("n=0..3")}, 100, 3);
+  EXPECT_EQ(from_zero.size(), 4U);
+  for (const auto& options : from_zero) EXPECT_NE(options.at("n"), "-0");
   // A range whose numbers are equal in three digits ends, too.
   const auto narrow = draw({parse_dimension("x=1.0..1.004")}, 50, 3);
   EXPECT_GE(narrow.size(), 1U);

@@ -121,7 +121,12 @@ ReplacementDetector::ReplacementDetector(
 at::Tensor ReplacementDetector::loss(const nn::Bundle& in, const at::Tensor& num_asked) const {
   const auto states = nn::activate(activation_, nn::linear(in.at("hidden"), dense_));
   const auto score = nn::linear(states, prediction_).squeeze(2).to(at::kFloat);
-  const auto real = (in.at("item_ids") != 0).to(at::kFloat);
+  auto items = in.at("item_ids") != 0;
+  if (const auto context = in.find(kNumContext); context != in.end()) {
+    const auto places = at::arange(items.size(1), context->second.options());
+    items = items.logical_and(places >= context->second.unsqueeze(1));
+  }
+  const auto real = items.to(at::kFloat);
   const auto replaced = in.at("replaced");
   const auto losses = -at::log_sigmoid(at::where(replaced, score, -score)) * real;
   const auto means = losses.sum(1) / real.sum(1).clamp_min(1);

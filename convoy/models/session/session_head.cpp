@@ -32,7 +32,8 @@ std::vector<double> popularity_weights(const SessionConfig& config, int64_t firs
   for (int64_t id = first; id < config.item().cardinality; ++id) {
     const auto at = static_cast<size_t>(id);
     const int64_t count = at < config.item_counts.size() ? config.item_counts[at] : 1;
-    out.push_back(std::pow(static_cast<double>(std::max<int64_t>(1, count)), config.negative_alpha));
+    out.push_back(
+        std::pow(static_cast<double>(std::max<int64_t>(1, count)), config.negative_alpha));
   }
   return out;
 }

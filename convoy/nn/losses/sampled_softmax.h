@@ -38,8 +38,8 @@ class NegativeSampler {
   bool log_uniform_ = false;
   int64_t certain_ = 0;  ///< ranks whose probability is one
   double factor_ = 1;    ///< c
-  /// Of weights: cumulative() of each rank, and the logarithms of the probabilities, fp32; empty
-  /// and undefined for the other kinds.
+  /// Cumulative() of each rank and the logarithms of the probabilities, fp32, where weights are
+  /// given; else empty and undefined.
   std::vector<double> below_;
   mutable at::Tensor logs_;  // on the device that asked last
 };

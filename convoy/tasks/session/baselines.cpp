@@ -11,6 +11,7 @@
 #include "convoy/base/json.h"
 #include "convoy/base/json_value.h"
 #include "convoy/comm/agree.h"
+#include "convoy/machine/memory_limit.h"
 #include "convoy/prepare/items.h"
 #include "convoy/report/progress_output.h"
 #include "convoy/tasks/session/baselines/ease.h"
@@ -24,13 +25,6 @@ namespace convoy::tasks {
 
 namespace {
 
-/// Whether a file has a number a row by this name.
-bool has_ids(const data::ParquetFiles& file, const std::string& name) {
-  const auto column = std::ranges::find(file.columns(), name, &data::ColumnInfo::name);
-  return column != file.columns().end() && column->readable && !column->is_list &&
-         column->kind == data::Column::Int64;
-}
-
 std::string begin_of(const std::string& baseline) {
   return baseline + train::kBaseline;
 }
@@ -38,7 +32,8 @@ std::string begin_of(const std::string& baseline) {
 /// Rows as data.rows has them, with the whole histories that lie beside them.
 prepare::RankedRows with_histories(const BaselineData& data, const data::ParquetFiles& valid) {
   auto out = data.rows;
-  const bool told = has_ids(valid, out.owner_column) && has_ids(valid, prepare::kNumSeen);
+  const bool told =
+      data::has_numbers(valid, out.owner_column) && data::has_numbers(valid, prepare::kNumSeen);
   if (told && !data.seen.empty()) out.seen = std::make_shared<prepare::SeenLists>(data.seen);
   return out;
 }
@@ -72,8 +67,9 @@ std::map<std::string, double> measure_fitted(const Baseline& baseline, const Bas
   if (data.train.empty()) {
     fail<FileError>("tasks", "the data that the run was trained on is not there any more");
   }
+  check_memory_of({baseline}, data.num_items, machine::available_memory());
   const data::ParquetFiles train(data.train), valid(data.valid);
-  const auto owner = has_ids(train, data.rows.owner_column) ? data.rows.owner_column : "";
+  const auto owner = data::has_numbers(train, data.rows.owner_column) ? data.rows.owner_column : "";
   const auto weights =
       fit(baseline, read_interactions(train, data.item_column, owner, data.num_items));
   const auto ranks =

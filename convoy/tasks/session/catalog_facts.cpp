@@ -7,6 +7,7 @@
 #include "convoy/data/padding.h"
 #include "convoy/data/parquet_files.h"
 #include "convoy/data/tools/inspect_rows.h"
+#include "convoy/prepare/context.h"
 
 namespace convoy::tasks {
 
@@ -35,12 +36,6 @@ class ItemValues {
   bool constant_ = true;
 };
 
-bool has_whole_numbers(const data::ParquetFiles& file, const std::string& name, bool is_list) {
-  const auto column = std::ranges::find(file.columns(), name, &data::ColumnInfo::name);
-  return column != file.columns().end() && column->readable && column->is_list == is_list &&
-         column->kind == data::Column::Int64;
-}
-
 }  // namespace
 
 void read_catalog_facts(const std::string& train, const std::string& item_column,
@@ -48,12 +43,13 @@ void read_catalog_facts(const std::string& train, const std::string& item_column
                         int64_t num_ids, CatalogFacts& facts) {
   const data::ParquetFiles file(train);
   data::Selection selection{{item_column}, {{item_column, data::IdLimit{num_ids - 1}}}};
-  const bool has_owner = has_whole_numbers(file, owner_column, /*is_list=*/false);
+  const bool has_owner = data::has_numbers(file, owner_column);
   if (has_owner) selection.columns.push_back(owner_column);
+  prepare::select_context(file, selection);
   std::map<std::string, ItemValues> categories;
   for (const auto& feature : schema.features) {
     const bool is_category = feature.has_tag("categorical") && feature.name != item_column;
-    if (!is_category || !has_whole_numbers(file, feature.name, /*is_list=*/true)) continue;
+    if (!is_category || !data::has_numbers(file, feature.name, /*is_list=*/true)) continue;
     categories.emplace(feature.name, num_ids);
     selection.columns.push_back(feature.name);
   }
@@ -67,7 +63,7 @@ void read_catalog_facts(const std::string& train, const std::string& item_column
       const int64_t owner =
           has_owner ? rows.columns.at(owner_column).ints[static_cast<size_t>(row)] : first + row;
       if (length > 0) owners.insert(owner);
-      for (int64_t i = 0; i < length; ++i) {
+      for (int64_t i = prepare::context_of(rows, row, length); i < length; ++i) {
         const int64_t item = items.ints[static_cast<size_t>(begin + i)];
         had.emplace_back(item, owner);
         for (auto& [name, values] : categories) {

@@ -55,6 +55,7 @@ void SessionTask::ask_details(const EvaluationDetails& details) {
   if (!details.any()) return;
   const auto ks = arguments_.ranking.top_k_values();
   evaluated_ = std::make_shared<EvaluatedRows>();
+  if (details.compared) arguments_.ranking.baselines = {"none"};  // no comparison shows them
   if (details.lists) evaluated_->list_size = *std::ranges::max_element(ks);
   arguments_.model.eval_list = evaluated_->list_size;
 }
@@ -105,7 +106,7 @@ EvaluationReport SessionTask::report_details(const std::string& data, train::Met
   }
   if (details_.compared) rows.keys = keys_of(targets, data);
   if (details_.lists) add_list_metrics(popular, of_lists, metrics, out.notes);
-  if (details_.bootstrap > 0 && !targets.empty()) {
+  if (details_.bootstrap > 0 && !details_.compared && !targets.empty()) {
     const auto intervals = bootstrap(rows.clusters(), details_.bootstrap, details_.seed);
     out.text += indented(intervals_table(intervals, rows));
     auto& told = out.json["eval_intervals"] = Json::object();

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "convoy/base/error.h"
 #include "convoy/comm/to_host.h"
 #include "convoy/models/session/session.h"
 
@@ -18,6 +19,11 @@ std::span<const int64_t> EvaluatedRows::list(int64_t i, int64_t k) const {
 
 void RowCollector::add(const parallel::MicroBatch& batch, int64_t first_sample,
                        const nn::Bundle& out) {
+  if (!out.contains(models::kTargetRow)) {
+    fail<UsageError>("tasks",
+                     "--segments, --metrics all, --bootstrap and the comparison of two runs do not "
+                     "go with tables by rows; try without --row_tables");
+  }
   const auto rows = comm::download(out.at(models::kTargetRow)).to(at::kLong);
   const int64_t count = rows.size(0);
   auto part = at::empty({count, 2 + list_size_}, at::kLong);

@@ -276,11 +276,7 @@ std::shared_ptr<dataset::Dataset> open_sessions(const std::string& where,
   options.memory_budget = data.memory_budget_mb << 20;
   options.prefetch_depth = data.prefetch_depth;
   data::ParquetFiles dataset(where);
-  const auto has_ids = [&](const std::string& name) {
-    const auto column = std::ranges::find(dataset.columns(), name, &data::ColumnInfo::name);
-    return column != dataset.columns().end() && column->readable && !column->is_list &&
-           column->kind == data::Column::Int64;
-  };
+  const auto has_ids = [&](const std::string& name) { return data::has_numbers(dataset, name); };
   const auto select = [&](const std::string& name) {
     auto& selected = options.selection.columns;
     if (std::ranges::find(selected, name) == selected.end()) selected.push_back(name);

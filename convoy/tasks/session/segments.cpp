@@ -22,7 +22,7 @@ struct Ranges {
   int64_t first, second;
 
   std::string range(int which) const {
-    if (which == 0) return fmt::format("1_to_{}", first);
+    if (which == 0) return fmt::format("up_to_{}", first);
     return which == 1 ? fmt::format("{}_to_{}", first + 1, second) : fmt::format("over_{}", second);
   }
   int of(int64_t length) const { return length <= first ? 0 : length <= second ? 1 : 2; }

@@ -11,9 +11,17 @@ std::string SessionTask::split_of(const std::string& where, const std::string& s
   if (split == "valid") return where;
   const auto& data = arguments_.data;
   fs::path folder = where;
-  if (where.empty())
-    folder = data.valid.empty() ? fs::path(data.path) : fs::path(data.valid).parent_path();
   std::error_code ignored;
+  if (where.empty()) {
+    const fs::path near = !data.valid.empty() ? data.valid
+                          : data.path.empty() ? data.train
+                                              : data.path;
+    folder = fs::is_directory(near, ignored) ? near : near.parent_path();
+    if (near.empty()) {
+      fail<UsageError>("data", "--split {} needs a folder of sessions; got none; try --data FOLDER",
+                       split);
+    }
+  }
   if (fs::is_regular_file(folder, ignored)) {
     fail<UsageError>("data",
                      "--split {} chooses a file of a folder, and {} is a file; try --data FOLDER, "

@@ -11,7 +11,7 @@ struct TargetRow {
   int64_t row = 0;     ///< of the data
   int64_t target = 0;  ///< item id of the data
   int64_t owner = 0;   ///< whose it is; the row itself where the data do not say
-  int64_t length = 0;  ///< items before the target in the row
+  int64_t length = 0;  ///< items before the target in the row, without context
   int64_t before = 0;  ///< in the whole history of the owner, where the data say, else `length`
 };
 

@@ -162,8 +162,10 @@ Run SessionTask::prepare(const options::ParallelArguments& parallel) {
   schema_ = take_features(arguments_);
   const auto vectors = take_pretrained(arguments_);
   check_memory(arguments_.model, arguments_.data.schema_file(), parallel);
-  check_memory_of(arguments_.ranking.baseline_values(), arguments_.model.item().cardinality - 1,
-                  machine::available_memory());
+  if (!arguments_.data.valid_file().empty()) {
+    check_memory_of(arguments_.ranking.baseline_values(), arguments_.model.item().cardinality - 1,
+                    machine::available_memory());
+  }
   const auto train_file = arguments_.data.train_file();
   std::vector<std::string> notes;
   if (use_random_data(train_file, parallel, arguments_.model.max_length, notes)) {

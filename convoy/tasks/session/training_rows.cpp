@@ -26,10 +26,7 @@ TrainingRows survey_training(const data::ParquetFiles& data, const models::Sessi
     selection.limits[feature.name] = data::IdLimit{feature.cardinality - 1};
   }
   out.counts.assign(out.seen.size(), 0);
-  const bool has_context = std::ranges::any_of(data.columns(), [](const data::ColumnInfo& column) {
-    return column.name == prepare::kNumContext && column.readable && !column.is_list &&
-           column.kind == data::Column::Int64;
-  });
+  const bool has_context = data::has_numbers(data, prepare::kNumContext);
   if (has_context) selection.columns.emplace_back(prepare::kNumContext);
   const auto mark = [](const data::Column& column, int64_t begin, int64_t end,
                        std::vector<bool>& seen) {

@@ -134,7 +134,8 @@ std::string Trainer::Impl::resume() {
 void Trainer::Impl::begin_trace() {
   const auto& output = run_.arguments.output;
   const auto& process = run_.job.environment;
-  const bool warms_up = run_.state.max_steps - run_.state.global_step > kTraceWarmup;
+  const bool warms_up =
+      last_step(run_.arguments, run_.state) - run_.state.global_step > kTraceWarmup;
   trace_ = Trace(output.trace, process.rank, process.world_size, warms_up ? kTraceWarmup : 0,
                  output.trace_steps);
 }

@@ -63,7 +63,8 @@ void Trainer::Impl::train_epoch() {
       continue;
     }
     stop_.listen();
-    const bool more = state.global_step < last_step(run_.arguments, state);
+    // Beyond stop_steps, too: what is due at the end of an epoch is due there.
+    const bool more = state.global_step < state.max_steps;
     tell_operation("data");
     if (more) batch = stream_.next();
     const bool epoch_end = more && !batch;

@@ -4,6 +4,7 @@
 #include <unordered_map>
 
 #include "convoy/data/tools/inspect_rows.h"
+#include "convoy/prepare/context.h"
 
 namespace convoy::tasks {
 
@@ -41,6 +42,7 @@ Interactions read_interactions(const data::ParquetFiles& train, const std::strin
   std::unordered_map<int64_t, size_t> places;  // of an owner in `persons`
   data::Selection selection{{item_column}, {{item_column, data::IdLimit{num_items}}}};
   if (!owner_column.empty()) selection.columns.push_back(owner_column);
+  prepare::select_context(train, selection);
   data::each_rows(train, selection, [&](const data::Rows& rows) {
     const auto& ids = rows.columns.at(item_column);
     for (int64_t row = 0; row < rows.num_rows; ++row) {
@@ -50,7 +52,8 @@ Interactions read_interactions(const data::ParquetFiles& train, const std::strin
         place = places.try_emplace(owner, place).first->second;
       }
       if (place == persons.size()) persons.emplace_back();
-      for (int64_t i = ids.begin(row); i < ids.end(row); ++i) {
+      const int64_t context = prepare::context_of(rows, row, ids.end(row) - ids.begin(row));
+      for (int64_t i = ids.begin(row) + context; i < ids.end(row); ++i) {
         const auto id = ids.ints[static_cast<size_t>(i)];
         if (id > 0) persons[place].push_back(static_cast<int32_t>(id));
       }

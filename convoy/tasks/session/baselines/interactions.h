@@ -22,9 +22,9 @@ struct Interactions {
   Interactions transposed() const;
 };
 
-/// Interactions of a Parquet file of sessions, by the whole numbers in `owner_column`; "" = each
-/// row is a person of its own. Columns are item ids, of which 0 (padding) is in no row. Throws
-/// FileError for an id beyond `num_items`.
+/// Interactions of a Parquet file of sessions, without their context, by the whole numbers in
+/// `owner_column`; "" = each row is a person of its own. Columns are item ids, of which 0 (padding)
+/// is in no row. Throws FileError for an id beyond `num_items`.
 Interactions read_interactions(const data::ParquetFiles& train, const std::string& item_column,
                                const std::string& owner_column, int64_t num_items);
 

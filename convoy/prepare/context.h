@@ -1,0 +1,17 @@
+#pragma once
+
+#include <cstdint>
+
+#include "convoy/data/parquet_files.h"
+
+// Context of rows of sessions: earlier events that are read and do not train there.
+namespace convoy::prepare {
+
+/// Adds kNumContext to what is read of a file that has it.
+void select_context(const data::ParquetFiles& file, data::Selection& selection);
+
+/// Items of context that a row of `length` items begins with; 0 where the column is not read.
+/// Values outside the row count as its bounds.
+int64_t context_of(const data::Rows& rows, int64_t row, int64_t length);
+
+}  // namespace convoy::prepare
