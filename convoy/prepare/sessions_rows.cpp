@@ -178,7 +178,7 @@ void write_targets(const SessionOptions& options, const Material& material, int6
                    TargetRows& report) {
   for (const Session& session : material.order.sessions) {
     if (session.window != window) continue;
-    const auto before = writer.num_rows();
+    const auto rows_before = writer.num_rows();
     const int64_t first = is_test ? session.valid_end : session.valid_begin;
     for (int64_t end = first + 1; end <= (is_test ? session.end : session.valid_end); ++end) {
       const int64_t whole = end - session.begin;
@@ -192,7 +192,7 @@ void write_targets(const SessionOptions& options, const Material& material, int6
       material.write(writer, session, end - length, end, before);
       report.num_unseen += !shown[static_cast<size_t>(material.item_at(end - 1))];
     }
-    report.num_sessions += writer.num_rows() > before;
+    report.num_sessions += writer.num_rows() > rows_before;
   }
   writer.close();
   report.num_rows += writer.num_rows();

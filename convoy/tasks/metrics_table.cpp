@@ -19,11 +19,6 @@ namespace {
 
 using train::Metrics;
 
-/// Ranking metrics in the order that people look for them. Average precision is MRR where one
-/// answer is right.
-constexpr std::array<std::pair<const char*, const char*>, 3> kShown{
-    {{"ndcg", "NDCG"}, {"recall", "Recall"}, {"mrr", "MRR"}}};
-
 /// Metrics of recommended lists beside accuracy.
 constexpr std::array<std::pair<const char*, const char*>, 5> kOfLists{
     {{"coverage", "Coverage"},
@@ -86,9 +81,9 @@ std::string metrics_table(const Metrics& metrics) {
     }
     if (any) table.row(row);
   };
-  for (const auto& [name, title] : kShown) add(title, name);
+  for (const auto& [name, title] : kRankingMetrics) add(title, name);
   for (const auto& baseline : baselines_of(metrics)) {
-    for (const auto& [name, title] : kShown) {
+    for (const auto& [name, title] : kRankingMetrics) {
       add(fmt::format("{} of {}", title, baseline), baseline + train::kBaseline + name);
     }
   }
@@ -105,11 +100,15 @@ std::string evaluation_text(const std::string& title, const Metrics& metrics) {
   }
   auto text = fmt::format("{}: {}", title, train::metrics_text(others));
   if (table.find("+-") != std::string::npos) text += "; +- is one standard error";
-  text = wrap(text, 2) + "\n";
-  for (const auto& line : split(table, '\n')) {
-    if (!line.empty()) text += "  " + line + "\n";
+  return wrap(text, 2) + "\n" + indented(table);
+}
+
+std::string indented(const std::string& text) {
+  std::string out;
+  for (const auto& line : split(text, '\n')) {
+    if (!line.empty()) out += "  " + line + "\n";
   }
-  return text;
+  return out;
 }
 
 }  // namespace convoy::tasks

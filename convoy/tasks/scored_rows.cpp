@@ -9,19 +9,17 @@
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
 #include "convoy/report/table.h"
+#include "convoy/tasks/metrics_table.h"
 #include "convoy/train/scorer.h"
 
 namespace convoy::tasks {
 
 namespace {
 
-constexpr std::array<std::pair<const char*, const char*>, 3> kMetrics{
-    {{"ndcg", "NDCG"}, {"recall", "Recall"}, {"mrr", "MRR"}}};
-
 /// "NDCG@10" of ndcg_at_10.
 std::string title_of(const std::string& metric) {
   const auto at = metric.find("_at_");
-  for (const auto& [name, title] : kMetrics) {
+  for (const auto& [name, title] : kRankingMetrics) {
     if (metric.substr(0, at) == name) return fmt::format("{}@{}", title, metric.substr(at + 4));
   }
   return metric;
@@ -57,7 +55,7 @@ void check_comparable(const ScoredRows& a, const ScoredRows& b) {
 
 std::vector<std::string> ScoredRows::metrics() const {
   std::vector<std::string> out;
-  for (const auto& [name, title] : kMetrics) {
+  for (const auto& [name, title] : kRankingMetrics) {
     for (const int64_t k : top_ks) out.push_back(fmt::format("{}_at_{}", name, k));
   }
   return out;
@@ -83,7 +81,7 @@ std::string intervals_table(const std::vector<Interval>& intervals, const Scored
   table.column("95 % intervals", report::Align::kLeft);
   for (const int64_t k : rows.top_ks) table.column(fmt::format("@{}", k), report::Align::kLeft);
   auto interval = intervals.begin();
-  for (const auto& [name, title] : kMetrics) {
+  for (const auto& [name, title] : kRankingMetrics) {
     std::vector<std::string> texts{title};
     while (texts.size() <= rows.top_ks.size()) texts.push_back(interval_text(*interval++));
     table.row(std::move(texts));
@@ -172,10 +170,7 @@ std::string Comparison::to_text() const {
                           exclude_seen ? "unseen" : "all"),
               2) +
          "\n";
-  for (const auto& line : split(table.to_text(), '\n')) {
-    if (!line.empty()) out += "  " + line + "\n";
-  }
-  return out;
+  return out + indented(table.to_text());
 }
 
 }  // namespace convoy::tasks

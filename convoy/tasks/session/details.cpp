@@ -6,6 +6,7 @@
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
 #include "convoy/nn/losses/left_out.h"
+#include "convoy/tasks/metrics_table.h"
 #include "convoy/tasks/session/catalog_facts.h"
 #include "convoy/tasks/session/list_metrics.h"
 #include "convoy/tasks/session/row_owners.h"
@@ -23,15 +24,6 @@ std::vector<int64_t> persons_of(const std::vector<TargetRow>& rows) {
   std::vector<int64_t> out;
   for (const auto& row : rows) {
     out.push_back(numbers.emplace(row.owner, std::ssize(numbers)).first->second);
-  }
-  return out;
-}
-
-/// A table with an empty line before it.
-std::string indented(const std::string& table) {
-  std::string out = "\n";
-  for (const auto& line : split(table, '\n')) {
-    if (!line.empty()) out += "  " + line + "\n";
   }
   return out;
 }
@@ -108,7 +100,7 @@ EvaluationReport SessionTask::report_details(const std::string& data, train::Met
   if (details_.lists) add_list_metrics(popular, of_lists, metrics, out.notes);
   if (details_.bootstrap > 0 && !details_.compared && !targets.empty()) {
     const auto intervals = bootstrap(rows.clusters(), details_.bootstrap, details_.seed);
-    out.text += indented(intervals_table(intervals, rows));
+    out.text += "\n" + indented(intervals_table(intervals, rows));
     auto& told = out.json["eval_intervals"] = Json::object();
     const auto names = rows.metrics();
     for (size_t m = 0; m < names.size(); ++m)
@@ -117,7 +109,7 @@ EvaluationReport SessionTask::report_details(const std::string& data, train::Met
   if (details_.segments) {
     const auto segments = segments_of(targets, counts, known_->items.by_id());
     const auto of_segments = segment_metrics(segments, rows.ranks, popular.top_ks);
-    out.text += indented(segments_table(segments, of_segments, popular.top_ks));
+    out.text += "\n" + indented(segments_table(segments, of_segments, popular.top_ks));
     auto& told = out.json["eval_segments"] = Json::object();
     for (size_t i = 0; i < segments.size(); ++i) told[segments[i].name] = of_segments[i];
   }

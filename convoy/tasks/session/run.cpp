@@ -299,6 +299,7 @@ std::shared_ptr<dataset::Dataset> open_sessions(const std::string& where,
     }
     options.whole = model.item_feature;  // of a row whose owner has no list
   }
+  static_assert(std::string_view(prepare::kNumContext) == models::kNumContext);
   if (more.trains && has_ids(prepare::kNumContext)) {
     select(prepare::kNumContext);
     options.leading = prepare::kNumContext;

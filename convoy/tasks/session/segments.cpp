@@ -8,6 +8,7 @@
 
 #include "convoy/base/text.h"
 #include "convoy/report/table.h"
+#include "convoy/tasks/metrics_table.h"
 #include "convoy/tasks/session/ranking_metrics.h"
 #include "convoy/train/scorer.h"
 
@@ -120,14 +121,14 @@ std::string segments_table(const std::vector<Segment>& segments, const std::vect
   const int64_t k = has_usual ? kUsual : top_ks.front();
   report::Table table;
   table.column("rows by segment", report::Align::kLeft).column("rows");
-  for (const char* title : {"NDCG", "Recall", "MRR"}) {
+  for (const auto& [name, title] : kRankingMetrics) {
     table.column(fmt::format("{}@{}", title, k), report::Align::kLeft);
   }
   for (size_t i = 0; i < segments.size(); ++i) {
     const auto& segment = segments[i];
     const auto& entry = metrics[i];
     std::vector<std::string> texts{segment.title, human_count(std::ssize(segment.rows))};
-    for (const char* name : {"ndcg", "recall", "mrr"}) {
+    for (const auto& [name, title] : kRankingMetrics) {
       const auto key = fmt::format("{}_at_{}", name, k);
       const auto error = entry.find(key + train::kStandardError);
       auto text = fmt::format("{:.4f}", entry.at(key));
