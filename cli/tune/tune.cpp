@@ -1,3 +1,5 @@
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <memory>
@@ -33,6 +35,7 @@ struct TuneOptions {
   int64_t nproc = 1;
 };
 
+constexpr int64_t kMostTrials = 10'000;
 constexpr const char* kTrialsFile = "trials.json";
 
 /// Dimensions by the options' keys. Throws UsageError for one that is none of the run.
@@ -64,13 +67,24 @@ std::vector<trials::Trial> make_trials(const TuneOptions& options, const Configu
   const auto dimensions = dimensions_of(options, configured);
   trials::Options own;
   for (const auto& dimension : dimensions) {
-    own[dimension.option] = configured.table.find(dimension.option)->plain();
+    const auto value = configured.table.find(dimension.option)->plain();
+    own[dimension.option] = trials::spelled(dimension, value);
   }
   std::vector<trials::Trial> out{{own}};
-  // One more: the run itself may be among them.
   const auto seed = static_cast<uint64_t>(configured.training.seed);
-  for (auto& drawn : trials::draw(dimensions, options.trials, seed)) {
-    if (drawn != own && std::ssize(out) < options.trials) out.push_back({std::move(drawn)});
+  for (auto& drawn : trials::draw(dimensions, options.trials - 1, seed, own)) {
+    out.push_back({std::move(drawn)});
+  }
+  return out;
+}
+
+/// Sizes and times of files, by which others of their names are noticed.
+Json status_of(const std::vector<std::string>& files) {
+  Json out = Json::array();
+  for (const auto& file : files) {
+    struct stat status = {};
+    if (file.empty() || ::stat(file.c_str(), &status) != 0) continue;
+    out.push_back({file, status.st_size, status.st_mtim.tv_sec, status.st_mtim.tv_nsec});
   }
   return out;
 }
@@ -85,9 +99,11 @@ trials::Options of_model(const trials::Options& options) {
 }
 
 /// Throws UsageError for a trial whose options do not fit together or to the data, before any
-/// trains. Each model is made once, which reads the data.
-void check_trials(const TuneOptions& options, const std::vector<trials::Trial>& all) {
+/// trains. Each model is made once, which reads the data. Returns size and time of the data's
+/// files.
+Json check_trials(const TuneOptions& options, const std::vector<trials::Trial>& all) {
   std::set<trials::Options> made;
+  Json data = Json::array();
   for (const auto& trial : all) {
     try {
       const auto configured = read_config(options.config, flags_of(trial.options));
@@ -95,7 +111,9 @@ void check_trials(const TuneOptions& options, const std::vector<trials::Trial>& 
       if (made.insert(of_model(trial.options)).second) {
         auto parallel = configured->training.parallel;
         parallel.only_asks = true;
-        evaluates = configured->task->prepare(parallel).valid_data != nullptr;
+        const auto run = configured->task->prepare(parallel);
+        evaluates = run.valid_data != nullptr;
+        if (made.size() == 1) data = status_of(run.files.inputs);
       }
       configured->training.check(/*trains=*/true, evaluates);
       if (evaluates) continue;
@@ -107,6 +125,7 @@ void check_trials(const TuneOptions& options, const std::vector<trials::Trial>& 
                      "a search compares evaluations; got no evaluation data; try "
                      "--data.valid FILE");
   }
+  return data;
 }
 
 std::string metric_of(const Configured& configured) {
@@ -142,13 +161,29 @@ int64_t take_up(const fs::path& file, const Json& asked, bool overwrites, trials
                    file.string());
 }
 
-/// Removes trainings of another search, whose runs would stand among those of this one.
-void remove_trials(const fs::path& folder) {
+/// Makes room for a search: what another one left is removed, if that is asked for. Throws
+/// UsageError where it is not, and for the folder of a run.
+void begin_anew(const fs::path& folder, bool overwrites) {
+  for (const char* name : {"config.json", "run.toml"}) {
+    if (!fs::exists(folder / name)) continue;
+    fail<UsageError>("cli", "{} is the folder of a run; try another --output_dir", folder.string());
+  }
+  std::vector<fs::path> trials;
   for (const auto& entry : fs::directory_iterator(folder)) {
     const auto name = entry.path().filename().string();
-    const bool is_trial = name.starts_with(kTrialPrefix) && entry.is_directory();
-    if (is_trial) remove_whole(entry.path());
+    int64_t number = 0;
+    const bool is_trial = name.starts_with(kTrialPrefix) &&
+                          parse_number(name.substr(std::string_view(kTrialPrefix).size()), number);
+    if (is_trial && entry.is_directory()) trials.push_back(entry.path());
   }
+  if (!trials.empty() && !overwrites) {
+    fail<UsageError>("cli",
+                     "{} is of a search whose {} is gone; try another --output_dir, or "
+                     "--overwrite_output_dir",
+                     trials.front().string(), kTrialsFile);
+  }
+  for (const auto& trial : trials) remove_whole(trial);
+  for (const char* name : {"best.toml", "trials.md"}) fs::remove(folder / name);
 }
 
 /// Sentence where chance may have chosen the best; "" = none.
@@ -186,7 +221,7 @@ int run_tune(const TuneOptions& options) {
   search.rungs = trials::rungs(std::ssize(search.trials), options.rungs, options.reduction);
   const auto metric = metric_of(*configured);
   search.greater_is_better = direction_of(*configured, metric);
-  check_trials(options, search.trials);
+  const auto data = check_trials(options, search.trials);
   const fs::path folder = output.dir;
   make_folder(folder);
   const FolderLock lock(folder);
@@ -194,14 +229,16 @@ int run_tune(const TuneOptions& options) {
     fail<UsageError>("cli", "{} is in use by {}; try another --output_dir", folder.string(),
                      lock.holder());
   }
-  const Json asked{{"options", search_options(*configured)},
-                   {"metric", metric},
-                   {"rungs", options.rungs},
-                   {"reduction", options.reduction},
-                   {"nproc", options.nproc}};
+  const Json asked{
+      {"options", search_options(*configured)}, {"metric", metric},       {"rungs", options.rungs},
+      {"reduction", options.reduction},         {"nproc", options.nproc}, {"data", data}};
   const auto file = folder / kTrialsFile;
+  const auto keep = [&] {
+    write_file(file, Json{{"search", asked}, {"trials", search.to_json()}}.dump(2) + "\n");
+  };
   const auto done = take_up(file, asked, output.overwrite, search);
-  if (done == 0) remove_trials(folder);
+  if (!fs::exists(file) || output.overwrite) begin_anew(folder, output.overwrite);
+  keep();
   launch::leave_on_stop_signals();
 
   TrialTrainings trainings({.config = options.config,
@@ -213,15 +250,14 @@ int run_tune(const TuneOptions& options) {
                             .keeps_threads = configured->table.asked_for("parallel.threads")},
                            search);
   report::show_progress(trainings.plan_text(done));
-  trials::run(
-      search, options.jobs,
-      {.run = [&](size_t trial, size_t rung) { return trainings.run(trial, rung); },
-       .done =
-           [&](size_t trial, size_t rung) {
-             write_file(file, Json{{"search", asked}, {"trials", search.to_json()}}.dump(2) + "\n");
-             report::show_progress(trainings.line(trial, rung));
-           },
-       .stops = [&] { return !trainings.trouble().empty(); }});
+  trials::run(search, options.jobs,
+              {.run = [&](size_t trial, size_t rung) { return trainings.run(trial, rung); },
+               .done =
+                   [&](size_t trial, size_t rung) {
+                     keep();
+                     report::show_progress(trainings.line(trial, rung));
+                   },
+               .stops = [&] { return !trainings.trouble().empty(); }});
   if (!trainings.trouble().empty()) fail<Error>("cli", "{}", trainings.trouble());
 
   const auto table = trials::table_of(search);
@@ -252,7 +288,7 @@ void add_tune(CLI::App& app, Run& run) {
       "tune", "Search for the best learning rate, width, body and other options");
   command->add_option("config", options->config, "TOML file of the run");
   command->add_option("--trials", options->trials, "sets of options to try, the run's own first")
-      ->check(at_least(1))
+      ->check(CLI::Range(int64_t{1}, kMostTrials))
       ->capture_default_str();
   command->add_option(
       "--try", options->tried,

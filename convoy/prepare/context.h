@@ -7,7 +7,8 @@
 // Context of rows of sessions: earlier events that are read and do not train there.
 namespace convoy::prepare {
 
-/// Adds kNumContext to what is read of a file that has it.
+/// Adds kNumContext to what is read of files that have it. Throws FileError where it is no whole
+/// number a row, or the first file lacks it and another has it.
 void select_context(const data::ParquetFiles& file, data::Selection& selection);
 
 /// Items of context that a row of `length` items begins with; 0 where the column is not read.

@@ -103,9 +103,11 @@ JoinReport join_features(const FeatureTable& table, bool of_users, Events& event
   JoinReport out{table.file.string(), std::ssize(row_of), std::ranges::count(row_of, -1)};
   if (out.num_missing == out.num_ids) {
     fail<FileError>("prepare",
-                    "column '{}' of {} has none of the {} ids of the events; try {} "
-                    "COLUMN",
-                    key, table.file.string(), kind.what, kind.key);
+                    "column '{}' of {} has none of the {} ids of the events: '{}', but the events "
+                    "'{}'; try {} COLUMN, or ids written alike",
+                    key, table.file.string(), kind.what,
+                    rows.item.values.empty() ? "" : rows.item.values.front(),
+                    ids.values.empty() ? "" : ids.values.front(), kind.key);
   }
   for (auto& own : rows.features) {
     EventFeature feature{own.spec, {}, {}, {}};

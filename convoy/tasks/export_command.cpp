@@ -72,7 +72,7 @@ void add_vectors(CLI::App& group, Work& work, const Program& program) {
 std::vector<std::filesystem::path> files_of(const std::filesystem::path& folder) {
   std::vector<std::filesystem::path> out;
   std::error_code ignored;
-  for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder, ignored)) {
     if (entry.is_regular_file(ignored)) out.push_back(entry.path());
   }
   return out;

@@ -80,7 +80,6 @@ bool Search::take(const Json& json) {
   for (size_t i = 0; i < taken.size(); ++i) {
     const auto& one = json.at(i);
     if (value_from<Options>(one.at("options")) != taken[i].options) return false;
-    taken[i].failure = one.value("failure", "");
     for (const auto& score : one.at("scores")) {
       taken[i].scores.push_back({.value = value_from<double>(score.at("value")),
                                  .seconds = value_from<double>(score.at("seconds"))});

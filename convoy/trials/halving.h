@@ -59,8 +59,8 @@ struct Search {
 
   /// [{"options": {...}, "scores": [{"value": .., "error": .., "seconds": ..}], "failure": ".."}].
   Json to_json() const;
-  /// Takes scores and failures of a search that was interrupted. Throws Json::exception for another
-  /// form, and false where the trials are others.
+  /// Takes the scores of a search that was interrupted: what failed may go well now. Throws
+  /// Json::exception for another form, and false where the trials are others.
   bool take(const Json& trials);
 };
 

@@ -103,9 +103,26 @@ Dimension parse_dimension(const std::string& text) {
   return out;
 }
 
-std::vector<Options> draw(const std::vector<Dimension>& dimensions, int64_t number, uint64_t seed) {
+std::string spelled(const Dimension& dimension, const std::string& value) {
+  double number = 0, other = 0;
+  if (!parse_number(value, number)) return value;
+  for (const auto& own : dimension.values) {
+    if (parse_number(own, other) && other == number) return own;
+  }
+  return value;
+}
+
+std::vector<Options> draw(const std::vector<Dimension>& dimensions, int64_t number, uint64_t seed,
+                          const Options& taken) {
   Uniform uniform(seed);
-  const int64_t wanted = combinations(dimensions, number);
+  const auto is_a_combination = [&] {
+    return !taken.empty() && std::ranges::all_of(dimensions, [&](const Dimension& dimension) {
+      return std::ranges::count(dimension.values, taken.at(dimension.option)) > 0;
+    });
+  };
+  const int64_t all = combinations(dimensions, number + 1);
+  const int64_t wanted = std::min(number, all - (all <= number && is_a_combination() ? 1 : 0));
+  if (wanted <= 0) return {};
   std::vector<Options> out(static_cast<size_t>(wanted));
   for (const auto& dimension : dimensions) {
     std::vector<int64_t> parts(out.size());
@@ -122,7 +139,7 @@ std::vector<Options> draw(const std::vector<Dimension>& dimensions, int64_t numb
   // A combination that came before is drawn again. Of a range so narrow that its three digits are
   // often the same not all trials may be left.
   constexpr int kTries = 10'000;
-  std::set<Options> seen;
+  std::set<Options> seen{taken};
   std::vector<Options> distinct;
   for (auto& options : out) {
     bool is_new = seen.insert(options).second;

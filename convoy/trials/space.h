@@ -27,7 +27,12 @@ Dimension parse_dimension(const std::string& text);
 
 /// Draws the options of `number` trials. In each dimension the trials lie in equal parts of the
 /// range, one in each (Latin hypercube sampling), or have all values about equally often. Fewer
-/// trials where the dimensions have fewer combinations. A function of `seed`.
-std::vector<Options> draw(const std::vector<Dimension>& dimensions, int64_t number, uint64_t seed);
+/// trials where the dimensions have fewer combinations. None has the options `taken`. A function of
+/// `seed`.
+std::vector<Options> draw(const std::vector<Dimension>& dimensions, int64_t number, uint64_t seed,
+                          const Options& taken = {});
+
+/// Value as the dimension spells it: "1e-3" for 0.001 where that is one of its values.
+std::string spelled(const Dimension& dimension, const std::string& value);
 
 }  // namespace convoy::trials

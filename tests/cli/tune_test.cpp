@@ -68,6 +68,21 @@ TEST_F(Tune, FindsTheBestAndGoesOnFromCheckpoints) {
   EXPECT_EQ(read_file(folder_ / "out/trials.json"), before);
   EXPECT_NE(run(search + " --seed 5"), 0);
   expect("out/trials.json is of another search");
+  // Nor is a search mixed with one of other data, or with what nobody knows the trials of.
+  ASSERT_EQ(run("data synthetic --output syn --items 40 --rows 201 --max-length 8"), 0) << output_;
+  EXPECT_NE(run(search), 0);
+  expect("out/trials.json is of another search");
+  fs::remove(folder_ / "out/trials.json");
+  fs::create_directory(folder_ / "out/trial-mine");
+  EXPECT_NE(run(search), 0);
+  expect("is of a search whose trials.json is gone");
+  EXPECT_TRUE(fs::exists(folder_ / "out/trial-3"));
+  ASSERT_EQ(run("tune" + kModel + "--trials 1 --output_dir out --overwrite_output_dir"), 0)
+      << output_;
+  EXPECT_FALSE(fs::exists(folder_ / "out/trial-3"));
+  EXPECT_TRUE(fs::exists(folder_ / "out/trial-mine"));
+  EXPECT_NE(run("tune" + kModel + "--trials 1 --output_dir out/trial-0"), 0);
+  expect("is the folder of a run");
 }
 
 TEST_F(Tune, RefusesBeforeAnythingTrains) {

@@ -82,6 +82,15 @@ TEST(Space, HasEachCombinationOnce) {
   const auto from_zero = draw({parse_dimension("n=0..3")}, 100, 3);
   EXPECT_EQ(from_zero.size(), 4U);
   for (const auto& options : from_zero) EXPECT_NE(options.at("n"), "-0");
+  // The run's own options are another trial, however they are spelled.
+  const auto rates = parse_dimension("lr=1e-3,2e-3,5e-3");
+  EXPECT_EQ(spelled(rates, "0.001"), "1e-3");
+  EXPECT_EQ(spelled(rates, "0.004"), "0.004");
+  for (const int64_t number : {2, 3, 10}) {
+    const auto others = draw({rates}, number, 3, {{"lr", "1e-3"}});
+    EXPECT_EQ(others.size(), 2U) << number;
+    for (const auto& options : others) EXPECT_NE(options.at("lr"), "1e-3");
+  }
   // A range whose numbers are equal in three digits ends, too.
   const auto narrow = draw({parse_dimension("x=1.0..1.004")}, 50, 3);
   EXPECT_GE(narrow.size(), 1U);

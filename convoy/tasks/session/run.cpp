@@ -10,6 +10,7 @@
 #include "convoy/base/text.h"
 #include "convoy/data/parquet_files.h"
 #include "convoy/data/tools/inspect_rows.h"
+#include "convoy/prepare/context.h"
 #include "convoy/prepare/scales.h"
 #include "convoy/prepare/seen.h"
 #include "convoy/tasks/session/dataset.h"
@@ -300,9 +301,10 @@ std::shared_ptr<dataset::Dataset> open_sessions(const std::string& where,
     options.whole = model.item_feature;  // of a row whose owner has no list
   }
   static_assert(std::string_view(prepare::kNumContext) == models::kNumContext);
-  if (more.trains && has_ids(prepare::kNumContext)) {
-    select(prepare::kNumContext);
-    options.leading = prepare::kNumContext;
+  if (more.trains) {
+    const auto before = options.selection.columns.size();
+    prepare::select_context(dataset, options.selection);
+    if (options.selection.columns.size() > before) options.leading = prepare::kNumContext;
   }
   const bool wants_owner = !more.evaluates || seen.lists;
   if (wants_owner && has_ids(more.owner)) select(more.owner);

@@ -8,6 +8,7 @@
 #include "convoy/base/text.h"
 #include "convoy/data/padding.h"
 #include "convoy/data/tools/inspect_rows.h"
+#include "convoy/prepare/context.h"
 #include "convoy/prepare/seen.h"
 
 namespace convoy::tasks {
@@ -27,7 +28,7 @@ TrainingRows survey_training(const data::ParquetFiles& data, const models::Sessi
   }
   out.counts.assign(out.seen.size(), 0);
   const bool has_context = data::has_numbers(data, prepare::kNumContext);
-  if (has_context) selection.columns.emplace_back(prepare::kNumContext);
+  prepare::select_context(data, selection);
   const auto mark = [](const data::Column& column, int64_t begin, int64_t end,
                        std::vector<bool>& seen) {
     for (int64_t i = begin; i < end; ++i) {
