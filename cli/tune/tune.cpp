@@ -196,8 +196,9 @@ std::string warning_of_chance(const trials::Search& search) {
   if (gap > 2 * *best.back().error) return "";
   return fmt::format(
       "trial {} is ahead of trial {} by {:.4f}, which is within twice the standard error of an "
-      "evaluation, {:.4f}: another seed may turn them round; try --try seed=1,2,3",
-      order[0], order[1], gap, *best.back().error);
+      "evaluation, {:.4f}: chance may have chosen{}",
+      order[0], order[1], gap, *best.back().error,
+      search.trials.front().options.contains("train.seed") ? "" : "; try --try seed=1,2,3");
 }
 
 int run_tune(const TuneOptions& options) {
