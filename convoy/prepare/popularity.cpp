@@ -4,23 +4,14 @@
 #include <cmath>
 #include <numeric>
 #include <set>
-#include <span>
 
 #include "convoy/base/error.h"
-#include "convoy/data/padding.h"
 #include "convoy/data/tools/inspect_rows.h"
 #include "convoy/prepare/context.h"
 
 namespace convoy::prepare {
 
 namespace {
-
-/// Items of a row without padding, at most the first `most`; 0 = all.
-std::span<const int64_t> items_of(const data::Column& items, int64_t row, int64_t most) {
-  const auto begin = items.begin(row), length = data::unpadded_length(items, row);
-  const auto count = most > 0 ? std::min(most, length) : length;
-  return std::span(items.ints).subspan(static_cast<size_t>(begin), static_cast<size_t>(count));
-}
 
 /// Place of `target` by `ranks`, which is 0 for ids that are never recommended, where those `had`
 /// are not recommended.
@@ -84,32 +75,10 @@ PopularityReport popularity_baseline(const std::vector<int64_t>& counts,
   report.ndcg.assign(ks.size(), 0);
   report.recall.assign(ks.size(), 0);
   report.mrr.assign(ks.size(), 0);
-  data::Selection selection{{item_column}, {}};
-  if (!of.new_ids) {
-    selection.limits[item_column] = data::IdLimit{std::ssize(counts) - 1};
-  }
-  if (of.seen) {
-    for (const auto& name : {of.owner_column, std::string(kNumSeen)}) {
-      selection.columns.push_back(name);
-    }
-  }
+  const auto selection = columns_of_targets(item_column, std::ssize(counts) - 1, of);
   data::each_rows(valid, selection, [&](const data::Rows& rows) {
-    const data::Column& items = rows.columns.at(item_column);
-    for (int64_t row = 0; row < rows.num_rows; ++row) {
-      const auto ids = items_of(items, row, of.max_length);
-      if (ids.size() < 2) continue;
-      const int64_t target = ids.back();
-      int64_t rank = 0;
-      if (!of.exclude_seen) {
-        rank = rank_among_others(target, std::span<const int64_t>(), ranks);
-      } else if (const auto at = static_cast<size_t>(row);
-                 of.seen && of.seen->has(rows.columns.at(of.owner_column).ints[at])) {
-        const auto had = of.seen->of(rows.columns.at(of.owner_column).ints[at],
-                                     rows.columns.at(kNumSeen).ints[at] - 1);
-        rank = rank_among_others(target, had, ranks);
-      } else {
-        rank = rank_among_others(target, ids.first(ids.size() - 1), ranks);
-      }
+    each_target(rows, item_column, of, [&](int64_t target, const auto& had) {
+      const int64_t rank = rank_among_others(target, of.exclude_seen ? had : had.first(0), ranks);
       ++report.num_rows;
       for (size_t i = 0; i < ks.size(); ++i) {
         if (rank < 1 || rank > ks[i]) continue;
@@ -117,7 +86,7 @@ PopularityReport popularity_baseline(const std::vector<int64_t>& counts,
         report.recall[i] += 1;
         report.mrr[i] += 1 / static_cast<double>(rank);
       }
-    }
+    });
   });
   for (auto* sums : {&report.ndcg, &report.recall, &report.mrr}) {
     for (double& sum : *sums) sum /= static_cast<double>(std::max<int64_t>(1, report.num_rows));

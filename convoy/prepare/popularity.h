@@ -1,27 +1,13 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <vector>
 
 #include "convoy/data/parquet_files.h"
-#include "convoy/prepare/seen.h"
+#include "convoy/prepare/ranked_rows.h"
 
 namespace convoy::prepare {
-
-/// Settings of an evaluation that a fixed ranking of the items is scored by.
-struct RankedRows {
-  int64_t max_length = 0;     ///< items of a row that count, from its first on; 0 = all
-  bool exclude_seen = false;  ///< items that the owner of a row had are no candidates
-  /// Items that each owner had, with the column of owners and kNumSeen; null, or of an owner
-  /// without a list: those of the row.
-  std::shared_ptr<const SeenLists> seen = nullptr;
-  std::string owner_column = "";
-  bool new_ids = false;  ///< ids beyond the counts are targets that are missed, not errors
-  /// Whether an id is recommended at all, by id; empty: each is.
-  std::vector<bool> candidates = {};
-};
 
 /// Metrics of a fixed ranking of the items that predicts each row's last item.
 struct PopularityReport {

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <span>
 
-#include "convoy/data/padding.h"
 #include "convoy/data/tools/inspect_rows.h"
 
 namespace convoy::tasks {
@@ -70,31 +69,13 @@ class Ranker {
 std::vector<int64_t> target_ranks(const ItemWeights& weights, int64_t num_items,
                                   const data::ParquetFiles& valid, const std::string& item_column,
                                   const prepare::RankedRows& rows) {
-  data::Selection selection{{item_column}, {}};
-  if (!rows.new_ids) selection.limits[item_column] = data::IdLimit{num_items};
-  if (rows.seen) {
-    selection.columns.insert(selection.columns.end(), {rows.owner_column, prepare::kNumSeen});
-  }
   std::vector<int64_t> out;
+  const auto selection = prepare::columns_of_targets(item_column, num_items, rows);
   data::each_rows(valid, selection, [&](const data::Rows& part) {
-    const auto& items = part.columns.at(item_column);
     std::vector<Question> questions;
-    for (int64_t row = 0; row < part.num_rows; ++row) {
-      auto length = data::unpadded_length(items, row);
-      if (rows.max_length > 0) length = std::min(length, rows.max_length);
-      if (length < 2) continue;
-      const auto ids =
-          std::span(items.ints)
-              .subspan(static_cast<size_t>(items.begin(row)), static_cast<size_t>(length));
-      const auto at = static_cast<size_t>(row);
-      const int64_t owner = rows.seen ? part.columns.at(rows.owner_column).ints[at] : 0;
-      questions.push_back(
-          {ids.back(),
-           rows.seen && rows.seen->has(owner)
-               ? distinct(rows.seen->of(owner, part.columns.at(prepare::kNumSeen).ints[at] - 1),
-                          num_items)
-               : distinct(ids.first(ids.size() - 1), num_items)});
-    }
+    prepare::each_target(part, item_column, rows, [&](int64_t target, const auto& had) {
+      questions.push_back({target, distinct(had, num_items)});
+    });
     const size_t first = out.size();
     out.resize(first + questions.size());
     at::parallel_for(0, std::ssize(questions), 16, [&](int64_t begin, int64_t end) {

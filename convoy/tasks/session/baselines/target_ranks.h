@@ -1,12 +1,11 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <vector>
 
 #include "convoy/data/parquet_files.h"
-#include "convoy/prepare/popularity.h"
+#include "convoy/prepare/ranked_rows.h"
 #include "convoy/tasks/session/baselines/item_weights.h"
 
 namespace convoy::tasks {
