@@ -56,6 +56,11 @@ class CommandTest : public ::testing::Test {
     EXPECT_TRUE(says(part)) << part << "\nis not in:\n" << output_;
   }
 
+  /// Weights of a run, as its file has them.
+  std::string model_of(const std::string& run) const {
+    return read_file(folder_ / run / "model.safetensors");
+  }
+
   Json json(const std::string& file) const { return parse_json(read_file(folder_ / file), file); }
 
   /// By step; what was done again after a death counts.

@@ -31,10 +31,6 @@ class RowsWithContext : public CommandTest {
         "--overwrite_output_dir " +
         more);
   }
-
-  std::string model_of(const std::string& run) const {
-    return read_file(folder_ / run / "model.safetensors");
-  }
 };
 
 TEST_F(RowsWithContext, TrainTheirOwnEventsAlone) {

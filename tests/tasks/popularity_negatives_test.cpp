@@ -13,9 +13,6 @@ class PopularityNegatives : public CommandTest {
         "--save_strategy no --overwrite_output_dir " +
         more);
   }
-  std::string model_of(const std::string& run) const {
-    return read_file(folder_ / run / "model.safetensors");
-  }
 };
 
 TEST_F(PopularityNegatives, FollowTheCountsInEveryLayout) {
