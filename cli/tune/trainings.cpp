@@ -1,8 +1,6 @@
 #include "cli/tune/trainings.h"
 
 #include <algorithm>
-#include <cmath>
-#include <sstream>
 
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
@@ -121,7 +119,7 @@ trials::Outcome TrialTrainings::outcome(size_t trial) const {
   return out;
 }
 
-trials::Outcome TrialTrainings::run(size_t trial, size_t rung) try {
+trials::Outcome TrialTrainings::run(size_t trial, size_t rung) {
   const auto done = launch::run_process(command(trial, rung));
   const std::string before = rung == 0 ? "" : read_file(log_file(trial));
   make_folder(log_file(trial).parent_path());
@@ -135,15 +133,6 @@ trials::Outcome TrialTrainings::run(size_t trial, size_t rung) try {
   auto out = outcome(trial);
   out.score.seconds = done.seconds;
   return out;
-} catch (const std::exception& error) {  // of all trials, not of this one
-  const std::scoped_lock lock(mutex_);
-  trouble_ = error.what();
-  return {.score = {}, .failure = error.what()};
-}
-
-std::string TrialTrainings::trouble() const {
-  const std::scoped_lock lock(mutex_);
-  return trouble_;
 }
 
 double TrialTrainings::cost(size_t rung) const {

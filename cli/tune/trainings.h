@@ -1,7 +1,6 @@
 #pragma once
 
 #include <filesystem>
-#include <mutex>
 #include <string>
 #include <vector>
 
@@ -38,14 +37,13 @@ class TrialTrainings {
  public:
   TrialTrainings(TrainingsOptions options, const trials::Search& search);
 
-  /// Trains a trial through a round. Its output goes to a file of its own.
+  /// Trains a trial through a round. Its output goes to a file of its own. Throws Error for what
+  /// would befall all trials.
   trials::Outcome run(size_t trial, size_t rung);
   /// Sentence about all rounds, of which `done` trainings are done.
   std::string plan_text(int64_t done) const;
   /// Line about a training that ended, with the time left.
   std::string line(size_t trial, size_t rung) const;
-  /// Reason for which no more trainings begin; "" = none.
-  std::string trouble() const;
 
   std::filesystem::path folder(size_t trial) const;
   /// Configuration of a trial as a run of its own, without what the search sets for its rounds.
@@ -62,8 +60,6 @@ class TrialTrainings {
   TrainingsOptions options_;
   const trials::Search& search_;
   std::vector<std::string> typed_;
-  mutable std::mutex mutex_;
-  std::string trouble_;
 };
 
 }  // namespace convoy::cli

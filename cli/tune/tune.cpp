@@ -150,7 +150,7 @@ int64_t take_up(const fs::path& file, const Json& asked, bool overwrites, trials
   try {
     if (json.at("search") == asked && search.take(json.at("trials"))) {
       int64_t done = 0;
-      for (const auto& trial : search.trials) done += std::ssize(trial.scores) + trial.failed();
+      for (const auto& trial : search.trials) done += std::ssize(trial.scores);
       return done;
     }
   } catch (const Json::exception&) {  // another form
@@ -257,9 +257,7 @@ int run_tune(const TuneOptions& options) {
                    [&](size_t trial, size_t rung) {
                      keep();
                      report::show_progress(trainings.line(trial, rung));
-                   },
-               .stops = [&] { return !trainings.trouble().empty(); }});
-  if (!trainings.trouble().empty()) fail<Error>("cli", "{}", trainings.trouble());
+                   }});
 
   const auto table = trials::table_of(search);
   const auto title = metric + " after each round, with its standard error:";

@@ -104,14 +104,13 @@ bool run_some(Search& search, size_t rung, int64_t jobs, const Hooks& hooks) {
   std::exception_ptr error;
   std::atomic<bool> broken{false};
   std::atomic<size_t> next{0};
-  const auto stops = [&] { return broken || hooks.stops(); };
   const auto work = [&] {
-    for (size_t at = next++; at < starters.size() && !stops(); at = next++) {
+    for (size_t at = next++; at < starters.size() && !broken; at = next++) {
       try {
         const size_t i = starters[at];
         auto outcome = hooks.run(i, rung);
         const std::scoped_lock lock(mutex);
-        if (stops()) return;  // it may have been stopped, too
+        if (broken) return;
         if (outcome.failure.empty()) {
           search.trials[i].scores.push_back(outcome.score);
         } else {
@@ -130,13 +129,13 @@ bool run_some(Search& search, size_t rung, int64_t jobs, const Hooks& hooks) {
   }
   workers.clear();
   if (error) std::rethrow_exception(error);
-  return !starters.empty() && !hooks.stops();
+  return !starters.empty();
 }
 
 }  // namespace
 
 void run(Search& search, int64_t jobs, const Hooks& hooks) {
-  for (size_t rung = 0; rung < search.rungs.size() && !hooks.stops(); ++rung) {
+  for (size_t rung = 0; rung < search.rungs.size(); ++rung) {
     while (run_some(search, rung, jobs, hooks)) {
     }
   }

@@ -70,8 +70,6 @@ struct Hooks {
   std::function<Outcome(size_t trial, size_t rung)> run;
   /// Hears of each outcome, one at a time, when it is among the trials.
   std::function<void(size_t trial, size_t rung)> done;
-  /// Whether to begin no more trainings.
-  std::function<bool()> stops;
 };
 
 /// Runs all rounds, `jobs` trials at a time. The next best trial takes the place of one that fails,

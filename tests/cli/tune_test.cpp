@@ -16,10 +16,6 @@ class Tune : public CommandTest {
   const std::string kModel =
       " --data.path syn --d_model 8 --n_layer 1 --n_head 2 --per_device_train_batch_size 16 "
       "--max_steps 9 --threads 1 ";
-
-  std::string model_of(const std::string& run) const {
-    return read_file(folder_ / run / "model.safetensors");
-  }
 };
 
 TEST_F(Tune, FindsTheBestAndGoesOnFromCheckpoints) {

@@ -34,14 +34,20 @@ std::vector<std::pair<size_t, size_t>> run_all(Search& search, const std::vector
                                                int64_t jobs = 1, int64_t most = 1000) {
   std::vector<std::pair<size_t, size_t>> done;
   std::atomic<int64_t> left{most};
-  run(search, jobs,
-      {.run = [&](size_t trial, size_t rung) -> Outcome {
-         --left;
-         if (values[trial] == -1 && rung == 1) return {.score = {}, .failure = "broken"};
-         return {.score = {.value = values[trial], .seconds = 1}};
-       },
-       .done = [&](size_t trial, size_t rung) { done.emplace_back(rung, trial); },
-       .stops = [&] { return left < 0; }});
+  const auto all = [&] {
+    run(search, jobs,
+        {.run = [&](size_t trial, size_t rung) -> Outcome {
+           if (left-- == 0) throw std::runtime_error("interrupted");
+           if (values[trial] == -1 && rung == 1) return {.score = {}, .failure = "broken"};
+           return {.score = {.value = values[trial], .seconds = 1}};
+         },
+         .done = [&](size_t trial, size_t rung) { done.emplace_back(rung, trial); }});
+  };
+  if (most == 1000) {
+    all();
+  } else {
+    EXPECT_THROW(all(), std::runtime_error);
+  }
   return done;
 }
 
@@ -89,8 +95,7 @@ TEST(Halving, OfTheLastRoundTakesTheNextBest) {
          if (trial == 8 && rung == 2) return {.score = {}, .failure = "broken"};
          return {.score = {.value = values[trial]}};
        },
-       .done = [](size_t, size_t) {},
-       .stops = [] { return false; }});
+       .done = [](size_t, size_t) {}});
   EXPECT_EQ(search.best_first().front(), 7U);
   EXPECT_EQ(search.trials[7].scores.size(), 3U);
 }
@@ -104,8 +109,7 @@ TEST(Halving, ThrowsWhatAHookThrows) {
                           ++runs;
                           return Outcome{.score = {.value = 1}};
                         },
-                    .done = [](size_t, size_t) { throw std::runtime_error("no space"); },
-                    .stops = [] { return false; }}),
+                    .done = [](size_t, size_t) { throw std::runtime_error("no space"); }}),
                std::runtime_error);
   EXPECT_LE(runs, 4);
 }
