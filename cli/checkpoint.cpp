@@ -197,7 +197,7 @@ CLI::App* add(CLI::App& group, const char* name, const char* what, Flags& flags)
 
 }  // namespace
 
-void add_checkpoint(CLI::App& app, Run& run) {
+void add_checkpoint(CLI::App& app, RunCommand& run) {
   auto* group =
       app.add_subcommand("checkpoint", "Inspect, verify, export or merge a trained model");
   group->require_subcommand(1);

@@ -12,7 +12,7 @@
 // stores its work in `run`.
 namespace convoy::cli {
 
-using Run = std::function<int()>;
+using RunCommand = std::function<int()>;
 
 /// For an option that is a whole number.
 CLI::Validator at_least(int64_t low);
@@ -21,19 +21,19 @@ CLI::Validator above_zero();
 /// For an option that names something.
 CLI::Validator not_empty();
 
-using AddCommand = void(CLI::App& app, Run& run);
+using AddCommand = void(CLI::App& app, RunCommand& run);
 AddCommand add_train, add_eval, add_predict, add_generate, add_export, add_data, add_checkpoint,
     add_launch, add_estimate, add_plan, add_profile, add_schedule, add_verify, add_compare,
     add_replay, add_report, add_bench, add_doctor, add_completion, add_tune;
-void add_bench_collectives(CLI::App& bench, Run& run);
-void add_bench_plan(CLI::App& bench, Run& run);
-void add_bench_batch(CLI::App& bench, Run& run);
-void add_bench_axes(CLI::App& bench, Run& run);
+void add_bench_collectives(CLI::App& bench, RunCommand& run);
+void add_bench_plan(CLI::App& bench, RunCommand& run);
+void add_bench_batch(CLI::App& bench, RunCommand& run);
+void add_bench_axes(CLI::App& bench, RunCommand& run);
 
 /// Inputs of a command: a run's options, or a trained model and options.
 enum class Reads { Nothing, Options, Model };
 
-struct Command {
+struct CommandEntry {
   std::string_view name;
   AddCommand* add;
   Reads reads = Reads::Nothing;
@@ -44,7 +44,7 @@ struct Command {
 
 /// All commands, in the order of --help. A constant, for before_libraries.cpp reads it before any
 /// constructor ran.
-inline constexpr Command kCommands[] = {
+inline constexpr CommandEntry kCommands[] = {
     {"train", add_train, Reads::Options},
     {"eval", add_eval, Reads::Model, "--data"},
     {"predict", add_predict, Reads::Model, "--data"},
@@ -68,8 +68,8 @@ inline constexpr Command kCommands[] = {
 };
 
 /// The command of this name; where there is none, one without a name, which reads nothing.
-constexpr Command find_command(std::string_view name) {
-  for (const Command& command : kCommands) {
+constexpr CommandEntry find_command(std::string_view name) {
+  for (const CommandEntry& command : kCommands) {
     if (command.name == name) return command;
   }
   return {};

@@ -174,7 +174,7 @@ std::string fish(const Words& words) {
 
 }  // namespace
 
-void add_completion(CLI::App& app, Run& run) {
+void add_completion(CLI::App& app, RunCommand& run) {
   auto shell = std::make_shared<std::string>();
   auto* command = app.add_subcommand("completion", "Print a completion script for a shell");
   command->add_option("shell", *shell, "bash, zsh or fish")

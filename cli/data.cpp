@@ -60,7 +60,7 @@ int run_inspect(const InspectFlags& flags) {
   return 0;
 }
 
-void add_inspect(CLI::App& app, Run& run) {
+void add_inspect(CLI::App& app, RunCommand& run) {
   auto flags = std::make_shared<InspectFlags>();
   CLI::App* sub = app.add_subcommand(
       "inspect", "Show what Parquet data or a token file contains and how it is split over ranks");
@@ -95,7 +95,7 @@ int run_repartition(const data::RepartitionOptions& options) {
   return 0;
 }
 
-void add_repartition(CLI::App& app, Run& run) {
+void add_repartition(CLI::App& app, RunCommand& run) {
   auto options = std::make_shared<data::RepartitionOptions>();
   CLI::App* sub = app.add_subcommand("repartition", "Rewrite a Parquet file with other row groups");
   sub->add_option("file", options->input, "Parquet file")->required();
@@ -112,7 +112,7 @@ void add_repartition(CLI::App& app, Run& run) {
 
 }  // namespace
 
-void add_data(CLI::App& app, Run& run) {
+void add_data(CLI::App& app, RunCommand& run) {
   CLI::App* data = app.add_subcommand("data", "Prepare and inspect training data");
   data->require_subcommand(1);
   tasks::add_data_commands(*data, run);

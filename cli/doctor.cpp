@@ -47,21 +47,21 @@ std::vector<std::pair<std::string, std::string>> versions(const machine::Gpus& g
 
 /// Finding about a launcher's environment, as `convoy train` would read it.
 std::vector<doctor::Finding> check_launcher() {
-  using doctor::Verdict;
+  using doctor::Severity;
   try {
     const auto ranks = launch::detect_environment();
     if (!ranks.launched()) return {};
-    return {{Verdict::Note, "launcher",
+    return {{Severity::Note, "launcher",
              fmt::format("processes started here are rank {} of {} ({})", ranks.rank,
                          ranks.world_size, ranks.source),
              ""}};
   } catch (const UsageError& error) {
-    return {{Verdict::Problem, "launcher", error.what(), "convoy train cannot start like this"}};
+    return {{Severity::Problem, "launcher", error.what(), "convoy train cannot start like this"}};
   }
 }
 
 /// Opens torch's CUDA library and the NCCL plugin only where there is a GPU.
-doctor::Engine nccl(int num_gpus) {
+doctor::EngineCheck nccl(int num_gpus) {
   if (num_gpus == 0) return {"nccl", false, "no GPU is visible"};
   if (const auto& cuda = comm::open_cuda(); cuda.num_devices == 0) {
     return {"nccl", false, cuda.why_none};
@@ -117,12 +117,12 @@ int run_doctor(const DoctorOptions& options) {
   } else {
     fmt::print("{}", doctor::to_text(diagnosis));
   }
-  return doctor::worst(diagnosis.findings) == doctor::Verdict::Problem ? 1 : 0;
+  return doctor::worst(diagnosis.findings) == doctor::Severity::Problem ? 1 : 0;
 }
 
 }  // namespace
 
-void add_doctor(CLI::App& app, Run& run) {
+void add_doctor(CLI::App& app, RunCommand& run) {
   auto options = std::make_shared<DoctorOptions>();
   auto* command = app.add_subcommand("doctor", "Show this machine's hardware, limits and problems");
   command->add_flag("--quick", options->quick, "skip measurements");

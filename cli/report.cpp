@@ -92,7 +92,7 @@ int make_report(const ReportOptions& options) {
 
 }  // namespace
 
-void add_report(CLI::App& app, Run& run) {
+void add_report(CLI::App& app, RunCommand& run) {
   auto options = std::make_shared<ReportOptions>();
   auto* command = app.add_subcommand("report", "Show runs side by side in an HTML page");
   command->add_option("folders", options->folders, "output folders of runs, finished or not")

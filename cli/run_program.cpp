@@ -211,7 +211,7 @@ int run(int argc, char** argv) {
   CLI::App app{"Trains transformers on one device or many, from C++.", "convoy"};
   app.set_version_flag("--version", std::string("convoy ") + CONVOY_VERSION);
   app.require_subcommand(1);
-  cli::Run work;
+  cli::RunCommand work;
   for (const auto& command : cli::kCommands) command.add(app, work);
   cli::read_decimals(app);
   for (const auto& own : own_commands()) {

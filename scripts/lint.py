@@ -137,6 +137,7 @@ MEMBER_DOC = re.compile(r".*///<\s*(.*)")
 RIDDLE = re.compile(r"(What|Of|The same|Those|That|So)\b")
 MEMBER_RIDDLE = re.compile(r"([Ww]hat|Of|[Tt]he same|[Tt]hose|That|So)\b")
 # Places of the sources in a page.
+TYPE = re.compile(r"^(?:struct|class|enum class) (?:alignas\(\w+\) )?(\w+)\b[^;:]*(?::(?!:)[^;]*)?\{", re.M)  # of a namespace
 PLACE = re.compile(r"`((?:convoy|cli|tests|scripts|benchmarks|examples|plugins|cmake)/[A-Za-z0-9_./-]+)`")
 ANY_NAME = re.compile(r"\b(NAME|KIND)")
 
@@ -321,6 +322,17 @@ def members_of(header):
     return out
 
 
+def types_declared_twice(sources):
+    """Yields a sentence for each name that two headers give to types. `sources`: text by name."""
+    declared = {}
+    for name, text in sources.items():
+        for found in TYPE.findall(text) if name.endswith(".h") else ():
+            declared.setdefault(found, []).append(name)
+    for found, names in sorted(declared.items()):
+        if len(names) > 1:
+            yield f"{found} is the name of types in {' and '.join(sorted(names))}; a name says one thing"
+
+
 def sources_of_members(header, sources):
     """Maps each member of Parallelism to the names of sources whose code names it, its declaration aside."""
     code = {name: without_texts(text) for name, text in sources.items() if name != PARALLELISM}
@@ -343,7 +355,7 @@ def main():
     files = list_files()
     errors = 0
     ours = {str(path): (ROOT / path).read_text() for path in files if path.suffix in CPP and path.parts[0] in ("convoy", "cli")}
-    for text in (*components.unused(ours), *two_ways(ours)):
+    for text in (*components.unused(ours), *two_ways(ours), *types_declared_twice(ours)):
         print(text)
         errors += 1
     for path in files:

@@ -86,7 +86,7 @@ int bench_strategies(StrategiesFlags flags) {
   return failed > 0 ? 1 : 0;
 }
 
-void add_strategies(CLI::App& app, Run& run) {
+void add_strategies(CLI::App& app, RunCommand& run) {
   auto flags = std::make_shared<StrategiesFlags>();
   auto* command = app.add_subcommand(
       "strategies", "Train the same job with each strategy and compare speed and quality");
@@ -134,7 +134,7 @@ void add_strategies(CLI::App& app, Run& run) {
   command->callback([flags, &run] { run = [flags] { return bench_strategies(*flags); }; });
 }
 
-struct StepFlags : bench::StepOptions {
+struct StepFlags : bench::StepBenchOptions {
   std::string config;
   std::optional<int64_t> nproc;
   bool json = false;
@@ -150,7 +150,7 @@ int bench_step(const StepFlags& flags) {
   return 0;
 }
 
-void add_step(CLI::App& app, Run& run) {
+void add_step(CLI::App& app, RunCommand& run) {
   auto flags = std::make_shared<StepFlags>();
   auto* command = app.add_subcommand("step", "Time training steps after a warm-up");
   command->add_option("config", flags->config, "TOML file of the run")->required();
@@ -210,7 +210,7 @@ int bench_save(SaveFlags flags) {
   return 0;
 }
 
-void add_save(CLI::App& app, Run& run) {
+void add_save(CLI::App& app, RunCommand& run) {
   auto flags = std::make_shared<SaveFlags>();
   auto* command =
       app.add_subcommand("save", "Time checkpoints: saving, loading, and training meanwhile");
@@ -252,7 +252,7 @@ int bench_loader(const LoaderFlags& flags) {
   return 0;
 }
 
-void add_loader(CLI::App& app, Run& run) {
+void add_loader(CLI::App& app, RunCommand& run) {
   auto flags = std::make_shared<LoaderFlags>();
   auto* command = app.add_subcommand("loader", "Read the training data without training");
   command->add_option("config", flags->config, "TOML file of the run")->required();
@@ -269,7 +269,7 @@ void add_loader(CLI::App& app, Run& run) {
 
 }  // namespace
 
-void add_bench(CLI::App& app, Run& run) {
+void add_bench(CLI::App& app, RunCommand& run) {
   auto* command = app.add_subcommand("bench", "Measure training");
   command->require_subcommand(1);
   add_strategies(*command, run);

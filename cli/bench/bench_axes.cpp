@@ -37,7 +37,7 @@ int bench_axes(const BenchAxesFlags& flags) {
 
 }  // namespace
 
-void add_bench_axes(CLI::App& bench, Run& run) {
+void add_bench_axes(CLI::App& bench, RunCommand& run) {
   auto flags = std::make_shared<BenchAxesFlags>();
   auto* command = bench.add_subcommand(
       "axes", "Split a step by samples, attributes, parameters and operators, as FlexFlow does");

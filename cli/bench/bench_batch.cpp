@@ -39,7 +39,7 @@ int bench_batch(const BenchBatchFlags& flags) {
 
 }  // namespace
 
-void add_bench_batch(CLI::App& bench, Run& run) {
+void add_bench_batch(CLI::App& bench, RunCommand& run) {
   auto flags = std::make_shared<BenchBatchFlags>();
   auto* command = bench.add_subcommand(
       "batch", "Compare micro-batch sizes: speed and memory, predicted and measured");

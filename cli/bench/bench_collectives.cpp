@@ -76,7 +76,7 @@ int bench_collectives(const CollectivesFlags& flags) {
 
 }  // namespace
 
-void add_bench_collectives(CLI::App& app, Run& run) {
+void add_bench_collectives(CLI::App& app, RunCommand& run) {
   auto flags = std::make_shared<CollectivesFlags>();
   flags->collectives = comm::measurable_collectives();
   flags->engines = comm::engine_names(/*without_gpus=*/true);

@@ -43,8 +43,8 @@ struct Drawn {
   double memory_bytes = 0;
   std::string failure = {};
 
-  planner::Trial time() const { return {median(predicted), median(seconds)}; }
-  planner::Trial memory() const {
+  planner::TimedSplit time() const { return {median(predicted), median(seconds)}; }
+  planner::TimedSplit memory() const {
     return {static_cast<double>(prediction.memory.sum()), memory_bytes};
   }
 };
@@ -118,7 +118,7 @@ struct Accuracy {
 };
 
 Accuracy accuracy_of(const std::vector<Drawn>& all) {
-  std::vector<planner::Trial> times, memories;
+  std::vector<planner::TimedSplit> times, memories;
   for (const auto& one : all) {
     if (!one.failure.empty()) continue;
     times.push_back(one.time());
@@ -207,7 +207,7 @@ int bench_plan(BenchPlanFlags flags) {
 
 }  // namespace
 
-void add_bench_plan(CLI::App& bench, Run& run) {
+void add_bench_plan(CLI::App& bench, RunCommand& run) {
   auto flags = std::make_shared<BenchPlanFlags>();
   auto* command =
       bench.add_subcommand("plan", "Compare convoy plan's predictions with measured trainings");

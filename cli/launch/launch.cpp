@@ -39,7 +39,7 @@ On several hosts, run one `convoy launch` on each, with a shared secret:
 struct Arguments {
   std::string num_ranks = "auto";
   std::string binding = "none";
-  OutputArguments output;
+  RankOutputArguments output;
   HostArguments hosts;
   std::string log_dir;
   launch::LaunchOptions options;
@@ -137,7 +137,7 @@ int launch_command(CLI::App& app, const CLI::App& command, const Arguments& argu
 
 }  // namespace
 
-void add_launch(CLI::App& app, Run& run) {
+void add_launch(CLI::App& app, RunCommand& run) {
   // Without this limit CLI11 takes `train` in `launch train` for a second command of the program.
   app.require_subcommand(1);
   CLI::App* command = app.add_subcommand("launch", "Start a command as several ranks");

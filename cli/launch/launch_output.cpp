@@ -52,7 +52,7 @@ bool holds(const std::string& list, int local_rank) {
 
 }  // namespace
 
-void OutputArguments::check(int num_ranks) const {
+void RankOutputArguments::check(int num_ranks) const {
   shows(0, false);
   if (!filter.empty()) {
     for (const auto& part : split(filter, ',')) rank_of("--local-ranks-filter", part, num_ranks);
@@ -65,7 +65,7 @@ void OutputArguments::check(int num_ranks) const {
   }
 }
 
-bool OutputArguments::shows(int local_rank, bool is_error) const {
+bool RankOutputArguments::shows(int local_rank, bool is_error) const {
   const bool kept_only = names("--redirects", redirects, local_rank, is_error);
   const bool shown = names("--tee", tee, local_rank, is_error);
   return (filter.empty() || holds(filter, local_rank)) && (shown || !kept_only);

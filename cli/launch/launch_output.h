@@ -6,7 +6,7 @@ namespace convoy::cli {
 
 /// Selection of the ranks' output that is shown besides being kept: torchrun's --redirects, --tee
 /// and --local-ranks-filter.
-struct OutputArguments {
+struct RankOutputArguments {
   std::string redirects;  ///< "3", or "0:1,1:2" by local rank: 1 = output, 2 = errors, 3 = both
   std::string tee;        ///< in the same form: output that is shown all the same
   std::string filter;     ///< local ranks that are shown: "0,2"

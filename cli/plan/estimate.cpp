@@ -200,7 +200,7 @@ int run_estimate(const EstimateOptions& options) {
 
 }  // namespace
 
-void add_estimate(CLI::App& app, Run& run) {
+void add_estimate(CLI::App& app, RunCommand& run) {
   auto options = std::make_shared<EstimateOptions>();
   auto* command =
       app.add_subcommand("estimate", "Estimate the memory of a training before it starts");

@@ -279,7 +279,7 @@ int run_plan(PlanOptions options) {
 
 }  // namespace
 
-void add_plan(CLI::App& app, Run& run) {
+void add_plan(CLI::App& app, RunCommand& run) {
   auto options = std::make_shared<PlanOptions>();
   auto& request = options->request;
   auto* command = app.add_subcommand(

@@ -143,7 +143,7 @@ int run_profile(const ProfileFlags& flags) {
 
 }  // namespace
 
-void add_profile(CLI::App& app, Run& run) {
+void add_profile(CLI::App& app, RunCommand& run) {
   auto flags = std::make_shared<ProfileFlags>();
   auto* command =
       app.add_subcommand("profile", "Measure the costs of a model's blocks on this host");

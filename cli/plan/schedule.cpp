@@ -200,7 +200,7 @@ int show_schedules(const ScheduleOptions& options) {
 
 }  // namespace
 
-void add_schedule(CLI::App& app, Run& run) {
+void add_schedule(CLI::App& app, RunCommand& run) {
   auto options = std::make_shared<ScheduleOptions>();
   auto* command =
       app.add_subcommand("schedule", "Compare pipeline schedules for a model by simulation");

@@ -14,7 +14,7 @@ namespace convoy::cli {
 
 namespace {
 
-double computed(const std::vector<parallel::Span>& spans) {
+double computed(const std::vector<parallel::TimedInstruction>& spans) {
   double out = 0;
   for (const auto& span : spans) out += span.end - span.begin;
   return out;

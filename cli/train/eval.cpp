@@ -97,7 +97,7 @@ int run_eval(EvalOptions options) {
 
 }  // namespace
 
-void add_eval(CLI::App& app, Run& run) {
+void add_eval(CLI::App& app, RunCommand& run) {
   auto options = std::make_shared<EvalOptions>();
   auto* command = app.add_subcommand("eval", "Evaluate a trained model, or compare two");
   command->add_option("folder", options->folder, "output folder of a run, or a checkpoint in it")

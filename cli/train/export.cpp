@@ -5,7 +5,7 @@
 
 namespace convoy::cli {
 
-void add_export(CLI::App& app, Run& run) {
+void add_export(CLI::App& app, RunCommand& run) {
   const auto open = [](const std::string& folder, const tasks::UseRun& use) {
     launch::leave_on_stop_signals();
     const Opened opened(folder);

@@ -4,7 +4,7 @@
 
 namespace convoy::cli {
 
-void add_generate(CLI::App& app, Run& run) {
+void add_generate(CLI::App& app, RunCommand& run) {
   const auto open = [](const std::string& folder, const tasks::UseRun& use) {
     const Opened opened(folder);
     use(*opened.task, opened.run, opened.training);

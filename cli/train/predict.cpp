@@ -12,7 +12,7 @@ namespace convoy::cli {
 
 namespace {
 
-struct PredictOptions : tasks::Prediction {
+struct PredictOptions : tasks::PredictionRequest {
   std::string split = "valid";
   std::optional<int64_t> nproc;
 };
@@ -37,7 +37,7 @@ int run_predict(PredictOptions options) {
 
 }  // namespace
 
-void add_predict(CLI::App& app, Run& run) {
+void add_predict(CLI::App& app, RunCommand& run) {
   auto options = std::make_shared<PredictOptions>();
   options->tell = tell;
   auto* command = app.add_subcommand("predict", "Predict labels, items or tokens for rows of data");

@@ -74,7 +74,7 @@ int run_train(const TrainOptions& options) {
 
 }  // namespace
 
-void add_train(CLI::App& app, Run& run) {
+void add_train(CLI::App& app, RunCommand& run) {
   auto options = std::make_shared<TrainOptions>();
   auto* command = app.add_subcommand("train", "Train a model");
   command->add_option("config", options->config, "TOML file of the run");

@@ -281,7 +281,7 @@ int run_tune(const TuneOptions& options) {
 
 }  // namespace
 
-void add_tune(CLI::App& app, Run& run) {
+void add_tune(CLI::App& app, RunCommand& run) {
   auto options = std::make_shared<TuneOptions>();
   auto* command = app.add_subcommand(
       "tune", "Search for the best learning rate, width, body and other options");

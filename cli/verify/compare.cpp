@@ -174,7 +174,7 @@ int run_compare(const CompareOptions& options) {
 
 }  // namespace
 
-void add_compare(CLI::App& app, Run& run) {
+void add_compare(CLI::App& app, RunCommand& run) {
   auto options = std::make_shared<CompareOptions>();
   auto* command =
       app.add_subcommand("compare", "Find the first step at which two runs differ, and in what");

@@ -254,7 +254,7 @@ int run_replay(const ReplayOptions& options) {
 
 }  // namespace
 
-void add_replay(CLI::App& app, Run& run) {
+void add_replay(CLI::App& app, RunCommand& run) {
   auto options = std::make_shared<ReplayOptions>();
   auto* command = app.add_subcommand(
       "replay", "Compute a step of a run again, and show what each block made of it");

@@ -107,7 +107,7 @@ class Verification {
   /// Trains in a layout, and on one device where no other layout asked for that. The verdict comes
   /// while others train: it reads gigabytes.
   std::future<Verdict> verify(const parallel::Parallelism& one_device,
-                              const conformance::Layout& layout, bool is_own) {
+                              const conformance::TrainingLayout& layout, bool is_own) {
     auto trial = trial_;
     trial.cut = cut_of(layout.split);
     const VerifyTrainings trainings(configured_, trial);
@@ -131,7 +131,7 @@ class Verification {
 
   /// Judges a layout in bf16 that is beyond its tolerances beside one device in fp32.
   void allow_for_rounding(Verdict& verdict, const parallel::Parallelism& one_device,
-                          const conformance::Layout& layout) {
+                          const conformance::TrainingLayout& layout) {
     if (!configured_.training.bf16 || !may_be_rounding(verdict)) return;
     auto trial = trial_;
     trial.cut = cut_of(layout.split);
@@ -163,7 +163,7 @@ std::vector<Verdict> verify_all(const VerifyOptions& options, const VerifySubjec
   const auto show = progress.function();
   if (!options.all_layouts) {
     show(0, 1);
-    const conformance::Layout own{subject.own, subject.in_threads};
+    const conformance::TrainingLayout own{subject.own, subject.in_threads};
     auto verdict = verification.verify(subject.one_device, own, true).get();
     verification.allow_for_rounding(verdict, subject.one_device, own);
     progress.wipe();
@@ -256,7 +256,7 @@ int run_verify(VerifyOptions options) {
 
 }  // namespace
 
-void add_verify(CLI::App& app, Run& run) {
+void add_verify(CLI::App& app, RunCommand& run) {
   auto options = std::make_shared<VerifyOptions>();
   auto* command = app.add_subcommand(
       "verify", "Compare a run's layout with one device: losses, gradients, weights");

@@ -164,11 +164,12 @@ VerifyTrainings::Outcome VerifyTrainings::as_configured(int num_ranks) const {
   return train({}, num_ranks);
 }
 
-VerifyTrainings::Outcome VerifyTrainings::in_layout(const conformance::Layout& layout) const {
+VerifyTrainings::Outcome VerifyTrainings::in_layout(
+    const conformance::TrainingLayout& layout) const {
   return train(settings_of_layout(layout), layout.threads ? 1 : layout.split.num_ranks());
 }
 
-Settings VerifyTrainings::settings_of_layout(const conformance::Layout& layout) const {
+Settings VerifyTrainings::settings_of_layout(const conformance::TrainingLayout& layout) const {
   const auto& split = layout.split;
   auto out = settings_of_run(split, configured_.table);
   out.emplace_back("parallel.backend", "auto");

@@ -42,7 +42,7 @@ class VerifyTrainings {
       const parallel::Parallelism& split, const conformance::TrainingRecord& in_bf16) const;
   /// Trains with the run's own options on so many ranks; 1: in one process.
   Outcome as_configured(int num_ranks) const;
-  Outcome in_layout(const conformance::Layout& layout) const;
+  Outcome in_layout(const conformance::TrainingLayout& layout) const;
 
   /// Writes the weights that the run begins with as a model's folder, `to`. Returns the first line
   /// of an error; "": it is there.
@@ -56,7 +56,7 @@ class VerifyTrainings {
   Outcome train(Settings settings, int num_ranks, const launch::ProcessOptions& process = {}) const;
   Outcome train_reference(Settings settings) const;
   /// Options that give the run this layout, whatever its own is.
-  Settings settings_of_layout(const conformance::Layout& layout) const;
+  Settings settings_of_layout(const conformance::TrainingLayout& layout) const;
 
   Configured& configured_;
   Options options_;

@@ -32,8 +32,8 @@ struct AxisTrial {
   std::string refused = {};  ///< reason why the model does not run so
 
   bool went_well() const { return measured.seconds > 0; }
-  planner::Trial time() const { return {predicted.seconds, measured.seconds}; }
-  planner::Trial memory() const {
+  planner::TimedSplit time() const { return {predicted.seconds, measured.seconds}; }
+  planner::TimedSplit memory() const {
     return {static_cast<double>(predicted.memory.sum()), measured.memory_bytes};
   }
 };

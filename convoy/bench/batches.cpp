@@ -97,7 +97,7 @@ const BatchTrial* fastest(const BatchReport& report) {
 }
 
 struct Accuracy {
-  std::vector<planner::Trial> times = {}, memories = {};
+  std::vector<planner::TimedSplit> times = {}, memories = {};
 };
 
 Accuracy accuracy_of(const BatchReport& report) {
@@ -110,7 +110,7 @@ Accuracy accuracy_of(const BatchReport& report) {
   return out;
 }
 
-Json to_json(const std::vector<planner::Trial>& trials) {
+Json to_json(const std::vector<planner::TimedSplit>& trials) {
   return trials.empty() ? Json() : planner::to_json(planner::errors_of(trials));
 }
 

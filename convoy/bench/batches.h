@@ -28,8 +28,8 @@ struct BatchTrial {
   MeasuredStep measured = {};
 
   bool went_well() const { return measured.seconds > 0; }
-  planner::Trial time() const { return {predicted.seconds, measured.seconds}; }
-  planner::Trial memory() const {
+  planner::TimedSplit time() const { return {predicted.seconds, measured.seconds}; }
+  planner::TimedSplit memory() const {
     return {static_cast<double>(predicted.memory.sum()), measured.memory_bytes};
   }
 };

@@ -15,7 +15,7 @@ namespace {
 /// Collects the steps after the warm-up, and counts what the one after those asks of a GPU.
 class StepTimer : public train::Callback {
  public:
-  StepTimer(const StepOptions& options, DeviceCounter& counter)
+  StepTimer(const StepBenchOptions& options, DeviceCounter& counter)
       : first_(options.warmup + 1), last_(options.warmup + options.steps), counter_(counter) {}
 
   void on_step(const train::StepTiming& timing) override {
@@ -34,7 +34,7 @@ class StepTimer : public train::Callback {
   std::optional<DeviceWork> work_;
 };
 
-StepTimes summary(const std::vector<train::StepTiming>& steps, int ranks) {
+MeasuredSteps summary(const std::vector<train::StepTiming>& steps, int ranks) {
   std::vector<double> seconds;
   double total = 0, data = 0, comm = 0, samples = 0, tokens = 0;
   for (const auto& step : steps) {
@@ -47,7 +47,7 @@ StepTimes summary(const std::vector<train::StepTiming>& steps, int ranks) {
   }
   const double typical = median(seconds);
   const auto count = static_cast<double>(steps.size());
-  StepTimes out;
+  MeasuredSteps out;
   out.median_ms = typical * 1e3;
   out.loss = steps.back().loss;
   out.samples_per_second = samples / count / typical;
@@ -57,7 +57,7 @@ StepTimes summary(const std::vector<train::StepTiming>& steps, int ranks) {
   return out;
 }
 
-void add_mfu(StepTimes& times, double flops_per_sample, double peak,
+void add_mfu(MeasuredSteps& times, double flops_per_sample, double peak,
              const options::TrainingArguments& arguments) {
   const auto peaks = peaks_of(times.device);
   times.peak_tflops = peak > 0 ? peak : peaks ? bench::peak_tflops(*peaks, arguments) : 0;
@@ -68,8 +68,8 @@ void add_mfu(StepTimes& times, double flops_per_sample, double peak,
 
 }  // namespace
 
-std::optional<StepTimes> time_steps(tasks::Task& task, options::TrainingArguments arguments,
-                                    const StepOptions& options) {
+std::optional<MeasuredSteps> time_steps(tasks::Task& task, options::TrainingArguments arguments,
+                                        const StepBenchOptions& options) {
   leave_out_evaluation(arguments);
   arguments.save_strategy = arguments.logging_strategy = "no";
   arguments.output.dir.clear();
@@ -105,7 +105,7 @@ std::optional<StepTimes> time_steps(tasks::Task& task, options::TrainingArgument
   return out;
 }
 
-std::string to_text(const StepTimes& t) {
+std::string to_text(const MeasuredSteps& t) {
   const auto gpu = t.peak_device_memory_bytes;
   std::string more;
   if (t.pace) {
@@ -129,7 +129,7 @@ std::string to_text(const StepTimes& t) {
       more);
 }
 
-Json to_json(const StepTimes& t) {
+Json to_json(const MeasuredSteps& t) {
   Json out{{"step_ms_median", t.median_ms},
            {"loss", t.loss},
            {"samples_per_second", t.samples_per_second},

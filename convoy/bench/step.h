@@ -11,14 +11,14 @@
 
 namespace convoy::bench {
 
-struct StepOptions {
+struct StepBenchOptions {
   int64_t steps = 30;      ///< that are timed
   int64_t warmup = 5;      ///< before those
   double peak_tflops = 0;  ///< of one device, for the MFU; 0: by the GPU's name, where it is known
 };
 
 /// Speed and memory of steady training steps.
-struct StepTimes {
+struct MeasuredSteps {
   std::string strategy;
   int num_devices = 1;
   int threads = 1;  ///< per rank
@@ -43,11 +43,11 @@ struct StepTimes {
 
 /// Trains as `arguments` say, without evaluations, checkpoints and a log; on a GPU one step more,
 /// which is counted and not timed. All ranks call this; the main one gets the times.
-std::optional<StepTimes> time_steps(tasks::Task& task, options::TrainingArguments arguments,
-                                    const StepOptions& options);
+std::optional<MeasuredSteps> time_steps(tasks::Task& task, options::TrainingArguments arguments,
+                                        const StepBenchOptions& options);
 
 /// A line for a person.
-std::string to_text(const StepTimes& times);
-Json to_json(const StepTimes& times);
+std::string to_text(const MeasuredSteps& times);
+Json to_json(const MeasuredSteps& times);
 
 }  // namespace convoy::bench

@@ -18,7 +18,7 @@ namespace {
 namespace fs = std::filesystem;
 
 /// The schedule of a trial's pipeline: the run's own, unless it is the trial's name.
-std::string schedule_of(const Trial& trial, const options::ParallelArguments& own) {
+std::string schedule_of(const ComparedTraining& trial, const options::ParallelArguments& own) {
   if (trial.is_pipeline()) return trial.schedule();
   const auto& from = trial.num_stages() > 1 ? own : options::ParallelArguments();
   return from.parallelism.pipeline.schedule->name;
@@ -44,7 +44,7 @@ struct Cut {
 
 /// Gives all trainings the same rows, unless the batch is per device. The stages of a pipeline see
 /// the same rows, and each stage wants some micro-batches.
-Cut cut_of(const Trial& trial, const StrategiesOptions& options,
+Cut cut_of(const ComparedTraining& trial, const StrategiesOptions& options,
            const options::TrainingArguments& arguments) {
   const int64_t total = arguments.per_device_train_batch_size;
   const int64_t given = arguments.gradient_accumulation_steps;
@@ -73,7 +73,7 @@ Cut cut_of(const Trial& trial, const StrategiesOptions& options,
 }
 
 /// The command that trains this trial: same total batch, same steps.
-std::vector<std::string> command(const Trial& trial, const StrategiesOptions& options,
+std::vector<std::string> command(const ComparedTraining& trial, const StrategiesOptions& options,
                                  const options::TrainingArguments& arguments,
                                  const fs::path& folder) {
   const auto cut = cut_of(trial, options, arguments);
@@ -129,7 +129,7 @@ std::vector<std::string> command(const Trial& trial, const StrategiesOptions& op
 }
 
 /// The columns of a row that are known before it trains.
-StrategyRow row_of(const Trial& trial, const StrategiesOptions& options,
+StrategyRow row_of(const ComparedTraining& trial, const StrategiesOptions& options,
                    const options::TrainingArguments& arguments) {
   StrategyRow row;
   row.strategy = trial.strategy;
@@ -143,7 +143,7 @@ StrategyRow row_of(const Trial& trial, const StrategiesOptions& options,
 }
 
 /// `json`: its all_results.json.
-StrategyRow result(const Trial& trial, const StrategiesOptions& options,
+StrategyRow result(const ComparedTraining& trial, const StrategiesOptions& options,
                    const options::TrainingArguments& arguments, const Json& json) {
   auto row = row_of(trial, options, arguments);
   row.seconds = json.at("train_steady_seconds");
@@ -168,7 +168,7 @@ StrategyRow result(const Trial& trial, const StrategiesOptions& options,
 
 /// As Hugging Face's guide lays it out, with its figures: GPT-2 124M, 4 x 1,024 tokens a device,
 /// two TITAN RTX. What it calls samples per second are steps.
-report::Table per_device_table(const std::vector<std::pair<Trial, Json>>& results) {
+report::Table per_device_table(const std::vector<std::pair<ComparedTraining, Json>>& results) {
   struct Known {
     const char* name;
     const char* runtime;
@@ -209,7 +209,7 @@ StrategiesResult compare_strategies(const StrategiesOptions& options,
                                     const std::function<void(const std::string&)>& say,
                                     const std::function<void(const StrategiesResult&)>& keep) {
   const auto all = trials(options);
-  std::vector<std::pair<Trial, Json>> results;
+  std::vector<std::pair<ComparedTraining, Json>> results;
   StrategiesResult so_far;
   auto& rows = so_far.rows;
   for (const auto& trial : all) command(trial, options, arguments, output);  // before any runs

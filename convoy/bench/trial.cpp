@@ -10,37 +10,37 @@
 
 namespace convoy::bench {
 
-std::string Trial::name() const {
+std::string ComparedTraining::name() const {
   return fmt::format("{}-{}{}{}{}", strategy, ranks, slow_link ? "-slow" : "",
                      chunks > 0 ? fmt::format("-{}-chunks", chunks) : "",
                      learning_rate.empty() ? "" : "-lr-" + learning_rate);
 }
 
-std::map<std::string, std::string> Trial::options() const {
+std::map<std::string, std::string> ComparedTraining::options() const {
   return find_preset(strategy)->options(ranks);
 }
 
-int Trial::number(const char* option) const {
+int ComparedTraining::number(const char* option) const {
   const auto all = options();
   const auto found = all.find(option);
   return found == all.end() ? 1 : std::stoi(found->second);
 }
 
-std::string Trial::schedule() const {
+std::string ComparedTraining::schedule() const {
   return find_preset(strategy)->schedule;
 }
 
-bool Trial::has_virtual_stages() const {
+bool ComparedTraining::has_virtual_stages() const {
   return is_pipeline() && parallel::parse_schedule(schedule())->interleaved;
 }
 
-bool Trial::has_processes() const {
+bool ComparedTraining::has_processes() const {
   return find_preset(strategy)->has_processes;
 }
 
 namespace {
 
-void check_ranks(const Trial& trial) {
+void check_ranks(const ComparedTraining& trial) {
   const auto preset = *find_preset(trial.strategy);
   if (trial.ranks >= preset.least && trial.ranks % preset.multiple == 0) return;
   fail<UsageError>("bench", "{} on {} ranks: {}; try --ranks {}", trial.strategy, trial.ranks,
@@ -48,10 +48,10 @@ void check_ranks(const Trial& trial) {
 }
 
 /// Each trial with each learning rate.
-std::vector<Trial> with_learning_rates(const std::vector<Trial>& trials,
-                                       const std::vector<std::string>& rates) {
+std::vector<ComparedTraining> with_learning_rates(const std::vector<ComparedTraining>& trials,
+                                                  const std::vector<std::string>& rates) {
   if (rates.empty()) return trials;
-  std::vector<Trial> out;
+  std::vector<ComparedTraining> out;
   for (const auto& rate : rates) {
     double value = 0;
     if (!parse_number(rate, value) || value <= 0 || !std::isfinite(value)) {
@@ -67,8 +67,8 @@ std::vector<Trial> with_learning_rates(const std::vector<Trial>& trials,
 
 }  // namespace
 
-std::vector<Trial> trials(const StrategiesOptions& options) {
-  std::vector<Trial> out;
+std::vector<ComparedTraining> trials(const StrategiesOptions& options) {
+  std::vector<ComparedTraining> out;
   const auto known = preset_names();
   for (const auto& strategy : options.strategies) {
     if (std::find(known.begin(), known.end(), strategy) == known.end()) {

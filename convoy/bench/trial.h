@@ -9,7 +9,7 @@
 namespace convoy::bench {
 
 /// One training of a comparison.
-struct Trial {
+struct ComparedTraining {
   std::string strategy;
   int ranks = 1;
   bool slow_link = false;
@@ -37,6 +37,6 @@ struct Trial {
 
 /// The trainings that are asked for: each strategy with each number of ranks, and all of them with
 /// each learning rate. Throws UsageError on combinations that cannot run.
-std::vector<Trial> trials(const StrategiesOptions& options);
+std::vector<ComparedTraining> trials(const StrategiesOptions& options);
 
 }  // namespace convoy::bench

@@ -9,7 +9,7 @@ namespace convoy::chat {
 
 namespace {
 
-using jinja::Span;
+using jinja::ByteRange;
 
 size_t common_prefix(std::string_view a, std::string_view b) {
   const auto shorter = std::min(a.size(), b.size());
@@ -46,7 +46,7 @@ class Finder {
     }
     if (turns_.empty()) return std::move(out_);
     out_.found = Found::kByPrefix;
-    std::optional<Span> last;
+    std::optional<ByteRange> last;
     for (const size_t turn : turns_) {
       last = by_prefix(turn);
       if (!last) {
@@ -61,7 +61,7 @@ class Finder {
       if (!last) last = last_by_likeness();
       if (last) out_.answers.push_back(*last);
     }
-    std::erase_if(out_.answers, [](const Span& span) { return span.begin >= span.end; });
+    std::erase_if(out_.answers, [](const ByteRange& span) { return span.begin >= span.end; });
     if (out_.answers.empty()) out_.found = Found::kNowhere;
     return std::move(out_);
   }
@@ -78,26 +78,26 @@ class Finder {
     }
   }
 
-  void take_tagged(std::vector<Span> answers) {
+  void take_tagged(std::vector<ByteRange> answers) {
     size_t learnt = 0;
     if (conversation_.num_prompt > 0) {
       const auto before = text_up_to(conversation_.num_prompt, /*prompts=*/false);
       if (before) learnt = common_prefix(*before, out_.text);
     }
-    std::erase_if(answers, [&](const Span& span) { return span.begin < learnt; });
+    std::erase_if(answers, [&](const ByteRange& span) { return span.begin < learnt; });
     out_.found = answers.empty() ? Found::kNowhere : Found::kByTags;
     out_.answers = std::move(answers);
   }
 
-  std::optional<Span> by_prefix(size_t turn) const {
+  std::optional<ByteRange> by_prefix(size_t turn) const {
     const auto through = turn + 1 == size_ ? out_.text : text_up_to(turn + 1, /*prompts=*/false);
     if (!through || !out_.text.starts_with(*through)) return std::nullopt;
     const auto before = text_up_to(turn, /*prompts=*/true);
     if (!before || !through->starts_with(*before)) return std::nullopt;
-    return Span{before->size(), through->size()};
+    return ByteRange{before->size(), through->size()};
   }
 
-  std::optional<Span> by_placeholder(size_t turn) const {
+  std::optional<ByteRange> by_placeholder(size_t turn) const {
     const auto content = dialogue_.messages[turn].value("content", OrderedJson());
     if (!content.is_string()) return std::nullopt;
     const auto said = content.get<std::string>();
@@ -123,7 +123,7 @@ class Finder {
         !text.ends_with(behind)) {
       return std::nullopt;
     }
-    Span span{before.size(), text.size() - behind.size()};
+    ByteRange span{before.size(), text.size() - behind.size()};
     const auto shown = text.substr(span.begin, span.end - span.begin);
     if (said.find(trimmed(shown)) == std::string::npos) return std::nullopt;
     // What the template puts behind a last answer ends this one, too.
@@ -132,12 +132,12 @@ class Finder {
   }
 
   /// The last answer, from where the text differs from one that asks for it.
-  std::optional<Span> last_by_likeness() const {
+  std::optional<ByteRange> last_by_likeness() const {
     const size_t turn = turns_.back();
     if (turn + 1 != size_) return std::nullopt;
     const auto before = text_up_to(turn, /*prompts=*/true);
     if (!before) return std::nullopt;
-    return Span{common_prefix(*before, out_.text), out_.text.size()};
+    return ByteRange{common_prefix(*before, out_.text), out_.text.size()};
   }
 
   const ChatTemplate& chat_;

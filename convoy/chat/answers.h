@@ -21,7 +21,7 @@ enum class Found {
 /// with what ends their turns.
 struct Rendered {
   std::string text;
-  std::vector<jinja::Span> answers;  ///< ascending, apart
+  std::vector<jinja::ByteRange> answers;  ///< ascending, apart
   Found found = Found::kNowhere;
 };
 

@@ -17,7 +17,7 @@ bool is_blank(std::string_view text) {
 
 /// Marks the tokens that overlap a part of the text, both in order. Returns those of each part.
 std::vector<std::pair<size_t, size_t>> mark(const std::vector<TokenSpan>& spans,
-                                            const std::vector<jinja::Span>& parts,
+                                            const std::vector<jinja::ByteRange>& parts,
                                             std::vector<bool>& marks) {
   std::vector<std::pair<size_t, size_t>> out;
   marks.assign(spans.size(), false);

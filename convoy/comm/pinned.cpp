@@ -63,8 +63,8 @@ at::Tensor pinned_bytes(int64_t bytes) {
       at::kByte);
 }
 
-std::vector<std::vector<Piece>> rounds_of(const std::vector<int64_t>& sizes, int64_t room) {
-  std::vector<std::vector<Piece>> rounds;
+std::vector<std::vector<PinnedPiece>> rounds_of(const std::vector<int64_t>& sizes, int64_t room) {
+  std::vector<std::vector<PinnedPiece>> rounds;
   int64_t left = 0;
   for (size_t t = 0; t < sizes.size(); ++t) {
     for (int64_t begin = 0; begin < sizes[t];) {

@@ -15,13 +15,13 @@ at::Tensor bytes_of(const at::Tensor& tensor);
 at::Tensor pinned_bytes(int64_t bytes);
 
 /// A stretch of a tensor, in bytes.
-struct Piece {
+struct PinnedPiece {
   size_t tensor = 0;
   int64_t begin = 0, bytes = 0;
 };
 
 /// Tensors of these sizes in bytes cut into rounds of at most `room` bytes, in order.
-std::vector<std::vector<Piece>> rounds_of(const std::vector<int64_t>& sizes, int64_t room);
+std::vector<std::vector<PinnedPiece>> rounds_of(const std::vector<int64_t>& sizes, int64_t room);
 
 /// Copies (from, to): contiguous tensors of a device into the host's of the same bytes, through two
 /// pinned buffers of `room` bytes by turns: one fills while the other is emptied. The host waits.

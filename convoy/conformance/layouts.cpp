@@ -21,7 +21,8 @@ Parallelism on_disk(Parallelism split) {
 }
 
 /// Adds a mesh with each stage of ZeRO; those of data ranks alone also hybrid and offloaded.
-void add_stages_of_zero(std::vector<Layout>& out, const LayoutRequest& request, Parallelism split) {
+void add_stages_of_zero(std::vector<TrainingLayout>& out, const LayoutRequest& request,
+                        Parallelism split) {
   const bool only_data =
       split.ranks.pipeline == 1 && split.ranks.tensor == 1 && split.ranks.context == 1;
   const int64_t most = split.state_ranks() > 1 ? 3 : 0;
@@ -40,7 +41,7 @@ void add_stages_of_zero(std::vector<Layout>& out, const LayoutRequest& request, 
   out.push_back({split});
 }
 
-void add_mesh(std::vector<Layout>& out, const LayoutRequest& request, Parallelism split) {
+void add_mesh(std::vector<TrainingLayout>& out, const LayoutRequest& request, Parallelism split) {
   if (split.ranks.pipeline == 1) {
     add_stages_of_zero(out, request, split);
     if (split.ranks.tensor > 1) {
@@ -61,14 +62,14 @@ void add_mesh(std::vector<Layout>& out, const LayoutRequest& request, Parallelis
 
 }  // namespace
 
-std::string Layout::to_text() const {
+std::string TrainingLayout::to_text() const {
   return threads ? fmt::format("{} DataParallel threads, {} x {}", split.ranks.data(),
                                split.micro_batches, plural(split.rows, "row"))
                  : split.to_text();
 }
 
-std::vector<Layout> layouts_of(const LayoutRequest& request) {
-  std::vector<Layout> out;
+std::vector<TrainingLayout> layouts_of(const LayoutRequest& request) {
+  std::vector<TrainingLayout> out;
   for (int context = 1; context <= request.num_ranks; ++context) {
     for (int tensor = 1; tensor <= request.num_ranks / context; ++tensor) {
       for (int pipeline = 1; pipeline <= request.num_ranks / context / tensor; ++pipeline) {

@@ -9,7 +9,7 @@
 namespace convoy::conformance {
 
 /// Layout of a training that can be compared with one device.
-struct Layout {
+struct TrainingLayout {
   parallel::Parallelism split;
   bool threads = false;  ///< DataParallel: one process with a thread for each data rank
 
@@ -28,6 +28,6 @@ struct LayoutRequest {
 /// Lists every kind of layout that so many ranks allow: meshes of data, context, tensor and
 /// pipeline ranks, each with ZeRO's stages, schedules, sequence parallelism, recomputation and
 /// offload. Some do not suit every model: a training refuses them with the reason.
-std::vector<Layout> layouts_of(const LayoutRequest& request);
+std::vector<TrainingLayout> layouts_of(const LayoutRequest& request);
 
 }  // namespace convoy::conformance

@@ -80,7 +80,7 @@ std::vector<int64_t> row_lengths(const ParquetFiles& dataset, const LoaderOption
   return out;
 }
 
-MicroBatch micro_batch_of(const ParquetFiles& dataset, const LoaderOptions& options,
+LoadedRows micro_batch_of(const ParquetFiles& dataset, const LoaderOptions& options,
                           const std::vector<int64_t>& rows) {
   MicroBatchBuilder builder(selected(dataset, options.selection), options);
   const auto& sizes = dataset.group_rows();
@@ -107,7 +107,7 @@ struct SessionLoader::Impl {
   std::vector<std::string> warnings;
   LoaderStats delivered;
   std::optional<EpochOrder> order;
-  Prefetch<StepBatch<MicroBatch>> prefetch;  // last: its thread uses everything above
+  Prefetch<LoadedStep<LoadedRows>> prefetch;  // last: its thread uses everything above
 
   Impl(ParquetFiles set, LoaderOptions opts)
       : dataset(std::move(set)),
@@ -213,11 +213,11 @@ struct SessionLoader::Impl {
     return options.drop_last ? order->num_dense_samples() : order->num_samples();
   }
 
-  std::optional<StepBatch<MicroBatch>> make_step(int64_t s0) {
+  std::optional<LoadedStep<LoadedRows>> make_step(int64_t s0) {
     const int64_t step = options.layout.step_samples(), last = last_sample();
     if (s0 >= last || (options.drop_last && s0 + step > last)) return std::nullopt;
-    StepBatch<MicroBatch> batch{s0, std::min(s0 + step, last), {}};
-    const Layout& layout = options.layout;
+    LoadedStep<LoadedRows> batch{s0, std::min(s0 + step, last), {}};
+    const BatchLayout& layout = options.layout;
     std::vector<MicroBatchBuilder> builders(layout.accumulation,
                                             MicroBatchBuilder(columns, options));
     // The micro-batches of micro_batch_samples(), filled side by side: lanes are read in ascending
@@ -254,7 +254,7 @@ int64_t SessionLoader::steps_per_epoch() const {
 }
 
 std::vector<RankShare> SessionLoader::partition_summary() const {
-  const Layout& layout = impl_->options.layout;
+  const BatchLayout& layout = impl_->options.layout;
   const int64_t steps = steps_per_epoch();
   const int64_t used = std::min(impl_->last_sample(), steps * layout.step_samples());
   std::vector<RankShare> shares;
@@ -289,13 +289,13 @@ void SessionLoader::start(int64_t epoch, int64_t s0) {
   });
 }
 
-std::optional<StepBatch<MicroBatch>> SessionLoader::next() {
+std::optional<LoadedStep<LoadedRows>> SessionLoader::next() {
   const auto before = std::chrono::steady_clock::now();
   auto batch = impl_->prefetch.next();
   LoaderStats& stats = impl_->delivered;
   stats.wait_seconds += seconds_since(before);
   if (!batch) return batch;
-  for (const MicroBatch& micro_batch : batch->micro_batches) {
+  for (const LoadedRows& micro_batch : batch->micro_batches) {
     stats.rows += micro_batch.num_samples;
     stats.short_rows += micro_batch.short_rows;
     stats.truncated_rows += micro_batch.truncated_rows;

@@ -49,7 +49,7 @@ struct LoaderStats {
 std::vector<int64_t> row_lengths(const ParquetFiles& dataset, const LoaderOptions& options);
 
 /// The micro-batch of some rows by their place in the files; decodes their row groups.
-MicroBatch micro_batch_of(const ParquetFiles& dataset, const LoaderOptions& options,
+LoadedRows micro_batch_of(const ParquetFiles& dataset, const LoaderOptions& options,
                           const std::vector<int64_t>& rows);
 
 /// Delivers an epoch of a data set of sessions step by step, made ahead by a background thread. One
@@ -72,11 +72,11 @@ class SessionLoader {
   /// Text of everything but seed and number of rows that decides the order of an epoch's samples.
   std::string order() const;
 
-  /// Begins an epoch at position s0 (StepBatch::end of the last step done, or 0), also while
+  /// Begins an epoch at position s0 (LoadedStep::end of the last step done, or 0), also while
   /// another is under way.
   void start(int64_t epoch, int64_t s0 = 0);
   /// The next step of this rank, or nothing at the end of the epoch. Throws what reading threw.
-  std::optional<StepBatch<MicroBatch>> next();
+  std::optional<LoadedStep<LoadedRows>> next();
   /// Stops reading ahead.
   void stop();
 

@@ -123,7 +123,7 @@ void MicroBatchBuilder::add(const RowRef& ref, int64_t sample_offset) {
   ++micro_batch_.num_samples;
 }
 
-MicroBatch MicroBatchBuilder::finish() {
+LoadedRows MicroBatchBuilder::finish() {
   if (micro_batch_.lengths.empty()) {
     micro_batch_.lengths.push_back(0);
     micro_batch_.sample_offset.push_back(0);
@@ -158,7 +158,7 @@ MicroBatch MicroBatchBuilder::finish() {
     whole_.clear();
     whole_lengths_.clear();
   }
-  MicroBatch done = std::move(micro_batch_);
+  LoadedRows done = std::move(micro_batch_);
   micro_batch_ = {};
   return done;
 }

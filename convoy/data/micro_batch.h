@@ -43,7 +43,7 @@ struct ListLimits {
 
 /// A micro-batch of one rank. It always has a row: a micro-batch without samples holds one row of
 /// padding with length 0, so that every rank has something to run.
-struct MicroBatch {
+struct LoadedRows {
   int64_t rows = 0;         ///< at least 1
   int64_t num_samples = 0;  ///< rows that hold a sample: `rows`, or 0 for a micro-batch of padding
   int64_t length = 1;       ///< of the longest list, at least 1
@@ -68,7 +68,7 @@ class MicroBatchBuilder {
   /// Copies what is known of the row, cut to the limit.
   void add(const RowRef& ref, int64_t sample_offset);
   /// The micro-batch; leaves the builder empty.
-  MicroBatch finish();
+  LoadedRows finish();
 
  private:
   /// Values of a row from `begin` on that a micro-batch has: all of a stretch, or some places.
@@ -83,7 +83,7 @@ class MicroBatchBuilder {
 
   const std::map<std::string, ColumnShape> columns_;
   const ListLimits limits_;
-  MicroBatch micro_batch_;
+  LoadedRows micro_batch_;
   std::vector<int64_t> whole_, whole_lengths_;  // ids of the rows so far, laid end to end
   std::map<std::string, Column> ragged_;        // values of the rows so far, by column
 };

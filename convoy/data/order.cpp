@@ -45,7 +45,7 @@ uint64_t base_key(const OrderOptions& options) {
 
 }  // namespace
 
-void check_layout(const Layout& layout) {
+void check_layout(const BatchLayout& layout) {
   if (layout.world < 1 || layout.rank < 0 || layout.rank >= layout.world) {
     fail<UsageError>("data", "rank {} of {} makes no sense; expected 0 <= rank < ranks",
                      layout.rank, layout.world);
@@ -165,21 +165,21 @@ int64_t EpochOrder::row_of(int64_t s) const {
   return group_start_[sequence_[index]] + at - sequence_start_[index];
 }
 
-std::vector<Segment> EpochOrder::segments_of_lane(int64_t lane) const {
-  std::vector<Segment> segments;
+std::vector<RowRange> EpochOrder::segments_of_lane(int64_t lane) const {
+  std::vector<RowRange> segments;
   const int64_t begin = lanes_[lane].start, end = begin + lanes_[lane].rows;
   auto first = std::upper_bound(sequence_start_.begin(), sequence_start_.end(), begin);
   auto index = static_cast<size_t>(first - sequence_start_.begin() - 1);
   for (; index < sequence_.size() && sequence_start_[index] < end; ++index) {
     const int64_t start = sequence_start_[index];
-    const Segment segment{sequence_[index], std::max<int64_t>(0, begin - start),
-                          std::min(sequence_start_[index + 1], end) - start};
+    const RowRange segment{sequence_[index], std::max<int64_t>(0, begin - start),
+                           std::min(sequence_start_[index + 1], end) - start};
     if (segment.begin < segment.end) segments.push_back(segment);
   }
   return segments;
 }
 
-std::vector<int64_t> micro_batch_samples(const Layout& layout, int64_t s0, int64_t end,
+std::vector<int64_t> micro_batch_samples(const BatchLayout& layout, int64_t s0, int64_t end,
                                          int64_t micro_batch) {
   std::vector<int64_t> samples;
   const int64_t stride = layout.accumulation * layout.world;
@@ -190,7 +190,7 @@ std::vector<int64_t> micro_batch_samples(const Layout& layout, int64_t s0, int64
   return samples;
 }
 
-int64_t steps_per_epoch(int64_t num_samples, const Layout& layout, bool drop_last) {
+int64_t steps_per_epoch(int64_t num_samples, const BatchLayout& layout, bool drop_last) {
   check_layout(layout);
   const int64_t step = layout.step_samples();
   return drop_last ? num_samples / step : num_samples / step + (num_samples % step != 0);

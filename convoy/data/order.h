@@ -15,7 +15,7 @@ inline constexpr int64_t kLanes = 64;
 inline constexpr int64_t kShuffleRows = 65536;
 
 /// Throws UsageError when a number of the layout makes no sense.
-void check_layout(const Layout& layout);
+void check_layout(const BatchLayout& layout);
 
 /// A shuffle window that holds a whole lane.
 inline constexpr int64_t kWholeLane = std::numeric_limits<int64_t>::max();
@@ -34,7 +34,7 @@ struct OrderOptions {
 };
 
 /// A stretch of rows [begin, end) inside one row group.
-struct Segment {
+struct RowRange {
   int64_t group = 0;
   int64_t begin = 0;
   int64_t end = 0;
@@ -82,7 +82,7 @@ class EpochOrder {
   /// holds it is [place / window * window, + window).
   int64_t place_in_stretch(int64_t lane, int64_t place) const;
   /// The stretch of a lane as rows of row groups, from front to back.
-  std::vector<Segment> segments_of_lane(int64_t lane) const;
+  std::vector<RowRange> segments_of_lane(int64_t lane) const;
 
  private:
   /// The stretch of the sequence that a lane owns.
@@ -108,10 +108,10 @@ class EpochOrder {
 /// Samples of micro-batch m of rank r in the step that takes samples [s0, end): micro-batch c = m x
 /// W + r holds s0 + c + i x A x W for i = 0, 1, ... below end. A short last step is so spread as
 /// evenly as it divides.
-std::vector<int64_t> micro_batch_samples(const Layout& layout, int64_t s0, int64_t end,
+std::vector<int64_t> micro_batch_samples(const BatchLayout& layout, int64_t s0, int64_t end,
                                          int64_t micro_batch);
 
 /// Steps of an epoch of `num_samples` samples; with `drop_last` only full ones.
-int64_t steps_per_epoch(int64_t num_samples, const Layout& layout, bool drop_last);
+int64_t steps_per_epoch(int64_t num_samples, const BatchLayout& layout, bool drop_last);
 
 }  // namespace convoy::data

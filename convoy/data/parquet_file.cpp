@@ -241,7 +241,7 @@ Rows ParquetFile::read(int64_t group, const Selection& selection) const {
   return rows;
 }
 
-std::unique_ptr<RowStream> ParquetFile::stream(std::vector<Segment> segments,
+std::unique_ptr<RowStream> ParquetFile::stream(std::vector<RowRange> segments,
                                                const Selection& selection) const {
   check(selection);
   impl_->check_unchanged();

@@ -66,7 +66,7 @@ class ParquetFile {
   Rows read(int64_t group, const Selection& selection) const;
 
   /// Decodes stretches of row groups one after the other.
-  std::unique_ptr<RowStream> stream(std::vector<Segment> segments,
+  std::unique_ptr<RowStream> stream(std::vector<RowRange> segments,
                                     const Selection& selection) const;
 
  private:

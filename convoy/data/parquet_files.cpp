@@ -53,7 +53,7 @@ class ChainStream : public RowStream {
  public:
   struct Part {
     ParquetFile file;
-    std::vector<Segment> segments;
+    std::vector<RowRange> segments;
     int64_t num_rows = 0;
   };
 
@@ -155,7 +155,7 @@ Rows ParquetFiles::read(int64_t group, const Selection& selection) const {
   return files_[place.file].read(place.group, selection);
 }
 
-std::unique_ptr<RowStream> ParquetFiles::stream(const std::vector<Segment>& segments,
+std::unique_ptr<RowStream> ParquetFiles::stream(const std::vector<RowRange>& segments,
                                                 const Selection& selection) const {
   std::vector<ChainStream::Part> parts;
   for (size_t i = 0; i < segments.size(); ++i) {

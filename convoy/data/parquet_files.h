@@ -37,7 +37,7 @@ class ParquetFiles {
   /// Decodes a row group; see ParquetFile::read.
   Rows read(int64_t group, const Selection& selection) const;
   /// Decodes stretches one after the other; see ParquetFile::stream.
-  std::unique_ptr<RowStream> stream(const std::vector<Segment>& segments,
+  std::unique_ptr<RowStream> stream(const std::vector<RowRange>& segments,
                                     const Selection& selection) const;
 
  private:

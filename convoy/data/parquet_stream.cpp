@@ -29,7 +29,7 @@ bool FileStream::advance() {
       ++segment_;  // row groups may be empty
     }
     if (segment_ >= segments_.size()) return false;
-    const Segment& segment = segments_[segment_];
+    const RowRange& segment = segments_[segment_];
     if (!batches_) {
       batches_ = arrow_value(
           reader_->GetRecordBatchReader({static_cast<int>(segment.group)}, leaves_), path_);

@@ -18,7 +18,7 @@ namespace convoy::data {
 class FileStream : public RowStream {
  public:
   FileStream(const std::filesystem::path& path, std::unique_ptr<parquet::arrow::FileReader> reader,
-             std::vector<int> leaves, std::vector<Segment> segments,
+             std::vector<int> leaves, std::vector<RowRange> segments,
              std::vector<int64_t> group_first_row, Selection selection)
       : path_(path),
         reader_(std::move(reader)),
@@ -37,7 +37,7 @@ class FileStream : public RowStream {
   std::filesystem::path path_;
   std::unique_ptr<parquet::arrow::FileReader> reader_;
   std::vector<int> leaves_;
-  std::vector<Segment> segments_;
+  std::vector<RowRange> segments_;
   std::vector<int64_t> group_first_row_;
   Selection selection_;
   std::unique_ptr<arrow::RecordBatchReader> batches_;

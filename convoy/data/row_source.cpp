@@ -62,8 +62,8 @@ RowRef RowSource::streamed_row(int64_t s) {
 
 /// Opens the lane's reader at place `place` of its stretch.
 void RowSource::open(Lane& lane, int64_t index, int64_t place) const {
-  std::vector<Segment> segments;
-  for (Segment segment : order_->segments_of_lane(index)) {
+  std::vector<RowRange> segments;
+  for (RowRange segment : order_->segments_of_lane(index)) {
     const int64_t skip = std::min(place, segment.end - segment.begin);
     place -= skip;
     segment.begin += skip;

@@ -7,7 +7,7 @@
 namespace convoy::data {
 
 /// Layout of a step over ranks and micro-batches.
-struct Layout {
+struct BatchLayout {
   int64_t world = 1;              ///< W, ranks that read different data
   int64_t rank = 0;               ///< r in [0, W)
   int64_t accumulation = 1;       ///< A, micro-batches of a rank in one step
@@ -19,7 +19,7 @@ struct Layout {
 
 /// Options that every stream of batches has.
 struct StreamOptions {
-  Layout layout;
+  BatchLayout layout;
   uint64_t seed = 42;
   bool shuffle = true;                ///< false (evaluation): rows in the order of the file
   bool drop_last = false;             ///< leave out a last step that is not full
@@ -28,7 +28,7 @@ struct StreamOptions {
 
 /// One step's data for one rank.
 template <class Rows>
-struct StepBatch {
+struct LoadedStep {
   int64_t s0 = 0;                   ///< first sample of the step's global batch
   int64_t end = 0;                  ///< one past its last sample; the position after the step
   std::vector<Rows> micro_batches;  ///< one for each micro-batch

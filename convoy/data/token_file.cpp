@@ -152,7 +152,7 @@ TokenTexts read_ids(const IdsFile& from, int64_t memory_budget, const ProgressFn
   TokenTexts out{std::make_shared<TokenStore>(memory_budget)};
   out.fingerprint = from.fingerprint;
   out.vocab_size = from.vocab_size;
-  std::vector<Segment> all;
+  std::vector<RowRange> all;
   for (int64_t group = 0; group < from.file.num_row_groups(); ++group) {
     const int64_t rows = from.file.group_rows()[static_cast<size_t>(group)];
     if (rows > 0) all.push_back({group, 0, rows});

@@ -16,7 +16,7 @@ class Mixture;
 namespace convoy::dataset {
 
 /// One step's batches of this process.
-struct StepBatch : data::StepBatch<parallel::MicroBatch> {
+struct StepBatch : data::LoadedStep<parallel::MicroBatch> {
   std::vector<int64_t> num_samples;  ///< rows of each micro-batch that are samples
   int64_t num_tokens = 0;            ///< positions that are real
 };

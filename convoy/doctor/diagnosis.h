@@ -9,17 +9,17 @@
 namespace convoy::doctor {
 
 /// Engine that carries collectives between ranks.
-struct Engine {
+struct EngineCheck {
   std::string name;
   bool usable = false;
   std::string text;  ///< its use, or the reason why it cannot be used
 };
 
 /// Threads, shared memory and Gloo.
-std::vector<Engine> host_engines();
+std::vector<EngineCheck> host_engines();
 
 /// Findings about the engines that cannot be used.
-std::vector<Finding> check_engines(const std::vector<Engine>& engines, int num_gpus);
+std::vector<Finding> check_engines(const std::vector<EngineCheck>& engines, int num_gpus);
 
 /// Rates at which a device computes and copies.
 struct Rate {
@@ -41,7 +41,7 @@ struct Diagnosis {
   machine::Gpus gpus;
   std::vector<std::pair<std::string, std::string>> versions;
   std::string matrix_kernels;  ///< of fp32 products on the CPU
-  std::vector<Engine> engines;
+  std::vector<EngineCheck> engines;
   std::vector<Rate> rates;
   std::vector<Finding> findings;
 };

@@ -102,7 +102,7 @@ std::string findings(const Diagnosis& d) {
       .column("about", Align::kLeft)
       .column("finding", Align::kLeft);
   for (const auto& finding : d.findings) {
-    table.row({to_text(finding.verdict), finding.about,
+    table.row({to_text(finding.severity), finding.about,
                finding.advice.empty() ? finding.text : finding.text + "; try: " + finding.advice});
   }
   return table.to_text();
@@ -110,10 +110,10 @@ std::string findings(const Diagnosis& d) {
 
 std::string summary(const Diagnosis& d) {
   std::vector<std::string> parts;
-  for (const auto verdict : {Verdict::Problem, Verdict::Warning}) {
+  for (const auto severity : {Severity::Problem, Severity::Warning}) {
     int count = 0;
-    for (const auto& finding : d.findings) count += finding.verdict == verdict;
-    if (count > 0) parts.push_back(plural(count, to_text(verdict)));
+    for (const auto& finding : d.findings) count += finding.severity == severity;
+    if (count > 0) parts.push_back(plural(count, to_text(severity)));
   }
   return parts.empty() ? "nothing is wrong" : join(parts);
 }

@@ -14,7 +14,7 @@
 namespace convoy::doctor {
 namespace {
 
-Engine shared_memory() {
+EngineCheck shared_memory() {
   const int file = ::memfd_create("convoy-doctor", MFD_CLOEXEC);
   if (file < 0) return {"shm", false, fmt::format("memfd_create: {}", std::strerror(errno))};
   const bool grows = ::ftruncate(file, 1 << 20) == 0;
@@ -44,7 +44,7 @@ bool resolves(const std::string& host) {
   return known;
 }
 
-Engine gloo() {
+EngineCheck gloo() {
   if (const auto why = why_no_loopback(); !why.empty()) {
     return {"gloo", false, fmt::format("127.0.0.1 cannot be listened on: {}", why)};
   }
@@ -59,16 +59,16 @@ Engine gloo() {
 
 }  // namespace
 
-std::vector<Engine> host_engines() {
+std::vector<EngineCheck> host_engines() {
   return {{"threads", true, "DataParallel: threads of one process"}, shared_memory(), gloo()};
 }
 
-std::vector<Finding> check_engines(const std::vector<Engine>& engines, int num_gpus) {
+std::vector<Finding> check_engines(const std::vector<EngineCheck>& engines, int num_gpus) {
   std::vector<Finding> out;
-  for (const Engine& engine : engines) {
+  for (const EngineCheck& engine : engines) {
     if (engine.usable || (engine.name == "nccl" && num_gpus == 0)) continue;
     const bool needed = engine.name == "gloo";  // also a run over another engine meets through it
-    out.push_back({needed ? Verdict::Problem : Verdict::Warning, engine.name, engine.text,
+    out.push_back({needed ? Severity::Problem : Severity::Warning, engine.name, engine.text,
                    needed ? "let this process use the loopback interface (lo)" : ""});
   }
   return out;
@@ -78,7 +78,7 @@ std::vector<Finding> check_rates(const std::vector<Rate>& rates) {
   std::vector<Finding> out;
   for (const Rate& rate : rates) {
     if (rate.threads == 1 && rate.bf16_gflops < rate.fp32_gflops) {
-      out.push_back({Verdict::Note, "bf16",
+      out.push_back({Severity::Note, "bf16",
                      fmt::format("products in bf16 are {:.1f} times slower than in fp32: the "
                                  "processor has no instructions for them",
                                  rate.fp32_gflops / rate.bf16_gflops),
@@ -88,7 +88,7 @@ std::vector<Finding> check_rates(const std::vector<Rate>& rates) {
   if (rates.size() > 1 && rates[1].threads > 1) {
     const double gain = rates[1].fp32_gflops / rates[0].fp32_gflops;
     if (gain < 0.6 * rates[1].threads) {
-      out.push_back({Verdict::Note, "threads",
+      out.push_back({Severity::Note, "threads",
                      fmt::format("{} threads compute only {:.1f} times as fast as one: others use "
                                  "the machine, or threads share cores",
                                  rates[1].threads, gain),

@@ -12,21 +12,21 @@
 
 namespace convoy::doctor {
 
-enum class Verdict { Ok, Note, Warning, Problem };
+enum class Severity { Ok, Note, Warning, Problem };
 
 /// One thing that was looked at, and what to do about it.
 struct Finding {
-  Verdict verdict = Verdict::Ok;
+  Severity severity = Severity::Ok;
   std::string about;   ///< "open files"
   std::string text;    ///< the state that was found
   std::string advice;  ///< the thing to try; "" when there is nothing to do
 };
 
-const char* to_text(Verdict verdict);
+const char* to_text(Severity severity);
 Json to_json(const std::vector<Finding>& findings);
 
 /// The worst of all; Ok when there is none.
-Verdict worst(const std::vector<Finding>& findings);
+Severity worst(const std::vector<Finding>& findings);
 
 /// Cores: a quota or an affinity below what the machine has, NUMA.
 std::vector<Finding> check_cpus(const machine::Host& host, const machine::CgroupLimits& cgroup,

@@ -32,15 +32,15 @@ constexpr Variable kVariables[] = {
 };
 
 Finding check_threads(const std::string& value, int threads) {
-  Finding out{Verdict::Note, "OMP_NUM_THREADS",
+  Finding out{Severity::Note, "OMP_NUM_THREADS",
               fmt::format("= {}: threads of each rank inside operations", value), ""};
   int64_t number = 0;
   if (!parse_number(trim(split(value, ',').front()), number) || number < 1) {
-    out.verdict = Verdict::Warning;
+    out.severity = Severity::Warning;
     out.text = fmt::format("= '{}' is no number of threads", value);
     out.advice = "unset OMP_NUM_THREADS";
   } else if (number > threads) {
-    out.verdict = Verdict::Warning;
+    out.severity = Severity::Warning;
     out.text += fmt::format(", but there are {} cores for all ranks together", threads);
     out.advice = fmt::format("OMP_NUM_THREADS={}, or unset it", threads);
   }
@@ -56,14 +56,14 @@ std::vector<Finding> check_variables(const std::function<const char*(const char*
   if (const char* value = get("CUDA_VISIBLE_DEVICES")) {
     const std::string chosen = trim(value);
     const bool none = chosen.empty() || chosen.front() == '-';
-    out.push_back({Verdict::Note, "CUDA_VISIBLE_DEVICES",
+    out.push_back({Severity::Note, "CUDA_VISIBLE_DEVICES",
                    none ? fmt::format("= '{}' hides every GPU", chosen)
                         : fmt::format("= {}: GPUs that may be used, in this order", chosen),
                    ""});
   }
   for (const auto& [name, meaning] : kVariables) {
     if (const char* value = get(name)) {
-      out.push_back({Verdict::Note, name, fmt::format("= {}: {}", value, meaning), ""});
+      out.push_back({Severity::Note, name, fmt::format("= {}: {}", value, meaning), ""});
     }
   }
   return out;

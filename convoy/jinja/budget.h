@@ -21,7 +21,7 @@ template <class... Args>
 }
 
 /// Bounds on the work of one rendering, so that a hostile template ends with an error.
-struct Limits {
+struct RenderLimits {
   int64_t max_steps = 20'000'000;  ///< nodes evaluated, items visited
   int64_t max_bytes = 1LL << 30;   ///< bytes of all texts and lists that are made on the way
   int max_depth = 1000;            ///< nodes within nodes, calls included
@@ -30,7 +30,7 @@ struct Limits {
 /// Work that one rendering may still do.
 class Budget {
  public:
-  explicit Budget(const Limits& limits) : limits_(limits) {}
+  explicit Budget(const RenderLimits& limits) : limits_(limits) {}
 
   void step(int64_t count = 1) {
     steps_ += count;
@@ -51,7 +51,7 @@ class Budget {
   void leave() { --depth_; }
 
  private:
-  Limits limits_;
+  RenderLimits limits_;
   int64_t steps_ = 0, bytes_ = 0;
   int depth_ = 0;
 };

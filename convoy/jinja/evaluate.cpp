@@ -20,21 +20,21 @@ bool is_function(std::string_view name) {
   return false;
 }
 
-bool holds(Budget& budget, Comparison comparison, const Value& a, const Value& b) {
+bool holds(Budget& budget, CompareOperator comparison, const Value& a, const Value& b) {
   switch (comparison) {
-    case Comparison::kEqual:
+    case CompareOperator::kEqual:
       return equal(budget, a, b);
-    case Comparison::kNotEqual:
+    case CompareOperator::kNotEqual:
       return !equal(budget, a, b);
-    case Comparison::kLess:
+    case CompareOperator::kLess:
       return less(budget, a, b);
-    case Comparison::kGreater:
+    case CompareOperator::kGreater:
       return less(budget, b, a);
-    case Comparison::kLessEqual:
+    case CompareOperator::kLessEqual:
       return less(budget, a, b) || equal(budget, a, b);
-    case Comparison::kGreaterEqual:
+    case CompareOperator::kGreaterEqual:
       return less(budget, b, a) || equal(budget, a, b);
-    case Comparison::kIn:
+    case CompareOperator::kIn:
       return contains(budget, b, a);
     default:
       return !contains(budget, b, a);

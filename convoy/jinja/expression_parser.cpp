@@ -86,20 +86,20 @@ NodePtr ExpressionParser::not_() {
 NodePtr ExpressionParser::compare() {
   NodePtr left = sums();
   auto node = make(Kind::kCompare, stream_.line());
-  const auto comparison = [&]() -> std::optional<Comparison> {
-    constexpr std::pair<std::string_view, Comparison> kSymbols[] = {
-        {"==", Comparison::kEqual},  {"!=", Comparison::kNotEqual},
-        {"<", Comparison::kLess},    {"<=", Comparison::kLessEqual},
-        {">", Comparison::kGreater}, {">=", Comparison::kGreaterEqual}};
+  const auto comparison = [&]() -> std::optional<CompareOperator> {
+    constexpr std::pair<std::string_view, CompareOperator> kSymbols[] = {
+        {"==", CompareOperator::kEqual},  {"!=", CompareOperator::kNotEqual},
+        {"<", CompareOperator::kLess},    {"<=", CompareOperator::kLessEqual},
+        {">", CompareOperator::kGreater}, {">=", CompareOperator::kGreaterEqual}};
     for (const auto& [symbol, which] : kSymbols) {
       if (stream_.skip_symbol(symbol)) return which;
     }
-    if (stream_.skip_word("in")) return Comparison::kIn;
+    if (stream_.skip_word("in")) return CompareOperator::kIn;
     const Token& ahead = stream_.ahead();
     if (stream_.at_word("not") && ahead.kind == Token::Kind::kName && ahead.text == "in") {
       stream_.take();
       stream_.take();
-      return Comparison::kNotIn;
+      return CompareOperator::kNotIn;
     }
     return std::nullopt;
   };

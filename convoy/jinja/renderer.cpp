@@ -37,7 +37,7 @@ Rendering Renderer::run(const OrderedJson& variables) {
 void Renderer::put(const Value& value) {
   if (const Text* text = value.as_text()) {
     budget_.bytes(text->bytes.size());
-    for (const Span& span : text->answers) {
+    for (const ByteRange& span : text->answers) {
       out_->answers.push_back({out_->bytes.size() + span.begin, out_->bytes.size() + span.end});
     }
     out_->bytes += text->bytes;

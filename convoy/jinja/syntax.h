@@ -16,7 +16,7 @@ struct Node;
 using NodePtr = std::unique_ptr<Node>;
 using Block = std::vector<NodePtr>;
 
-enum class Comparison {
+enum class CompareOperator {
   kEqual,
   kNotEqual,
   kLess,
@@ -78,7 +78,7 @@ struct Node {
   std::vector<std::pair<std::string, NodePtr>> named;
   NodePtr star, star_star;
   std::vector<std::string> parameters;
-  std::vector<Comparison> comparisons;
+  std::vector<CompareOperator> comparisons;
   Operator op = Operator::kAdd;
   FilterFunction filter = nullptr;
   CheckFunction check = nullptr;

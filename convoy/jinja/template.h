@@ -16,14 +16,14 @@ struct Syntax;
 struct RenderOptions {
   std::optional<std::tm>
       now;  ///< time of strftime_now(); a template that asks without it is refused
-  Limits limits;
+  RenderLimits limits;
 };
 
 /// Text of a template and the parts that {% generation %} made: bytes in ascending order, none
 /// empty, none within another. transformers' return_assistant_tokens_mask is made of them.
 struct Rendering {
   std::string text;
-  std::vector<Span> answers;
+  std::vector<ByteRange> answers;
 };
 
 /// Chat template of Hugging Face, rendered as transformers renders it: jinja2 3.1.6 with

@@ -85,9 +85,9 @@ Value strip(Budget& budget, const Value& value, const std::string* characters, b
   if (begin == 0 && end == text.bytes.size()) return value;
   budget.bytes(end - begin);
   auto made = std::make_shared<Text>(Text{text.bytes.substr(begin, end - begin), text.safe, {}});
-  for (const Span& span : text.answers) {
-    const Span cut{std::clamp(span.begin, begin, end) - begin,
-                   std::clamp(span.end, begin, end) - begin};
+  for (const ByteRange& span : text.answers) {
+    const ByteRange cut{std::clamp(span.begin, begin, end) - begin,
+                        std::clamp(span.end, begin, end) - begin};
     if (cut.begin < cut.end) made->answers.push_back(cut);
   }
   return Value(TextPtr(std::move(made)));
@@ -169,7 +169,7 @@ Value concatenated(Budget& budget, const std::vector<Value>& texts, bool safe) {
   for (const Value& value : texts) {
     const Text& text = *value.as_text();
     budget.bytes(text.bytes.size());
-    for (const Span& span : text.answers) {
+    for (const ByteRange& span : text.answers) {
       made->answers.push_back({made->bytes.size() + span.begin, made->bytes.size() + span.end});
     }
     made->bytes += text.bytes;

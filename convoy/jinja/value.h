@@ -18,9 +18,9 @@ namespace convoy::jinja {
 using OrderedJson = nlohmann::ordered_json;
 
 /// Bytes [begin, end) of a text.
-struct Span {
+struct ByteRange {
   size_t begin = 0, end = 0;
-  bool operator==(const Span&) const = default;
+  bool operator==(const ByteRange&) const = default;
 };
 
 class Value;
@@ -37,7 +37,7 @@ struct Undefined {
 struct Text {
   std::string bytes;
   bool safe = false;
-  std::vector<Span> answers;  ///< parts made by {% generation %}
+  std::vector<ByteRange> answers;  ///< parts made by {% generation %}
 };
 
 /// Python's list and whatever else is gone through in order. Nothing changes once it is made.

@@ -28,9 +28,9 @@ std::string take(const at::Tensor& words) {
 
 }  // namespace
 
-std::vector<Placement> gather_placements(const Job& job) {
+std::vector<RankPlacement> gather_placements(const Job& job) {
   if (job.in_threads()) {
-    std::vector<Placement> threads;
+    std::vector<RankPlacement> threads;
     for (const auto& device : job.devices) {
       threads.push_back(
           {launch::host_name(), device.str(), compact_numbers(machine::own_cores(), ",")});
@@ -43,18 +43,19 @@ std::vector<Placement> gather_placements(const Job& job) {
   put(own[2], compact_numbers(machine::own_cores(), ","));
   if (job.world().size() == 1) return {{take(own[0]), take(own[1]), take(own[2])}};
   const auto all = job.world().all_gather(own, "gather placements").contiguous();
-  std::vector<Placement> placements;
+  std::vector<RankPlacement> placements;
   for (int64_t rank = 0; rank < all.size(0); ++rank) {
     placements.push_back({take(all[rank][0]), take(all[rank][1]), take(all[rank][2])});
   }
   return placements;
 }
 
-std::string placements_table(const std::vector<Placement>& placements) {
-  const bool same = std::all_of(placements.begin(), placements.end(), [&](const Placement& rank) {
-    return rank.host == placements[0].host && rank.cores == placements[0].cores &&
-           rank.device == "cpu";
-  });
+std::string placements_table(const std::vector<RankPlacement>& placements) {
+  const bool same =
+      std::all_of(placements.begin(), placements.end(), [&](const RankPlacement& rank) {
+        return rank.host == placements[0].host && rank.cores == placements[0].cores &&
+               rank.device == "cpu";
+      });
   if (same) return "";
   report::Table table;
   table.column("rank").column("host", report::Align::kLeft);

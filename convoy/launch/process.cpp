@@ -35,8 +35,8 @@ void drain(Descriptor& pipe, std::string& into) {
 }  // namespace
 
 ProcessResult run_process(const std::vector<std::string>& argv, const ProcessOptions& options) {
-  Pipe out;
-  Pipe err;
+  PipeEnds out;
+  PipeEnds err;
   Command command{.argv = argv, .env = options.env, .working_directory = options.working_directory};
   const Descriptor nothing(::open("/dev/null", O_RDONLY | O_CLOEXEC));
   command.stdin_fd = nothing.get();

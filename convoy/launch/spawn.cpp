@@ -94,7 +94,7 @@ void Descriptor::reset() {
   fd_ = -1;
 }
 
-Pipe make_pipe() {
+PipeEnds make_pipe() {
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) {
     fail<CommunicationError>("launch", "cannot make a pipe: {}; try a higher `ulimit -n`",
@@ -116,7 +116,7 @@ Process spawn(const Command& command) {
   cpu_set_t cores;
   CPU_ZERO(&cores);
   for (int core : command.cores) CPU_SET(core, &cores);
-  Pipe words = make_pipe();
+  PipeEnds words = make_pipe();
   const pid_t launcher = ::getpid();
   hear_of_children();
 

@@ -31,13 +31,13 @@ class Descriptor {
 };
 
 /// A pipe that started programs do not inherit.
-struct Pipe {
+struct PipeEnds {
   Descriptor read;
   Descriptor write;
 };
 
 /// Throws CommunicationError when the system has no more descriptors.
-Pipe make_pipe();
+PipeEnds make_pipe();
 
 /// A program to be started.
 struct Command {

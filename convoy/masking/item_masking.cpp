@@ -90,8 +90,8 @@ at::Tensor training_mask(const at::Tensor& ids, double probability, const nn::Co
   return mask.to(ids.device());
 }
 
-Permutation training_permutation(const at::Tensor& ids, const PermutationOptions& options,
-                                 const nn::Context& context, const at::Tensor& num_context) {
+ItemPermutation training_permutation(const at::Tensor& ids, const PermutationOptions& options,
+                                     const nn::Context& context, const at::Tensor& num_context) {
   const auto host = comm::download(ids).contiguous();
   const int64_t rows = host.size(0), length = host.size(1);
   auto asked = at::zeros(host.sizes(), at::kBool);
@@ -117,7 +117,7 @@ Permutation training_permutation(const at::Tensor& ids, const PermutationOptions
   return {asked.to(ids.device()), visible.to(ids.device())};
 }
 
-Permutation without_items(const at::Tensor& ids, const at::Tensor& asked) {
+ItemPermutation without_items(const at::Tensor& ids, const at::Tensor& asked) {
   const auto seen = (ids != 0).logical_and(asked.logical_not()).unsqueeze(1);
   return {asked, seen.expand({-1, ids.size(1), -1})};
 }

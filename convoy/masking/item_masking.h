@@ -15,7 +15,7 @@ at::Tensor training_mask(const at::Tensor& ids, double probability, const nn::Co
                          const at::Tensor& num_context = {});
 
 /// Targets of permuted training (XLNet's "plm").
-struct Permutation {
+struct ItemPermutation {
   at::Tensor asked;    ///< [B, T] bool: the items to be predicted
   at::Tensor visible;  ///< [B, T, T] bool: whether position i sees which item is at j
 };
@@ -31,11 +31,12 @@ struct PermutationOptions {
 /// stand in a random order, and each sees those before it and all that are not asked for.
 /// `num_context`: as above; these stand before all others. A pure function of seed, step and the
 /// samples' indices.
-Permutation training_permutation(const at::Tensor& ids, const PermutationOptions& options,
-                                 const nn::Context& context, const at::Tensor& num_context = {});
+ItemPermutation training_permutation(const at::Tensor& ids, const PermutationOptions& options,
+                                     const nn::Context& context,
+                                     const at::Tensor& num_context = {});
 
 /// Everything but the items at `asked` [B, T] bool is seen by all.
-Permutation without_items(const at::Tensor& ids, const at::Tensor& asked);
+ItemPermutation without_items(const at::Tensor& ids, const at::Tensor& asked);
 
 /// The last item of each session of two or more: the one that evaluation asks for.
 at::Tensor last_item_mask(const at::Tensor& ids);

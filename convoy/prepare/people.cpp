@@ -42,7 +42,7 @@ int64_t People::num_seen(const Session& session, int64_t end) const {
   return std::ssize(past_.of(past_ids_[user])) + end - first_[user];
 }
 
-void People::write(const SessionOrder& order, const Codes& column, const Vocabulary& items,
+void People::write(const SessionOrder& order, const Codes& column, const ColumnIds& items,
                    SessionWriter& writer) const {
   for (size_t user = 0; user < users_.size(); ++user) {
     auto& list = writer.ints(0);
@@ -58,7 +58,7 @@ void People::write(const SessionOrder& order, const Codes& column, const Vocabul
 }
 
 int64_t People::count_repeats(const SessionOrder& order, const Codes& column,
-                              const Vocabulary& items) const {
+                              const ColumnIds& items) const {
   int64_t repeats = 0;
   std::unordered_set<int64_t> had;
   for (size_t user = 0; user < users_.size(); ++user) {

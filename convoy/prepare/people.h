@@ -24,7 +24,7 @@ class People {
   int64_t num_seen(const Session& session, int64_t end) const;
   /// Events with an item that their user had before, in these events or the earlier preparation's.
   int64_t count_repeats(const SessionOrder& order, const Codes& column,
-                        const Vocabulary& items) const;
+                        const ColumnIds& items) const;
   /// Items that a user of these events had in the earlier preparation.
   std::span<const int32_t> past_of(int64_t user_id) const {
     return past_.of(past_ids_[static_cast<size_t>(user_id - 1)]);
@@ -36,7 +36,7 @@ class People {
   /// For users.parquet.
   const std::vector<Item>& users() const { return users_; }
   /// kSeenFile.
-  void write(const SessionOrder& order, const Codes& column, const Vocabulary& items,
+  void write(const SessionOrder& order, const Codes& column, const ColumnIds& items,
              SessionWriter& writer) const;
 
  private:

@@ -186,7 +186,7 @@ std::string names_column(const SessionOptions& options, const std::string& chose
   return fallback < columns.size() ? columns[fallback] : usual.front();
 }
 
-void add_names(const SessionOptions& options, Vocabulary& items, SessionReport& report) {
+void add_names(const SessionOptions& options, ColumnIds& items, SessionReport& report) {
   if (options.names.empty()) return;
   const auto key = names_column(options, options.names_key, {options.columns.item, "item_id"}, 0);
   const auto value =
@@ -304,7 +304,7 @@ SessionReport make_sessions(const SessionOptions& given, const ProgressFn& progr
     check_times(events, "--validation date", "compares");
   }
   SessionOrder order =
-      order_sessions(events, options.gap_seconds, Windows(events, options.window_days));
+      order_sessions(events, options.gap_seconds, DayWindows(events, options.window_days));
   report.warnings = events.warnings;
   if (options.window_days > 0) warn_of_stray_windows(events, order, options, report);
   report.num_dropped_events = events.num_events - static_cast<int64_t>(order.events.size());
@@ -317,11 +317,11 @@ SessionReport make_sessions(const SessionOptions& given, const ProgressFn& progr
   check_unit_of_earlier(report.times, options.ids_from);
   report.num_users = order.num_users;
   report.num_sessions = static_cast<int64_t>(order.sessions.size());
-  Vocabulary items = make_vocabulary(events.item, order, ids_to_keep(options, "items"));
+  ColumnIds items = make_vocabulary(events.item, order, ids_to_keep(options, "items"));
   report.num_items = items.size();
   report.num_new_items = items.size() - ids_to_keep(options, "items").size();
   add_names(options, items, report);
-  std::vector<Vocabulary> categories(events.features.size());
+  std::vector<ColumnIds> categories(events.features.size());
   for (size_t f = 0; f < categories.size(); ++f) {
     if (events.features[f].spec.kind == FeatureKind::Categorical) {
       const auto& feature = events.features[f];

@@ -24,7 +24,7 @@ bool earlier(const Events& events, int64_t a, int64_t b) {
 
 }  // namespace
 
-Windows::Windows(const Events& events, int64_t days) : events_(events), days_(days) {
+DayWindows::DayWindows(const Events& events, int64_t days) : events_(events), days_(days) {
   if (days_ == 0) return;
   std::optional<int64_t> first;
   for (int64_t event = 0; event < events.num_events; ++event) {
@@ -41,11 +41,11 @@ Windows::Windows(const Events& events, int64_t days) : events_(events), days_(da
   first_day_ = first.value_or(0);
 }
 
-int64_t Windows::of(int64_t event) const {
+int64_t DayWindows::of(int64_t event) const {
   return days_ == 0 ? 0 : 1 + (day_of(event) - first_day_) / days_;
 }
 
-int64_t Windows::day_of(int64_t event) const {
+int64_t DayWindows::day_of(int64_t event) const {
   constexpr double kSecondsOfADay = 86400;
   return static_cast<int64_t>(std::floor(events_.times.front().seconds(event) / kSecondsOfADay));
 }
@@ -54,7 +54,7 @@ bool is_whole(const Events& events, size_t event) {
   return events.user.codes[event] >= 0 && events.item.codes[event] >= 0;
 }
 
-SessionOrder order_sessions(const Events& events, double gap_seconds, const Windows& windows) {
+SessionOrder order_sessions(const Events& events, double gap_seconds, const DayWindows& windows) {
   SessionOrder out;
   const std::vector<int32_t> ranks = raw_ranks(events.user.values);
   auto user_of = [&](size_t e) {
@@ -156,8 +156,8 @@ std::vector<Item> users_of(const Codes& users, const SessionOrder& order) {
   return out;
 }
 
-Vocabulary make_vocabulary(const Codes& column, const SessionOrder& order,
-                           const ItemNames& earlier) {
+ColumnIds make_vocabulary(const Codes& column, const SessionOrder& order,
+                          const ItemNames& earlier) {
   const size_t num_values = column.values.size();
   std::vector<int64_t> counts(num_values, 0);
   std::vector<int64_t> first_windows(num_values, std::numeric_limits<int64_t>::max());
@@ -182,7 +182,7 @@ Vocabulary make_vocabulary(const Codes& column, const SessionOrder& order,
           session.window == first_windows[static_cast<size_t>(code)];
     }
   }
-  Vocabulary out;
+  ColumnIds out;
   out.ids.assign(num_values, 0);
   std::unordered_map<std::string_view, size_t> known;
   if (earlier.size() > 0) {

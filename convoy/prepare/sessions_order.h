@@ -30,10 +30,10 @@ struct SessionOrder {
 };
 
 /// Windows of whole days (UTC), counted from the day of the first event; of 0 days: none.
-class Windows {
+class DayWindows {
  public:
   /// Throws FileError where an event that counts has no time.
-  Windows(const Events& events, int64_t days);
+  DayWindows(const Events& events, int64_t days);
   /// 1, 2, ...; 0 where there are none.
   int64_t of(int64_t event) const;
 
@@ -49,7 +49,7 @@ bool is_whole(const Events& events, size_t event);
 
 /// Sorts by (user, time) and cuts at pauses longer than `gap_seconds` (0: never), and where windows
 /// end.
-SessionOrder order_sessions(const Events& events, double gap_seconds, const Windows& windows);
+SessionOrder order_sessions(const Events& events, double gap_seconds, const DayWindows& windows);
 
 /// Finds events with the user, the item and the time of an earlier one (none where there are no
 /// times) and, if told so, takes them out. Returns their number.
@@ -69,7 +69,7 @@ std::vector<Item> users_of(const Codes& users, const SessionOrder& order);
 
 /// Ids of the values of a column: by the first window that has them, by falling count in training
 /// (in that window), ties in raw order.
-struct Vocabulary {
+struct ColumnIds {
   std::vector<int64_t> ids;  ///< by code
   std::vector<Item> items;   ///< by id - 1
 
@@ -79,7 +79,7 @@ struct Vocabulary {
 
 /// Only events that train count. Values that no ordered event has get no id. Those of an earlier
 /// vocabulary keep theirs, whether they occur or not.
-Vocabulary make_vocabulary(const Codes& column, const SessionOrder& order,
-                           const ItemNames& earlier = {});
+ColumnIds make_vocabulary(const Codes& column, const SessionOrder& order,
+                          const ItemNames& earlier = {});
 
 }  // namespace convoy::prepare

@@ -45,8 +45,8 @@ void Material::write_session_values(SessionWriter& writer, const Session& sessio
   }
 }
 
-Context Material::context_of(const Session& session, int64_t begin, bool of_training) const {
-  Context out;
+RowContext Material::context_of(const Session& session, int64_t begin, bool of_training) const {
+  RowContext out;
   if (context == 0) return out;
   const int64_t first = people.first_place(session.user_id);
   for (int64_t i = begin; i > first && std::ssize(out.places) < context; --i) {
@@ -78,7 +78,7 @@ void Material::write_event(SessionWriter& writer, int64_t place) const {
 }
 
 void Material::write(SessionWriter& writer, const Session& session, int64_t begin, int64_t end,
-                     const Context& before) const {
+                     const RowContext& before) const {
   write_session_values(writer, session);
   // Nothing else is known of these: check_context().
   writer.ints(0).insert(writer.ints(0).end(), before.past.begin(), before.past.end());

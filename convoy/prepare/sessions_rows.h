@@ -14,7 +14,7 @@
 namespace convoy::prepare {
 
 /// Earlier events that a row begins with.
-struct Context {
+struct RowContext {
   std::span<const int32_t> past = {};  ///< items of the earlier preparation, by id
   std::vector<int64_t> places = {};    ///< of the order, ascending
 
@@ -25,8 +25,8 @@ struct Context {
 struct Material {
   const Events& events;
   const SessionOrder& order;
-  const Vocabulary& items;
-  const std::vector<Vocabulary>& categories;  ///< by feature; empty for continuous ones
+  const ColumnIds& items;
+  const std::vector<ColumnIds>& categories;  ///< by feature; empty for continuous ones
   const People& people;
   bool keep_time = false;
   int64_t context = 0;            ///< SessionOptions::context
@@ -41,10 +41,10 @@ struct Material {
   float value_of(const Session& session, const EventFeature& feature) const;
   void write_session_values(SessionWriter& writer, const Session& session) const;
   /// Context of a row whose own events begin at place `begin`.
-  Context context_of(const Session& session, int64_t begin, bool of_training) const;
+  RowContext context_of(const Session& session, int64_t begin, bool of_training) const;
   /// A row of context and the events from `begin` up to `end`, which are some of the session's.
   void write(SessionWriter& writer, const Session& session, int64_t begin, int64_t end,
-             const Context& before) const;
+             const RowContext& before) const;
 
  private:
   void write_event(SessionWriter& writer, int64_t place) const;

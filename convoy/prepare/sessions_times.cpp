@@ -33,7 +33,7 @@ bool differ_in_unit(double end, double begin) {
 /// Events that are not later than `last`, of users with lists, as (event, whether the user's list
 /// has its item).
 template <class F>
-void each_not_later(const Events& events, const SessionOrder& order, const Vocabulary& items,
+void each_not_later(const Events& events, const SessionOrder& order, const ColumnIds& items,
                     const People& people, double last, F&& use) {
   const auto& times = events.times.front();
   int64_t user = 0;
@@ -115,7 +115,7 @@ std::optional<double> last_time_in(const fs::path& folder) {
 }
 
 std::string warn_of_known_events(const Events& events, const SessionOrder& order,
-                                 const Vocabulary& items, const People& people,
+                                 const ColumnIds& items, const People& people,
                                  const fs::path& earlier) {
   const auto last = last_time_in(earlier);
   if (!last || events.times.empty()) return "";
@@ -131,7 +131,7 @@ std::string warn_of_known_events(const Events& events, const SessionOrder& order
 }
 
 std::string warn_of_early_events(const Events& events, const SessionOrder& order,
-                                 const Vocabulary& items, const People& people,
+                                 const ColumnIds& items, const People& people,
                                  const fs::path& earlier) {
   const auto last = last_time_in(earlier);
   if (!last || events.times.empty()) return "";

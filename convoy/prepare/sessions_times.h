@@ -27,13 +27,13 @@ std::optional<TimeSpan> span_of(const Events& events, const SessionOrder& order)
 /// A warning where events come again: they are not later than the last of the earlier preparation
 /// (kDecisionsFile in `earlier` keeps it), whose lists have their items. "" = none.
 std::string warn_of_known_events(const Events& events, const SessionOrder& order,
-                                 const Vocabulary& items, const People& people,
+                                 const ColumnIds& items, const People& people,
                                  const std::filesystem::path& earlier);
 
 /// A warning where events of users with lists in `earlier` lie before its last time, and are not
 /// those of warn_of_known_events(): they come behind what was later. "" = none.
 std::string warn_of_early_events(const Events& events, const SessionOrder& order,
-                                 const Vocabulary& items, const People& people,
+                                 const ColumnIds& items, const People& people,
                                  const std::filesystem::path& earlier);
 
 /// Throws FileError where the events begin a hundred times as late as the last time in `earlier`,

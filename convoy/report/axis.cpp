@@ -9,7 +9,8 @@
 
 namespace convoy::report {
 
-Axis::Axis(double low, double high, double from, double to, bool log_scale, int about_num_ticks)
+ChartAxis::ChartAxis(double low, double high, double from, double to, bool log_scale,
+                     int about_num_ticks)
     : from_(from), to_(to), log_(log_scale && low > 0 && std::isfinite(high)) {
   if (!std::isfinite(low) || !std::isfinite(high)) {
     low = 0;
@@ -31,7 +32,7 @@ Axis::Axis(double low, double high, double from, double to, bool log_scale, int 
   }
 }
 
-void Axis::linear_ticks(double low, double high, int about_num_ticks) {
+void ChartAxis::linear_ticks(double low, double high, int about_num_ticks) {
   const double rough = (high - low) / std::max(1, about_num_ticks);
   const double power = std::pow(10, std::floor(std::log10(rough)));
   const double digit = rough / power;
@@ -45,7 +46,7 @@ void Axis::linear_ticks(double low, double high, int about_num_ticks) {
   }
 }
 
-void Axis::log_ticks(double low, double high, int about_num_ticks) {
+void ChartAxis::log_ticks(double low, double high, int about_num_ticks) {
   const double decades = std::log10(high / low);
   if (decades < 1.2) {
     linear_ticks(low, high, about_num_ticks);
@@ -68,13 +69,13 @@ void Axis::log_ticks(double low, double high, int about_num_ticks) {
   }
 }
 
-double Axis::operator()(double value) const {
+double ChartAxis::operator()(double value) const {
   const double part = log_ ? std::log(std::max(value, low_ * 1e-3) / low_) / std::log(high_ / low_)
                            : (value - low_) / (high_ - low_);
   return from_ + std::clamp(part, -1.0, 2.0) * (to_ - from_);
 }
 
-std::string Axis::label(double tick) const {
+std::string ChartAxis::label(double tick) const {
   const double size = std::abs(tick);
   if (tick == 0) return "0";
   if (size >= 1e7 || size < 1e-4) return fmt::format("{:.3g}", tick);

@@ -6,11 +6,12 @@
 namespace convoy::report {
 
 /// Maps values to pixels, with ticks at round values.
-class Axis {
+class ChartAxis {
  public:
   /// `from` and `to` are the pixels of the lowest and the highest value. Ranges without width are
   /// widened, so that every axis can be drawn; a log axis needs low > 0 (else it becomes linear).
-  Axis(double low, double high, double from, double to, bool log_scale, int about_num_ticks = 5);
+  ChartAxis(double low, double high, double from, double to, bool log_scale,
+            int about_num_ticks = 5);
 
   double operator()(double value) const;
   const std::vector<double>& ticks() const { return ticks_; }

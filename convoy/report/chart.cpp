@@ -50,7 +50,7 @@ int num_ticks(const Box& plot) {
 }
 
 /// Room for the labels of the y axis.
-Box leave_room_for(const Axis& y, Box plot) {
+Box leave_room_for(const ChartAxis& y, Box plot) {
   double widest = 0;
   for (double tick : y.ticks()) widest = std::max(widest, text_width(y.label(tick), 11));
   plot.x += widest + 10;
@@ -58,7 +58,7 @@ Box leave_room_for(const Axis& y, Box plot) {
   return plot;
 }
 
-void draw_y_axis(Svg& svg, const Box& plot, const Axis& y) {
+void draw_y_axis(Svg& svg, const Box& plot, const ChartAxis& y) {
   for (double tick : y.ticks()) {
     const double at = y(tick);
     svg.line(plot.x, at, plot.right(), at, kGrid);
@@ -123,10 +123,10 @@ void draw(Svg& svg, const Box& box, const LineChart& chart) {
   Box plot =
       draw_frame(svg, box, chart.title, chart.subtitle, chart.y_title, !chart.x_title.empty());
   plot.width -= widest_name > 0 ? widest_name + 8 : 0;
-  const Axis y(y_range.low, y_range.high, plot.bottom(), plot.y, chart.log_y, num_ticks(plot));
+  const ChartAxis y(y_range.low, y_range.high, plot.bottom(), plot.y, chart.log_y, num_ticks(plot));
   plot = leave_room_for(y, plot);
-  const Axis x(x_range.low, x_range.high, plot.x, plot.right(), chart.log_x,
-               static_cast<int>(plot.width / 90));
+  const ChartAxis x(x_range.low, x_range.high, plot.x, plot.right(), chart.log_x,
+                    static_cast<int>(plot.width / 90));
   draw_y_axis(svg, plot, y);
   for (double tick : x.ticks()) {
     svg.text(x(tick), plot.bottom() + 18, x.label(tick),
@@ -185,7 +185,7 @@ void draw(Svg& svg, const Box& box, const BarChart& chart) {
   const double label_room = notes ? 36 : 20;
   plot.y += label_room;
   plot.height -= label_room;
-  const Axis y(range.low, range.high, plot.bottom(), plot.y, false, num_ticks(plot));
+  const ChartAxis y(range.low, range.high, plot.bottom(), plot.y, false, num_ticks(plot));
   plot = leave_room_for(y, plot);
   draw_y_axis(svg, plot, y);
 

@@ -25,14 +25,14 @@ std::string one_line(std::string text, bool markdown) {
   return printable(out);
 }
 
-struct Layout {
+struct AlignedCells {
   Cells titles;
   std::vector<Cells> rows;
   std::vector<size_t> widths;
 };
 
-Layout lay_out(const Cells& titles, const std::vector<Cells>& rows, bool markdown) {
-  Layout out;
+AlignedCells lay_out(const Cells& titles, const std::vector<Cells>& rows, bool markdown) {
+  AlignedCells out;
   const auto clean = [&](const Cells& cells) {
     Cells cleaned;
     for (const std::string& cell : cells) cleaned.push_back(one_line(cell, markdown));
@@ -82,7 +82,7 @@ Table& Table::row(std::vector<std::string> cells) {
 }
 
 std::string Table::to_text(size_t width) const {
-  const Layout layout = lay_out(titles_, rows_, false);
+  const AlignedCells layout = lay_out(titles_, rows_, false);
   std::string out;
   constexpr size_t kBetween = 2;
   const auto is_last_text = [&](size_t column) {
@@ -119,7 +119,7 @@ std::string Table::to_text(size_t width) const {
 }
 
 std::string Table::to_markdown() const {
-  const Layout layout = lay_out(titles_, rows_, true);
+  const AlignedCells layout = lay_out(titles_, rows_, true);
   std::string out = line(layout.titles, layout.widths, aligns_, true);
   out += '|';
   for (size_t i = 0; i < layout.widths.size(); ++i) {

@@ -163,7 +163,8 @@ void Channel::rounds(size_t count, const std::function<void(size_t)>& put,
   end_streaming();
 }
 
-void Channel::all_reduce(void* data, size_t count, Dtype dtype, Op op, const std::string& label) {
+void Channel::all_reduce(void* data, size_t count, Dtype dtype, Reduction op,
+                         const std::string& label) {
   begin(AllReduce, dtype, static_cast<uint32_t>(op), count, label);
   const size_t bytes = count * size_of(dtype);
   if (size_ == 2 || bytes <= kSmall) {
@@ -173,7 +174,7 @@ void Channel::all_reduce(void* data, size_t count, Dtype dtype, Op op, const std
   }
 }
 
-void Channel::all_reduce_direct(char* data, size_t bytes, Dtype dtype, Op op) {
+void Channel::all_reduce_direct(char* data, size_t bytes, Dtype dtype, Reduction op) {
   std::vector<const void*> inputs(static_cast<size_t>(size_));
   const auto length = [&](size_t i) { return std::min(slot_bytes_, bytes - i * slot_bytes_); };
   rounds((bytes + slot_bytes_ - 1) / slot_bytes_,
@@ -187,7 +188,7 @@ void Channel::all_reduce_direct(char* data, size_t bytes, Dtype dtype, Op op) {
          });
 }
 
-void Channel::all_reduce_in_parts(char* data, size_t bytes, Dtype dtype, Op op) {
+void Channel::all_reduce_in_parts(char* data, size_t bytes, Dtype dtype, Reduction op) {
   const size_t count = (bytes + slot_bytes_ - 1) / slot_bytes_;
   const auto length = [&](size_t i) { return std::min(slot_bytes_, bytes - i * slot_bytes_); };
   const auto begin_of = [&](size_t i, int r) { return part_begin(length(i), size_, r); };
@@ -238,7 +239,7 @@ void Channel::all_reduce_in_parts(char* data, size_t bytes, Dtype dtype, Op op) 
 }
 
 void Channel::reduce_scatter(void* out, const void* in, std::span<const size_t> counts, Dtype dtype,
-                             Op op, const std::string& label, bool adds) {
+                             Reduction op, const std::string& label, bool adds) {
   const size_t element = size_of(dtype);
   begin(ReduceScatter, dtype, static_cast<uint32_t>(op),
         std::accumulate(counts.begin(), counts.end(), size_t{0}), label);

@@ -34,12 +34,12 @@ class Channel {
   int size() const { return size_; }
 
   /// In place.
-  void all_reduce(void* data, size_t count, Dtype dtype, Op op, const std::string& label);
+  void all_reduce(void* data, size_t count, Dtype dtype, Reduction op, const std::string& label);
 
   /// out [counts[rank]] = sum over ranks of this rank's part of in [sum of counts], where `out` may
   /// be its place in `in`; `adds`: what `out` holds is the first addend, and lies elsewhere.
-  void reduce_scatter(void* out, const void* in, std::span<const size_t> counts, Dtype dtype, Op op,
-                      const std::string& label, bool adds = false);
+  void reduce_scatter(void* out, const void* in, std::span<const size_t> counts, Dtype dtype,
+                      Reduction op, const std::string& label, bool adds = false);
 
   /// out [sum of counts] = the ranks' in [counts[rank]], in rank order. `in` may be its place in
   /// `out`.
@@ -72,8 +72,8 @@ class Channel {
   [[noreturn]] void give_up(const std::string& reason, const std::vector<int>& missing);
   const char* label() const { return call_.label.data(); }
 
-  void all_reduce_direct(char* data, size_t bytes, Dtype dtype, Op op);
-  void all_reduce_in_parts(char* data, size_t bytes, Dtype dtype, Op op);
+  void all_reduce_direct(char* data, size_t bytes, Dtype dtype, Reduction op);
+  void all_reduce_in_parts(char* data, size_t bytes, Dtype dtype, Reduction op);
   /// `put` fills the slot for a round, `take` reads the slots of a phase.
   void rounds(size_t count, const std::function<void(size_t)>& put,
               const std::function<void(size_t, uint32_t)>& take);

@@ -91,7 +91,7 @@ struct Larger {
 
 struct Job {
   Dtype dtype;
-  Op op;
+  Reduction op;
   void* out;
   std::span<const void* const> inputs;
   size_t count;
@@ -145,7 +145,7 @@ CONVOY_INLINE void loop(const Job& job) {
 
 template <class Type>
 CONVOY_INLINE void choose_op(const Job& job) {
-  job.op == Op::Sum ? loop<Type, Add>(job) : loop<Type, Larger>(job);
+  job.op == Reduction::Sum ? loop<Type, Add>(job) : loop<Type, Larger>(job);
 }
 
 CONVOY_INLINE void choose(const Job& job) {
@@ -160,15 +160,16 @@ CONVOY_INLINE void choose(const Job& job) {
       return choose_op<Bf16>(job);
     // Sums wrap around: unsigned, where that is defined. A maximum needs the sign.
     case Dtype::I8:
-      return job.op == Op::Sum ? loop<Plain<uint8_t>, Add>(job) : loop<Plain<int8_t>, Larger>(job);
+      return job.op == Reduction::Sum ? loop<Plain<uint8_t>, Add>(job)
+                                      : loop<Plain<int8_t>, Larger>(job);
     case Dtype::U8:
       return choose_op<Plain<uint8_t>>(job);
     case Dtype::I32:
-      return job.op == Op::Sum ? loop<Plain<uint32_t>, Add>(job)
-                               : loop<Plain<int32_t>, Larger>(job);
+      return job.op == Reduction::Sum ? loop<Plain<uint32_t>, Add>(job)
+                                      : loop<Plain<int32_t>, Larger>(job);
     case Dtype::I64:
-      return job.op == Op::Sum ? loop<Plain<uint64_t>, Add>(job)
-                               : loop<Plain<int64_t>, Larger>(job);
+      return job.op == Reduction::Sum ? loop<Plain<uint64_t>, Add>(job)
+                                      : loop<Plain<int64_t>, Larger>(job);
   }
 }
 
@@ -213,7 +214,7 @@ Instructions best_instructions() {
 #endif
 }
 
-void reduce(Dtype dtype, Op op, void* out, std::span<const void* const> inputs, size_t count,
+void reduce(Dtype dtype, Reduction op, void* out, std::span<const void* const> inputs, size_t count,
             [[maybe_unused]] Instructions instructions) {
   if (count == 0) return;
   if (inputs.size() == 1) {

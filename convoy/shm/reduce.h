@@ -7,7 +7,7 @@
 namespace convoy::shm {
 
 enum class Dtype : uint32_t { F32, F64, F16, BF16, I8, U8, I32, I64 };
-enum class Op : uint32_t { Sum, Max };
+enum class Reduction : uint32_t { Sum, Max };
 
 size_t size_of(Dtype dtype);
 const char* name_of(Dtype dtype);
@@ -21,7 +21,7 @@ Instructions best_instructions();
 /// out[i] = inputs[0][i] op inputs[1][i] op ..., in that order, so the bits do not depend on who
 /// computes it. fp16 and bf16 are added in fp32 and rounded once; integers wrap around; a maximum
 /// with NaN is NaN. `out` may be one of the inputs.
-void reduce(Dtype dtype, Op op, void* out, std::span<const void* const> inputs, size_t count,
+void reduce(Dtype dtype, Reduction op, void* out, std::span<const void* const> inputs, size_t count,
             Instructions instructions = best_instructions());
 
 }  // namespace convoy::shm

@@ -49,7 +49,7 @@ void check_answers_alone(int num_ranks) {
   fail<UsageError>("tasks", "--requests are answered by one rank; try without --nproc");
 }
 
-void check_only_requests(const Prediction& asked) {
+void check_only_requests(const PredictionRequest& asked) {
   for (const auto& [name, given] :
        {std::pair{"--data", !asked.data.empty()}, std::pair{"--output", !asked.output.empty()},
         std::pair{"--rows", asked.rows > 0}}) {

@@ -12,7 +12,7 @@ namespace convoy::tasks {
 void check_answers_alone(int num_ranks);
 
 /// Throws UsageError where anything else is asked for beside them.
-void check_only_requests(const Prediction& asked);
+void check_only_requests(const PredictionRequest& asked);
 
 /// Calls `answer`; what it throws for a bad request is the answer: {"error": "..."}.
 Json answer_or_error(const std::function<Json()>& answer);

@@ -89,15 +89,16 @@ std::string intervals_table(const std::vector<Interval>& intervals, const Scored
   return table.to_text();
 }
 
-Comparison compare_rows(const ScoredRows& a, const ScoredRows& b, int64_t samples, int64_t seed) {
+RunComparison compare_rows(const ScoredRows& a, const ScoredRows& b, int64_t samples,
+                           int64_t seed) {
   check_comparable(a, b);
   const auto names = a.metrics();
   Clusters differences(std::ssize(names));
-  Comparison out{.first = a.run,
-                 .second = b.run,
-                 .rows = std::ssize(a.ranks),
-                 .persons = num_persons(a),
-                 .exclude_seen = a.exclude_seen};
+  RunComparison out{.first = a.run,
+                    .second = b.run,
+                    .rows = std::ssize(a.ranks),
+                    .persons = num_persons(a),
+                    .exclude_seen = a.exclude_seen};
   for (const auto& name : names) out.metrics.push_back({.name = name});
   for (size_t i = 0; i < a.ranks.size(); ++i) {
     const auto before = a.scores(a.ranks[i]);
@@ -128,7 +129,7 @@ Comparison compare_rows(const ScoredRows& a, const ScoredRows& b, int64_t sample
   return out;
 }
 
-Json Comparison::to_json() const {
+Json RunComparison::to_json() const {
   Json of_metrics = Json::object();
   for (const auto& metric : metrics) {
     Json entry{{"first", metric.first},           {"second", metric.second},
@@ -144,7 +145,7 @@ Json Comparison::to_json() const {
           {"persons", persons}, {"metrics", of_metrics}, {"exclude_seen", exclude_seen}};
 }
 
-std::string Comparison::to_text() const {
+std::string RunComparison::to_text() const {
   const bool intervals = !metrics.empty() && metrics.front().interval;
   report::Table table;
   table.column("", report::Align::kLeft).column("first").column("second");

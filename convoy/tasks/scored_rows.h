@@ -42,7 +42,7 @@ struct ScoredRows {
 std::string intervals_table(const std::vector<Interval>& intervals, const ScoredRows& rows);
 
 /// Two runs side by side on the same rows.
-struct Comparison {
+struct RunComparison {
   struct Metric {
     std::string name;
     double first = 0, second = 0;  ///< means
@@ -63,6 +63,6 @@ struct Comparison {
 
 /// Compares two runs row by row, at the cut-offs of the first; `samples` of persons for intervals,
 /// 0 = none. Throws UsageError where the rows, or what competes in them, differ.
-Comparison compare_rows(const ScoredRows& a, const ScoredRows& b, int64_t samples, int64_t seed);
+RunComparison compare_rows(const ScoredRows& a, const ScoredRows& b, int64_t samples, int64_t seed);
 
 }  // namespace convoy::tasks

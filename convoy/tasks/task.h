@@ -59,7 +59,7 @@ struct EvaluationReport {
 };
 
 /// Request of `convoy predict`.
-struct Prediction {
+struct PredictionRequest {
   std::filesystem::path folder;  ///< of the run, or a checkpoint
   std::string data;              ///< "" = the data that the run evaluates on
   std::string output;            ///< file to write; "" = people read it, "-" = standard output
@@ -154,7 +154,7 @@ class Task {
   /// answers none.
   virtual std::string requests_help() const { return ""; }
   /// Predicts with `run`, which open() gave. Throws UsageError when this task has no predictions.
-  virtual void predict(const Prediction& prediction, const Run& run,
+  virtual void predict(const PredictionRequest& prediction, const Run& run,
                        const options::TrainingArguments& training) = 0;
 };
 

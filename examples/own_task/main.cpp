@@ -99,7 +99,7 @@ class CircleTask : public tasks::Task {
     return {"a thousand points", points(1000, 2)};
   }
 
-  void predict(const tasks::Prediction&, const tasks::Run&,
+  void predict(const tasks::PredictionRequest&, const tasks::Run&,
                const options::TrainingArguments&) override {
     fail<UsageError>("circle", "this task predicts nothing; try eval");
   }

@@ -30,7 +30,7 @@ TEST_F(LoaderTest, PadsOnTheRightToTheLongestOfTheMicroBatch) {
   loader.start(0);
   auto batch = loader.next();
   ASSERT_TRUE(batch);
-  const MicroBatch& micro_batch = batch->micro_batches.at(0);
+  const LoadedRows& micro_batch = batch->micro_batches.at(0);
   EXPECT_EQ(micro_batch.rows, 3);
   EXPECT_EQ(micro_batch.length, 3);
   EXPECT_EQ(micro_batch.columns.at("id").ints, (std::vector<int64_t>{5, 6, 7}));
@@ -203,7 +203,7 @@ TEST_F(LoaderTest, EmptyMicroBatchesHoldOneRowOfPadding) {
   ASSERT_TRUE(batch);
   ASSERT_EQ(batch->micro_batches.size(), 2u);
   EXPECT_EQ(batch->micro_batches[0].num_samples, 1);
-  const MicroBatch& empty = batch->micro_batches[1];
+  const LoadedRows& empty = batch->micro_batches[1];
   EXPECT_EQ(empty.num_samples, 0);
   EXPECT_EQ(empty.rows, 1);
   EXPECT_EQ(empty.lengths, std::vector<int64_t>{0});

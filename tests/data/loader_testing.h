@@ -42,16 +42,16 @@ class LoaderTest : public ::testing::Test {
     return path.string();
   }
 
-  static LoaderOptions options(Layout layout = {}) {
+  static LoaderOptions options(BatchLayout layout = {}) {
     LoaderOptions options;
     options.selection.columns = {"id", "item", "price"};
     options.layout = layout;
     return options;
   }
 
-  static Samples samples_of(const StepBatch<MicroBatch>& batch) {
+  static Samples samples_of(const LoadedStep<LoadedRows>& batch) {
     Samples samples;
-    for (const MicroBatch& micro_batch : batch.micro_batches) {
+    for (const LoadedRows& micro_batch : batch.micro_batches) {
       for (int64_t row = 0; row < micro_batch.num_samples; ++row) {
         const bool fresh = samples
                                .emplace(batch.s0 + micro_batch.sample_offset[row],

@@ -94,7 +94,7 @@ TEST(EpochOrder, LanesAreContiguousAndWindowed) {
   const std::vector<int64_t> first_row = {0, 200, 300};
   for (int64_t lane = 0; lane < 8; ++lane) {
     std::vector<int64_t> stretch;
-    for (const Segment& part : order.segments_of_lane(lane)) {
+    for (const RowRange& part : order.segments_of_lane(lane)) {
       for (int64_t row = part.begin; row < part.end; ++row) {
         stretch.push_back(first_row[part.group] + row);
       }
@@ -165,7 +165,7 @@ TEST(MicroBatchSamples, StepHoldsTheSameSamplesForEveryLayout) {
         const int64_t batch = kStep / world / accumulation;
         std::vector<int64_t> seen;
         for (int64_t rank = 0; rank < world; ++rank) {
-          Layout layout{world, rank, accumulation, batch};
+          BatchLayout layout{world, rank, accumulation, batch};
           ASSERT_EQ(layout.step_samples(), kStep);
           for (int64_t m = 0; m < accumulation; ++m) {
             auto micro_batch = micro_batch_samples(layout, s0, kSamples, m);

@@ -152,7 +152,7 @@ TEST_F(ParquetFilesTest, RowGroupsMayBeEmpty) {
   testing::ok(writer->Close());
   testing::ok(out->Close());
   ParquetFiles dataset(path.string());
-  std::vector<Segment> all;
+  std::vector<RowRange> all;
   for (const int64_t rows : dataset.group_rows()) all.push_back({std::ssize(all), 0, rows});
   EXPECT_EQ(all.size(), 6U);
   const auto rows = dataset.stream(all, {{"x"}, {}})->next(10);

@@ -19,10 +19,10 @@ const Finding& about(const std::vector<Finding>& findings, const std::string& na
   return kNone;
 }
 
-void expect(const std::vector<Finding>& findings, const std::string& name, Verdict verdict,
+void expect(const std::vector<Finding>& findings, const std::string& name, Severity severity,
             const std::string& part = "", const std::string& advice = "") {
   const Finding& finding = about(findings, name);
-  EXPECT_EQ(to_text(finding.verdict), std::string(to_text(verdict))) << name << finding.text;
+  EXPECT_EQ(to_text(finding.severity), std::string(to_text(severity))) << name << finding.text;
   EXPECT_NE(finding.text.find(part), std::string::npos) << part << " in " << finding.text;
   EXPECT_NE(finding.advice.find(advice), std::string::npos) << advice << " in " << finding.advice;
 }
@@ -56,8 +56,8 @@ TEST(Findings, AGoodMachineHasNone) {
                            check_gpus({}), check_variables([](auto) { return nullptr; }, 16)}) {
     all.insert(all.end(), more.begin(), more.end());
   }
-  EXPECT_EQ(worst(all), Verdict::Ok) << to_json(all).dump(2);
-  EXPECT_EQ(worst({}), Verdict::Ok);
+  EXPECT_EQ(worst(all), Severity::Ok) << to_json(all).dump(2);
+  EXPECT_EQ(worst({}), Severity::Ok);
 }
 
 TEST(Findings, AQuotaOfCpuTimeLimitsTheThreads) {
@@ -65,33 +65,33 @@ TEST(Findings, AQuotaOfCpuTimeLimitsTheThreads) {
   EXPECT_EQ(usable_cores(cgroup, good_limits()), 2);
   EXPECT_EQ(usable_cores({0.5, 0, 0}, good_limits()), 1);
   EXPECT_EQ(usable_cores({64, 0, 0}, good_limits()), 16);
-  expect(check_cpus(good_host(), cgroup, good_limits()), "cores", Verdict::Warning, "2.5 CPUs",
+  expect(check_cpus(good_host(), cgroup, good_limits()), "cores", Severity::Warning, "2.5 CPUs",
          "OMP_NUM_THREADS=2");
   auto pinned = good_limits();
   pinned.usable_cpus = 4;
-  expect(check_cpus(good_host(), {}, pinned), "cores", Verdict::Note, "4 of 16");
+  expect(check_cpus(good_host(), {}, pinned), "cores", Severity::Note, "4 of 16");
 }
 
 TEST(Findings, NumaNodesAreNamed) {
   auto host = good_host();
   host.nodes = {{0, {0, 1}, 32 * kGiB, kGiB, {10, 21}}, {1, {2, 3}, 32 * kGiB, kGiB, {21, 10}}};
-  expect(check_cpus(host, {}, good_limits()), "NUMA", Verdict::Note, "2 nodes", "numactl");
+  expect(check_cpus(host, {}, good_limits()), "NUMA", Severity::Note, "2 nodes", "numactl");
   host.nodes[1].memory_bytes = 0;
-  expect(check_cpus(host, {}, good_limits()), "NUMA", Verdict::Warning, "no memory of its own");
+  expect(check_cpus(host, {}, good_limits()), "NUMA", Severity::Warning, "no memory of its own");
 }
 
 TEST(Findings, MemoryThatIsShortOrFenced) {
   auto host = good_host();
-  expect(check_memory(host, {0, 8 * kGiB, 0}), "memory", Verdict::Note, "allows 8.00 GiB of 64.0");
-  expect(check_memory(host, {0, 128 * kGiB, 0}), "memory", Verdict::Ok);
+  expect(check_memory(host, {0, 8 * kGiB, 0}), "memory", Severity::Note, "allows 8.00 GiB of 64.0");
+  expect(check_memory(host, {0, 128 * kGiB, 0}), "memory", Severity::Ok);
   host.available_bytes = kGiB;
   host.overcommit = 2;
   host.huge_pages = "never";
   const auto findings = check_memory(host, {});
-  expect(findings, "memory", Verdict::Warning, "1.00 GiB of 64.0 GiB available");
-  expect(findings, "overcommit", Verdict::Warning, "= 2");
-  expect(findings, "huge pages", Verdict::Note);
-  expect(check_memory({}, {}), "memory", Verdict::Note, "cannot be read");
+  expect(findings, "memory", Severity::Warning, "1.00 GiB of 64.0 GiB available");
+  expect(findings, "overcommit", Severity::Warning, "= 2");
+  expect(findings, "huge pages", Severity::Note);
+  expect(check_memory({}, {}), "memory", Severity::Note, "cannot be read");
 }
 
 TEST(Findings, LimitsThatAreLow) {
@@ -103,12 +103,12 @@ TEST(Findings, LimitsThatAreLow) {
   limits.temporary.writable = false;
   limits.here.free_bytes = 1 << 20;
   auto findings = check_limits({}, limits, {});
-  expect(findings, "open files", Verdict::Warning, "1,024", "ulimit -n 65536");
-  expect(findings, "processes", Verdict::Warning, "500", "ulimit -u");
-  expect(findings, "locked memory", Verdict::Ok);
-  expect(findings, "/dev/shm", Verdict::Note, "64.0 MiB, as Docker gives: enough for convoy");
-  expect(findings, "temporary files", Verdict::Warning, "cannot be written", "TMPDIR");
-  expect(findings, "this folder", Verdict::Warning, "1.00 MiB free");
+  expect(findings, "open files", Severity::Warning, "1,024", "ulimit -n 65536");
+  expect(findings, "processes", Severity::Warning, "500", "ulimit -u");
+  expect(findings, "locked memory", Severity::Ok);
+  expect(findings, "/dev/shm", Severity::Note, "64.0 MiB, as Docker gives: enough for convoy");
+  expect(findings, "temporary files", Severity::Warning, "cannot be written", "TMPDIR");
+  expect(findings, "this folder", Severity::Warning, "1.00 MiB free");
 
   limits.most_open_files = 1024;
   limits.here.total_bytes = 0;
@@ -116,13 +116,13 @@ TEST(Findings, LimitsThatAreLow) {
   machine::Gpus gpus;
   gpus.gpus.resize(2);
   findings = check_limits({0, 0, 100}, limits, gpus);
-  expect(findings, "open files", Verdict::Warning, "", "administrator");
-  expect(findings, "processes", Verdict::Warning, "100 processes and threads (control group)",
+  expect(findings, "open files", Severity::Warning, "", "administrator");
+  expect(findings, "processes", Severity::Warning, "100 processes and threads (control group)",
          "pids.max");
-  expect(findings, "locked memory", Verdict::Note, "InfiniBand", "memlock");
-  expect(findings, "/dev/shm", Verdict::Warning, "NCCL needs more", "--shm-size");
-  expect(findings, "this folder", Verdict::Problem);
-  EXPECT_EQ(worst(findings), Verdict::Problem);
+  expect(findings, "locked memory", Severity::Note, "InfiniBand", "memlock");
+  expect(findings, "/dev/shm", Severity::Warning, "NCCL needs more", "--shm-size");
+  expect(findings, "this folder", Severity::Problem);
+  EXPECT_EQ(worst(findings), Severity::Problem);
 }
 
 TEST(Findings, GpusWithoutDriverAndInNarrowSlots) {
@@ -131,11 +131,11 @@ TEST(Findings, GpusWithoutDriverAndInNarrowSlots) {
   gpus.gpus[1].pcie_lanes = 8;
   gpus.gpus[1].most_pcie_lanes = 16;
   auto findings = check_gpus(gpus);
-  expect(findings, "GPUs", Verdict::Warning, "driver is not loaded");
-  expect(findings, "GPU 1", Verdict::Warning, "8 of 16 PCIe lanes");
+  expect(findings, "GPUs", Severity::Warning, "driver is not loaded");
+  expect(findings, "GPU 1", Severity::Warning, "8 of 16 PCIe lanes");
   EXPECT_EQ(findings.size(), 2u);
   gpus.driver = "580.82.07";
-  expect(check_gpus(gpus), "GPUs", Verdict::Warning, "/dev/nvidia0 is missing");
+  expect(check_gpus(gpus), "GPUs", Severity::Warning, "/dev/nvidia0 is missing");
   gpus.num_visible = 2;
   EXPECT_EQ(check_gpus(gpus).size(), 1u);
 }
@@ -149,15 +149,16 @@ TEST(Findings, VariablesAreExplained) {
   };
   auto findings = check_variables(get, 16);
   ASSERT_EQ(findings.size(), 3u);
-  expect(findings, "OMP_NUM_THREADS", Verdict::Warning, "there are 16 cores", "OMP_NUM_THREADS=16");
-  expect(findings, "CUDA_VISIBLE_DEVICES", Verdict::Note, "hides every GPU");
-  expect(findings, "GLOO_SOCKET_IFNAME", Verdict::Note, "= eth0: network interface of Gloo");
+  expect(findings, "OMP_NUM_THREADS", Severity::Warning, "there are 16 cores",
+         "OMP_NUM_THREADS=16");
+  expect(findings, "CUDA_VISIBLE_DEVICES", Severity::Note, "hides every GPU");
+  expect(findings, "GLOO_SOCKET_IFNAME", Severity::Note, "= eth0: network interface of Gloo");
   set = {{"OMP_NUM_THREADS", "all"}, {"CUDA_VISIBLE_DEVICES", "1,0"}};
   findings = check_variables(get, 16);
-  expect(findings, "OMP_NUM_THREADS", Verdict::Warning, "no number");
-  expect(findings, "CUDA_VISIBLE_DEVICES", Verdict::Note, "= 1,0: GPUs");
+  expect(findings, "OMP_NUM_THREADS", Severity::Warning, "no number");
+  expect(findings, "CUDA_VISIBLE_DEVICES", Severity::Note, "= 1,0: GPUs");
   set = {{"OMP_NUM_THREADS", "4,2"}};
-  expect(check_variables(get, 16), "OMP_NUM_THREADS", Verdict::Note, "threads of each rank");
+  expect(check_variables(get, 16), "OMP_NUM_THREADS", Severity::Note, "threads of each rank");
 }
 
 }  // namespace

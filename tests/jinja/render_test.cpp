@@ -31,7 +31,7 @@ RenderOptions options() {
 
 std::string answers_text(const Rendering& rendering) {
   std::string out;
-  for (const Span& span : rendering.answers) {
+  for (const ByteRange& span : rendering.answers) {
     out += fmt::format("{}[{},{}]", out.empty() ? "" : ",", span.begin, span.end);
   }
   return "[" + out + "]";

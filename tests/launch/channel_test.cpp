@@ -130,7 +130,7 @@ TEST(LineSocket, EndsAtLinesThatAreTooLongAndGivesTheLastOnes) {
 
 TEST(Channel, CarriesMessagesAndTellsThatItIsAlive) {
   Sockets sockets(100);
-  Channel host(std::move(*sockets.host)), joiner(std::move(*sockets.joiner));
+  HostChannel host(std::move(*sockets.host)), joiner(std::move(*sockets.joiner));
   const auto carry = [&] {
     for (int i = 0; i < 6; ++i) {
       host.pump(100);

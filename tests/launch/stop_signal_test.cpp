@@ -53,7 +53,7 @@ struct Noting {
     return status;
   }
 
-  Pipe pipe = make_pipe();
+  PipeEnds pipe = make_pipe();
   pid_t pid = -1;
 };
 
@@ -72,7 +72,7 @@ TEST(StopSignal, TheFirstIsNotedAndALaterOneKills) {
 
 TEST(StopSignal, WithNothingToSaveTheFirstEndsTheProcess) {
   for (const int signal : {SIGINT, SIGTERM}) {
-    Pipe ready = make_pipe();
+    PipeEnds ready = make_pipe();
     const pid_t pid = ::fork();
     if (pid == 0) {
       leave_on_stop_signals();

@@ -187,7 +187,7 @@ TEST(Cut, ARankHasItsStretchOfEachPart) {
   const TensorCut cut{.dim = 1, .parts = {4, 4, 4}, .granule = 2};
   EXPECT_EQ(local_shape({5, 12}, cut, {1, 2}), (Shape{5, 6}));
   EXPECT_EQ(boxes({5, 12}, cut, {1, 2}),
-            (std::vector<Box>{
+            (std::vector<TensorBox>{
                 {{0, 2}, {5, 2}, {0, 0}}, {{0, 6}, {5, 2}, {0, 2}}, {{0, 10}, {5, 2}, {0, 4}}}));
   // The second row's q, k and v, and what begins the third.
   EXPECT_EQ(
@@ -254,9 +254,9 @@ TEST(Cut, StretchesOfWhatIsReadOverlapAndEachGranuleHasOneOwner) {
   EXPECT_EQ(most_ranks({6, 5}, cut), 6);
   EXPECT_TRUE(overlaps({6, 5}, cut, 2));
   EXPECT_FALSE(overlaps({6, 5}, cut, 3));
-  EXPECT_EQ(boxes({6, 5}, cut, {0, 2}), (std::vector<Box>{{{0, 0}, {4, 5}, {0, 0}}}));
+  EXPECT_EQ(boxes({6, 5}, cut, {0, 2}), (std::vector<TensorBox>{{{0, 0}, {4, 5}, {0, 0}}}));
   EXPECT_EQ(boxes({6, 5}, cut, {1, 2}),
-            (std::vector<Box>{{{2, 0}, {2, 5}, {0, 0}, false}, {{4, 0}, {2, 5}, {2, 0}}}));
+            (std::vector<TensorBox>{{{2, 0}, {2, 5}, {0, 0}, false}, {{4, 0}, {2, 5}, {2, 0}}}));
   EXPECT_EQ(runs({6, 5}, cut, {1, 2}, 0, 20),
             (std::vector<parallel::StridedRange>{{10, 0, 10, false}, {20, 10, 10}}));
   for (int ranks = 1; ranks <= 6; ++ranks) {
@@ -285,15 +285,16 @@ TEST(Cut, StretchesOfWhatIsReadOverlapAndEachGranuleHasOneOwner) {
 TEST(Cut, WhatSeveralRanksHoldIsComputedInBoxesThatAllOfThemHave) {
   const TensorCut keys{.dim = 0, .granule = 2, .readers = 2};
   EXPECT_EQ(common_boxes({6, 5}, keys, {0, 2}),
-            (std::vector<Box>{{{0, 0}, {2, 5}, {0, 0}}, {{2, 0}, {2, 5}, {2, 0}}}));
+            (std::vector<TensorBox>{{{0, 0}, {2, 5}, {0, 0}}, {{2, 0}, {2, 5}, {2, 0}}}));
   EXPECT_EQ(common_boxes({6, 5}, keys, {1, 2}),
-            (std::vector<Box>{{{2, 0}, {2, 5}, {0, 0}, false}, {{4, 0}, {2, 5}, {2, 0}}}));
+            (std::vector<TensorBox>{{{2, 0}, {2, 5}, {0, 0}, false}, {{4, 0}, {2, 5}, {2, 0}}}));
   EXPECT_EQ(common_boxes({6, 5}, keys, {0, 3}), boxes({6, 5}, keys, {0, 3})) << "none is shared";
   // Queries beside keys: six heads and three, of which rank 1 has three and two.
   const TensorCut both{.dim = 0, .parts = {12, 6}, .granule = 2, .part_readers = {1, 2}};
-  EXPECT_EQ(common_boxes({18, 5}, both, {1, 2}), (std::vector<Box>{{{6, 0}, {6, 5}, {0, 0}},
-                                                                   {{14, 0}, {2, 5}, {6, 0}, false},
-                                                                   {{16, 0}, {2, 5}, {8, 0}}}));
+  EXPECT_EQ(
+      common_boxes({18, 5}, both, {1, 2}),
+      (std::vector<TensorBox>{
+          {{6, 0}, {6, 5}, {0, 0}}, {{14, 0}, {2, 5}, {6, 0}, false}, {{16, 0}, {2, 5}, {8, 0}}}));
 }
 
 TEST(Layout, BucketsThatStayWholeLieBetweenShards) {

@@ -107,7 +107,7 @@ Measured measure(const HiddenCluster& hidden, const parallel::Parallelism& split
 
 /// What was planned for a cluster, first, and the fastest of other ways to share out a step.
 struct Run {
-  std::vector<planner::Trial> trials;
+  std::vector<planner::TimedSplit> trials;
   std::optional<size_t> ddp;
 
   double regret() const {
@@ -174,8 +174,8 @@ void expect_plans_hold(int64_t first_seed, int64_t number, const Bounds& bounds,
   constexpr std::pair<DataParallel, const char*> kThirds[]{{DataParallel::Impossible, "impossible"},
                                                            {DataParallel::Beaten, "beaten"},
                                                            {DataParallel::Best, "best"}};
-  std::vector<planner::Trial> all;
-  std::map<std::string, std::pair<std::vector<planner::Trial>, double>> thirds;  // and regret
+  std::vector<planner::TimedSplit> all;
+  std::map<std::string, std::pair<std::vector<planner::TimedSplit>, double>> thirds;  // and regret
   for (int64_t seed = first_seed; seed < first_seed + number; ++seed) {
     const auto [is, name] = kThirds[static_cast<size_t>(seed) % std::size(kThirds)];
     SCOPED_TRACE(fmt::format("seed {}, ddp {}", seed, name));

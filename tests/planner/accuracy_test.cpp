@@ -9,7 +9,7 @@ namespace convoy::planner {
 namespace {
 
 TEST(Accuracy, TellsHowFarPredictionsAreOff) {
-  std::vector<Trial> trials;
+  std::vector<TimedSplit> trials;
   for (const double off : {0.01, -0.02, 0.03, -0.04, 0.05, 0.06, 0.07, 0.08, 0.09, -0.2}) {
     trials.push_back({1 + off, 1});
   }

@@ -43,13 +43,13 @@ TEST(Table, RefusesARowOfTheWrongLength) {
 }
 
 TEST(Axis, PutsTicksAtRoundValues) {
-  const Axis axis(0, 97, 100, 0, false);
+  const ChartAxis axis(0, 97, 100, 0, false);
   EXPECT_EQ(axis.ticks(), (std::vector<double>{0, 20, 40, 60, 80, 100}));
   EXPECT_DOUBLE_EQ(axis(0), 100);
   EXPECT_DOUBLE_EQ(axis(100), 0);
-  EXPECT_EQ(Axis(0, 0.5, 0, 1, false).label(0.3), "0.3");
-  EXPECT_EQ(Axis(0, 50000, 0, 1, false).label(20000), "20,000");
-  const Axis log(1, 1000, 0, 300, true);
+  EXPECT_EQ(ChartAxis(0, 0.5, 0, 1, false).label(0.3), "0.3");
+  EXPECT_EQ(ChartAxis(0, 50000, 0, 1, false).label(20000), "20,000");
+  const ChartAxis log(1, 1000, 0, 300, true);
   EXPECT_EQ(log.ticks(), (std::vector<double>{1, 10, 100, 1000}));
   EXPECT_NEAR(log(100), 200, 1e-9);
 }
@@ -64,7 +64,7 @@ TEST(Axis, SurvivesStrangeRanges) {
                                                                  {-3, -3},
                                                                  {1e15, 1e15 + 1}}) {
     for (bool log : {false, true}) {
-      const Axis axis(low, high, 0, 100, log);
+      const ChartAxis axis(low, high, 0, 100, log);
       EXPECT_LT(axis.ticks().size(), 60u) << low << " " << high;
       for (double tick : axis.ticks()) EXPECT_TRUE(std::isfinite(axis(tick))) << low << " " << high;
     }

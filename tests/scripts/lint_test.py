@@ -50,6 +50,13 @@ convoy_torch_part(parallel COMPONENTS comm)
         for text in ("`convoy/base`", "`convoy/base/error`", "`convoy/optim/NAME.cpp`", "`tests/cli/`", "`docs/x.md`", "convoy/schedule"):
             self.assertEqual(list(lint.lost_places(text)), [], text)
 
+    def test_no_two_headers_give_types_one_name(self):
+        twice = {"a.h": "struct Piece {\n  int a;\n};\n", "b.h": "class Piece final : public Base {\n};\n"}
+        self.assertEqual(len(list(lint.types_declared_twice(twice))), 1)
+        for other in ("class Piece;\n", "struct Piece::Part {\n};\n", "struct Pieces {\n};\n", "  struct Piece {\n  };\n"):
+            self.assertEqual(list(lint.types_declared_twice(twice | {"b.h": other})), [], other)
+        self.assertEqual(list(lint.types_declared_twice(twice | {"b.h": "", "b.cpp": twice["b.h"]})), [])
+
     def test_folders_of_a_component_include_each_other_one_way_only(self):
         a, b = ("convoy/nn/a/a.h", "convoy/nn/b/b.h"), ("convoy/nn/b/b.cpp", "convoy/nn/a/a.h")
         self.assertEqual(len(self.two_ways(a, b)), 1)

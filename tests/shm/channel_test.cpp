@@ -34,10 +34,10 @@ TEST(Channel, AllReduce) {
       Channel channel(segment, rank, kPatience);
       for (size_t count : kCounts) {
         auto data = marks(rank, count);
-        channel.all_reduce(data.data(), count, Dtype::I64, Op::Sum, "sum");
+        channel.all_reduce(data.data(), count, Dtype::I64, Reduction::Sum, "sum");
         for (size_t i = 0; i < count; ++i) ASSERT_EQ(data[i], sum_of_marks(size, i)) << i;
         data = marks(rank, count);
-        channel.all_reduce(data.data(), count, Dtype::I64, Op::Max, "max");
+        channel.all_reduce(data.data(), count, Dtype::I64, Reduction::Max, "max");
         for (size_t i = 0; i < count; ++i) ASSERT_EQ(data[i], mark(size - 1, i)) << i;
       }
     });
@@ -63,14 +63,16 @@ TEST(Channel, ReduceScatterAndAllGather) {
           const auto own = counts[static_cast<size_t>(rank)];
           const auto all = marks(rank, total);
           std::vector<int64_t> part(own);
-          channel.reduce_scatter(part.data(), all.data(), counts, Dtype::I64, Op::Sum, "scatter");
+          channel.reduce_scatter(part.data(), all.data(), counts, Dtype::I64, Reduction::Sum,
+                                 "scatter");
           for (size_t i = 0; i < own; ++i) ASSERT_EQ(part[i], sum_of_marks(size, begin + i));
-          channel.reduce_scatter(part.data(), all.data(), counts, Dtype::I64, Op::Sum, "again",
+          channel.reduce_scatter(part.data(), all.data(), counts, Dtype::I64, Reduction::Sum,
+                                 "again",
                                  /*adds=*/true);
           for (size_t i = 0; i < own; ++i) ASSERT_EQ(part[i], 2 * sum_of_marks(size, begin + i));
           auto place = all;
-          channel.reduce_scatter(place.data() + begin, place.data(), counts, Dtype::I64, Op::Sum,
-                                 "in its place");
+          channel.reduce_scatter(place.data() + begin, place.data(), counts, Dtype::I64,
+                                 Reduction::Sum, "in its place");
           for (size_t i = 0; i < total; ++i) {
             const bool mine = i >= begin && i < begin + own;
             ASSERT_EQ(place[i], mine ? sum_of_marks(size, i) : all[i]);
@@ -133,7 +135,7 @@ TEST(Channel, ManyInARowKeepTheirOrder) {
     Channel channel(segment, rank, kPatience);
     for (int64_t i = 0; i < 3000; ++i) {
       int64_t value = i * (rank + 1);
-      channel.all_reduce(&value, 1, Dtype::I64, Op::Sum, "sum");
+      channel.all_reduce(&value, 1, Dtype::I64, Reduction::Sum, "sum");
       ASSERT_EQ(value, i * 10);
       channel.broadcast(&value, 1, Dtype::I64, static_cast<int>(i % 4), "value");
     }
@@ -154,7 +156,7 @@ TEST(Channel, DifferentCollectivesAreFoundAndNamed) {
     Channel channel(segment, rank, kPatience);
     float value = 1;
     const auto said = failure_of([&] {
-      if (rank == 0) channel.all_reduce(&value, 1, Dtype::F32, Op::Sum, "reduce bucket 3");
+      if (rank == 0) channel.all_reduce(&value, 1, Dtype::F32, Reduction::Sum, "reduce bucket 3");
       if (rank == 1) channel.barrier("save");
     });
     EXPECT_NE(said.find("all_reduce 'reduce bucket 3' of 1 fp32"), std::string::npos) << said;
@@ -198,7 +200,7 @@ TEST(Channel, MoreRanksThanCoresGoOn) {
     Channel channel(segment, rank, kPatience);
     for (int i = 0; i < 20; ++i) {
       auto data = marks(rank, 50000);
-      channel.all_reduce(data.data(), data.size(), Dtype::I64, Op::Sum, "sum");
+      channel.all_reduce(data.data(), data.size(), Dtype::I64, Reduction::Sum, "sum");
       ASSERT_EQ(data[12345], sum_of_marks(size, 12345));
     }
   });

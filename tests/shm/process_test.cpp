@@ -53,7 +53,7 @@ TEST(Processes, ReduceWhatLiesInMemoryOfTheirOwn) {
   const auto work = [&](const std::shared_ptr<Segment>& memory, int rank) {
     Channel channel(memory, rank, kPatience);
     std::vector<float> data(1000000, static_cast<float>(rank + 1));
-    channel.all_reduce(data.data(), data.size(), Dtype::F32, Op::Sum, "sum");
+    channel.all_reduce(data.data(), data.size(), Dtype::F32, Reduction::Sum, "sum");
     for (float x : data) {
       if (x != 6) return 1;
     }
@@ -97,7 +97,7 @@ TEST(Processes, OneThatIsKilledIsMissedAtOnceWithWhatItWasDoing) {
   const auto begin = std::chrono::steady_clock::now();
   try {
     std::vector<float> data(100000);
-    channel.all_reduce(data.data(), data.size(), Dtype::F32, Op::Sum, "reduce bucket 3");
+    channel.all_reduce(data.data(), data.size(), Dtype::F32, Reduction::Sum, "reduce bucket 3");
     ADD_FAILURE();
   } catch (const CommunicationError& error) {
     EXPECT_EQ(error.what(),

@@ -21,7 +21,7 @@ bool is_nan(Dtype dtype, uint16_t bits) {
 
 /// The same with every instruction set that this machine has: which of two NaNs, is open.
 template <class T>
-std::vector<T> reduced(Dtype dtype, Op op, const std::vector<std::vector<T>>& inputs) {
+std::vector<T> reduced(Dtype dtype, Reduction op, const std::vector<std::vector<T>>& inputs) {
   std::vector<const void*> pointers;
   for (const auto& input : inputs) pointers.push_back(input.data());
   std::vector<T> out(inputs[0].size());
@@ -51,7 +51,7 @@ TEST(Reduce, AddsInOrderWhateverTheLength) {
       for (auto& input : inputs) {
         for (auto& x : input) x = normal(random) * 1e4f;
       }
-      const auto out = reduced(Dtype::F32, Op::Sum, inputs);
+      const auto out = reduced(Dtype::F32, Reduction::Sum, inputs);
       for (size_t i = 0; i < count; ++i) {
         float sum = inputs[0][i];
         for (size_t r = 1; r < ranks; ++r) sum += inputs[r][i];
@@ -71,8 +71,8 @@ TEST(Reduce, HalvesAreTheSameAtEveryPlace) {
         for (auto& input : inputs) {
           for (auto& x : input) x = static_cast<uint16_t>(random());
         }
-        const auto sums = reduced(dtype, Op::Sum, inputs);
-        const auto largest = reduced(dtype, Op::Max, inputs);
+        const auto sums = reduced(dtype, Reduction::Sum, inputs);
+        const auto largest = reduced(dtype, Reduction::Max, inputs);
         for (size_t i = 0; i < count; ++i) {
           const auto number = [&](uint16_t bits) {
             return dtype == Dtype::F16 ? half_to_float<float>(uint32_t{bits})
@@ -113,23 +113,24 @@ TEST(Reduce, HalvesAreTheSameAtEveryPlace) {
 TEST(Reduce, MayWriteIntoAnInput) {
   std::vector<double> a{1, 2, 3}, b{10, 20, 30}, c{100, 200, 300};
   const std::vector<const void*> inputs{a.data(), b.data(), c.data()};
-  reduce(Dtype::F64, Op::Sum, b.data(), inputs, 3);
+  reduce(Dtype::F64, Reduction::Sum, b.data(), inputs, 3);
   EXPECT_EQ(b, (std::vector<double>{111, 222, 333}));
 }
 
 TEST(Reduce, IntegersWrapAroundAndKeepTheirSign) {
-  EXPECT_EQ(reduced<int32_t>(Dtype::I32, Op::Sum, {{INT32_MAX, -5}, {1, 3}}),
+  EXPECT_EQ(reduced<int32_t>(Dtype::I32, Reduction::Sum, {{INT32_MAX, -5}, {1, 3}}),
             (std::vector<int32_t>{INT32_MIN, -2}));
-  EXPECT_EQ(reduced<int64_t>(Dtype::I64, Op::Max, {{-7, 1}, {-9, 2}}),
+  EXPECT_EQ(reduced<int64_t>(Dtype::I64, Reduction::Max, {{-7, 1}, {-9, 2}}),
             (std::vector<int64_t>{-7, 2}));
-  EXPECT_EQ(reduced<int8_t>(Dtype::I8, Op::Max, {{-7, 1}, {-9, 2}}), (std::vector<int8_t>{-7, 2}));
-  EXPECT_EQ(reduced<uint8_t>(Dtype::U8, Op::Max, {{200, 1}, {9, 2}}),
+  EXPECT_EQ(reduced<int8_t>(Dtype::I8, Reduction::Max, {{-7, 1}, {-9, 2}}),
+            (std::vector<int8_t>{-7, 2}));
+  EXPECT_EQ(reduced<uint8_t>(Dtype::U8, Reduction::Max, {{200, 1}, {9, 2}}),
             (std::vector<uint8_t>{200, 2}));
 }
 
 TEST(Reduce, AMaximumWithNanIsNan) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
-  const auto out = reduced<float>(Dtype::F32, Op::Max, {{nan, 1, 2}, {1, nan, 3}});
+  const auto out = reduced<float>(Dtype::F32, Reduction::Max, {{nan, 1, 2}, {1, nan, 3}});
   EXPECT_TRUE(std::isnan(out[0]) && std::isnan(out[1]));
   EXPECT_EQ(out[2], 3);
 }
@@ -140,11 +141,11 @@ uint16_t bf16(float x) {
 
 TEST(Reduce, Bf16IsAddedInFp32AndRoundedOnceToEven) {
   // 256 + 1 lies between 256 and 258; + 1 more is 258 only when the first 1 was not rounded away.
-  EXPECT_EQ(reduced<uint16_t>(Dtype::BF16, Op::Sum, {{bf16(256)}, {bf16(1)}, {bf16(1)}})[0],
+  EXPECT_EQ(reduced<uint16_t>(Dtype::BF16, Reduction::Sum, {{bf16(256)}, {bf16(1)}, {bf16(1)}})[0],
             bf16(258));
-  EXPECT_EQ(reduced<uint16_t>(Dtype::BF16, Op::Sum, {{bf16(256)}, {bf16(1)}})[0], bf16(256));
-  EXPECT_EQ(reduced<uint16_t>(Dtype::BF16, Op::Sum, {{bf16(258)}, {bf16(1)}})[0], bf16(260));
-  const auto nan = reduced<uint16_t>(Dtype::BF16, Op::Sum, {{0x7f80}, {0xff80}})[0];
+  EXPECT_EQ(reduced<uint16_t>(Dtype::BF16, Reduction::Sum, {{bf16(256)}, {bf16(1)}})[0], bf16(256));
+  EXPECT_EQ(reduced<uint16_t>(Dtype::BF16, Reduction::Sum, {{bf16(258)}, {bf16(1)}})[0], bf16(260));
+  const auto nan = reduced<uint16_t>(Dtype::BF16, Reduction::Sum, {{0x7f80}, {0xff80}})[0];
   EXPECT_EQ(nan & 0x7fff, 0x7fc0);
 }
 

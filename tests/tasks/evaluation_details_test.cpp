@@ -148,7 +148,7 @@ TEST(Segments, HaveEachRowOnceInEveryCut) {
   ranks[4] = 1;
   const auto metrics = segment_metrics(segments, ranks, {5, 10});
   ASSERT_EQ(metrics.size(), segments.size());
-  const auto head = std::ranges::find(segments, "head_items", &Segment::name) - segments.begin();
+  const auto head = std::ranges::find(segments, "head_items", &RowSegment::name) - segments.begin();
   EXPECT_EQ(metrics[static_cast<size_t>(head)].at("rows"), 2);
   EXPECT_EQ(metrics[static_cast<size_t>(head)].at("recall_at_10"), 0.5);
   EXPECT_EQ(metrics[static_cast<size_t>(head) + 1].at("recall_at_10"), 0);  // of tail items

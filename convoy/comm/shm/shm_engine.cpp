@@ -43,8 +43,8 @@ shm::Dtype dtype_of(const at::Tensor& tensor, const std::string& label) {
   }
 }
 
-shm::Op to_shm(ReduceOp op) {
-  return op == ReduceOp::Max ? shm::Op::Max : shm::Op::Sum;
+shm::Reduction to_shm(ReduceOp op) {
+  return op == ReduceOp::Max ? shm::Reduction::Max : shm::Reduction::Sum;
 }
 
 size_t count_of(const at::Tensor& tensor) {

@@ -17,7 +17,7 @@ void each_rows(const ParquetFiles& data, const Selection& selection, F&& consume
                const ProgressFn& progress = {}, int64_t most = 0) {
   constexpr int64_t kRows = 16384;
   data.check(selection);
-  std::vector<Segment> segments;
+  std::vector<RowRange> segments;
   for (int64_t group = 0; group < data.num_row_groups(); ++group) {
     segments.push_back({group, 0, data.group_rows()[static_cast<size_t>(group)]});
   }

@@ -87,16 +87,16 @@ void LineSocket::end(std::string why) {
   socket_.reset();
 }
 
-Channel::Channel(LineSocket socket) : socket_(std::move(socket)) {
+HostChannel::HostChannel(LineSocket socket) : socket_(std::move(socket)) {
   socket_.allow(kLongestMessage);
 }
 
-void Channel::send(const Json& message) {
+void HostChannel::send(const Json& message) {
   socket_.send(json_line(message));
   told_ = Clock::now();
 }
 
-std::optional<Json> Channel::next() {
+std::optional<Json> HostChannel::next() {
   while (const auto line = socket_.next()) {
     Json message = Json::parse(*line, nullptr, false);
     if (!message.is_object() || message.value("type", "") == "beat") continue;
@@ -105,7 +105,7 @@ std::optional<Json> Channel::next() {
   return std::nullopt;
 }
 
-void Channel::pump(double heartbeat_seconds) {
+void HostChannel::pump(double heartbeat_seconds) {
   if (seconds_since(told_) > heartbeat_seconds) send({{"type", "beat"}});
   socket_.pump();
 }

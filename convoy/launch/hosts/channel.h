@@ -53,9 +53,9 @@ class LineSocket {
 };
 
 /// Messages between an agent and the host of the rendezvous.
-class Channel {
+class HostChannel {
  public:
-  explicit Channel(LineSocket socket);
+  explicit HostChannel(LineSocket socket);
 
   int fd() const { return socket_.fd(); }
   const std::string& peer() const { return socket_.peer(); }

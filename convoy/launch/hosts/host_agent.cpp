@@ -333,7 +333,7 @@ class HostAgent {
   bool taken_ = false;  // its port on this host is somebody else's, perhaps another agent's
   std::unique_ptr<RendezvousServer> server_;
   std::unique_ptr<RendezvousClient> client_;
-  std::unique_ptr<Channel> channel_;
+  std::unique_ptr<HostChannel> channel_;
   std::unique_ptr<RankProcesses> ranks_;
   NodeInfo node_;
   std::filesystem::path logs_;

@@ -19,7 +19,7 @@ RendezvousClient::RendezvousClient(Endpoint endpoint, std::string run_id, std::s
       secret_(std::move(secret)),
       local_address_(std::move(local_address)) {}
 
-std::unique_ptr<Channel> RendezvousClient::step() {
+std::unique_ptr<HostChannel> RendezvousClient::step() {
   if (!socket_) {
     if (Clock::now() >= retry_at_) connect();
     return nullptr;
@@ -56,7 +56,7 @@ void RendezvousClient::give_up(const std::string& why) {
   retry_at_ = Clock::now() + kRetry;
 }
 
-std::unique_ptr<Channel> RendezvousClient::answer(const std::string& line) {
+std::unique_ptr<HostChannel> RendezvousClient::answer(const std::string& line) {
   const Json said = Json::parse(line, nullptr, false);
   if (const auto why = text_of(said, "refused"); !why.empty()) {
     fail<UsageError>("launch",
@@ -65,7 +65,7 @@ std::unique_ptr<Channel> RendezvousClient::answer(const std::string& line) {
                      endpoint_.to_text(), why);
   }
   own_ = Address::of_socket(socket_->fd());
-  return std::make_unique<Channel>(std::move(*socket_));
+  return std::make_unique<HostChannel>(std::move(*socket_));
 }
 
 }  // namespace convoy::launch

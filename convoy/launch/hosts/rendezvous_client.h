@@ -20,7 +20,7 @@ class RendezvousClient {
 
   /// The channel once it is open. Throws UsageError when the host refuses this agent and proves to
   /// be the host; who proves nothing is asked again.
-  std::unique_ptr<Channel> step();
+  std::unique_ptr<HostChannel> step();
 
   int fd() const { return socket_ ? socket_->fd() : -1; }
 
@@ -33,7 +33,7 @@ class RendezvousClient {
 
  private:
   void connect();
-  std::unique_ptr<Channel> answer(const std::string& line);
+  std::unique_ptr<HostChannel> answer(const std::string& line);
   void give_up(const std::string& why);
 
   Endpoint endpoint_;

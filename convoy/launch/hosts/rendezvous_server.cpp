@@ -114,7 +114,7 @@ class RendezvousServer::EventLoop {
     visitor.socket.pump();
     if (!why.empty()) return why;
     const std::string host = visitor.socket.peer_host();
-    members_.emplace(id, Channel(std::move(visitor.socket)));
+    members_.emplace(id, HostChannel(std::move(visitor.socket)));
     admitted_.push_back(id);
     rendezvous_.join(id, host, steady_time());
     return "";
@@ -157,7 +157,7 @@ class RendezvousServer::EventLoop {
   std::string run_id_, secret_;
   Rendezvous::Say say_;
   std::map<int, Visitor> visitors_;
-  std::map<int, Channel> members_;
+  std::map<int, HostChannel> members_;
   std::vector<int> admitted_;
   std::set<std::string> told_;
   std::mt19937 random_{std::random_device{}()};

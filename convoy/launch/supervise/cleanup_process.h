@@ -18,7 +18,7 @@ class CleanupProcess {
   CleanupProcess& operator=(const CleanupProcess&) = delete;
 
  private:
-  Pipe alive_;
+  PipeEnds alive_;
   pid_t process_ = -1;
 };
 

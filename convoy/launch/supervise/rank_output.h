@@ -31,7 +31,7 @@ class RankOutput {
  private:
   void hand_on(std::string_view line);
 
-  Pipe pipe_;
+  PipeEnds pipe_;
   Descriptor file_;
   OnLine on_line_;
   std::string unfinished_;

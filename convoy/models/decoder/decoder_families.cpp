@@ -28,7 +28,7 @@ const DecoderFamily kGemma2{.model_type = "gemma2",
       "use_bidirectional_attention": null, "pad_token_id": 0, "eos_token_id": 1,
       "bos_token_id": 2})",
                             .norms = NormPlace::Around,
-                            .windows = Windows::ButEachNth,
+                            .windows = WindowedLayers::ButEachNth,
                             .one_more = true,
                             .scales_by_width = true};
 
@@ -46,7 +46,7 @@ const DecoderFamily kGemma3Text{.model_type = "gemma3_text",
       "bos_token_id": 2})",
                                 .norms = NormPlace::Around,
                                 .query_norm = QueryNorm::ByHead,
-                                .windows = Windows::ButEachNth,
+                                .windows = WindowedLayers::ButEachNth,
                                 .one_more = true,
                                 .scales_by_width = true,
                                 .rotates_by_type = true,
@@ -69,7 +69,7 @@ const DecoderFamily kMinistral3{.model_type = "ministral3",
         "original_max_position_embeddings": 16384, "beta_fast": 32, "beta_slow": 1,
         "mscale_all_dim": 1, "mscale": 1, "llama_4_scaling_beta": 0.1},
       "pad_token_id": 11, "bos_token_id": 1, "eos_token_id": 2})",
-                                .windows = Windows::Everywhere,
+                                .windows = WindowedLayers::Everywhere,
                                 .scales_queries = true};
 
 const DecoderFamily kMistral{.model_type = "mistral",
@@ -78,7 +78,7 @@ const DecoderFamily kMistral{.model_type = "mistral",
       "hidden_act": "silu", "intermediate_size": 14336, "num_key_value_heads": 8,
       "max_position_embeddings": 131072, "sliding_window": 4096, "bos_token_id": 1,
       "eos_token_id": 2})",
-                             .windows = Windows::Everywhere,
+                             .windows = WindowedLayers::Everywhere,
                              .with_layer_types = "ministral"};
 
 const DecoderFamily kOlmo2{.model_type = "olmo2",
@@ -97,7 +97,7 @@ const DecoderFamily kOlmo3{.model_type = "olmo3",
       "sliding_window_pattern": 4, "pad_token_id": 1, "eos_token_id": 50279})",
                            .norms = NormPlace::After,
                            .query_norm = QueryNorm::OverProjection,
-                           .windows = Windows::ButEachNth,
+                           .windows = WindowedLayers::ButEachNth,
                            .rotates_by_type = true};
 
 const DecoderFamily kPhi3{.model_type = "phi3",
@@ -107,7 +107,7 @@ const DecoderFamily kPhi3{.model_type = "phi3",
       "max_position_embeddings": 4096, "original_max_position_embeddings": 4096,
       "rms_norm_eps": 1e-5, "resid_pdrop": 0, "embd_pdrop": 0, "partial_rotary_factor": 1,
       "sliding_window": null, "bos_token_id": 1, "eos_token_id": 32000, "pad_token_id": 32000})",
-                          .windows = Windows::Everywhere,
+                          .windows = WindowedLayers::Everywhere,
                           .fused = true};
 
 const DecoderFamily kQwen2{.model_type = "qwen2",
@@ -116,7 +116,7 @@ const DecoderFamily kQwen2{.model_type = "qwen2",
       "hidden_act": "silu", "vocab_size": 151936, "intermediate_size": 22016,
       "num_key_value_heads": 32, "max_position_embeddings": 32768, "use_sliding_window": false,
       "sliding_window": 4096, "max_window_layers": 28, "layer_types": null})",
-                           .windows = Windows::FromALayer,
+                           .windows = WindowedLayers::FromALayer,
                            .biased_queries = true};
 
 const DecoderFamily kQwen3{.model_type = "qwen3",
@@ -127,7 +127,7 @@ const DecoderFamily kQwen3{.model_type = "qwen3",
       "attention_bias": false, "use_sliding_window": false, "sliding_window": 4096,
       "max_window_layers": 28, "layer_types": null})",
                            .query_norm = QueryNorm::ByHead,
-                           .windows = Windows::FromALayer};
+                           .windows = WindowedLayers::FromALayer};
 
 const DecoderFamily kSmolLm3{.model_type = "smollm3",
                              .architecture = "SmolLM3ForCausalLM",
@@ -138,6 +138,6 @@ const DecoderFamily kSmolLm3{.model_type = "smollm3",
       "tie_word_embeddings": true, "no_rope_layers": null, "no_rope_layer_interval": 4,
       "use_sliding_window": false, "sliding_window": null, "layer_types": null,
       "pad_token_id": 128004, "bos_token_id": 128000, "eos_token_id": 128001})",
-                             .windows = Windows::WithoutRotation};
+                             .windows = WindowedLayers::WithoutRotation};
 
 }  // namespace convoy::models

@@ -9,7 +9,7 @@ enum class NormPlace { Before, Around, After };
 enum class QueryNorm { None, ByHead, OverProjection };
 
 /// Layers whose queries see a window of keys, where no `layer_types` says it.
-enum class Windows {
+enum class WindowedLayers {
   None,
   Everywhere,       ///< where there is a `sliding_window`
   FromALayer,       ///< with `use_sliding_window`, from `max_window_layers` on
@@ -26,7 +26,7 @@ struct DecoderFamily {
   const char* defaults;
   NormPlace norms = NormPlace::Before;
   QueryNorm query_norm = QueryNorm::None;
-  Windows windows = Windows::None;
+  WindowedLayers windows = WindowedLayers::None;
   bool biased_queries = false;   ///< q, k and v have biases, o none
   bool fused = false;            ///< q, k and v are one matrix, gate and up another
   bool one_more = false;         ///< norms multiply by 1 + weight

@@ -32,15 +32,15 @@ LayerType DecoderConfig::layer_type(int64_t layer) const {
   }
   const bool has = use_sliding_window && sliding_window;
   switch (family_->windows) {
-    case Windows::None:
+    case WindowedLayers::None:
       return LayerType::Full;
-    case Windows::Everywhere:
+    case WindowedLayers::Everywhere:
       return windowed_if(has);
-    case Windows::FromALayer:
+    case WindowedLayers::FromALayer:
       return windowed_if(has && layer >= max_window_layers);
-    case Windows::WithoutRotation:
+    case WindowedLayers::WithoutRotation:
       return windowed_if(has && !rotates(layer));
-    case Windows::ButEachNth:
+    case WindowedLayers::ButEachNth:
       return windowed_if((layer + 1) % sliding_window_pattern != 0);
   }
   return LayerType::Full;

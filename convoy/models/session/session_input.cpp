@@ -185,8 +185,9 @@ at::Tensor SessionInput::seen_by_cls(const at::Tensor& visible, const at::Tensor
   return visible.logical_or(all);
 }
 
-masking::Permutation SessionInput::permutation(const at::Tensor& known, const at::Tensor& before,
-                                               const nn::Context& context) const {
+masking::ItemPermutation SessionInput::permutation(const at::Tensor& known,
+                                                   const at::Tensor& before,
+                                                   const nn::Context& context) const {
   if (context.mode != Mode::Train) return masking::without_items(known, asked_item(known, context));
   return masking::training_permutation(
       known, {config_.plm_probability, config_.plm_max_span_length, config_.plm_permute_all},

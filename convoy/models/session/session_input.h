@@ -23,8 +23,8 @@ class SessionInput : public SessionEmbeddings {
   bool takes_sequence_parallel() const override { return !config_.permutes(); }
 
  private:
-  masking::Permutation permutation(const at::Tensor& known, const at::Tensor& before,
-                                   const nn::Context& context) const;
+  masking::ItemPermutation permutation(const at::Tensor& known, const at::Tensor& before,
+                                       const nn::Context& context) const;
   /// Input under clm of a body that looks at both sides: as in Transformers4Rec the learned vector
   /// stands where no item is, in training also for the last item; but in prediction the last of
   /// max_length positions holds nothing.

@@ -59,12 +59,12 @@ std::vector<Alive> check(const std::vector<RankProgram>& ranks, const StepOption
   for (size_t r = 0; r < ranks.size(); ++r) {
     const auto number = static_cast<int>(r);
     Steps steps(number, ranks[r], holders.of(ranks[r]));
-    rules::Blocks blocks(steps, options);
-    rules::ShardedWeights weights(steps);
-    rules::Gradients gradients(steps, options);
-    rules::Offloaded offloaded(steps);
-    rules::Updates updates(steps);
-    rules::Rows rows(steps, options);
+    rules::BlockRules blocks(steps, options);
+    rules::WeightRules weights(steps);
+    rules::GradientRules gradients(steps, options);
+    rules::OffloadRules offloaded(steps);
+    rules::UpdateRules updates(steps);
+    rules::RowRules rows(steps, options);
     play(ranks[r].program, options.parallelism.micro_batches, steps, updates, blocks, weights,
          gradients, offloaded, rows);
     require_complete(r, updates.missing());
@@ -85,11 +85,11 @@ void check_forward(const std::vector<RankProgram>& ranks) {
   Holders holders(ranks);
   for (size_t r = 0; r < ranks.size(); ++r) {
     Steps steps(static_cast<int>(r), ranks[r], holders.of(ranks[r]));
-    rules::ForwardOnly forward(steps);
-    rules::Blocks blocks(steps, options);
-    rules::ShardedWeights weights(steps);
-    rules::Offloaded offloaded(steps);
-    rules::Rows rows(steps, options);
+    rules::ForwardOnlyRules forward(steps);
+    rules::BlockRules blocks(steps, options);
+    rules::WeightRules weights(steps);
+    rules::OffloadRules offloaded(steps);
+    rules::RowRules rows(steps, options);
     play(ranks[r].program, options.parallelism.micro_batches, steps, forward, blocks, weights,
          offloaded, rows);
     require_complete(r, forward.missing());

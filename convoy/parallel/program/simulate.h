@@ -86,14 +86,14 @@ struct StepTimes {
 };
 
 /// Times of a forward, recomputation, backward or half of one on one rank.
-struct Span {
+struct TimedInstruction {
   Instruction instruction;
   double begin = 0, end = 0;
 };
 
 /// Simulated step.
 struct Timeline {
-  std::vector<std::vector<Span>> ranks;
+  std::vector<std::vector<TimedInstruction>> ranks;
   double length = 0;
   /// [rank] Bytes kept for backward from a time on, by ascending times.
   std::vector<std::vector<std::pair<double, double>>> memory = {};

@@ -16,7 +16,7 @@ namespace {
 constexpr const char* kTry = "try the options of the training that wrote it";
 
 /// Spans of one thread between two `clip`s, as far as the simulation has them.
-using Spans = std::vector<Span>;
+using Spans = std::vector<TimedInstruction>;
 
 /// The steps of a thread: what it computed before each `clip`.
 std::vector<Spans> steps_of(const std::vector<formats::TraceMark>& marks) {
@@ -72,7 +72,8 @@ void keep_planned(std::vector<Spans>& steps, const Program& planned, int stage,
   for (auto& step : steps) {
     const auto before = std::max<std::ptrdiff_t>(0, std::ssize(step) - std::ssize(planned));
     step.erase(step.begin(), step.begin() + before);
-    const auto [done, wanted] = std::ranges::mismatch(step, planned, {}, &Span::instruction);
+    const auto [done, wanted] =
+        std::ranges::mismatch(step, planned, {}, &TimedInstruction::instruction);
     if (wanted == planned.end()) continue;
     fail<UsageError>("schedule",
                      "{} has another schedule: stage {} does '{}' where this one has "

@@ -113,14 +113,14 @@ int64_t most_ranks(const Shape& shape, const TensorCut& cut) {
   return most;
 }
 
-std::vector<Box> boxes(const Shape& shape, const TensorCut& cut, const TensorPlace& place) {
+std::vector<TensorBox> boxes(const Shape& shape, const TensorCut& cut, const TensorPlace& place) {
   const Shape origin(shape.size(), 0);
   if (!is_cut(cut, place)) return {{origin, shape, origin}};
   const size_t dim = dim_of(cut);
-  std::vector<Box> out;
+  std::vector<TensorBox> out;
   int64_t begin = 0, local = 0;
   const auto add = [&](int64_t first, int64_t size, bool owned) {
-    Box box{origin, shape, origin, owned};
+    TensorBox box{origin, shape, origin, owned};
     box.begin[dim] = begin + first;
     box.size[dim] = size;
     box.local_begin[dim] = local;
@@ -146,12 +146,13 @@ std::vector<Box> boxes(const Shape& shape, const TensorCut& cut, const TensorPla
   return out;
 }
 
-std::vector<Box> common_boxes(const Shape& shape, const TensorCut& cut, const TensorPlace& place) {
+std::vector<TensorBox> common_boxes(const Shape& shape, const TensorCut& cut,
+                                    const TensorPlace& place) {
   auto whole = boxes(shape, cut, place);
   if (!is_cut(cut, place) || !overlaps(shape, cut, place.num_ranks)) return whole;
   const size_t dim = dim_of(cut);
   const auto parts = parts_of(shape, cut);
-  std::vector<Box> out;
+  std::vector<TensorBox> out;
   for (const auto& box : whole) {
     size_t part = 0;
     for (int64_t end = parts[0]; end <= box.begin[dim] && part + 1 < parts.size();) {

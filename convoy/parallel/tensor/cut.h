@@ -36,13 +36,13 @@ struct TensorPlace {
 };
 
 /// Some of a parameter's elements, in its global shape and in one rank's part of it.
-struct Box {
+struct TensorBox {
   Shape begin;  ///< in the global shape
   Shape size;
   Shape local_begin;  ///< in the local shape
   bool owned = true;  ///< no rank before has it
 
-  bool operator==(const Box&) const = default;
+  bool operator==(const TensorBox&) const = default;
 };
 
 /// Rows of elements that lie side by side in the parameter and in one rank's part of it, both
@@ -74,11 +74,12 @@ int64_t most_ranks(const Shape& shape, const TensorCut& cut);
 /// Boxes of a rank: one for each part, in order, and where stretches overlap one more for elements
 /// that a rank before has, too; boxes may be empty. Throws InternalError when the parts are not the
 /// dimension.
-std::vector<Box> boxes(const Shape& shape, const TensorCut& cut, const TensorPlace& place);
+std::vector<TensorBox> boxes(const Shape& shape, const TensorCut& cut, const TensorPlace& place);
 
 /// Boxes of a rank that have the shape they have on every other rank that holds them: one for each
 /// granule of a part whose granules have several readers, else one for each part.
-std::vector<Box> common_boxes(const Shape& shape, const TensorCut& cut, const TensorPlace& place);
+std::vector<TensorBox> common_boxes(const Shape& shape, const TensorCut& cut,
+                                    const TensorPlace& place);
 
 /// Runs in the parameter of the elements [begin, begin + length) of a rank's part, flattened; each
 /// once, in ascending order of where runs begin.

@@ -77,10 +77,10 @@ int64_t grown(int64_t before, int64_t after) {
   return std::max<int64_t>(0, after - before);
 }
 
-class Run {
+class BlockRun {
  public:
-  Run(nn::Block& block, const parallel::MicroBatch& batch, const ProfileOptions& options,
-      int64_t number, OtherBlocks* others = nullptr, nn::Mode mode = nn::Mode::Train)
+  BlockRun(nn::Block& block, const parallel::MicroBatch& batch, const ProfileOptions& options,
+           int64_t number, OtherBlocks* others = nullptr, nn::Mode mode = nn::Mode::Train)
       : block_(block),
         batch_(batch),
         options_(options),
@@ -248,14 +248,14 @@ class Setting {
 
 /// The first run of a block: it makes what is kept for the others. Where time does not count it
 /// leaves its products out.
-nn::Bundle run_first(Run& run, const nn::Bundle& in, bool is_timed) {
+nn::Bundle run_first(BlockRun& run, const nn::Bundle& in, bool is_timed) {
   std::optional<SkippedProducts> skipped;
   if (!is_timed) skipped.emplace();
   return run.run(in);
 }
 
 /// Runs a block twice, and more often where that is soon done: the median of its times counts.
-nn::Bundle run_some(Run& run, const nn::Bundle& in, bool is_timed) {
+nn::Bundle run_some(BlockRun& run, const nn::Bundle& in, bool is_timed) {
   auto result = run_first(run, in, is_timed);
   const auto& first = run.alone_or(run.cost);
   const int runs = is_timed ? runs_for(first.forward_seconds + first.backward_seconds) : kRuns;
@@ -291,13 +291,13 @@ std::vector<BlockCost> profile(const nn::BlockList& blocks, const parallel::Micr
     if (found == known.end()) {
       OtherBlocks others(blocks, block);
       const bool is_timed = options.is_timed && !setting.skips_products();
-      Run run(block, batch, options, static_cast<int64_t>(b), is_timed ? &others : nullptr);
+      BlockRun run(block, batch, options, static_cast<int64_t>(b), is_timed ? &others : nullptr);
       bind_params(block, options, batch.inputs, run.context());
       // A GPU adds in place. A stage that has a tied table for itself also fills its gradient with
       // zeros first, which no plan counts.
       if (options.gpu_rows == 0) run.set_written(read_behind(blocks, b));
       auto result = run_some(run, in, is_timed);
-      if (options.again) options.again(b, b, [&] { Run(run).run(in); });
+      if (options.again) options.again(b, b, [&] { BlockRun(run).run(in); });
       run.run_halves(in, shared);
       release_params(block);
       found = known.emplace(kind, Known{run.cost, std::move(result), b}).first;
@@ -345,7 +345,8 @@ std::vector<int64_t> evaluation_bytes(const nn::BlockList& blocks,
     const auto kind = cost_key(block, in, shared);
     auto found = known.find(kind);
     if (found == known.end()) {
-      const Run run(block, batch, options, static_cast<int64_t>(b), nullptr, nn::Mode::Evaluate);
+      const BlockRun run(block, batch, options, static_cast<int64_t>(b), nullptr,
+                         nn::Mode::Evaluate);
       bind_params(block, options, batch.inputs, run.context());
       Known one;
       for (int i = 0; i < kRuns; ++i) {

@@ -58,7 +58,7 @@ std::string Errors::to_text() const {
       kPercent * median, kPercent * nine_of_ten, kPercent * worst, number);
 }
 
-std::string Trial::off() const {
+std::string TimedSplit::off() const {
   return fmt::format("{:+.1f} %", kPercent * error());
 }
 
@@ -69,7 +69,7 @@ Json to_json(const Errors& errors) {
           {"number", errors.number}};
 }
 
-Errors errors_of(const std::vector<Trial>& trials) {
+Errors errors_of(const std::vector<TimedSplit>& trials) {
   Errors out{.number = static_cast<int64_t>(trials.size())};
   if (trials.empty()) return out;
   std::vector<double> all;
@@ -88,7 +88,7 @@ Errors errors_of(const std::vector<Trial>& trials) {
   return out;
 }
 
-double kendalls_tau(const std::vector<Trial>& trials, double apart) {
+double kendalls_tau(const std::vector<TimedSplit>& trials, double apart) {
   int64_t agree = 0, all = 0;
   for (size_t a = 0; a < trials.size(); ++a) {
     for (size_t b = 0; b < a; ++b) {
@@ -102,7 +102,7 @@ double kendalls_tau(const std::vector<Trial>& trials, double apart) {
   return all == 0 ? 1 : static_cast<double>(agree) / static_cast<double>(all);
 }
 
-double regret_of(const std::vector<Trial>& trials) {
+double regret_of(const std::vector<TimedSplit>& trials) {
   if (trials.empty()) return 0;
   const auto& chosen =
       *std::min_element(trials.begin(), trials.end(),

@@ -16,7 +16,7 @@ std::vector<Parallelism> draw_splits(const SearchSpace& space, int64_t num_block
                                      size_t number);
 
 /// Time that a split was predicted to take, and the measured time.
-struct Trial {
+struct TimedSplit {
   double predicted = 0, measured = 0;
 
   double error() const { return predicted / measured - 1; }
@@ -34,15 +34,15 @@ struct Errors {
   /// "median error 1.2 %, nine of ten within 4.5 %, the worst -7.9 %, of 12".
   std::string to_text() const;
 };
-Errors errors_of(const std::vector<Trial>& trials);
+Errors errors_of(const std::vector<TimedSplit>& trials);
 Json to_json(const Errors& errors);
 
 /// Rank correlation (Kendall, 1938): over the pairs of trials whose measured times differ by more
 /// than `apart` (a part of them), those predicted in their order less the others, of all such
 /// pairs; 1 where there is none.
-double kendalls_tau(const std::vector<Trial>& trials, double apart = 0.05);
+double kendalls_tau(const std::vector<TimedSplit>& trials, double apart = 0.05);
 
 /// Part by which the trial that was predicted to be the fastest is slower than the fastest.
-double regret_of(const std::vector<Trial>& trials);
+double regret_of(const std::vector<TimedSplit>& trials);
 
 }  // namespace convoy::planner

@@ -82,7 +82,7 @@ double passes_of(Collective of) {
 
 }  // namespace
 
-CollectiveTime GroupTimes::time(Collective of, double bytes) const {
+PredictedCollective GroupTimes::time(Collective of, double bytes) const {
   // Several ranks share a link to other hosts.
   const bool is_shared = over_.leaves_host * size_ > size_ - over_.per_host || over_.per_host > 1;
   if (played_ && over_.num_hosts > 1 && is_shared) {

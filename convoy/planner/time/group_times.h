@@ -48,7 +48,7 @@ class GroupTimes {
   bool crosses_hosts() const { return over_.num_hosts > 1; }
   double all_reduce(double bytes) const { return time(Collective::AllReduce, bytes).alone; }
   /// `bytes` of the whole, as of what is scattered.
-  CollectiveTime time(Collective of, double bytes) const;
+  PredictedCollective time(Collective of, double bytes) const;
   /// Time that a sum takes beyond the computing of the slowest rank, where ranks compute for
   /// `computing` seconds before each of many sums; `speeds`: by rank.
   double waits(double bytes, double computing, const std::vector<double>& speeds) const;

@@ -203,7 +203,7 @@ constexpr int kInRow = 7;
 
 }  // namespace
 
-CollectiveTime HostSums::time(Collective of, double bytes) const {
+PredictedCollective HostSums::time(Collective of, double bytes) const {
   const auto [known, fresh] = times_.try_emplace({of, bytes});
   auto& out = known->second;
   if (!fresh) return out;

@@ -13,7 +13,7 @@ enum class Collective { AllReduce, ReduceScatter, AllGather };
 
 /// Seconds of a collective: alone, and of each of many that follow each other, where the next
 /// begins on some ranks before it has ended on others.
-struct CollectiveTime {
+struct PredictedCollective {
   double alone = 0, in_row = 0;
 };
 
@@ -32,7 +32,7 @@ class HostSums {
   HostSums(const Cluster& cluster, const parallel::Mesh& mesh, parallel::AxisSet axes);
 
   /// Time until the last rank has the result.
-  CollectiveTime time(Collective of, double bytes) const;
+  PredictedCollective time(Collective of, double bytes) const;
   /// Time at which the last collective ends of those that ranks begin, each once the one before has
   /// ended.
   double ended(Collective of, const std::vector<std::vector<Begun>>& by_rank) const;
@@ -72,7 +72,7 @@ class HostSums {
   size_t num_groups_ = 0;
   std::vector<std::vector<Phase>> phases_;  // [of the four][rank]
   // What was played before.
-  mutable std::map<std::pair<Collective, double>, CollectiveTime> times_;
+  mutable std::map<std::pair<Collective, double>, PredictedCollective> times_;
   mutable std::map<std::tuple<Collective, double, double>, double> waits_;
 };
 

@@ -9,7 +9,7 @@ parallel::StepTimes times_of(const parallel::Layout& layout, const ModelCosts& n
                              const StepFacts& facts, const StepGroups& groups) {
   const auto width = static_cast<double>(parallel::weight_bytes(layout.options().low_precision));
   parallel::StepTimes out;
-  const auto add = [](parallel::InRow& to, const CollectiveTime& takes) {
+  const auto add = [](parallel::InRow& to, const PredictedCollective& takes) {
     to.alone.push_back(takes.alone);
     to.in_row.push_back(takes.in_row);
   };

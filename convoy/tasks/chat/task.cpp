@@ -339,7 +339,7 @@ NamedData ChatTask::evaluation_data(const std::string& where) {
           evaluation_rows(training.all, training.held_out), std::move(notes)};
 }
 
-void ChatTask::predict(const Prediction& prediction, const Run& /*run*/,
+void ChatTask::predict(const PredictionRequest& prediction, const Run& /*run*/,
                        const options::TrainingArguments& /*training*/) {
   fail<UsageError>("tasks",
                    "a model of conversations answers them, and predicts no rows; try convoy "

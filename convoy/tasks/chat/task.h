@@ -22,7 +22,7 @@ class ChatTask : public LanguageTask {
   Run prepare(const options::ParallelArguments& parallel) override;
   Run open(const std::filesystem::path& folder, OptionTable& table) override;
   NamedData evaluation_data(const std::string& where) override;
-  void predict(const Prediction& prediction, const Run& run,
+  void predict(const PredictionRequest& prediction, const Run& run,
                const options::TrainingArguments& training) override;
   chat::ChatTemplate chat_template() const override;
   chat::OrderedJson template_arguments() const override;

@@ -115,7 +115,7 @@ data::LabelledTexts ClassificationTask::texts_of(const Json& request) const {
   return out;
 }
 
-void ClassificationTask::answer_requests(const Prediction& asked, const Run& run,
+void ClassificationTask::answer_requests(const PredictionRequest& asked, const Run& run,
                                          options::TrainingArguments training) {
   check_only_requests(asked);
   find_tokenizer();
@@ -132,7 +132,7 @@ void ClassificationTask::answer_requests(const Prediction& asked, const Run& run
   });
 }
 
-void ClassificationTask::predict(const Prediction& asked, const Run& run,
+void ClassificationTask::predict(const PredictionRequest& asked, const Run& run,
                                  const options::TrainingArguments& training) {
   if (requests_) return answer_requests(asked, run, training);
   const auto& file = asked.data.empty() ? valid_ : asked.data;

@@ -24,13 +24,13 @@ class ClassificationTask : public Task {
   NamedData evaluation_data(const std::string& where) override;
   void declare_predict(OptionTable& table) override;
   std::string requests_help() const override;
-  void predict(const Prediction& prediction, const Run& run,
+  void predict(const PredictionRequest& prediction, const Run& run,
                const options::TrainingArguments& training) override;
 
  private:
   /// {"text": "...", "text_pair": "..."}, the second where the model reads pairs.
   data::LabelledTexts texts_of(const Json& request) const;
-  void answer_requests(const Prediction& asked, const Run& run,
+  void answer_requests(const PredictionRequest& asked, const Run& run,
                        options::TrainingArguments training);
   Run make_run();
   Json config_json() const;

@@ -121,7 +121,7 @@ at::Tensor best_of(const at::Tensor& logits, const at::Tensor& rows, const Asked
 
 }  // namespace
 
-void LanguageTask::predict(const Prediction& asked, const Run& run,
+void LanguageTask::predict(const PredictionRequest& asked, const Run& run,
                            const options::TrainingArguments& training) {
   const bool fills = learns(models::Objective::HiddenTokens);
   Mark mark{config_->mask_token()};

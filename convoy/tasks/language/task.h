@@ -33,7 +33,7 @@ class LanguageTask : public Task {
   Run open(const std::filesystem::path& folder, OptionTable& table) override;
   NamedData evaluation_data(const std::string& where) override;
   void declare_predict(OptionTable& table) override;
-  void predict(const Prediction& prediction, const Run& run,
+  void predict(const PredictionRequest& prediction, const Run& run,
                const options::TrainingArguments& training) override;
 
   const models::LanguageModelConfig& config() const { return *config_; }

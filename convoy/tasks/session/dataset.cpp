@@ -22,7 +22,7 @@ at::Tensor adopt(std::vector<T>&& values, at::IntArrayRef shape) {
 
 /// [rows, longest] ids below `num_ids` of the lists of each row's owner, less its target; of an
 /// owner without a list those of the row.
-at::Tensor seen_before(const data::MicroBatch& micro_batch, const SeenBefore& seen, int64_t num_ids,
+at::Tensor seen_before(const data::LoadedRows& micro_batch, const SeenBefore& seen, int64_t num_ids,
                        bool has_target) {
   const auto& owners = micro_batch.columns.at(seen.owner).ints;
   const auto& counts = micro_batch.columns.at(seen.count).ints;
@@ -45,7 +45,7 @@ at::Tensor seen_before(const data::MicroBatch& micro_batch, const SeenBefore& se
   return out;
 }
 
-parallel::MicroBatch to_tensors(data::MicroBatch&& micro_batch) {
+parallel::MicroBatch to_tensors(data::LoadedRows&& micro_batch) {
   parallel::MicroBatch out;
   for (auto& [name, column] : micro_batch.columns) {
     std::vector<int64_t> shape{micro_batch.rows};
@@ -69,7 +69,7 @@ parallel::MicroBatch to_tensors(data::MicroBatch&& micro_batch) {
 
 class SessionStream : public dataset::BatchStream {
  public:
-  using ToTensors = std::function<parallel::MicroBatch(data::MicroBatch&&)>;
+  using ToTensors = std::function<parallel::MicroBatch(data::LoadedRows&&)>;
   SessionStream(data::SessionLoader loader, std::vector<std::string> warnings, ToTensors to_tensors)
       : loader_(std::move(loader)),
         warnings_(std::move(warnings)),
@@ -126,7 +126,7 @@ class SessionDataset : public dataset::Dataset {
     if (!options.shuffle) own.partition = data::Partition::Rows;
     return std::make_unique<SessionStream>(
         data::SessionLoader(dataset_, own), warnings_,
-        [this](data::MicroBatch&& micro_batch) { return with_seen(std::move(micro_batch)); });
+        [this](data::LoadedRows&& micro_batch) { return with_seen(std::move(micro_batch)); });
   }
   std::vector<int64_t> row_lengths() const override {
     std::call_once(read_lengths_, [&] { lengths_ = data::row_lengths(dataset_, options_); });
@@ -137,7 +137,7 @@ class SessionDataset : public dataset::Dataset {
   }
 
  private:
-  parallel::MicroBatch with_seen(data::MicroBatch&& micro_batch) const {
+  parallel::MicroBatch with_seen(data::LoadedRows&& micro_batch) const {
     if (!seen_.lists) return to_tensors(std::move(micro_batch));
     const auto num_ids =
         options_.known.column.empty() ? std::numeric_limits<int64_t>::max() : options_.known.size();

@@ -33,7 +33,7 @@ fs::path users_file(const fs::path& data) {
 }
 
 /// The files that a prediction reads.
-std::vector<fs::path> inputs_of(const Prediction& asked, const std::string& data) {
+std::vector<fs::path> inputs_of(const PredictionRequest& asked, const std::string& data) {
   std::vector<fs::path> inputs{users_file(data)};
   const data::ParquetFiles dataset(data);
   for (const auto& part : dataset.files()) inputs.push_back(part.path());
@@ -111,7 +111,7 @@ Json to_json(const RecommendationOutcome& outcome) {
 /// Answers requests, a line of JSON each, or a list of them. What a request does not say is as
 /// `usual`. {"load": FOLDER} takes another checkpoint for those that follow. Histories of users are
 /// in asked.data.
-void answer_requests(const Prediction& asked, const options::TrainingArguments& training,
+void answer_requests(const PredictionRequest& asked, const options::TrainingArguments& training,
                      const RecommendationRequest& usual) {
   auto others = asked;
   others.data.clear();  // has the histories
@@ -155,7 +155,7 @@ std::string SessionTask::requests_help() const {
   return RecommendationRequest::help();
 }
 
-void SessionTask::predict(const Prediction& asked, const Run& run,
+void SessionTask::predict(const PredictionRequest& asked, const Run& run,
                           const options::TrainingArguments& training) {
   if (requests_) {
     refuse_unread_options(*options_);

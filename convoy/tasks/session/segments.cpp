@@ -61,13 +61,13 @@ std::string title_of(const Ranges& ranges, int which, const char* what) {
 
 }  // namespace
 
-std::vector<Segment> segments_of(const std::vector<TargetRow>& rows,
-                                 const std::vector<int64_t>& counts,
-                                 const std::vector<bool>& candidates) {
-  std::vector<Segment> out;
+std::vector<RowSegment> segments_of(const std::vector<TargetRow>& rows,
+                                    const std::vector<int64_t>& counts,
+                                    const std::vector<bool>& candidates) {
+  std::vector<RowSegment> out;
   const auto cut = [&](const Ranges& ranges, const char* name, const char* what, auto member) {
     for (const int which : {0, 1, 2}) {
-      Segment segment{
+      RowSegment segment{
           fmt::format("{}_{}", name, ranges.range(which)), title_of(ranges, which, what), {}};
       for (size_t i = 0; i < rows.size(); ++i) {
         if (ranges.of(rows[i].*member) == which) segment.rows.push_back(i);
@@ -79,15 +79,15 @@ std::vector<Segment> segments_of(const std::vector<TargetRow>& rows,
   if (has_sessions(rows)) {
     cut(kSessions, "session", "items of the session before", &TargetRow::length);
   }
-  const auto none = [](const Segment& segment) { return segment.rows.empty(); };
+  const auto none = [](const RowSegment& segment) { return segment.rows.empty(); };
   if (counts.empty()) {
     std::erase_if(out, none);
     return out;
   }
   const auto head = head_items(counts, candidates);
-  Segment frequent{"head_items", "head items, the most frequent 20 %", {}};
-  Segment rare{"tail_items", "tail items, the others", {}};
-  Segment unknown{"unknown_items", "items that training has not", {}};
+  RowSegment frequent{"head_items", "head items, the most frequent 20 %", {}};
+  RowSegment rare{"tail_items", "tail items, the others", {}};
+  RowSegment unknown{"unknown_items", "items that training has not", {}};
   for (size_t i = 0; i < rows.size(); ++i) {
     const auto id = static_cast<size_t>(rows[i].target);
     const bool known =
@@ -99,7 +99,7 @@ std::vector<Segment> segments_of(const std::vector<TargetRow>& rows,
   return out;
 }
 
-std::vector<Values> segment_metrics(const std::vector<Segment>& segments,
+std::vector<Values> segment_metrics(const std::vector<RowSegment>& segments,
                                     const std::vector<int64_t>& ranks,
                                     const std::vector<int64_t>& top_ks) {
   std::vector<Values> out;
@@ -114,8 +114,8 @@ std::vector<Values> segment_metrics(const std::vector<Segment>& segments,
   return out;
 }
 
-std::string segments_table(const std::vector<Segment>& segments, const std::vector<Values>& metrics,
-                           const std::vector<int64_t>& top_ks) {
+std::string segments_table(const std::vector<RowSegment>& segments,
+                           const std::vector<Values>& metrics, const std::vector<int64_t>& top_ks) {
   constexpr int64_t kUsual = 10;
   const bool has_usual = std::ranges::find(top_ks, kUsual) != top_ks.end();
   const int64_t k = has_usual ? kUsual : top_ks.front();

@@ -10,7 +10,7 @@
 namespace convoy::tasks {
 
 /// Rows of an evaluation that are judged by themselves.
-struct Segment {
+struct RowSegment {
   std::string name;          ///< `history_1_to_5`
   std::string title;         ///< for people
   std::vector<size_t> rows;  ///< places among the evaluation's target rows
@@ -21,18 +21,18 @@ struct Segment {
 /// targets: the most frequent fifth of `candidates` (by id; empty: all ids of `counts`), the
 /// others, and those that are no candidates. Segments without rows are left out, and without counts
 /// those of items.
-std::vector<Segment> segments_of(const std::vector<TargetRow>& rows,
-                                 const std::vector<int64_t>& counts,
-                                 const std::vector<bool>& candidates);
+std::vector<RowSegment> segments_of(const std::vector<TargetRow>& rows,
+                                    const std::vector<int64_t>& counts,
+                                    const std::vector<bool>& candidates);
 
 /// Accuracy of each segment, in their order: the metrics of RankingMetrics with their standard
 /// errors, and `rows`. `ranks`: of the rows that segments name.
-std::vector<std::map<std::string, double>> segment_metrics(const std::vector<Segment>& segments,
+std::vector<std::map<std::string, double>> segment_metrics(const std::vector<RowSegment>& segments,
                                                            const std::vector<int64_t>& ranks,
                                                            const std::vector<int64_t>& top_ks);
 
 /// Table of them at one cut-off, the usual one where it is there.
-std::string segments_table(const std::vector<Segment>& segments,
+std::string segments_table(const std::vector<RowSegment>& segments,
                            const std::vector<std::map<std::string, double>>& metrics,
                            const std::vector<int64_t>& top_ks);
 

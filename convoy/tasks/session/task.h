@@ -41,7 +41,7 @@ class SessionTask : public Task {
   std::string baseline() override;
   void declare_predict(OptionTable& table) override;
   std::string requests_help() const override;
-  void predict(const Prediction& prediction, const Run& run,
+  void predict(const PredictionRequest& prediction, const Run& run,
                const options::TrainingArguments& training) override;
   /// Writes vectors whose products are scores: of the items, and of sessions where it asks for
   /// them. Throws UsageError and FileError that name the option or the file.

@@ -17,7 +17,7 @@ const data::ColumnInfo& column_of(const data::ParquetFiles& data, const std::str
 
 /// Numbers of the first vector that has some; 0 where none has.
 int64_t first_width(const data::ParquetFiles& data, const std::string& name) {
-  std::vector<data::Segment> segments;
+  std::vector<data::RowRange> segments;
   for (int64_t group = 0; group < data.num_row_groups(); ++group) {
     segments.push_back({group, 0, data.group_rows()[static_cast<size_t>(group)]});
   }

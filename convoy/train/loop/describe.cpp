@@ -17,7 +17,7 @@ namespace {
 
 /// Every layer waits for its sums over tensor ranks.
 std::vector<std::string> tensor_warnings(const parallel::Mesh& mesh,
-                                         const std::vector<job::Placement>& placements) {
+                                         const std::vector<job::RankPlacement>& placements) {
   for (int rank = 0; rank < mesh.num_ranks(); ++rank) {
     const int first = mesh.of(rank).ranks_along(parallel::Axis::Tensor).front();
     const auto& here = placements.at(static_cast<size_t>(rank)).host;

@@ -5,9 +5,9 @@
 namespace convoy::parallel::rules {
 
 /// The blocks' forwards and backwards in their order.
-class Blocks {
+class BlockRules {
  public:
-  Blocks(Steps& steps, const StepOptions& options)
+  BlockRules(Steps& steps, const StepOptions& options)
       : steps_(steps), options_(options), virtual_stages_(steps.layout().virtual_stages()) {}
 
   void see(const Instruction& i) {

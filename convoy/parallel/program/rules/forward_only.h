@@ -7,9 +7,9 @@
 namespace convoy::parallel::rules {
 
 /// A program that computes one micro-batch forward.
-class ForwardOnly {
+class ForwardOnlyRules {
  public:
-  explicit ForwardOnly(Steps& steps) : steps_(steps) {}
+  explicit ForwardOnlyRules(Steps& steps) : steps_(steps) {}
 
   void see(const Instruction& i) const {
     const bool weights = i.op == Op::Gather || i.op == Op::Release || i.op == Op::Fetch;

@@ -9,9 +9,9 @@
 namespace convoy::parallel::rules {
 
 /// The sums of gradients over blocks, micro-batches and ranks.
-class Gradients {
+class GradientRules {
  public:
-  Gradients(Steps& steps, const StepOptions& options)
+  GradientRules(Steps& steps, const StepOptions& options)
       : steps_(steps),
         num_micro_batches_(options.parallelism.micro_batches),
         each_(steps.layout().is_sharded(Kind::Gradients) && options.parallelism.reduce_each) {

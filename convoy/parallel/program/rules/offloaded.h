@@ -11,9 +11,10 @@
 namespace convoy::parallel::rules {
 
 /// State that is in memory only between its fetch and its store.
-class Offloaded {
+class OffloadRules {
  public:
-  explicit Offloaded(Steps& steps) : steps_(steps), update_(offloaded_in_update(steps.layout())) {}
+  explicit OffloadRules(Steps& steps)
+      : steps_(steps), update_(offloaded_in_update(steps.layout())) {}
 
   void see(const Instruction& i) {
     const auto& layout = steps_.layout();

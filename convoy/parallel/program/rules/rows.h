@@ -9,9 +9,9 @@ namespace convoy::parallel::rules {
 /// Units that are kept by rows: fetched before anything computes, their gradient summed over the
 /// micro-batches and then over the ranks, updated at the end. In a forward program all rows are
 /// scored once the last block has run.
-class Rows {
+class RowRules {
  public:
-  Rows(Steps& steps, const StepOptions& options)
+  RowRules(Steps& steps, const StepOptions& options)
       : steps_(steps), num_micro_batches_(options.parallelism.micro_batches) {}
 
   void see(const Instruction& i) {

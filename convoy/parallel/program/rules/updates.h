@@ -7,9 +7,9 @@
 namespace convoy::parallel::rules {
 
 /// The end of a step.
-class Updates {
+class UpdateRules {
  public:
-  explicit Updates(Steps& steps) : steps_(steps) {}
+  explicit UpdateRules(Steps& steps) : steps_(steps) {}
 
   void see(const Instruction& i) {
     const bool gathers = i.op == Op::Gather && steps_.layout().gathers_updates(i.bucket);

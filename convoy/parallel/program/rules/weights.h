@@ -5,9 +5,9 @@
 namespace convoy::parallel::rules {
 
 /// Weights that are gathered when they are read.
-class ShardedWeights {
+class WeightRules {
  public:
-  explicit ShardedWeights(Steps& steps) : steps_(steps) {}
+  explicit WeightRules(Steps& steps) : steps_(steps) {}
 
   void see(const Instruction& i) {
     const auto& layout = steps_.layout();
