@@ -244,6 +244,9 @@ fi
 if part compiled; then
   peer torch_gpt2_compiled gpt2 --compile
   peer torch_llama_compiled llama --compile
+  peer torch_gpt2_fp32_compiled gpt2 --fp32 --compile
+  peer torch_session_compiled session --compile
+  for family in gpt2 llama session; do peer "torch_${family}_autotuned" "$family" --compile max-autotune; done
   peer hf_gpt2 gpt2 --hugging_face
   peer hf_llama llama --hugging_face
 fi

@@ -2,7 +2,7 @@
 """The same training step in PyTorch alone, beside which `convoy bench step` is read: GPT-2 124M, a Llama of 1.1B, or
 sessions of 50 among 50,000 items.
 
-torch_peer.py {gpt2,llama,session} [--compile] [--fp32] [--batch N] [--hugging_face] prints one line of JSON. A step is forward,
+torch_peer.py {gpt2,llama,session} [--compile [MODE]] [--fp32] [--batch N] [--hugging_face] prints one line of JSON. A step is forward,
 loss, backward, clipping to 1 and fused AdamW on random ids, weights in fp32, products in bf16 by autocast; no dropout.
 The model is that of this file, or transformers' own. Needs torch, and no network.
 """
@@ -135,7 +135,7 @@ def hugging_face(family, shape):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("family", choices=sorted(SHAPES))
-    parser.add_argument("--compile", action="store_true", help="torch.compile")
+    parser.add_argument("--compile", nargs="?", const="default", help="torch.compile, in this mode of its")
     parser.add_argument("--fp32", action="store_true", help="no autocast, no TF32")
     parser.add_argument("--hugging_face", action="store_true", help="the model of transformers")
     parser.add_argument("--device", default="cuda")
@@ -157,7 +157,7 @@ def main():
         data = torch.randint(shape.vocabulary, (64, shape.batch, shape.length + 1))
     parameters = sum(parameter.numel() for parameter in model.parameters())
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
-    run = torch.compile(model) if args.compile else model
+    run = torch.compile(model, mode=args.compile) if args.compile else model
 
     seconds = []
     for step in range(args.warmup + args.steps):

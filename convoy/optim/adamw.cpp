@@ -5,7 +5,9 @@
 #include <ATen/core/grad_mode.h>
 
 #include <cmath>
+#include <map>
 #include <utility>
+#include <vector>
 
 #include "convoy/optim/adamw_arithmetic.h"
 #include "convoy/optim/host_weights.h"
@@ -59,14 +61,18 @@ class AdamW : public Optimizer {
       });
       return at.finish(stretch);
     }
-    auto number = [fp32 = stretch.weights.options().dtype(at::kFloat)](double value) {
-      return at::full({}, value, fp32);
-    };
-    at::_fused_adamw_(stretch.weights, stretch.grads, first, second, {},
-                      number(static_cast<double>(numbers.step)), numbers.learning_rate,
-                      settings_.beta1, settings_.beta2, stretch.weight_decay, settings_.epsilon,
-                      /*amsgrad=*/false, /*maximize=*/false, number(numbers.grad_divisor));
-    if (stretch.rounded.defined()) stretch.rounded.copy_(stretch.weights);
+    update_on_device({&stretch}, numbers);
+  }
+
+  void update_all(const std::vector<FlatRange>& stretches,
+                  const StepNumbers& numbers) const override {
+    if (stretches.empty() || stretches.front().weights.is_cpu()) {
+      return Optimizer::update_all(stretches, numbers);
+    }
+    at::NoGradGuard no_grad;
+    std::map<double, std::vector<const FlatRange*>> by_decay;
+    for (const auto& stretch : stretches) by_decay[stretch.weight_decay].push_back(&stretch);
+    for (const auto& [decay, some] : by_decay) update_on_device(some, numbers);
   }
 
   int64_t updates_until_idle() const override {
@@ -88,6 +94,32 @@ class AdamW : public Optimizer {
   }
 
  private:
+  /// Updates stretches of one weight decay by one call, and rounds their weights by another.
+  void update_on_device(const std::vector<const FlatRange*>& stretches,
+                        const StepNumbers& numbers) const {
+    const auto fp32 = stretches.front()->weights.options().dtype(at::kFloat);
+    const auto scalar = [&](const at::Tensor& there, double value) {
+      return there.defined() ? there : at::full({}, value, fp32);
+    };
+    const auto step = scalar(numbers.device_step, static_cast<double>(numbers.step));
+    std::vector<at::Tensor> weights, grads, first, second, rounded, to_round;
+    for (const auto* stretch : stretches) {
+      weights.push_back(stretch->weights);
+      grads.push_back(stretch->grads);
+      first.push_back(stretch->states[0]);
+      second.push_back(stretch->states[1]);
+      if (!stretch->rounded.defined()) continue;
+      rounded.push_back(stretch->rounded);
+      to_round.push_back(stretch->weights);
+    }
+    const std::vector<at::Tensor> steps(stretches.size(), step);
+    at::_fused_adamw_(weights, grads, first, second, {}, steps, numbers.learning_rate,
+                      settings_.beta1, settings_.beta2, stretches.front()->weight_decay,
+                      settings_.epsilon, /*amsgrad=*/false, /*maximize=*/false,
+                      scalar(numbers.device_divisor, numbers.grad_divisor));
+    if (!rounded.empty()) at::_foreach_copy_(rounded, to_round);
+  }
+
   Settings settings_;
 };
 

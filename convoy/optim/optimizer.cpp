@@ -30,6 +30,11 @@ int64_t Optimizer::state_bytes() const {
   return bytes;
 }
 
+void Optimizer::update_all(const std::vector<FlatRange>& stretches,
+                           const StepNumbers& numbers) const {
+  for (const auto& stretch : stretches) update(stretch, numbers);
+}
+
 void Optimizer::idle(const FlatRange&, const at::Tensor&, const at::Tensor&) const {
   internal_check(false, "optim", "{} is never idle", name());
 }

@@ -41,6 +41,8 @@ struct StepNumbers {
   int64_t step = 1;         ///< counts from 1, and updates only
   double grad_divisor = 1;  ///< gradients are divided by it on the way
   uint64_t seed = 0;
+  /// `step` and `grad_divisor` as scalars [] fp32 on a GPU, where they are there already.
+  at::Tensor device_step = {}, device_divisor = {};
 };
 
 /// Settings that an optimizer is made with, by the options' names; it ignores those it has no use
@@ -65,6 +67,10 @@ class Optimizer {
   /// Whether update() wants to know which parameters' elements a stretch has.
   virtual bool needs_spans() const { return false; }
   virtual void update(const FlatRange& stretch, const StepNumbers& numbers) const = 0;
+  /// Updates several stretches. On a GPU that may take fewer launches than one by one, with the
+  /// same bits.
+  virtual void update_all(const std::vector<FlatRange>& stretches,
+                          const StepNumbers& numbers) const;
 
   /// After so many updates without a gradient only weight decay still changes a weight, whatever it
   /// was before: the updates that a row of a table misses need not all be made up for one by one.

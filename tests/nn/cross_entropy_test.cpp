@@ -130,6 +130,13 @@ TEST(CrossEntropy, PiecesOnAGpuAreLargeAndBounded) {
   EXPECT_EQ(score_rows_at_once(10000, at::kCPU), 512);
   EXPECT_EQ(score_rows_at_once(10000, at::kCUDA), (512 << 20) / 40000);
   EXPECT_EQ(score_rows_at_once(int64_t{1} << 40, at::kCUDA), 1);
+  // GPT-2: seven pieces of one size, where 2,668 rows at once left 360 to the last.
+  EXPECT_EQ(even_score_rows(16368, 50304, at::kCUDA), 2432);
+  EXPECT_EQ(even_score_rows(2000, 50304, at::kCUDA), 2000);
+  EXPECT_EQ(even_score_rows(2700, 50304, at::kCUDA), 1408);
+  EXPECT_EQ(even_score_rows(0, 50304, at::kCUDA), 1);
+  EXPECT_EQ(even_score_rows(3, int64_t{1} << 40, at::kCUDA), 1);
+  EXPECT_EQ(even_score_rows(16368, 10000, at::kCPU), 512);
 }
 
 TEST(CrossEntropy, BuffersNoMoreThanAPieceOfTheScores) {

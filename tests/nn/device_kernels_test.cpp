@@ -67,6 +67,14 @@ TEST(DeviceKernels, PackedActivationsAreTheHosts) {
       expect_numbers(packed_slope(curve, a, b, g, false), x.grad(), 4 * i);
       expect_numbers(packed_slope(curve, a, b, g, true), up.grad(), 4 * i);
     }
+    auto alone = x.detach().clone().requires_grad_(true);
+    const auto active = activate(kind, alone);
+    torch::autograd::backward({active}, {probe});
+    for (int64_t i = 0; i < 16; ++i) {
+      const auto a = words(alone, i), g = words(probe, i);
+      expect_numbers(packed_activation(curve, a), active, 4 * i);
+      expect_numbers(packed_slope(curve, a, g), alone.grad(), 4 * i);
+    }
   }
 }
 

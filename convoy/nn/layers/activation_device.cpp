@@ -81,6 +81,29 @@ T convoy_active(T x_in, long long normal, double linear, double cubic) {
   return (T)(x * convoy_share(x, normal, (float)linear, (float)cubic, &slope));
 }
 template <typename T>
+T convoy_active_packed(T x_in, long long normal, double linear, double cubic) {
+  unsigned long long out = 0;
+  for (int i = 0; i < 4; ++i) {
+    float x = convoy_part((unsigned long long)x_in, i);
+    float slope;
+    float share = convoy_fast_share(x, normal, (float)linear, (float)cubic, &slope);
+    out |= convoy_packed(x * share, i);
+  }
+  return (T)out;
+}
+template <typename T>
+T convoy_active_back_packed(T x_in, T grad, long long normal, double linear, double cubic) {
+  unsigned long long out = 0;
+  for (int i = 0; i < 4; ++i) {
+    float x = convoy_part((unsigned long long)x_in, i);
+    float slope;
+    float share = convoy_fast_share(x, normal, (float)linear, (float)cubic, &slope);
+    float factor = share + x * slope;
+    out |= convoy_packed(convoy_part((unsigned long long)grad, i) * factor, i);
+  }
+  return (T)out;
+}
+template <typename T>
 T convoy_gated_back(T x_in, T times, T grad, T which, long long normal, double linear,
                     double cubic) {
   float x = (float)x_in;
@@ -126,6 +149,20 @@ std::optional<at::Tensor> gated_on_device(const Curve& curve, const at::Tensor& 
   return kernel.run({x, times}, scalars_of(curve));
 }
 
+/// x s(x), or with `grad` its gradient.
+std::optional<at::Tensor> active_on_device(const Curve& curve, const at::Tensor& x,
+                                           const at::Tensor& grad) {
+  static DeviceKernel active("convoy_active", kActivationText),
+      packed_active("convoy_active_packed", kActivationText),
+      back("convoy_active_back", kActivationText),
+      packed_back("convoy_active_back_packed", kActivationText);
+  const bool backward = grad.defined();
+  std::vector<at::Tensor> tensors{x};
+  if (backward) tensors.push_back(grad);
+  if (auto out = run_packed(backward ? packed_back : packed_active, tensors, curve)) return out;
+  return (backward ? back : active).run(tensors, scalars_of(curve));
+}
+
 /// [..., 2, D]: the gradients of x and of `times`.
 std::optional<at::Tensor> gated_backward(const Curve& curve, const at::Tensor& x,
                                          const at::Tensor& times, const at::Tensor& grad) {
@@ -141,12 +178,9 @@ std::optional<at::Tensor> gated_backward(const Curve& curve, const at::Tensor& x
 
 std::vector<at::Tensor> activate_on_device(const Curve& curve, const at::Tensor& x,
                                            const at::Tensor& times, const at::Tensor& grad) {
-  static DeviceKernel active("convoy_active", kActivationText),
-      active_back("convoy_active_back", kActivationText);
   const bool back = grad.defined();
   if (!times.defined()) {
-    const auto scalars = scalars_of(curve);
-    const auto out = back ? active_back.run({x, grad}, scalars) : active.run({x}, scalars);
+    const auto out = active_on_device(curve, x, grad);
     if (!out) return {};
     return back ? std::vector{*out, at::Tensor()} : std::vector{*out};
   }
@@ -175,6 +209,14 @@ int64_t packed_activation(const Curve& curve, int64_t x, int64_t times) {
 int64_t packed_slope(const Curve& curve, int64_t x, int64_t times, int64_t grad, bool of_times) {
   return convoy_gated_back_packed<int64_t>(x, times, grad, of_times, curve.normal, curve.linear,
                                            curve.cubic);
+}
+
+int64_t packed_activation(const Curve& curve, int64_t x) {
+  return convoy_active_packed<int64_t>(x, curve.normal, curve.linear, curve.cubic);
+}
+
+int64_t packed_slope(const Curve& curve, int64_t x, int64_t grad) {
+  return convoy_active_back_packed<int64_t>(x, grad, curve.normal, curve.linear, curve.cubic);
 }
 
 }  // namespace convoy::nn

@@ -24,5 +24,8 @@ float activation_slope(const Curve& curve, float x, float times, float grad, boo
 /// As above, for four bf16 numbers that are packed().
 int64_t packed_activation(const Curve& curve, int64_t x, int64_t times);
 int64_t packed_slope(const Curve& curve, int64_t x, int64_t times, int64_t grad, bool of_times);
+/// As above, without `times`.
+int64_t packed_activation(const Curve& curve, int64_t x);
+int64_t packed_slope(const Curve& curve, int64_t x, int64_t grad);
 
 }  // namespace convoy::nn

@@ -126,8 +126,8 @@ at::Tensor score_buffer(int64_t piece, int64_t num_rows, int64_t num_items, doub
   if (rows_on_gpu == 0) return at::empty({rows, num_items}, options);
   const auto dtype = c10::typeMetaToScalarType(options.dtype());
   const auto all = static_cast<int64_t>(std::ceil(static_cast<double>(num_rows) * rows_on_gpu));
-  const auto bytes = device_loss_bytes(std::min(all, score_rows_at_once(num_items, at::kCUDA)),
-                                       num_items, dtype, temperature, cap);
+  const auto bytes = device_loss_bytes(even_score_rows(all, num_items, at::kCUDA), num_items, dtype,
+                                       temperature, cap);
   const auto scores = rows * num_items;
   const auto length = bytes / static_cast<int64_t>(c10::elementSize(dtype));
   return at::empty({std::max(length, scores)}, options)
@@ -183,6 +183,17 @@ int64_t score_rows_at_once(int64_t num_items, at::Device device) {
       1, std::clamp(kScoreRows, kSmallBytes / row_bytes, kLargeBytes / row_bytes));
 }
 
+int64_t even_score_rows(int64_t num_rows, int64_t num_items, at::Device device) {
+  constexpr int64_t kTile = 128;
+  const int64_t most =
+      std::min(score_rows_at_once(num_items, device), std::max<int64_t>(1, num_rows));
+  if (device.is_cpu()) return most;
+  const int64_t pieces = (num_rows + most - 1) / most;
+  if (pieces <= 1) return most;
+  const int64_t even = (num_rows + pieces - 1) / pieces;
+  return std::min(most, (even + kTile - 1) / kTile * kTile);
+}
+
 SoftmaxLoss softmax_loss(at::Tensor scores, const at::Tensor& columns, double temperature) {
   at::NoGradGuard no_grad;
   if (scores.device().is_cpu()) return host_loss(scores, columns, temperature);
@@ -215,7 +226,7 @@ CrossEntropy cross_entropy(const at::Tensor& h, const ParamPtr& table, const at:
     auto items = table->value().narrow(0, first_id, num_items).to(dtype);
     auto columns = targets - first_id;
     const int64_t num_rows = h.size(0);
-    const int64_t piece = score_rows_at_once(num_items, h.device());
+    const int64_t piece = even_score_rows(num_rows, num_items, h.device());
     auto fp32 = input.options().dtype(at::kFloat);
     out.loss = at::zeros({}, fp32);
     if (wants_slope) {

@@ -53,6 +53,9 @@ class ScoresOfGpu {
 
 /// Number of rows of scores over `num_items` items worth having in memory of `device` at once.
 int64_t score_rows_at_once(int64_t num_items, at::Device device);
+/// As above, where `num_rows` rows are cut into pieces of about one size on a GPU: multiples of 128
+/// fill the tiles of its products.
+int64_t even_score_rows(int64_t num_rows, int64_t num_items, at::Device device);
 
 /// The cross-entropy of rows of scores, and their softmax in two factors.
 struct SoftmaxLoss {

@@ -132,7 +132,12 @@ bool Update::clip() {
   if (!std::isfinite(norm)) return false;
   const double limit = optimizer_->max_grad_norm;
   const double scale = limit > 0 ? std::min(1.0, limit / (norm + 1e-6)) : 1.0;
-  divisor_ = count * input_->loss_scale / scale;
+  numbers_ = {input_->learning_rate, input_->updates + 1, count * input_->loss_scale / scale,
+              input_->seed};
+  if (!totals_.is_cpu()) {
+    numbers_.device_step = at::full({}, static_cast<double>(numbers_.step), flat_.fp32());
+    numbers_.device_divisor = at::full({}, numbers_.grad_divisor, flat_.fp32());
+  }
   return true;
 }
 
@@ -151,7 +156,10 @@ std::vector<optim::Span> Update::spans(int64_t bucket, const Extent& extent) con
 }
 
 optim::StepNumbers Update::numbers() const {
-  return {input_->learning_rate, input_->updates + 1, divisor_, input_->seed};
+  auto out = numbers_;
+  out.device_step.reset();  // tables of rows keep the numbers of many steps
+  out.device_divisor.reset();
+  return out;
 }
 
 double Update::weight_decay(int64_t row_unit) const {
@@ -163,8 +171,8 @@ void Update::update(int64_t bucket) {
   const auto& layout = flat_.layout();
   const auto own = layout.updated(bucket, flat_.rank());
   const auto& optimizer = flat_.optimizer();
-  const auto numbers = this->numbers();
-  auto step = [&](int64_t begin, int64_t end, double decay) {
+  std::vector<optim::FlatRange> stretches;
+  auto add = [&](int64_t begin, int64_t end, double decay) {
     begin = std::max(begin, own.begin), end = std::min(end, own.end);
     if (begin >= end) return;
     const Extent extent{begin, end};
@@ -176,13 +184,14 @@ void Update::update(int64_t bucket) {
     if (layout.options().low_precision) stretch.rounded = flat_.weights(bucket, extent);
     stretch.weight_decay = decay;
     if (optimizer.needs_spans()) stretch.spans = spans(bucket, extent);
-    optimizer.update(stretch, numbers);
+    stretches.push_back(std::move(stretch));
   };
   for (const int64_t unit : layout.buckets()[static_cast<size_t>(bucket)].units) {
     const auto& place = layout.units()[static_cast<size_t>(unit)];
-    step(place.all.begin, place.decay_end, optimizer_->weight_decay);
-    step(place.decay_end, place.all.end, 0);
+    add(place.all.begin, place.decay_end, optimizer_->weight_decay);
+    add(place.decay_end, place.all.end, 0);
   }
+  optimizer.update_all(stretches, numbers_);
 }
 
 }  // namespace convoy::parallel

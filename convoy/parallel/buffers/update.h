@@ -104,7 +104,7 @@ class Update {
   /// each rank makes, and the metrics. They stay on the device until clip() reads them.
   at::Tensor totals_;
   comm::Group::Handle handle_;
-  double divisor_ = 1;
+  optim::StepNumbers numbers_ = {};  ///< since clip() found a scale
   int spoilt_loss_ = -1;
   bool gave_up_ = false;
 };
