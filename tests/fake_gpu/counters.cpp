@@ -41,6 +41,8 @@ void Counts::add(const Counts& other) {
   to_host_bytes += other.to_host_bytes;
   segments += other.segments;
   operand_bytes += other.operand_bytes;
+  collectives += other.collectives;
+  meanwhile += other.meanwhile;
 }
 
 void count(const Counts& more) {
@@ -67,7 +69,8 @@ void flush_counts() {
   line << ::getpid() << '\t' << counters.label->step << '\t' << c.launches << '\t' << c.beside
        << '\t' << c.waits << '\t' << c.blocking_copies << '\t' << c.to_device << '\t'
        << c.to_device_bytes << '\t' << c.to_host << '\t' << c.to_host_bytes << '\t' << c.segments
-       << '\t' << c.operand_bytes << '\t' << counters.label->text << '\n';
+       << '\t' << c.operand_bytes << '\t' << c.collectives << '\t' << c.meanwhile << '\t'
+       << counters.label->text << '\n';
   counters.pending = {};
   const auto text = line.str();
   const int fd = ::open(options().counts.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);

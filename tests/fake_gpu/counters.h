@@ -17,6 +17,8 @@ struct Counts {
   int64_t to_host = 0, to_host_bytes = 0;
   int64_t segments = 0;       ///< allocations that the cache could not serve
   int64_t operand_bytes = 0;  ///< that operations read and wrote
+  int64_t collectives = 0;    ///< of NCCL, that somebody waited for
+  int64_t meanwhile = 0;      ///< launches between their starts and their waits
 
   void add(const Counts& other);
 };

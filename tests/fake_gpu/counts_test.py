@@ -36,7 +36,7 @@ ON_PAGE = {"waits": "waits", "blocking copies": "blocking copies", "launches": "
            "bytes up": "bytes up", "bytes down": "bytes down", "operands": "bytes of operands"}
 STEPS_ON_PAGE = ("fp32", "bf16")
 FILE = ("launches", "beside", "waits", "blocking copies", "copies up", "bytes up", "copies down", "bytes down",
-        "allocations past the cache", "operands")
+        "allocations past the cache", "operands", "collectives", "meanwhile")
 HEAD = """# What a step asks of a GPU
 
 Written by `tests/fake_gpu/counts_test.py --write`, counted on the simulated device, where an operation is one launch

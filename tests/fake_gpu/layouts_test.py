@@ -82,6 +82,13 @@ class Gpt2(OnFakeGpus):
                 counted = self.counted(BY_NAME[name], more=("--max_steps", "4", "--logging_steps", "4"))
                 self.assertEqual((counted["waits"], counted["blocking copies"]), (2, 2), "one on each rank")
 
+    def test_tensor_ranks_compute_while_they_sum_the_gradient_of_an_input(self):
+        # Gradients of the weights that read it: two launches for a weight and its bias at least, on each of two ranks.
+        for family, weights in (("gpt2", 2), ("llama", 5)):
+            with self.subTest(family=family):
+                counted = self.counted(BY_NAME["tensor2"], family, during="backward block 2", more=("--max_steps", "4"))
+                self.assertGreaterEqual(counted["meanwhile"], 2 * weights)
+
     def test_an_optimizer_takes_few_launches(self):
         launches = {name: self.counted(BY_NAME["single"], more=("--optim", name))["launches"]
                     for name in ("adamw_torch", "adamw_bf16", "lion_32bit")}

@@ -8,6 +8,7 @@
 #include <thread>
 #include <utility>
 
+#include "tests/fake_gpu/counters.h"
 #include "tests/fake_gpu/memory.h"
 #include "tests/fake_gpu/operation.h"
 #include "tests/fake_gpu/options.h"
@@ -45,9 +46,13 @@ NcclWork::NcclWork(std::shared_ptr<Outcome> outcome, c10::Stream stream, Clock e
       end_(std::move(end)),
       kept_(std::move(kept)),
       patience_(patience),
-      stuck_(std::move(stuck)) {}
+      stuck_(std::move(stuck)),
+      launched_before_(total_counts().launches) {}
 
 bool NcclWork::wait(std::chrono::milliseconds) {
+  if (const int64_t before = launched_before_.exchange(-1); before >= 0) {
+    count({.collectives = 1, .meanwhile = total_counts().launches - before});
+  }
   const bool known = host_knows(end_);  // then waiting changes nothing
   if (!known && ignored_here("work_wait")) return true;
   if (!mutated("nccl_wait_orders_nothing")) {

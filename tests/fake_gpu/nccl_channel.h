@@ -50,6 +50,7 @@ class NcclWork : public c10d::Work {
   Tensors kept_;  // torch keeps what is used until somebody waits
   std::chrono::milliseconds patience_;
   std::shared_ptr<std::atomic<bool>> stuck_;  // somebody waited in vain: the others need not
+  std::atomic<int64_t> launched_before_;      // since the process began; -1: counted
   std::atomic<uint64_t> asked_at_{std::numeric_limits<uint64_t>::max()};
 };
 

@@ -120,18 +120,21 @@ at::Tensor linear(const Operand& x, const ParamPtr& weight, const ParamPtr& bias
   auto x_dtype = x.edge.scalar_type();
   return with_backward(
       out, {x.edge},
-      [=, shape = x.value.sizes().vec(),
-       gathered = x.gathered](const at::Tensor& grad) -> std::vector<at::Tensor> {
+      [=, shape = x.value.sizes().vec(), gathered = x.gathered,
+       late = x.late](const at::Tensor& grad) -> std::vector<at::Tensor> {
         const auto own = rows_of(grad);
         const auto g = scatters ? ranks.gather(own, label_of("gradient of rows", weight)) : own;
         const auto whole = trains || lora ? with_overlaps(g, weight, ranks.group()) : g;
         const auto shared = shared_columns(weight, ranks.group());
         const auto read = [=] { return gathered ? gathered->take() : input; };
-        weight->add_grad(product_dtype(g), [=](at::Tensor& to, bool adds) {
-          auto matrix = matrix_of(to);
-          write_weight_grad(matrix, read(), whole, in_first, adds, shared);
-        });
-        if (bias && bias->spec().trainable) add_bias_grad(bias, scatters ? own : whole, shared);
+        const auto write = [=] {
+          weight->add_grad(product_dtype(g), [=](at::Tensor& to, bool adds) {
+            auto matrix = matrix_of(to);
+            write_weight_grad(matrix, read(), whole, in_first, adds, shared);
+          });
+          if (bias && bias->spec().trainable) add_bias_grad(bias, scatters ? own : whole, shared);
+        };
+        late&& wants_grad ? late->add(write) : write();
         const auto more = lora ? lora.backward(g, {whole, shared}, read, wants_grad) : at::Tensor();
         if (!wants_grad) return {at::Tensor()};
         const auto w = matrix_of(weight->value());

@@ -120,6 +120,10 @@ std::string label_of(const char* what, const ParamPtr& weight) {
   return std::string(what).append(" of ").append(name);
 }
 
+void LateWrites::run() {
+  for (const auto& write : std::exchange(writes_, {})) write();
+}
+
 at::Tensor GatheredInput::take() {
   if (!all_.defined()) all_ = ranks_.gather(share_, label_);
   auto out = all_;
@@ -156,11 +160,23 @@ Operand to_columns(const at::Tensor& x, const ParamPtr& weight, const TensorRank
   if (!is_cut(weight, tensor)) return x;
   if (ranks.shares()) return gathered(x, weight, ranks);
   if (!x.requires_grad()) return x;
-  return with_backward(x.detach(), {x}, [=](const at::Tensor& grad) -> std::vector<at::Tensor> {
-    auto sum = grad.clone(at::MemoryFormat::Contiguous);
-    tensor.all_reduce(sum, comm::ReduceOp::Sum, label_of(kInputGradient, weight));
-    return {sum};
-  });
+  // On the host the sum takes the cores that would compute meanwhile.
+  const auto late = x.is_cpu() ? nullptr : std::make_shared<LateWrites>();
+  Operand out(
+      with_backward(x.detach(), {x}, [=](const at::Tensor& grad) -> std::vector<at::Tensor> {
+        auto sum = grad.clone(at::MemoryFormat::Contiguous);
+        const auto label = label_of(kInputGradient, weight);
+        if (!late) {
+          tensor.all_reduce(sum, comm::ReduceOp::Sum, label);
+          return {sum};
+        }
+        auto handle = tensor.start_all_reduce(sum, comm::ReduceOp::Sum, label);
+        late->run();
+        handle.wait();
+        return {sum};
+      }));
+  out.late = late;
+  return out;
 }
 
 at::Tensor with_overlaps(const at::Tensor& g, const ParamPtr& weight, const comm::Group& tensor) {

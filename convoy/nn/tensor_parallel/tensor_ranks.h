@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -104,6 +105,18 @@ class GatheredInput {
   int readers_ = 0;
 };
 
+/// Gradients of weights that backward computes while the gradient of their input is summed over the
+/// ranks.
+class LateWrites {
+ public:
+  void add(std::function<void()> write) { writes_.push_back(std::move(write)); }
+  /// Does all of them, in the order in which they came.
+  void run();
+
+ private:
+  std::vector<std::function<void()>> writes_;
+};
+
 /// Input of a product.
 struct Operand {
   Operand(at::Tensor x) : value(x), edge(std::move(x)) {}  // NOLINT: a tensor is one
@@ -111,11 +124,13 @@ struct Operand {
   at::Tensor value;                         ///< [..., in]
   at::Tensor edge;                          ///< has its shape, and takes its gradient
   std::shared_ptr<GatheredInput> gathered;  ///< null: `value` is kept for backward
+  std::shared_ptr<LateWrites> late;         ///< null: gradients of weights are computed at once
 };
 
 /// `x` as an input of products with a weight whose columns are shared out, and of all others that
-/// read the same: in backward one sum over the ranks adds up its gradients. Shares of tokens are
-/// gathered, in the weight's dtype, to [B, T, in].
+/// read the same: in backward one sum over the ranks adds up its gradients. On a GPU the gradients
+/// of the weights are computed meanwhile. Shares of tokens are gathered, in the weight's dtype, to
+/// [B, T, in].
 Operand to_columns(const at::Tensor& x, const ParamPtr& weight, const TensorRanks& ranks);
 
 /// This rank's gradient g [N, columns here] of a product, plus the other ranks' where several have
