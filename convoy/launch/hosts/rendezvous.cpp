@@ -24,7 +24,10 @@ std::string wanted(const RendezvousOptions& options) {
 }
 
 Rendezvous::Rendezvous(RendezvousOptions options, Send send, Say say)
-    : options_(std::move(options)), send_(std::move(send)), say_(std::move(say)) {}
+    : options_(std::move(options)),
+      send_(std::move(send)),
+      say_(std::move(say)),
+      budget_(options_.max_restarts) {}
 
 void Rendezvous::join(int id, const std::string& address, double now) {
   if (job_start_ == 0) job_start_ = waiting_since_ = now;
@@ -307,7 +310,7 @@ void Rendezvous::after_failure(double now) {
   if (ranks.empty()) return finish(1, "[launch] the ranks failed and left no report\n");
   const FailureReport report(command_, std::move(ranks));
   const Json json = report.to_json();
-  if (restarts_ >= options_.max_restarts || !report.worth_a_restart()) {
+  if (!budget_.take(report)) {
     return finish(report.exit_code(),
                   fmt::format("[launch] rank {} on {} failed first: {}\n", report.culprit().rank,
                               report.culprit().host, report.culprit().reason()),
@@ -315,8 +318,7 @@ void Rendezvous::after_failure(double now) {
   }
   ++restarts_;
   again(now, json);
-  say_(fmt::format("[launch] starting all ranks again ({} of {} restarts)", restarts_,
-                   options_.max_restarts));
+  say_(fmt::format("[launch] starting all ranks again ({})", budget_.to_text()));
 }
 
 void Rendezvous::again(double now, const Json& report) {

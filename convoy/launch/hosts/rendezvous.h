@@ -8,6 +8,7 @@
 
 #include "convoy/base/json.h"
 #include "convoy/launch/supervise/failure.h"
+#include "convoy/launch/supervise/restart_budget.h"
 
 namespace convoy::launch {
 
@@ -87,6 +88,7 @@ class Rendezvous {
   int host_member_ = -1;  ///< of the agent that serves the rendezvous; it gets the report
   int round_ = 0;
   int restarts_ = 0;
+  RestartBudget budget_;
   int last_size_ = 0;
   bool lost_one_ = false;  ///< of this round
   std::string loss_;       ///< the last one, in words

@@ -11,6 +11,7 @@
 #include "convoy/launch/signals.h"
 #include "convoy/launch/supervise/agent_common.h"
 #include "convoy/launch/supervise/rank_processes.h"
+#include "convoy/launch/supervise/restart_budget.h"
 #include "convoy/launch/supervise/shown_command.h"
 
 namespace convoy::launch {
@@ -25,6 +26,7 @@ int run_ranks(const LaunchOptions& options) {
   node.run_id = fmt::format("convoy-{}", ::getpid());
   node.job_start = wall_time();
   int interrupted_by = 0;
+  RestartBudget budget(options.max_restarts);
   for (;; ++node.round, ++node.restarts) {
     node.master_port = options.master_port > 0 ? options.master_port : free_port(node.master_addr);
     const auto logs = log_folder(options, node.round);
@@ -47,12 +49,8 @@ int run_ranks(const LaunchOptions& options) {
       return 128 + interrupted_by;
     }
     if (!failure) return 0;
-    if (node.restarts >= options.max_restarts || !failure->worth_a_restart() ||
-        reader_left(*failure)) {
-      return failure->exit_code();
-    }
-    output_queue.say(fmt::format("[launch] starting all ranks again ({} of {} restarts)\n",
-                                 node.restarts + 1, options.max_restarts));
+    if (reader_left(*failure) || !budget.take(*failure)) return failure->exit_code();
+    output_queue.say(fmt::format("[launch] starting all ranks again ({})\n", budget.to_text()));
   }
 }
 
