@@ -162,13 +162,15 @@ void add_launch(CLI::App& app, RunCommand& run) {
   add_option(*command, "--numa-binding", arguments->binding, "torchrun's name of --bind")
       ->group("");
   add_option(*command, "--max-restarts", arguments->options.max_restarts,
-             "Restart all ranks after a failure, at most this often (0)");
+             "Restart all ranks after a failure, at most this often without getting further (0)");
   add_option(*command, "--threads-per-rank", arguments->options.threads_per_rank,
              "OMP_NUM_THREADS of a rank, unless that is set (1 when there are several ranks)");
   add_option(*command, "--grace", arguments->options.grace_seconds,
              "Seconds between SIGTERM and SIGKILL for the other ranks after a failure (5)");
-  add_option(*command, "--interrupt-grace", arguments->options.interrupt_grace_seconds,
-             "Seconds that ranks have to save after Ctrl-C, SIGTERM, SIGHUP or SIGUSR1 (30)");
+  add_option(
+      *command, "--interrupt-grace", arguments->options.interrupt_grace_seconds,
+      "Seconds that ranks have to save after Ctrl-C, SIGTERM, SIGHUP or SIGUSR1 (30, under SLURM "
+      "what the job has left)");
   add_option(*command, "--master-port", arguments->options.master_port,
              "Port on which rank 0 listens (a free one)");
   arguments->hosts.add_to(*command);

@@ -137,7 +137,10 @@ std::optional<launch::HostOptions> HostArguments::read(const launch::LaunchOptio
   out.local_address = local_address;
   options.run_id = run_id;
   options.max_restarts = launch.max_restarts;
-  options.answer_timeout = 2 * std::max(launch.interrupt_grace_seconds, launch::kInterruptGrace);
+  const bool scheduled = launch::process_variable("SLURM_JOB_ID") != nullptr;
+  const double grace = launch.interrupt_grace_seconds.value_or(
+      scheduled ? launch::kMostSchedulerGrace : launch::kInterruptGrace);
+  options.answer_timeout = 2 * std::max(grace, launch::kInterruptGrace);
   return out;
 }
 

@@ -33,7 +33,8 @@ std::vector<std::string> typed_for_ranks() {
 
 }  // namespace
 
-std::optional<int> launch_ranks(std::optional<int64_t> nproc, double interrupt_grace) {
+std::optional<int> launch_ranks(std::optional<int64_t> nproc,
+                                std::optional<double> interrupt_grace) {
   if (!nproc) return std::nullopt;
   if (*nproc < 1 || *nproc > launch::kMostRanks) {
     fail<UsageError>("cli", "--nproc = {}; expected 1 to {}", *nproc, launch::kMostRanks);
@@ -54,7 +55,8 @@ std::optional<int> launch_ranks(std::optional<int64_t> nproc, double interrupt_g
   return launch_again(static_cast<int>(*nproc), {}, interrupt_grace);
 }
 
-int launch_again(int num_ranks, const std::vector<std::string>& more, double interrupt_grace) {
+int launch_again(int num_ranks, const std::vector<std::string>& more,
+                 std::optional<double> interrupt_grace) {
   launch::LaunchOptions options;
   options.interrupt_grace_seconds = interrupt_grace;
   options.num_ranks = num_ranks;

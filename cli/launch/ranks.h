@@ -10,14 +10,15 @@
 namespace convoy::cli {
 
 /// For `--nproc`: starts this command again as `nproc` ranks and returns their exit code; nothing
-/// when none or one is asked for. `interrupt_grace`: seconds in which they save after a signal.
+/// when none or one is asked for. `interrupt_grace`: seconds in which they save after a signal, as
+/// LaunchOptions has them.
 /// Throws UsageError where a launcher made this process one of its ranks.
 std::optional<int> launch_ranks(std::optional<int64_t> nproc,
-                                double interrupt_grace = launch::kInterruptGrace);
+                                std::optional<double> interrupt_grace = {});
 
 /// Starts this program again, as it was typed and with `more` arguments, as `num_ranks` ranks;
 /// returns their exit code.
 int launch_again(int num_ranks, const std::vector<std::string>& more = {},
-                 double interrupt_grace = launch::kInterruptGrace);
+                 std::optional<double> interrupt_grace = {});
 
 }  // namespace convoy::cli

@@ -52,8 +52,7 @@ int run_train(const TrainOptions& options) {
                      "convoy launch --interrupt-grace {:g}",
                      *options.interrupt_grace);
   }
-  if (auto code =
-          launch_ranks(options.nproc, options.interrupt_grace.value_or(launch::kInterruptGrace))) {
+  if (auto code = launch_ranks(options.nproc, options.interrupt_grace)) {
     return *code;
   }
   launch::leave_on_stop_signals();
@@ -85,8 +84,10 @@ void add_train(CLI::App& app, RunCommand& run) {
                  "end without evaluating the trained model")
       ->group("");  // of trials
   command->add_option("--nproc", options->nproc, "start this many ranks on this host");
-  command->add_option("--interrupt-grace,--interrupt_grace", options->interrupt_grace,
-                      "with --nproc: seconds that ranks have to save after a signal (30)");
+  command->add_option(
+      "--interrupt-grace,--interrupt_grace", options->interrupt_grace,
+      "with --nproc: seconds that ranks have to save after a signal (30, under SLURM "
+      "what the job has left)");
   command->footer([] {
     Configured configured;
     return "Every option can be set in the TOML file under its [section], or on the command line "

@@ -2,16 +2,16 @@
 
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "convoy/launch/supervise/failure.h"
+#include "convoy/launch/supervise/interrupt_grace.h"
 #include "convoy/machine/binding.h"
 
 namespace convoy::launch {
-
-constexpr double kInterruptGrace = 30;  // seconds
 
 /// Most ranks of a host that convoy starts.
 inline constexpr int kMostRanks = 4096;
@@ -24,8 +24,8 @@ struct LaunchOptions {
   /// ranks write straight to this process's output.
   std::filesystem::path log_dir;
   double grace_seconds = 5;  ///< from SIGTERM to SIGKILL after a rank failed
-  double interrupt_grace_seconds =
-      kInterruptGrace;   ///< from a signal that stops the job to SIGKILL: time to save
+  /// From a signal that stops the job to SIGKILL: time to save; none: grace_of_scheduler().
+  std::optional<double> interrupt_grace_seconds = {};
   int max_restarts = 0;  ///< of all ranks, after a failure
   int threads_per_rank =
       0;                ///< OMP_NUM_THREADS unless set; 0: one thread when there are many ranks

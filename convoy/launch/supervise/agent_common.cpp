@@ -60,12 +60,13 @@ void check(const LaunchOptions& options) {
     fail<UsageError>("launch", "restarts and threads are {} and {}; expected no negative number",
                      options.max_restarts, options.threads_per_rank);
   }
-  for (const double seconds : {options.grace_seconds, options.interrupt_grace_seconds}) {
+  const double after_signal = options.interrupt_grace_seconds.value_or(kInterruptGrace);
+  for (const double seconds : {options.grace_seconds, after_signal}) {
     if (seconds >= 0 && seconds <= kLongestGrace) continue;
     fail<UsageError>("launch",
                      "the grace is {:g} s after a failure, {:g} s after a signal; expected from 0 "
                      "to {:g} s",
-                     options.grace_seconds, options.interrupt_grace_seconds, kLongestGrace);
+                     options.grace_seconds, after_signal, kLongestGrace);
   }
   if (options.master_port < 0 || options.master_port > 65535) {
     fail<UsageError>("launch", "the master port is {}; expected a number from 1 to 65535, or 0",

@@ -210,8 +210,9 @@ void RankProcesses::interrupt(int signal) {
     enter(Phase::kKilling, kUnkillableSeconds);
   } else {
     see_what_ranks_do();
-    enter(Phase::kStopping, options_.interrupt_grace_seconds);
     signal_all(signal);
+    const auto& asked = options_.interrupt_grace_seconds;
+    enter(Phase::kStopping, asked ? *asked : grace_of_scheduler());
   }
 }
 

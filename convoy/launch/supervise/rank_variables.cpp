@@ -37,7 +37,8 @@ Variables rank_variables(const NodeInfo& node, const LaunchOptions& options, int
       {"CONVOY_ROUND", number(node.round)},
       {"CONVOY_JOB_START", fmt::format("{:.3f}", node.job_start)},
       {"CONVOY_LAUNCHER", "convoy"},
-      {"CONVOY_INTERRUPT_GRACE", fmt::format("{:g}", options.interrupt_grace_seconds)},
+      {"CONVOY_INTERRUPT_GRACE",
+       fmt::format("{:g}", options.interrupt_grace_seconds.value_or(kInterruptGrace))},
   };
   // Nothing needs to be reachable from elsewhere.
   if (!node.interface.empty()) {
