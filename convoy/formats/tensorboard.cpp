@@ -17,7 +17,9 @@ namespace convoy::formats {
 namespace {
 
 // Field numbers of event.proto (Event) and summary.proto (Summary, Summary.Value).
-enum EventField { kWallTime = 1, kStep = 2, kFileVersion = 3, kSummary = 5 };
+enum EventField { kWallTime = 1, kStep = 2, kFileVersion = 3, kSummary = 5, kSessionLog = 7 };
+enum SessionLogField { kStatus = 1 };
+constexpr uint64_t kStart = 1;  // SessionLog.SessionStatus
 enum SummaryField { kValue = 1 };
 enum ValueField { kTag = 1, kSimpleValue = 2 };
 
@@ -30,6 +32,13 @@ std::string new_event() {
   const std::chrono::duration<double> now = std::chrono::system_clock::now().time_since_epoch();
   std::string event;
   protobuf::put_fixed(event, kWallTime, now.count());
+  return event;
+}
+
+std::string event_of_step(int64_t step) {
+  auto event = new_event();
+  protobuf::put_key(event, kStep, protobuf::kVarint);
+  protobuf::put_varint(event, static_cast<uint64_t>(step));
   return event;
 }
 
@@ -79,10 +88,17 @@ std::string TensorboardWriter::add_scalars(const std::map<std::string, double>& 
     protobuf::put_fixed(value, kSimpleValue, static_cast<float>(number));
     protobuf::put_bytes(summary, kValue, value);
   }
-  auto event = new_event();
-  protobuf::put_key(event, kStep, protobuf::kVarint);
-  protobuf::put_varint(event, static_cast<uint64_t>(step));
+  auto event = event_of_step(step);
   protobuf::put_bytes(event, kSummary, summary);
+  return write_record(event);
+}
+
+std::string TensorboardWriter::purge(int64_t step) {
+  std::string session;
+  protobuf::put_key(session, kStatus, protobuf::kVarint);
+  protobuf::put_varint(session, kStart);
+  auto event = event_of_step(step);
+  protobuf::put_bytes(event, kSessionLog, session);
   return write_record(event);
 }
 

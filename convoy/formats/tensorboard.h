@@ -23,6 +23,9 @@ class TensorboardWriter {
 
   /// Returns what AppendFile::append() says.
   std::string add_scalars(const std::map<std::string, double>& values, int64_t step);
+  /// Makes TensorBoard forget what the folder's earlier files have from `step` on: a run that goes
+  /// on from a checkpoint makes those steps again. Returns what AppendFile::append() says.
+  std::string purge(int64_t step);
   /// Returns what AppendFile::flush() says.
   std::string flush() { return out_->flush(); }
 

@@ -7,6 +7,7 @@
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
 #include "convoy/base/json.h"
+#include "convoy/base/text.h"
 #include "convoy/checkpoint/folder.h"
 #include "convoy/formats/safetensors.h"
 #include "convoy/train/checkpoints/run_files.h"
@@ -154,6 +155,33 @@ TEST_F(Folders, TheLogFollowsARunWhoseFolderIsMoved) {
   for (const char* name : {"moved", "run"}) {
     EXPECT_FALSE(fs::is_empty(folder_ / name / options::kEvents)) << name;
   }
+}
+
+/// Whether a file of TensorBoard's tells that steps from `step` on are made again: an event with
+/// that step (field 2) and a session log (7) whose status (1) is START (1).
+bool purges(const fs::path& events, char step) {
+  for (const auto& file : fs::directory_iterator(events)) {
+    const std::string text{'\x10', step, '\x3a', '\x02', '\x08', '\x01'};
+    if (read_file(file.path()).find(text) != std::string::npos) return true;
+  }
+  return false;
+}
+
+TEST_F(Folders, StepsThatAreMadeAgainAreLoggedOnce) {
+  auto args = arguments(folder_ / "run", 6);
+  args.logging_steps = 1;
+  args.report_to = "tensorboard";
+  ASSERT_EQ(train(args, one_device()).error, "");
+  EXPECT_FALSE(purges(folder_ / "run" / options::kEvents, 3));
+  args.resume_from_checkpoint = (folder_ / "run/checkpoint-2").string();
+  ASSERT_EQ(train(args, one_device()).error, "");
+  EXPECT_EQ(logged_steps(folder_ / "run"), (std::vector<int64_t>{1, 2, 3, 4, 5, 6}));
+  EXPECT_TRUE(purges(folder_ / "run" / options::kEvents, 3));
+  size_t starts = 0;
+  for (const auto& line : split(read_file(folder_ / "run/log.jsonl"), '\n')) {
+    starts += line.find("\"start\"") != std::string::npos ? 1 : 0;
+  }
+  EXPECT_EQ(starts, 2U) << "both starts stay";
 }
 
 TEST_F(Folders, ARestartGoesOnFromItsOwnJobWhateverTheClocksSay) {

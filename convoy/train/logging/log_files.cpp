@@ -7,7 +7,9 @@
 
 #include "convoy/base/append_file.h"
 #include "convoy/base/error.h"
+#include "convoy/base/files.h"
 #include "convoy/base/json_number.h"
+#include "convoy/base/text.h"
 #include "convoy/formats/tensorboard.h"
 #include "convoy/job/job.h"
 #include "convoy/launch/error_file.h"
@@ -44,6 +46,29 @@ Json start_of(const RunInfo& info) {
           {"total_batch", info.total_batch}};
 }
 
+/// Removes the lines of later steps than `step`, which are made again, from a log: the file is
+/// replaced whole. Returns a sentence where that fails, else "".
+std::string cut_after(const std::filesystem::path& file, int64_t step) try {
+  std::error_code none;
+  if (!std::filesystem::exists(file, none)) return "";
+  std::string kept;
+  bool cut = false;
+  for (const auto& line : split(read_file(file), '\n')) {
+    if (line.empty()) continue;
+    const auto json = Json::parse(line, nullptr, /*allow_exceptions=*/false);
+    const auto of_line = json.is_object() ? whole_number<int64_t>(json.value("step", Json())) : 0;
+    if (of_line && *of_line > step) {
+      cut = true;
+    } else {
+      kept += line + "\n";
+    }
+  }
+  if (cut) write_file(file, kept);
+  return "";
+} catch (const FileError& error) {
+  return fmt::format("{}; its lines of steps that are made again stay", error.what());
+}
+
 class LogFile : public Callback {
  public:
   explicit LogFile(std::function<void(const std::string&)> warn) : warn_(std::move(warn)) {}
@@ -51,7 +76,10 @@ class LogFile : public Callback {
   void on_train_begin(const RunInfo& info) override {
     const std::filesystem::path folder = info.arguments->output.dir;
     file_.reset();
-    if (!folder.empty()) file_.emplace(folder / kLog, /*keep=*/info.first_step > 0);
+    if (folder.empty()) return;
+    const bool goes_on = info.first_step > 0;
+    if (goes_on) tell(cut_after(folder / kLog, info.first_step));
+    file_.emplace(folder / kLog, /*keep=*/goes_on);
     write({{"start", start_of(info)}});
   }
 
@@ -98,7 +126,10 @@ class Tensorboard : public Callback {
   Tensorboard(std::filesystem::path folder, std::function<void(const std::string&)> warn)
       : folder_(std::move(folder)), warn_(std::move(warn)) {}
 
-  void on_train_begin(const RunInfo&) override { writer_.emplace(folder_); }
+  void on_train_begin(const RunInfo& info) override {
+    writer_.emplace(folder_);
+    if (info.first_step > 0) tell(writer_->purge(info.first_step + 1));
+  }
 
   void on_log(const LogRecord& record) override {
     Metrics values;
