@@ -305,7 +305,10 @@ RankEnvironment detect_environment(const GetEnv& get) {
                                env.number("CONVOY_ROUND", 0).value_or(0));
   out.job_id = env.text("TORCHELASTIC_RUN_ID");
   if (out.job_id == "none") out.job_id.clear();  // what torchrun says when nobody chose one
-  if (env.has("CONVOY_JOB_START")) out.job_id += "@" + env.text("CONVOY_JOB_START");
+  if (env.has("CONVOY_JOB_START")) {
+    out.job_id += "@" + env.text("CONVOY_JOB_START");
+    parse_number(env.text("CONVOY_JOB_START"), out.job_start);
+  }
 
   const bool in_step = inside_slurm_step(env);
   if (env.has("RANK")) {

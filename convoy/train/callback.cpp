@@ -37,6 +37,7 @@ Json LogRecord::to_json() const {
     json["peak_percent"] = peak_percent;
     json["floor_times"] = floor_times;
   }
+  if (std::isfinite(goodput)) json["goodput"] = goodput;
   if (!rows_sum.empty()) json["rows_sum"] = rows_sum;
   for (const auto& [name, value] : metrics) json[name] = value;
   return json;

@@ -61,6 +61,7 @@ struct LogRecord {
   int64_t device_memory_bytes = 0;  ///< most that tensors took on a GPU so far; 0 without one
   double seconds_left = 0;
   double peak_percent = NAN;  ///< computing speed, of what products reach here; NaN = not known
+  double goodput = NAN;       ///< part of the job's time in steps that count, over all its starts
   double floor_times = NAN;   ///< time, as multiple of what the step needs at the least
   std::string rows_sum;       ///< of all rows read so far; "": not added up
   /// Means of what the model tells beside the loss (nn::Block::metrics), in its order.

@@ -55,6 +55,9 @@ struct TrainerState {
   int64_t best_step = -1;
   int64_t evaluations_without_better = 0;
   bool evaluation_owed = false;  ///< due when a signal stopped the run
+  /// Time of the steps that led here, of those that the job `job_id` made: over all its starts,
+  /// without steps that were lost and made again, evaluations and saves.
+  double useful_seconds = 0;
   Json log_history = Json::array();
 
   /// Updates of the earlier runs whose moments this one began with (Trainer::load_moments).

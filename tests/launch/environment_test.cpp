@@ -105,7 +105,9 @@ TEST(Environment, AJobKeepsItsIdOverAllStarts) {
   const Variables again = {{"CONVOY_JOB_START", "1700000000.5"}, {"CONVOY_ROUND", "3"}};
   EXPECT_EQ(detect(with(kTorchrun, launched)).job_id, "x@1700000000.5");
   EXPECT_EQ(detect(with(kTorchrun, again)).job_id, "x@1700000000.5");
+  EXPECT_EQ(detect(with(kTorchrun, again)).job_start, 1700000000.5);
   EXPECT_EQ(detect({}).job_id, "");
+  EXPECT_EQ(detect({}).job_start, 0);
 }
 
 TEST(Environment, TorchrunIsKnownByTheFolderOfItsLogs) {

@@ -36,6 +36,7 @@ TEST_F(MetricsFile, HasTheLastLineInPrometheusFormat) {
   EXPECT_THAT(text, HasSubstr("convoy_memory_bytes{run=\"\",kind=\"parameters\"} "));
   EXPECT_THAT(text, HasSubstr("convoy_metric{run=\"\",name=\"eval_loss\"} "));
   EXPECT_THAT(text, HasSubstr("convoy_restarts{run=\"\"} 0\n"));
+  EXPECT_THAT(text, HasSubstr("convoy_goodput_ratio{run=\"\"} 0."));
   size_t lines = 0;
   for (const auto& line : split(text, '\n')) {
     if (line.empty() || line.starts_with("#")) continue;

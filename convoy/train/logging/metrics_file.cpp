@@ -78,6 +78,8 @@ class MetricsFile : public Callback {
     set("grad_norm", "Norm of the last step's gradient.", record.grad_norm);
     set("learning_rate", "Learning rate of the last step.", record.learning_rate);
     set("samples_per_second", "Rows a second over all ranks.", record.samples_per_second);
+    set("goodput_ratio", "Part of the job's time in steps that count, over all its starts.",
+        record.goodput);
     set("seconds_left", "Estimate of the seconds until the end.", record.seconds_left);
     set("skipped_steps", "Steps skipped because a gradient overflowed fp16.", record.skipped_steps);
     if (!std::isnan(record.peak_percent)) {

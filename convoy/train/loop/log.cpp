@@ -7,6 +7,7 @@
 #include "convoy/machine/resident.h"
 #include "convoy/nn/device_kernel.h"
 #include "convoy/train/loop/due.h"
+#include "convoy/train/loop/results.h"
 #include "convoy/train/loop/trainer_impl.h"
 #include "convoy/train/run_sums.h"
 
@@ -42,6 +43,7 @@ void Trainer::Impl::log() {
   record.memory_bytes = machine::resident_bytes();
   record.memory = memory_.note();
   record.device_memory_bytes = memory_.peak_device_bytes();
+  record.goodput = goodput(run_);
   clock_.fill(record, last_step(run_.arguments, state), stream_.wait_seconds());
   if (pace_ && run_.job.is_main()) {  // may measure
     clock_.pause();

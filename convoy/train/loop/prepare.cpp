@@ -6,6 +6,7 @@
 #include "convoy/base/json_value.h"
 #include "convoy/base/random.h"
 #include "convoy/comm/agree.h"
+#include "convoy/job/job_id.h"
 #include "convoy/train/loop/describe.h"
 #include "convoy/train/loop/due.h"
 #include "convoy/train/loop/torch_seed.h"
@@ -122,6 +123,9 @@ std::string Trainer::Impl::resume() {
   state.encoding = fresh.encoding;
   state.first_rows_sum = fresh.first_rows_sum;
   state.base_sum = fresh.base_sum;
+  if (fresh.job_id.empty() || !job::is_same_job(state.job_id, fresh.job_id)) {
+    state.useful_seconds = 0;
+  }
   state.job_id = fresh.job_id;
   const double rate = learning_rate(arguments, state, state.updates());
   if (state.max_steps <= saved->max_steps || rate <= 1.01 * rate_before) return "";

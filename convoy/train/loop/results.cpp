@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "convoy/launch/error_file.h"
+
 namespace convoy::train {
 
 namespace {
@@ -16,12 +18,19 @@ double final_loss(const Json& history) {
 
 }  // namespace
 
+double goodput(const RunContext& run) {
+  const double job_start = run.job.environment.job_start;
+  const double since = job_start > 0 ? std::min(job_start, run.began_at) : run.began_at;
+  return std::min(1.0, run.state.useful_seconds / std::max(1e-9, launch::wall_time() - since));
+}
+
 Metrics results(const RunContext& run, const Clock& clock, const comm::Traffic& before,
                 TrainMemory& memory) {
   const auto& state = run.state;
   Metrics metrics = clock.summary(state);
   metrics["epoch"] = state.epoch();
   metrics["train_step_seconds"] = clock.step_seconds();
+  metrics["train_goodput"] = goodput(run);
   if (state.counted_steps() > 0) metrics["train_final_loss"] = final_loss(state.log_history);
   const auto now = run.strategy->traffic();
   const auto steps =

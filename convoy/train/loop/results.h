@@ -6,6 +6,11 @@
 
 namespace convoy::train {
 
+/// Part of a job's time that went into steps that count, in [0, 1]. The time runs from the job's
+/// first start, so what restarts cost and steps that are made again are losses; without a launcher
+/// from this run's beginning.
+double goodput(const RunContext& run);
+
 /// Results of a training: rates, loss, traffic since `before`, memory. Collective.
 Metrics results(const RunContext& run, const Clock& clock, const comm::Traffic& before,
                 TrainMemory& memory);

@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "convoy/job/job.h"
+#include "convoy/launch/error_file.h"
 #include "convoy/options/arguments.h"
 #include "convoy/parallel/strategy/strategy.h"
 #include "convoy/train/callback_handler.h"
@@ -19,6 +20,7 @@ struct RunContext {
   CallbackHandler callbacks;
   std::unique_ptr<parallel::Strategy> strategy = nullptr;
   TrainerState state = {};
+  double began_at = launch::wall_time();  ///< seconds since 1970
 
   bool leaves_checkpoints() const {
     return arguments.save_strategy != "no" && !arguments.output.dir.empty();

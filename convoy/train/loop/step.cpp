@@ -91,6 +91,7 @@ void Trainer::Impl::tell_step_time(int64_t samples, int64_t tokens) {
   timing.samples = samples;
   timing.comm_wait = waited;
   timing.local_tokens = tokens;
+  run_.state.useful_seconds += timing.seconds;
   run_.callbacks.notify([&](Callback& callback) { callback.on_step(timing); });
   if (!slow_ranks_) return;
   for (const auto& text : slow_ranks_->after_step(timing)) run_.callbacks.warn(text);
