@@ -146,13 +146,16 @@ bool direction_of(const Configured& configured, const std::string& metric) {
 /// Takes up an interrupted search. Throws UsageError where the folder has another.
 int64_t take_up(const fs::path& file, const Json& asked, bool overwrites, trials::Search& search) {
   if (!fs::exists(file) || overwrites) return 0;
-  const auto json = parse_json(read_file(file), file.string());
   try {
+    const auto json = parse_json(read_file(file), file.string());
     if (json.at("search") == asked && search.take(json.at("trials"))) {
       int64_t done = 0;
       for (const auto& trial : search.trials) done += std::ssize(trial.scores);
       return done;
     }
+  } catch (const FileError& error) {
+    fail<UsageError>("cli", "{}; try another --output_dir, or --overwrite_output_dir",
+                     error.what());
   } catch (const Json::exception&) {  // another form
   }
   fail<UsageError>("cli",

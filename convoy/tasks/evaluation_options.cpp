@@ -1,11 +1,29 @@
 #include "convoy/tasks/evaluation_options.h"
 
+#include <fmt/format.h>
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 #include <CLI/Validators.hpp>
 
+#include "convoy/base/text.h"
+
 namespace convoy::tasks {
+
+namespace {
+
+/// Fewer samples have no percentile of 2.5 %.
+CLI::Validator samples_of_bootstrap() {
+  return {[](const std::string& text) -> std::string {
+            int64_t samples = 0;
+            const bool good = parse_number(text, samples) &&
+                              (samples == 0 || (samples >= 40 && samples <= 1'000'000));
+            return good ? "" : fmt::format("got {}; expected 0, or 40 to 1000000", text);
+          },
+          "INT"};
+}
+
+}  // namespace
 
 void add_split_option(CLI::App& command, std::string& split) {
   command
@@ -29,8 +47,8 @@ void add_detail_options(CLI::App& command, EvaluationDetails& details) {
                    "tail items (session models)");
   command
       .add_option("--bootstrap", details.bootstrap,
-                  "samples of persons for 95 % intervals; 0 = none (session models)")
-      ->check(CLI::Range(int64_t{0}, int64_t{1'000'000}));
+                  "samples of persons for 95 % intervals, 40 or more; 0 = none (session models)")
+      ->check(samples_of_bootstrap());
   command.add_option("--bootstrap-seed,--bootstrap_seed", details.seed, "same seed, same samples")
       ->capture_default_str();
 }

@@ -134,6 +134,9 @@ TEST_F(FoldersCommand, OutputsDoNotReplaceInputs) {
     expect(fmt::format("the output {} would replace the input", input));
     EXPECT_EQ(read_file(folder_ / input), before) << input;
   }
+  // Nor what is not read, but belongs to the data.
+  EXPECT_EQ(run("predict out --data syn --output syn/train.parquet"), 2) << output_;
+  expect("the output syn/train.parquet would replace the input");
   fs::create_directory(folder_ / "events");
   write_file(folder_ / "events/train.csv", "user,item,time\nu,a,1\nu,b,2\nu,a,3\nv,a,1\nv,b,2\n");
   fs::rename(folder_ / "events/train.csv", folder_ / "events/schema.json");

@@ -68,6 +68,10 @@ TEST_F(Tune, FindsTheBestAndGoesOnFromCheckpoints) {
   ASSERT_EQ(run("data synthetic --output syn --items 40 --rows 201 --max-length 8"), 0) << output_;
   EXPECT_NE(run(search), 0);
   expect("out/trials.json is of another search");
+  write_file(folder_ / "out/trials.json", before.substr(0, before.size() / 2));
+  EXPECT_NE(run(search), 0);
+  expect("out/trials.json is not valid JSON");
+  expect("or --overwrite_output_dir");
   fs::remove(folder_ / "out/trials.json");
   fs::create_directory(folder_ / "out/trial-mine");
   EXPECT_NE(run(search), 0);

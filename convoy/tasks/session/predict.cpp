@@ -27,14 +27,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// users.parquet beside the data, or "".
-fs::path users_file(const fs::path& data) {
-  return beside(data)(prepare::kUsersFile);
-}
-
 /// The files that a prediction reads.
 std::vector<fs::path> inputs_of(const PredictionRequest& asked, const std::string& data) {
-  std::vector<fs::path> inputs{users_file(data)};
+  std::vector<fs::path> inputs;
+  // All that `convoy data sessions` wrote beside the rows: a prediction must not replace it.
+  for (const char* name : {prepare::kUsersFile, prepare::kSeenFile, prepare::kDecisionsFile,
+                           "train.parquet", "valid.parquet", "test.parquet", "items.parquet"}) {
+    inputs.push_back(beside(data)(name));
+  }
   const data::ParquetFiles dataset(data);
   for (const auto& part : dataset.files()) inputs.push_back(part.path());
   for (const auto& place : {asked.folder, asked.folder / ".."}) {
