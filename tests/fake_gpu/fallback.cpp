@@ -267,3 +267,9 @@ void fallback(const c10::OperatorHandle& op, Stack* stack) {
 TORCH_LIBRARY_IMPL(_, CUDA, m) {
   m.fallback(torch::CppFunction::makeFromBoxedFunction<&convoy::fake_gpu::fallback>());
 }
+
+// Kernels of torch's CUDA library for operations that else are made of others.
+TORCH_LIBRARY_IMPL(aten, CUDA, m) {
+  m.impl("_foreach_copy_",
+         torch::CppFunction::makeFromBoxedFunction<&convoy::fake_gpu::fallback>());
+}
