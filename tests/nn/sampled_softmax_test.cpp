@@ -72,7 +72,7 @@ TEST_P(Sampler, OfAllIdsTheLossIsThatOfTheSoftmax) {
   const auto sampler = sampler_of(50, 1000);
   EXPECT_EQ(sampler.count(), 49);
   const auto sampled = outcome([&](const at::Tensor& h, const ParamPtr& e) {
-    return sampled_cross_entropy(h, e, targets, sampler, 0.7, context);
+    return sampled_cross_entropy(h, e, targets, sampler, {0.7}, context);
   });
   const auto whole = outcome([&](const at::Tensor& h, const ParamPtr& e) {
     return cross_entropy(h, e, targets, {.temperature = 0.7}).loss;
@@ -95,7 +95,7 @@ TEST_P(Sampler, OfSomeIdsItIsWhatTorchMakesOfTheFormula) {
   const auto states = at::randn({60, 8}), table = at::randn({400, 8});
   auto h = states.clone().requires_grad_(true);
   const auto e = param(table.clone());
-  const auto loss = sampled_cross_entropy(h, e, targets, sampler, 1.3, context);
+  const auto loss = sampled_cross_entropy(h, e, targets, sampler, {1.3}, context);
   backward(loss);
 
   auto h2 = states.to(at::kDouble).requires_grad_(true);

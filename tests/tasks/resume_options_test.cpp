@@ -169,7 +169,7 @@ const std::vector<Entry>& entries_of_tasks() {
       {Belief::MayChange,
        {"train.beta", "train.loss_type", "train.label_smoothing", "train.disable_dropout"}},
       // How targets count.
-      {Belief::MayChange, {"train.label_smoothing_factor"}},
+      {Belief::MayChange, {"train.label_smoothing_factor", "train.event_weights"}},
       // What is in a row of the same number, and how it is read.
       {Belief::MayChange,
        {"data.schema", "data.truncation", "data.memory_budget_mb", "data.prefetch_depth",

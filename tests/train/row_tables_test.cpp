@@ -112,6 +112,13 @@ TEST(RowTables, GoWithItemsThatEachTargetCompetesWith) {
   }
 }
 
+TEST(RowTables, GoWithWeightsOfTargets) {
+  const auto factory = model([](auto& config) { config.event_weights.column = "price"; });
+  const auto alone = outcome_of(factory, sessions(), by_rows(8, 2), one_device());
+  expect_same_bits(alone, on_two(factory, by_rows(8, 1)), kSteps);
+  expect_near(alone, outcome_of(factory, sessions(), by_rows(8, 2, false), one_device()));
+}
+
 TEST(RowTables, KnowTheRowsOfAnyInput) {
   const auto factory = model([&](auto& config) {
     config.stochastic_swap_noise = 0.2;

@@ -18,6 +18,7 @@ struct Body {
   const char* summary = nullptr;  ///< with all that beside bodies can be asked for
   bool tied = true;               ///< the item table is the output matrix
   const char* attn_type = "uni";
+  const char* weights = "";  ///< column of its targets' weights
 };
 
 class SessionBodies : public testing::TestWithParam<Body> {
@@ -30,6 +31,7 @@ class SessionBodies : public testing::TestWithParam<Body> {
     config.loss = GetParam().loss;
     config.weight_tying = GetParam().tied;
     config.attn_type = GetParam().attn_type;
+    config.event_weights.column = GetParam().weights;
     if (config.reads_times()) config.time_feature = "time";
     if (config.has_own_negatives()) {
       config.n_negatives = GetParam().num_negatives;
@@ -118,9 +120,10 @@ TEST_P(SessionBodies, TrainThroughStages) {
 
 std::string name_of_body(const testing::TestParamInfo<Body>& info) {
   const auto& body = info.param;
-  return fmt::format("{}_{}{}{}{}", body.name, body.masking,
+  return fmt::format("{}_{}{}{}{}{}", body.name, body.masking,
                      body.summary == nullptr ? "" : "_targets", body.tied ? "" : "_untied",
-                     body.attn_type == std::string("bi") ? "_bi" : "");
+                     body.attn_type == std::string("bi") ? "_bi" : "",
+                     body.weights == std::string() ? "" : "_weighted");
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -137,7 +140,11 @@ INSTANTIATE_TEST_SUITE_P(
                     Body{"gpt2", "clm", 0, "cross_entropy", "last", false},
                     Body{"xlnet", "plm", 30, "cross_entropy", nullptr, false},
                     Body{"sasrec", "clm", 20, "gbce", nullptr, false},
-                    Body{"electra", "rtd", 0, "cross_entropy", nullptr, false}),
+                    Body{"electra", "rtd", 0, "cross_entropy", nullptr, false},
+                    Body{"gpt2", "clm", 30, "cross_entropy", nullptr, true, "uni", "price"},
+                    Body{"sasrec", "clm", 20, "gbce", nullptr, true, "uni", "price"},
+                    Body{"electra", "rtd", 0, "cross_entropy", "cls", true, "uni", "price"},
+                    Body{"xlnet", "plm", 0, "cross_entropy", "mean", false, "uni", "price"}),
     name_of_body);
 
 }  // namespace

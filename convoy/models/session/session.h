@@ -56,6 +56,13 @@ inline constexpr const char* kMissed = "missed_target";
 inline constexpr const char* kTargetRow = "target_row";
 inline constexpr const char* kTopItems = "top_items";
 
+/// Weights of training's next-item targets: each counts in the loss, a weighted mean, as the value
+/// of a column at its event says.
+struct EventWeights {
+  std::string column;            ///< a list for each session; "" = all count alike
+  std::vector<float> of_values;  ///< by id of a categorical column; empty: its numbers themselves
+};
+
 /// A sequential recommender: embeddings of tabular features, a transformer body, a next-item head,
 /// whose matrix is the item embedding or its own.
 struct SessionConfig {
@@ -76,6 +83,8 @@ struct SessionConfig {
   /// Occurrences of each id in the training data, for negative_sampling = popularity; empty: each
   /// counts alike. Of the data, not in config.json.
   std::vector<int64_t> item_counts;
+  /// Weights of targets in training. Of a run, not in config.json.
+  EventWeights event_weights;
   /// Items that no training has seen, which are not recommended. Of a run, not in config.json.
   std::vector<int64_t> unseen_items;
   /// Best items that an evaluation gives of each row it ranks (kTopItems), beside which row of the

@@ -11,6 +11,7 @@
 #include "convoy/masking/item_masking.h"
 #include "convoy/models/ranks_of.h"
 #include "convoy/models/session/asked_items.h"
+#include "convoy/models/session/event_weights.h"
 #include "convoy/models/session/negatives.h"
 #include "convoy/nn/layers/layers.h"
 #include "convoy/nn/losses/cross_entropy.h"
@@ -82,16 +83,17 @@ nn::Bundle SessionHead::forward(const nn::Bundle& in, const nn::Context& context
   if (!targets_ && !detects) return out;
   const auto& ids = in.at("item_ids");
   const auto rows = targets.positions.div(ids.size(1), "floor");
-  const auto num_asked =
-      at::zeros({ids.size(0)}, ids.options()).index_add_(0, rows, at::ones_like(rows));
+  const auto num_asked = targets_of_rows(ids.size(0), rows, targets.weights);
   if (detects) {
     const auto detecting = detector_->loss(in, num_asked);
     out["loss"] = out.at("loss") + detecting * config_.rtd_discriminator_loss_weight;
   }
   if (!targets_) return out;
   if (context.mode != Mode::Predict) out["loss"] = out.at("loss") * config_.next_item_weight;
-  targets_->add(in, normed(in.at(detects ? "generator_hidden" : "hidden")), num_asked, context,
-                out);
+  const auto none = targets.weights.defined() ? targets_of_rows(ids.size(0), rows, {}) == 0
+                                              : num_asked == 0;
+  targets_->add(in, normed(in.at(detects ? "generator_hidden" : "hidden")),
+                num_asked.masked_fill(none, 1), context, out);
   return out;
 }
 
@@ -126,7 +128,9 @@ nn::Bundle SessionHead::next_items(const nn::Bundle& in, const Targets& targets,
     }
     return {{"scores", nn::tied_scores(h, items_, config_.temperature, 1, context.tensor)}};
   }
-  const auto count = at::scalar_tensor(targets.items.numel(), at::kLong);
+  const auto count = targets.weights.defined()
+                         ? targets.weights.sum(at::kDouble)
+                         : at::scalar_tensor(targets.items.numel(), at::kLong);
   if (samples() && context.mode == Mode::Train) {
     const auto h = states(asked_states(in, targets));
     return {{"loss", sampled_loss(in, h, targets, context)}, {"count", count}};
@@ -148,7 +152,8 @@ nn::Bundle SessionHead::next_items(const nn::Bundle& in, const Targets& targets,
     return out;
   }
   const auto ranks = ranks_of(in, context);
-  nn::CrossEntropyOptions options{config_.temperature, first_id_};
+  nn::CrossEntropyOptions options{
+      .temperature = config_.temperature, .first_id = first_id_, .weights = targets.weights};
   options.ranks = among_asked(ranks, targets.positions, [&] {
     const auto known = loaded_items(config_, in.at("item_ids"), context);
     const auto before = loaded_context(in, context);
@@ -161,7 +166,8 @@ nn::Bundle SessionHead::next_items(const nn::Bundle& in, const Targets& targets,
   at::Tensor smoothing;
   if (share > 0) {
     smoothing = nn::label_smoothing(h, items_, targets.items,
-                                    {share, config_.temperature, first_id_}, context);
+                                    {share, config_.temperature, first_id_, targets.weights},
+                                    context);
   }
   const auto entropy = nn::cross_entropy(h, items_, targets.items, options);
   nn::Bundle out{{"loss", share > 0 ? entropy.loss + smoothing : entropy.loss}, {"count", count}};
@@ -197,25 +203,31 @@ SessionHead::Targets SessionHead::targets_of(const nn::Bundle& in,
   auto flat = ids.reshape({-1});
   if (auto asked = in.find("asked"); asked != in.end()) {
     const auto& positions = asked->second;
-    if (context.mode == Mode::Predict) return {positions, {}};
-    return {positions, flat.index_select(0, config_.masks_items() ? positions : positions + 1)};
+    if (context.mode == Mode::Predict) return {positions, {}, {}};
+    const auto events = config_.masks_items() ? positions : positions + 1;
+    Targets out{positions, flat.index_select(0, events), {}};
+    if (const auto weights = in.find(kEventWeights); weights != in.end()) {
+      out.weights = weights->second.reshape({-1}).index_select(0, events);
+    }
+    return out;
   }
   auto row_start = at::arange(ids.size(0), ids.options()) * ids.size(1);
-  return {row_start + (masking::session_lengths(ids) - 1).clamp_min(0), {}};
+  return {row_start + (masking::session_lengths(ids) - 1).clamp_min(0), {}, {}};
 }
 
 at::Tensor SessionHead::sampled_loss(const nn::Bundle& in, const at::Tensor& h,
                                      const Targets& targets, const nn::Context& context) const {
   if (sampler_) {
-    return nn::sampled_cross_entropy(h, items_, targets.items, *sampler_, config_.temperature,
-                                     context);
+    return nn::sampled_cross_entropy(h, items_, targets.items, *sampler_,
+                                     {config_.temperature, targets.weights}, context);
   }
   const auto negatives =
       own_negatives(in.at("item_ids"), targets.positions, targets.items, context);
   const double rate = static_cast<double>(config_.n_negatives) /
                       static_cast<double>(config_.item().cardinality - first_id_ - 1);
   return nn::gbce(h, items_, targets.items, negatives,
-                  {config_.gbce_t, std::min(rate, 1.0), config_.temperature}, context);
+                  {config_.gbce_t, std::min(rate, 1.0), config_.temperature, targets.weights},
+                  context);
 }
 
 at::Tensor SessionHead::own_negatives(const at::Tensor& ids, const at::Tensor& positions,

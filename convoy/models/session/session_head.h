@@ -26,9 +26,10 @@ class SessionHead : public nn::Block {
   }
 
  private:
-  /// Flat positions [N] whose states predict, and the items [N] they should predict.
+  /// Flat positions [N] whose states predict, the items [N] they should predict, and the factors
+  /// [N] of their losses (undefined: 1).
   struct Targets {
-    at::Tensor positions, items;
+    at::Tensor positions, items, weights;
   };
   nn::Bundle next_items(const nn::Bundle& in, const Targets& targets,
                         const nn::Context& context) const;

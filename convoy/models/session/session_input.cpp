@@ -10,6 +10,7 @@
 #include "convoy/models/ranks_of.h"
 #include "convoy/models/sasrec/hstu.h"
 #include "convoy/models/session/asked_items.h"
+#include "convoy/models/session/event_weights.h"
 #include "convoy/models/session/replaced_items.h"
 #include "convoy/models/session/session_targets.h"
 #include "convoy/models/session/unknown_targets.h"
@@ -80,6 +81,9 @@ nn::Bundle SessionInput::forward(const nn::Bundle& columns, const nn::Context& c
   const auto missed = missed_rows(known, columns, context);
   const auto before = loaded_context(columns, context);
   if (before.defined()) out[kNumContext] = columns.at(kNumContext);
+  if (context.mode == Mode::Train && !config_.event_weights.column.empty()) {
+    out[kEventWeights] = event_weights(config_.event_weights, in);
+  }
   const auto unknown = unknown_targets(config_, known, columns, context);
   auto read = ids, read_on_host = known;  // without a target that nothing but a ranking asks for
   if (unknown.defined()) {

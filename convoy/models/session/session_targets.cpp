@@ -20,9 +20,8 @@ SessionTargets::SessionTargets(const SessionConfig& config,
   }
 }
 
-void SessionTargets::add(const nn::Bundle& in, const at::Tensor& states,
-                         const at::Tensor& num_asked, const nn::Context& context,
-                         nn::Bundle& out) const {
+void SessionTargets::add(const nn::Bundle& in, const at::Tensor& states, const at::Tensor& times,
+                         const nn::Context& context, nn::Bundle& out) const {
   const auto none = masking::session_lengths(in.at("item_ids")) == 0;
   const auto missed = in.find(kMissed);
   const bool misses = context.mode == Mode::Evaluate && missed != in.end();
@@ -39,8 +38,8 @@ void SessionTargets::add(const nn::Bundle& in, const at::Tensor& states,
     const auto losses =
         binary ? -(wanted * at::log_sigmoid(score) + (1 - wanted) * at::log_sigmoid(-score))
                : (score - wanted).square();
-    const auto times = num_asked.clamp_min(1).masked_fill(lossless, 0);
-    out["loss"] = out.at("loss") + (losses * times).sum() * weight;
+    const auto counted = times.masked_fill(lossless, 0);
+    out["loss"] = out.at("loss") + (losses * counted).sum() * weight;
     if (context.mode == Mode::Evaluate) out[answer(column)] = wanted.masked_fill(none, NAN);
   }
 }

@@ -27,9 +27,9 @@ class SessionTargets {
 
   /// Adds what is predicted of `states` [B, T, D] to `out`: probabilities or numbers [B], not where
   /// training. Where the answers are asked for, their losses go to out["loss"]: each session's as
-  /// often as `num_asked` [B] says. A row without items has neither. A missed one (kMissed) has a
+  /// often as `times` [B] says. A row without items has neither. A missed one (kMissed) has a
   /// prediction but no loss.
-  void add(const nn::Bundle& in, const at::Tensor& states, const at::Tensor& num_asked,
+  void add(const nn::Bundle& in, const at::Tensor& states, const at::Tensor& times,
            const nn::Context& context, nn::Bundle& out) const;
 
  private:

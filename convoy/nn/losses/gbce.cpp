@@ -61,9 +61,15 @@ at::Tensor gbce(const at::Tensor& h, const ParamPtr& table, const at::Tensor& ta
               .to(dtype);
       auto scores = at::bmm(rows, x.unsqueeze(2)).squeeze(2).to(at::kFloat);
       scores.div_(options.temperature).mul_(signs);
-      loss.add_((at::log_sigmoid(-scores) * weights).sum().neg_());
+      auto terms = at::log_sigmoid(-scores) * weights;
       auto slope = slopes.narrow(0, begin, count);
       slope.copy_(scores.sigmoid_().mul_(weights * signs).div_(options.temperature));
+      if (options.weights.defined()) {
+        const auto of_rows = options.weights.narrow(0, begin, count).unsqueeze(1);
+        terms.mul_(of_rows);
+        slope.mul_(of_rows);
+      }
+      loss.add_(terms.sum().neg_());
       to_h.narrow(0, begin, count).copy_(at::bmm(slope.to(dtype).unsqueeze(1), rows).squeeze(1));
     });
     return loss;

@@ -9,6 +9,7 @@ struct GbceOptions {
   double t = 0.75;           ///< 0: plain binary cross-entropy; 1: fully calibrated
   double sampling_rate = 1;  ///< n / number of ids that a target competes with
   double temperature = 1;    ///< divides the scores
+  at::Tensor weights = {};   ///< [N] fp32: factor of each row's loss; undefined: 1
 };
 
 /// Generalised binary cross-entropy (Petrov and Macdonald, "gSASRec", 2023) of h [N, D] against

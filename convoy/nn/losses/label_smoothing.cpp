@@ -36,12 +36,19 @@ at::Tensor label_smoothing(const at::Tensor& h, const ParamPtr& table, const at:
   const auto& tensor = context.tensor;
   const int64_t num_ids = table->spec().shape[0] - options.first_id;
   const double factor = options.share / options.temperature;
-  const auto states = h.detach().to(at::kFloat);
+  auto states = h.detach().to(at::kFloat);
   at::Tensor loss, direction;
   without_grad([&] {
     direction = embedding(targets, table, /*padding=*/false, tensor);
     direction = direction - mean_row(table, options.first_id, num_ids, tensor);
-    loss = (states * direction).sum().mul_(factor);
+    auto products = states * direction;
+    if (options.weights.defined()) {
+      const auto weights = options.weights.unsqueeze(1);
+      products.mul_(weights);
+      direction.mul_(weights);
+      states = states * weights;  // the table's gradient is a sum over rows
+    }
+    loss = products.sum().mul_(factor);
     return loss;
   });
   if (!at::GradMode::is_enabled()) return loss;

@@ -6,9 +6,10 @@
 namespace convoy::nn {
 
 struct SmoothingOptions {
-  double share = 0;        ///< of each target that all ids have, alike
-  double temperature = 1;  ///< divides the scores
-  int64_t first_id = 1;    ///< of the ids that have it
+  double share = 0;         ///< of each target that all ids have, alike
+  double temperature = 1;   ///< divides the scores
+  int64_t first_id = 1;     ///< of the ids that have it
+  at::Tensor weights = {};  ///< [N] fp32: factor of each row's loss; undefined: 1
 };
 
 /// Term that label smoothing (Szegedy et al., 2016) adds to the cross-entropy of h [N, D]: `share`

@@ -30,11 +30,13 @@ struct Rivals {
 /// Losses and their gradients, a cache's worth of scores at a time.
 class SampledLoss {
  public:
-  SampledLoss(const at::Tensor& h, Rivals negatives, Rivals targets, double temperature)
+  SampledLoss(const at::Tensor& h, Rivals negatives, Rivals targets,
+              const SampledSoftmaxOptions& options)
       : h_(h),
         negatives_(std::move(negatives)),
         targets_(std::move(targets)),
-        temperature_(temperature) {
+        temperature_(options.temperature),
+        weights_(options.weights) {
     const auto fp32 = h.options().dtype(at::kFloat);
     loss = at::zeros({}, fp32);
     if (!at::GradMode::is_enabled()) return;
@@ -66,11 +68,13 @@ class SampledLoss {
     scores.narrow(1, 1, n).copy_(against);
     const auto first = at::zeros({count}, targets_.ids.options());
     const auto softmax = softmax_loss(scores, first, temperature_);
-    loss.add_(softmax.losses.sum());
+    const auto weights = weights_.defined() ? weights_.narrow(0, begin, count) : weights_;
+    loss.add_((weights.defined() ? softmax.losses * weights : softmax.losses).sum());
     if (!to_h.defined()) return;
     scores.mul_(softmax.scales.unsqueeze(1));
     scores.select(1, 0).sub_(1);
     scores.div_(temperature_);
+    if (weights.defined()) scores.mul_(weights.unsqueeze(1));
     const auto slopes = scores.narrow(1, 1, n).to(h.scalar_type());
     const auto slope = scores.narrow(1, 0, 1);
     to_h.narrow(0, begin, count).copy_(at::mm(slopes, negatives_.rows)).add_(slope * own);
@@ -81,6 +85,7 @@ class SampledLoss {
   at::Tensor h_;
   Rivals negatives_, targets_;
   double temperature_;
+  at::Tensor weights_;
 };
 
 }  // namespace
@@ -203,7 +208,7 @@ at::Tensor NegativeSampler::log_probabilities(const at::Tensor& ids) const {
 
 at::Tensor sampled_cross_entropy(const at::Tensor& h, const ParamPtr& table,
                                  const at::Tensor& targets, const NegativeSampler& sampler,
-                                 double temperature, const Context& context) {
+                                 const SampledSoftmaxOptions& options, const Context& context) {
   const auto drawn = comm::upload(sampler.draw(context.seed, context.step), h.device());
   const auto rows = embedding(drawn, table, /*padding=*/false, context.tensor);
   const auto own = embedding(targets, table, /*padding=*/false, context.tensor);
@@ -212,7 +217,7 @@ at::Tensor sampled_cross_entropy(const at::Tensor& h, const ParamPtr& table,
   const auto dtype = context.compute_dtype == at::kBFloat16 ? at::kBFloat16 : at::kFloat;
   SampledLoss sampled(
       h.detach().to(dtype), {drawn, rows.detach().to(dtype), sampler.log_probabilities(drawn)},
-      {targets, own.detach().to(dtype), sampler.log_probabilities(targets)}, temperature);
+      {targets, own.detach().to(dtype), sampler.log_probabilities(targets)}, options);
   {
     at::NoGradGuard no_grad;
     sampled.run();

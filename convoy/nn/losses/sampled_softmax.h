@@ -44,6 +44,11 @@ class NegativeSampler {
   mutable at::Tensor logs_;  // on the device that asked last
 };
 
+struct SampledSoftmaxOptions {
+  double temperature = 1;   ///< divides the scores
+  at::Tensor weights = {};  ///< [N] fp32: factor of each row's loss; undefined: 1
+};
+
 /// The sum of the cross-entropies of h [N, D] against each row's target and the negatives, whose
 /// scores are lowered by the logarithms of their probabilities, the target's too (Jean et al.,
 /// 2015; Bengio and Senecal, 2008). A row's target is not among its negatives. fp32 scalar. With
@@ -52,6 +57,6 @@ class NegativeSampler {
 /// Backward adds to n + N rows of the table at most. targets [N] int64.
 at::Tensor sampled_cross_entropy(const at::Tensor& h, const ParamPtr& table,
                                  const at::Tensor& targets, const NegativeSampler& sampler,
-                                 double temperature, const Context& context);
+                                 const SampledSoftmaxOptions& options, const Context& context);
 
 }  // namespace convoy::nn

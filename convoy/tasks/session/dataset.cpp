@@ -183,6 +183,12 @@ std::shared_ptr<dataset::Dataset> make_random_sessions(const models::SessionConf
     for (const auto& target : model.targets) {
       out[target.column] = at::randint(0, 2, {number}, generator).to(at::kFloat);
     }
+    const auto& [weights, of_values] = model.event_weights;
+    if (!weights.empty() && !out.contains(weights)) {
+      out[weights] = of_values.empty() ? at::rand({number, length}, generator)
+                                       : at::randint(0, std::ssize(of_values), {number, length},
+                                                     generator, at::kLong);
+    }
     if (!model.time_feature.empty()) {
       const auto times = at::arange(length, at::kLong) * kSecondsApart;
       out[model.time_feature] = times.expand({number, length}).contiguous();

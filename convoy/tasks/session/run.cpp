@@ -257,6 +257,10 @@ std::shared_ptr<dataset::Dataset> open_sessions(const std::string& where,
   std::vector<std::string> columns;
   for (const auto& feature : model.features) columns.push_back(feature.name);
   if (!model.time_feature.empty()) columns.push_back(model.time_feature);
+  const auto& weights = model.event_weights.column;
+  if (more.trains && !weights.empty() && std::ranges::count(columns, weights) == 0) {
+    columns.push_back(weights);
+  }
   options.selection = data::select(schema, columns);
   select_vectors(model, options.selection);
   static_cast<data::ListLimits&>(options) = list_limits(arguments);

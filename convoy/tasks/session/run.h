@@ -48,7 +48,7 @@ struct MoreColumns {
   /// models::kExcluded: what the owner of each row had before, as far as kSeenFile beside the data
   /// tells, else the items of the row.
   bool excluded = false;
-  bool trains = false;     ///< models::kNumContext, where the file has it
+  bool trains = false;     ///< models::kNumContext, where the file has it, and event weights
   bool evaluates = false;  ///< the last item of each row is its target, not what is known of it
   std::shared_ptr<const KnownIdsOfModel> known = nullptr;  ///< null: all ids are
   /// The data are not those that the model was trained with: ids that it has not are unknown, too.

@@ -174,6 +174,9 @@ void SessionArguments::declare(OptionTable& t) {
         "eval_/next-item/ndcg_at_10, "
         "and so on with dcg, recall, precision, avg_precision")
       .choice({"plain", "transformers4rec"});
+  t.add(s, "event_weights", event_weights,
+        "column of the events that weights the loss of each target in training: COLUMN of numbers, "
+        "or COLUMN:VALUE=WEIGHT,... of categories (others have 1); evaluations count all alike");
   t.add(s, "eval_time", model.eval_time,
         "time at which evaluations ask hstu for the next item: of the session's last event, as in "
         "serving, or of the target, which serving does not know")

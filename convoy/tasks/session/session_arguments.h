@@ -70,6 +70,7 @@ struct SessionArguments {
   std::string model_name_or_path;  ///< an earlier run to begin with; "" = none
   DataArguments data;
   RankingArguments ranking;
+  std::string event_weights;  ///< COLUMN, or COLUMN:VALUE=WEIGHT,...; "" = all targets count alike
 
   /// Sentences for the user that a run of this shows at its start.
   std::vector<std::string> warnings;

@@ -11,6 +11,7 @@
 #include "convoy/tasks/memory.h"
 #include "convoy/tasks/random_data.h"
 #include "convoy/tasks/session/dataset.h"
+#include "convoy/tasks/session/event_weights.h"
 #include "convoy/tasks/session/first_weights.h"
 #include "convoy/tasks/session/inherited_options.h"
 #include "convoy/tasks/session/pretrained_vectors.h"
@@ -160,6 +161,7 @@ Run SessionTask::run(std::shared_ptr<dataset::Dataset> train_data, train::ModelF
 
 Run SessionTask::prepare(const options::ParallelArguments& parallel) {
   schema_ = take_features(arguments_);
+  take_event_weights(arguments_, schema_);
   const auto vectors = take_pretrained(arguments_);
   check_memory(arguments_.model, arguments_.data.schema_file(), parallel);
   if (!arguments_.data.valid_file().empty()) {
@@ -217,6 +219,7 @@ void SessionTask::survey(const PretrainedVectors& vectors, std::vector<std::stri
         "nothing themselves",
         human_count(rows.context_items), human_count(rows.num_items - rows.cut_items)));
   }
+  if (!rows.weights_note.empty()) notes.push_back(rows.weights_note);
   const bool all = arguments_.data.items_file().empty();
   // Vectors of their own tell of items what their head is not trained on, if it reads them.
   const bool has_items = vectors.contains(model.item_feature) && model.weight_tying;

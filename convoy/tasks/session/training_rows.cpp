@@ -10,6 +10,7 @@
 #include "convoy/data/tools/inspect_rows.h"
 #include "convoy/prepare/context.h"
 #include "convoy/prepare/seen.h"
+#include "convoy/tasks/session/event_weights.h"
 
 namespace convoy::tasks {
 
@@ -27,6 +28,13 @@ TrainingRows survey_training(const data::ParquetFiles& data, const models::Sessi
     selection.limits[feature.name] = data::IdLimit{feature.cardinality - 1};
   }
   out.counts.assign(out.seen.size(), 0);
+  EventWeightsSurvey weights(data, model.event_weights);
+  const auto& column = model.event_weights.column;
+  if (!weights.empty() && std::ranges::count(selection.columns, column) == 0) {
+    selection.columns.push_back(column);
+    const auto num_values = std::ssize(model.event_weights.of_values);
+    if (num_values > 0) selection.limits[column] = data::IdLimit{num_values - 1};
+  }
   const bool has_context = data::has_numbers(data, prepare::kNumContext);
   prepare::select_context(data, selection);
   const auto mark = [](const data::Column& column, int64_t begin, int64_t end,
@@ -38,6 +46,7 @@ TrainingRows survey_training(const data::ParquetFiles& data, const models::Sessi
   data::each_rows(data, selection, [&](const data::Rows& rows) {
     const auto& items = rows.columns.at(item_column);
     data::refuse_inner_padding(data, rows, item_column, out.num_rows);
+    weights.add(rows, out.num_rows);
     for (int64_t row = 0; row < rows.num_rows; ++row) {
       const int64_t context =
           has_context ? rows.columns.at(prepare::kNumContext).ints[static_cast<size_t>(row)] : 0;
@@ -69,6 +78,8 @@ TrainingRows survey_training(const data::ParquetFiles& data, const models::Sessi
       }
     }
   });
+  weights.finish();
+  out.weights_note = weights.note();
   return out;
 }
 

@@ -22,13 +22,14 @@ struct TrainingRows {
   /// By id, whether a row that trains something (of two items or more) has it, where it is read.
   std::vector<bool> seen;
   std::map<std::string, std::vector<bool>> seen_values;  ///< of other categorical columns
+  std::string weights_note;  ///< sentence on the weights of the targets; "" where all are alike
 
   /// A warning of what is cut; "" where nothing is. `max_length`: what it was cut to.
   std::string warning(int64_t max_length) const;
 };
 
-/// Reads the columns of ids once. Throws FileError for ids that the model does not have, and for
-/// context that is longer than its row.
+/// Reads the columns of ids, and the weights of events, once. Throws FileError for ids that the model
+/// does not have, for context that is longer than its row, and for negative weights.
 TrainingRows survey_training(const data::ParquetFiles& data, const models::SessionConfig& model,
                              const data::ListLimits& limits);
 

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <string>
+
+#include "convoy/data/parquet_files.h"
+#include "convoy/formats/schema.h"
+#include "convoy/tasks/session/session_arguments.h"
+
+namespace convoy::tasks {
+
+/// Gives the model the column of train.event_weights and, of a categorical one, the weight of each
+/// value. Throws UsageError that names the option.
+void take_event_weights(SessionArguments& arguments, const formats::Schema& schema);
+
+/// The weights of the events of a training file, read a few rows at a time.
+class EventWeightsSurvey {
+ public:
+  /// `weights`: of a model whose training data this is.
+  EventWeightsSurvey(const data::ParquetFiles& data, const models::EventWeights& weights)
+      : data_(data), weights_(weights) {}
+
+  bool empty() const { return weights_.column.empty(); }
+  /// Weight of value i of the column; 1 where there is none.
+  double of(const data::Rows& rows, int64_t i) const;
+  /// Counts the weights of rows, the first of which is row `first` of the data. Throws FileError on
+  /// a negative one.
+  void add(const data::Rows& rows, int64_t first);
+  /// Throws FileError where no event has a weight.
+  void finish() const;
+  /// Sentence for the user; "" without weights.
+  std::string note() const;
+
+ private:
+  const data::ParquetFiles& data_;
+  const models::EventWeights& weights_;
+  int64_t num_events_ = 0, num_zeros_ = 0;
+  double sum_ = 0;
+};
+
+}  // namespace convoy::tasks
