@@ -25,7 +25,7 @@ constexpr int64_t kIds = 51;  // no number of ranks divides it but 3
 
 inline bool of_sessions(const std::string& family) {
   return family == "session" || family == "sasrec" || family == "ligr" || family == "gbce" ||
-         family == "smoothed";
+         family == "bpr" || family == "smoothed";
 }
 
 /// Five heads; of Llama six, which read three heads of keys. With dropout where `drops`.
@@ -84,7 +84,7 @@ inline nn::BlockList tensor_blocks(const std::string& family, bool drops = true)
     auto config = models::small_session({.ids = kIds, .width = 20, .heads = 5, .length = 16});
     config.features.push_back({"kind", true, 3});  // fewer than the most ranks
     if (family == "sasrec" || family == "ligr") config.body = family;
-    if (family == "gbce") config.loss = family;
+    if (family == "gbce" || family == "bpr") config.loss = family;
     if (family == "smoothed") config.label_smoothing_factor = 0.2;
     if (!drops) config.dropout = 0;
     return models::make_session_model(config);

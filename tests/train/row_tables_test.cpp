@@ -97,12 +97,12 @@ TEST(RowTables, AreTheTablesThatEachRankKeepsWhole) {
 }
 
 TEST(RowTables, GoWithItemsThatEachTargetCompetesWith) {
-  for (const char* masking : {"clm", "mlm"}) {
-    SCOPED_TRACE(masking);
-    const auto factory = model([&](auto& config) {
-      config.body = std::string(masking) == "clm" ? "gpt2" : "bert";
+  for (const auto& [body, loss] : {std::pair{"gpt2", "gbce"}, {"bert", "gbce"}, {"gpt2", "bpr"}}) {
+    SCOPED_TRACE(fmt::format("{} {}", body, loss));
+    const auto factory = model([&, body = body, loss = loss](auto& config) {
+      config.body = body;
       config.sampled_softmax = false;
-      config.loss = "gbce";
+      config.loss = loss;
       config.n_negatives = 6;
     });
     const auto alone = outcome_of(factory, sessions(), by_rows(8, 2), one_device());
@@ -252,7 +252,7 @@ std::string refusal(const parallel::ModelFactory& factory,
 TEST(RowTables, TellWhatDoesNotGo) {
   const auto whole = HasSubstr(
       "row_tables = true needs a table of which a step reads some rows, as the items of a session "
-      "model with sampled_softmax or gbce, and weight_tying");
+      "model with sampled_softmax, gbce or bpr, and weight_tying");
   EXPECT_THAT(refusal(model([](auto& config) { config.sampled_softmax = false; }), by_rows(8, 1)),
               whole);
   EXPECT_THAT(refusal(model([](auto& config) { config.weight_tying = false; }), by_rows(8, 1)),

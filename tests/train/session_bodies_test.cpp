@@ -142,7 +142,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Body{"sasrec", "clm", 20, "gbce", nullptr, false},
                     Body{"electra", "rtd", 0, "cross_entropy", nullptr, false},
                     Body{"gpt2", "clm", 30, "cross_entropy", nullptr, true, "uni", "price"},
-                    Body{"sasrec", "clm", 20, "gbce", nullptr, true, "uni", "price"},
+                    Body{"sasrec", "clm", 20, "bpr", nullptr, true, "uni", "price"},
                     Body{"electra", "rtd", 0, "cross_entropy", "cls", true, "uni", "price"},
                     Body{"xlnet", "plm", 0, "cross_entropy", "mean", false, "uni", "price"}),
     name_of_body);

@@ -155,7 +155,7 @@ struct SessionConfig {
   /// Activation with `auto` resolved.
   std::string activation_kind() const;
   /// Training scores some items for each target, which are not the same for all.
-  bool has_own_negatives() const { return loss == "gbce"; }
+  bool has_own_negatives() const { return loss != "cross_entropy"; }
   /// Row reads of the item table; nothing where a step may read all of it, or the head has a table
   /// of its own.
   std::optional<parallel::RowReads> item_reads() const;

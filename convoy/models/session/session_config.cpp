@@ -29,6 +29,7 @@ const std::pair<std::string, Names> kWithPopularity{"model.negative_sampling", {
 const std::pair<std::string, Names> kWithOrder{"model.masking", {"plm"}};
 const std::pair<std::string, Names> kWithReplaced{"model.masking", {"rtd"}};
 const std::pair<std::string, Names> kWithGbce{"model.loss", {"gbce"}};
+const std::pair<std::string, Names> kWithOwnNegatives{"model.loss", {"gbce", "bpr"}};
 const std::pair<std::string, Names> kWithSoft{"model.soft_embeddings", {"true"}};
 
 Names sorted(Names names) {
@@ -140,11 +141,11 @@ Fields SessionConfig::fields() {
        "power of the counts: 1 = as often as in the data, 0 = all alike", 0, 4, none, none, "",
        kWithPopularity},
       {"loss", &loss,
-       "next-item loss: cross-entropy over all scores, or gbce: binary cross-entropy over the "
-       "target and negatives sampled for it",
-       0, 0, Names{"cross_entropy", "gbce"}},
+       "next-item loss: cross-entropy over all scores; gbce: binary cross-entropy over the target "
+       "and negatives sampled for it; bpr: -log sigmoid of the target's score less each of theirs",
+       0, 0, Names{"cross_entropy", "gbce", "bpr"}},
       {"n_negatives", &n_negatives, "number of sampled negatives per target", 1, 1e6, none, none,
-       "", kWithGbce},
+       "", kWithOwnNegatives},
       {"gbce_t", &gbce_t,
        "how far gbce corrects for sampling: 0 = not at all (binary cross-entropy), 1 = fully", 0, 1,
        none, none, "", kWithGbce},

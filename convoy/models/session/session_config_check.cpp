@@ -37,16 +37,17 @@ void SessionConfig::check() const {
                      body);
   }
   if (has_own_negatives() && sampled_softmax) {
-    fail<UsageError>(
-        "models",
-        "sampled_softmax = true does not go with loss = gbce, which draws items of its "
-        "own; try n_negatives instead");
+    fail<UsageError>("models",
+                     "sampled_softmax = true does not go with loss = {}, which draws items of its "
+                     "own; try n_negatives instead",
+                     loss);
   }
   if (label_smoothing_factor > 0 && (has_own_negatives() || sampled_softmax)) {
     fail<UsageError>("models",
                      "label_smoothing_factor = {} smooths over all items, of which {} scores some; "
                      "try label_smoothing_factor = 0",
-                     label_smoothing_factor, sampled_softmax ? "sampled_softmax" : "loss = gbce");
+                     label_smoothing_factor,
+                     sampled_softmax ? "sampled_softmax" : fmt::format("loss = {}", loss));
   }
   if (permutes() && attend_padding) {
     fail<UsageError>("models", "attend_padding = true does not go with masking = plm");
@@ -65,7 +66,7 @@ void SessionConfig::check() const {
                      item_feature, item().cardinality);
   }
   if (has_own_negatives() && item().cardinality < 3) {
-    fail<UsageError>("models", "loss = gbce wants at least two items; got {}",
+    fail<UsageError>("models", "loss = {} wants at least two items; got {}", loss,
                      item().cardinality - 1);
   }
   for (const auto& feature : features) {

@@ -14,6 +14,7 @@
 #include "convoy/models/session/event_weights.h"
 #include "convoy/models/session/negatives.h"
 #include "convoy/nn/layers/layers.h"
+#include "convoy/nn/losses/bpr.h"
 #include "convoy/nn/losses/cross_entropy.h"
 #include "convoy/nn/losses/gbce.h"
 #include "convoy/nn/losses/label_smoothing.h"
@@ -223,6 +224,10 @@ at::Tensor SessionHead::sampled_loss(const nn::Bundle& in, const at::Tensor& h,
   }
   const auto negatives =
       own_negatives(in.at("item_ids"), targets.positions, targets.items, context);
+  if (config_.loss == "bpr") {
+    return nn::bpr(h, items_, targets.items, negatives, {config_.temperature, targets.weights},
+                   context);
+  }
   const double rate = static_cast<double>(config_.n_negatives) /
                       static_cast<double>(config_.item().cardinality - first_id_ - 1);
   return nn::gbce(h, items_, targets.items, negatives,

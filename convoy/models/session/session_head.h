@@ -42,7 +42,7 @@ class SessionHead : public nn::Block {
   at::Tensor states(const at::Tensor& rows) const;
   /// Training scores some items only.
   bool samples() const { return sampler_.has_value() || config_.has_own_negatives(); }
-  /// Negatives of each target under gbce, [N, n_negatives] ids.
+  /// Negatives of each target under gbce and bpr, [N, n_negatives] ids.
   at::Tensor own_negatives(const at::Tensor& ids, const at::Tensor& positions,
                            const at::Tensor& items, const nn::Context& context) const;
   at::Tensor sampled_loss(const nn::Bundle& in, const at::Tensor& h, const Targets& targets,

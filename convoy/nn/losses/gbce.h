@@ -18,7 +18,7 @@ struct GbceOptions {
 /// beta = 1 - t (1 - sampling_rate): negatives are fewer than the ids that they stand for, which
 /// would make the model too sure. fp32 scalar.
 ///
-/// Rows of `table` [V, D] are read a cache's worth at a time. Backward adds to N (n + 1) of them.
+/// Backward adds to N (n + 1) rows of `table` [V, D].
 at::Tensor gbce(const at::Tensor& h, const ParamPtr& table, const at::Tensor& targets,
                 const at::Tensor& negatives, const GbceOptions& options, const Context& context);
 

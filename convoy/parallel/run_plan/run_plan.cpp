@@ -139,7 +139,7 @@ void check_row_tables(const ModelDecl& model, const Mesh& mesh, const Parallelis
     fail<UsageError>(
         "parallel",
         "row_tables = true needs a table of which a step reads some rows, as the "
-        "items of a session model with sampled_softmax or gbce, and weight_tying, that are "
+        "items of a session model with sampled_softmax, gbce or bpr, and weight_tying, that are "
         "trained; got none; try --sampled_softmax true --weight_tying true (and "
         "--pretrained_trainable true where it begins with vectors), or without it");
   }
