@@ -1,5 +1,6 @@
 #include "convoy/nn/block.h"
 
+#include <ATen/ATen.h>
 #include <fmt/format.h>
 
 #include "convoy/base/error.h"
@@ -8,6 +9,15 @@ namespace convoy::nn {
 
 std::string Block::cost_key() const {
   return fmt::format("{}", fmt::ptr(this));
+}
+
+StepIds StepIds::of(const at::Tensor& told) {
+  const auto [ids, places, counts] = at::_unique2(told, true, false, true);  // on the host
+  return {ids, counts};
+}
+
+at::Tensor Block::told_ids(const Bundle&, const Context&) {
+  fail<InternalError>("nn", "block '{}' tells no ids", name_);
 }
 
 at::Tensor Block::rows_read(const Param& table, const Bundle&, const Context&) {

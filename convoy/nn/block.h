@@ -19,6 +19,15 @@ class KvCache;
 
 enum class Mode { Train, Evaluate, Predict };
 
+/// Ids that blocks told of all micro-batches of a step, on all ranks, before it began.
+struct StepIds {
+  at::Tensor ids;     ///< [n] int64 on the host, ascending, all different
+  at::Tensor counts;  ///< [n] int64: how often each was told
+
+  /// Counts `told` [m] int64, in any order.
+  static StepIds of(const at::Tensor& told);
+};
+
 /// The step as a block may know it, besides its inputs. Random draws are pure functions of these.
 struct Context {
   Mode mode = Mode::Train;
@@ -37,6 +46,8 @@ struct Context {
   bool sequence_parallel = false;
   /// In training and evaluation they share out the positions of each row.
   comm::Group context = {};
+  /// In a step of a model that collects ids (Block::collects_ids).
+  const StepIds* step_ids = nullptr;
 
   /// The batch that the first block got as `in`, where reading it waits for no GPU.
   const Bundle& batch(const Bundle& in) const { return loaded == nullptr ? in : *loaded; }
@@ -93,6 +104,12 @@ class Block {
   /// others: it returns `row_states` [N, width], `row_targets` [N], `row_first` (the lowest id that
   /// competes) and `row_weight` (of the cross-entropy in the loss), scalars both.
   virtual at::Tensor rows_read(const Param& table, const Bundle& batch, const Context& context);
+  /// Whether a step of training begins with a collective that makes Context::step_ids of what the
+  /// last block tells.
+  virtual bool collects_ids() const { return false; }
+  /// Ids [m] int64 on the host of the batch that the first block gets, in any order: a pure
+  /// function of it and of seed, step and samples.
+  virtual at::Tensor told_ids(const Bundle& batch, const Context& context);
   /// Names of what the last block tells of its targets beside the loss: in training and evaluation
   /// it returns `metrics` [number of names] double, sums over the targets that `count` counts.
   virtual std::vector<std::string> metrics() const { return {}; }

@@ -112,6 +112,22 @@ TEST(RowTables, GoWithItemsThatEachTargetCompetesWith) {
   }
 }
 
+TEST(RowTables, HaveTheTargetsOfOtherRanks) {
+  for (const auto& [body, masking] : {std::pair{"gpt2", "clm"}, {"xlnet", "plm"}}) {
+    SCOPED_TRACE(body);
+    const auto factory = model([&, body = body, masking = masking](auto& config) {
+      config.body = body;
+      config.masking = masking;
+      config.negative_sampling = models::kInBatch;
+      config.event_weights.column = "price";
+    });
+    const auto alone = outcome_of(factory, sessions(), by_rows(8, 2), one_device());
+    EXPECT_LT(alone.losses.back(), alone.losses.front());
+    expect_same_bits(alone, on_two(factory, by_rows(8, 1)), kSteps);
+    expect_near(alone, outcome_of(factory, sessions(), by_rows(8, 2, false), one_device()));
+  }
+}
+
 TEST(RowTables, GoWithWeightsOfTargets) {
   const auto factory = model([](auto& config) { config.event_weights.column = "price"; });
   const auto alone = outcome_of(factory, sessions(), by_rows(8, 2), one_device());

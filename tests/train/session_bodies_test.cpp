@@ -13,7 +13,7 @@ constexpr size_t kSteps = 20;
 struct Body {
   const char* name;
   const char* masking;
-  int64_t num_negatives = 0;  ///< 0: all items
+  int64_t num_negatives = 0;  ///< 0: all items; -1: the other targets of the step
   const char* loss = "cross_entropy";
   const char* summary = nullptr;  ///< with all that beside bodies can be asked for
   bool tied = true;               ///< the item table is the output matrix
@@ -35,6 +35,10 @@ class SessionBodies : public testing::TestWithParam<Body> {
     if (config.reads_times()) config.time_feature = "time";
     if (config.has_own_negatives()) {
       config.n_negatives = GetParam().num_negatives;
+    } else if (GetParam().num_negatives < 0) {
+      config.sampled_softmax = true;
+      config.negative_sampling = models::kInBatch;
+      for (int64_t id = 0; id < 120; ++id) config.item_counts.push_back(id % 11);
     } else if (GetParam().num_negatives > 0) {
       config.sampled_softmax = true;
       config.max_n_samples = GetParam().num_negatives;
@@ -120,10 +124,10 @@ TEST_P(SessionBodies, TrainThroughStages) {
 
 std::string name_of_body(const testing::TestParamInfo<Body>& info) {
   const auto& body = info.param;
-  return fmt::format("{}_{}{}{}{}{}", body.name, body.masking,
-                     body.summary == nullptr ? "" : "_targets", body.tied ? "" : "_untied",
-                     body.attn_type == std::string("bi") ? "_bi" : "",
-                     body.weights == std::string() ? "" : "_weighted");
+  return fmt::format(
+      "{}_{}{}{}{}{}{}", body.name, body.masking, body.summary == nullptr ? "" : "_targets",
+      body.tied ? "" : "_untied", body.attn_type == std::string("bi") ? "_bi" : "",
+      body.weights == std::string() ? "" : "_weighted", body.num_negatives < 0 ? "_in_batch" : "");
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -144,7 +148,9 @@ INSTANTIATE_TEST_SUITE_P(
                     Body{"gpt2", "clm", 30, "cross_entropy", nullptr, true, "uni", "price"},
                     Body{"sasrec", "clm", 20, "bpr", nullptr, true, "uni", "price"},
                     Body{"electra", "rtd", 0, "cross_entropy", "cls", true, "uni", "price"},
-                    Body{"xlnet", "plm", 0, "cross_entropy", "mean", false, "uni", "price"}),
+                    Body{"xlnet", "plm", 0, "cross_entropy", "mean", false, "uni", "price"},
+                    Body{"gpt2", "clm", -1}, Body{"bert", "mlm", -1}, Body{"xlnet", "plm", -1},
+                    Body{"electra", "rtd", -1, "cross_entropy", nullptr, true, "uni", "price"}),
     name_of_body);
 
 }  // namespace

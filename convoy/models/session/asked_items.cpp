@@ -41,6 +41,22 @@ at::Tensor asked_items(const SessionConfig& config, const at::Tensor& known,
   return places == asked.unsqueeze(1);
 }
 
+masking::PermutationOptions permutation_options(const SessionConfig& config) {
+  return {config.plm_probability, config.plm_max_span_length, config.plm_permute_all};
+}
+
+at::Tensor training_targets(const SessionConfig& config, const nn::Bundle& batch,
+                            const nn::Context& context) {
+  const auto& ids = batch.at(config.item_feature);
+  const auto before = loaded_context(batch, context);
+  const auto asked =
+      config.permutes()
+          ? masking::training_permutation(ids, permutation_options(config), context, before).asked
+          : asked_items(config, ids, context, before);
+  const auto places = asked.reshape({-1}).nonzero().squeeze(1);  // on the host
+  return config.masks_items() ? places : places + 1;
+}
+
 at::Tensor asked_item(const at::Tensor& ids, const nn::Context& context) {
   if (context.mode != Mode::Predict) return masking::last_item_mask(ids);
   return at::arange(ids.size(1), ids.options()) == masking::session_lengths(ids).unsqueeze(1);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "convoy/masking/item_masking.h"
 #include "convoy/models/session/session.h"
 
 // Shapes: B rows, T positions.
@@ -18,6 +19,12 @@ at::Tensor loaded_context(const nn::Bundle& in, const nn::Context& context);
 /// loaded_context().
 at::Tensor asked_items(const SessionConfig& config, const at::Tensor& known,
                        const nn::Context& context, const at::Tensor& num_context);
+
+masking::PermutationOptions permutation_options(const SessionConfig& config);
+
+/// Flat places [N] of the items that training asks for in a batch that was loaded, permuted or not.
+at::Tensor training_targets(const SessionConfig& config, const nn::Bundle& batch,
+                            const nn::Context& context);
 
 /// [B, T] bool: the last item, or in prediction the position behind it.
 at::Tensor asked_item(const at::Tensor& ids, const nn::Context& context);

@@ -56,6 +56,9 @@ inline constexpr const char* kMissed = "missed_target";
 inline constexpr const char* kTargetRow = "target_row";
 inline constexpr const char* kTopItems = "top_items";
 
+/// Negative sampling that takes the other targets of a step.
+inline constexpr const char* kInBatch = "in_batch";
+
 /// Weights of training's next-item targets: each counts in the loss, a weighted mean, as the value
 /// of a column at its event says.
 struct EventWeights {
@@ -80,8 +83,8 @@ struct SessionConfig {
   /// Whether an evaluation of a body that reads times asks at the time of the session's last event,
   /// which is what serving knows, or of the target. Of a run, not in config.json.
   std::string eval_time = "last";
-  /// Occurrences of each id in the training data, for negative_sampling = popularity; empty: each
-  /// counts alike. Of the data, not in config.json.
+  /// Occurrences of each id in the training data, for negative_sampling = popularity, or among its
+  /// targets, for in_batch; empty: each counts alike. Of the data, not in config.json.
   std::vector<int64_t> item_counts;
   /// Weights of targets in training. Of a run, not in config.json.
   EventWeights event_weights;
@@ -156,6 +159,8 @@ struct SessionConfig {
   std::string activation_kind() const;
   /// Training scores some items for each target, which are not the same for all.
   bool has_own_negatives() const { return loss != "cross_entropy"; }
+  /// Negatives are the other targets of the step.
+  bool has_in_batch_negatives() const { return sampled_softmax && negative_sampling == kInBatch; }
   /// Row reads of the item table; nothing where a step may read all of it, or the head has a table
   /// of its own.
   std::optional<parallel::RowReads> item_reads() const;

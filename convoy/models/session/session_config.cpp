@@ -26,6 +26,11 @@ const std::pair<std::string, Names> kWithTimes{
     "model.body", bodies_with([](const SessionBody& body) { return body.reads_times; })};
 const std::pair<std::string, Names> kWithSampling{"model.sampled_softmax", {"true"}};
 const std::pair<std::string, Names> kWithPopularity{"model.negative_sampling", {"popularity"}};
+const Names kNegatives = [] {
+  auto out = nn::NegativeSampler::kinds();
+  out.emplace_back(kInBatch);
+  return out;
+}();
 const std::pair<std::string, Names> kWithOrder{"model.masking", {"plm"}};
 const std::pair<std::string, Names> kWithReplaced{"model.masking", {"rtd"}};
 const std::pair<std::string, Names> kWithGbce{"model.loss", {"gbce"}};
@@ -135,8 +140,9 @@ Fields SessionConfig::fields() {
        HUGE_VAL, none, none, "", kWithSampling},
       {"negative_sampling", &negative_sampling,
        "all items equally likely; log_uniform: by rank, for ids sorted by falling count; "
-       "popularity: by their counts in the training data to the power of negative_alpha",
-       0, 0, nn::NegativeSampler::kinds(), none, "", kWithSampling},
+       "popularity: by their counts in the training data to the power of negative_alpha; "
+       "in_batch: the other targets of the step, corrected for how often each is one",
+       0, 0, kNegatives, none, "", kWithSampling},
       {"negative_alpha", &negative_alpha,
        "power of the counts: 1 = as often as in the data, 0 = all alike", 0, 4, none, none, "",
        kWithPopularity},
@@ -183,7 +189,8 @@ std::optional<parallel::RowReads> SessionConfig::item_reads() const {
   if (detects() || !(sampled_softmax || has_own_negatives()) || !weight_tying) return std::nullopt;
   const int64_t times = stochastic_swap_noise > 0 ? 2 : 1;  // what is there, and what is predicted
   const int64_t own = has_own_negatives() ? n_negatives : 0;
-  return parallel::RowReads{(sampled_softmax ? max_n_samples : 0) + 1, (times + own) * max_length};
+  const int64_t shared = sampled_softmax && !has_in_batch_negatives() ? max_n_samples : 0;
+  return parallel::RowReads{shared + 1, (times + own) * max_length};
 }
 
 bool SessionConfig::counts_from_end() const {

@@ -68,7 +68,9 @@ SessionHead::SessionHead(const SessionConfig& config, const nn::ParamPtr& output
       return declare_dense(name, D, 1, config.initializer_range);
     });
   }
-  if (config.sampled_softmax && config.negative_sampling == "popularity") {
+  if (config.has_in_batch_negatives()) {
+    in_batch_.emplace(config.item_counts, config.item().cardinality);
+  } else if (config.sampled_softmax && config.negative_sampling == "popularity") {
     sampler_.emplace(first_id_, popularity_weights(config, first_id_), config.max_n_samples);
   } else if (config.sampled_softmax) {
     sampler_.emplace(first_id_, config.item().cardinality, config.max_n_samples,
@@ -91,8 +93,8 @@ nn::Bundle SessionHead::forward(const nn::Bundle& in, const nn::Context& context
   }
   if (!targets_) return out;
   if (context.mode != Mode::Predict) out["loss"] = out.at("loss") * config_.next_item_weight;
-  const auto none = targets.weights.defined() ? targets_of_rows(ids.size(0), rows, {}) == 0
-                                              : num_asked == 0;
+  const auto none =
+      targets.weights.defined() ? targets_of_rows(ids.size(0), rows, {}) == 0 : num_asked == 0;
   targets_->add(in, normed(in.at(detects ? "generator_hidden" : "hidden")),
                 num_asked.masked_fill(none, 1), context, out);
   return out;
@@ -102,7 +104,8 @@ at::Tensor SessionHead::rows_read(const nn::Param&, const nn::Bundle& batch,
                                   const nn::Context& context) {
   const auto& ids = batch.at(config_.item_feature);
   const auto targets = ids.reshape({-1});
-  if (context.mode != Mode::Train) return targets;
+  // Targets of other ranks and micro-batches are among the rows that these read.
+  if (context.mode != Mode::Train || in_batch_) return targets;
   if (sampler_) return at::cat({targets, sampler_->draw(context.seed, context.step)});
   // Of masked items some are asked for; here all are drawn for.
   const auto next = config_.masks_items() ? ids : at::constant_pad_nd(ids.slice(1, 1), {0, 1});
@@ -111,6 +114,15 @@ at::Tensor SessionHead::rows_read(const nn::Param&, const nn::Bundle& batch,
   return at::cat(
       {targets,
        own_negatives(ids, positions, asked.index_select(0, positions), context).reshape({-1})});
+}
+
+at::Tensor SessionHead::told_ids(const nn::Bundle& batch, const nn::Context& context) {
+  auto places = training_targets(config_, batch, context);
+  if (const auto& weights = config_.event_weights; !weights.column.empty()) {
+    const auto of_targets = event_weights(weights, batch).reshape({-1}).index_select(0, places);
+    places = places.masked_select(of_targets > 0);  // on the host
+  }
+  return batch.at(config_.item_feature).reshape({-1}).index_select(0, places);
 }
 
 at::Tensor SessionHead::asked_states(const nn::Bundle& in, const Targets& targets) const {
@@ -166,9 +178,9 @@ nn::Bundle SessionHead::next_items(const nn::Bundle& in, const Targets& targets,
   const double share = context.mode == Mode::Train ? config_.label_smoothing_factor : 0;
   at::Tensor smoothing;
   if (share > 0) {
-    smoothing = nn::label_smoothing(h, items_, targets.items,
-                                    {share, config_.temperature, first_id_, targets.weights},
-                                    context);
+    smoothing =
+        nn::label_smoothing(h, items_, targets.items,
+                            {share, config_.temperature, first_id_, targets.weights}, context);
   }
   const auto entropy = nn::cross_entropy(h, items_, targets.items, options);
   nn::Bundle out{{"loss", share > 0 ? entropy.loss + smoothing : entropy.loss}, {"count", count}};
@@ -220,6 +232,13 @@ at::Tensor SessionHead::sampled_loss(const nn::Bundle& in, const at::Tensor& h,
                                      const Targets& targets, const nn::Context& context) const {
   if (sampler_) {
     return nn::sampled_cross_entropy(h, items_, targets.items, *sampler_,
+                                     {config_.temperature, targets.weights}, context);
+  }
+  if (in_batch_) {
+    // A block that runs alone, so that its cost is known, has no step.
+    const auto step = context.step_ids != nullptr ? *context.step_ids
+                                                  : nn::StepIds::of(comm::download(targets.items));
+    return nn::sampled_cross_entropy(h, items_, targets.items, in_batch_->of(step, targets.items),
                                      {config_.temperature, targets.weights}, context);
   }
   const auto negatives =

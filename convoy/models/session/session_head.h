@@ -2,6 +2,7 @@
 
 #include <optional>
 
+#include "convoy/models/session/in_batch_negatives.h"
 #include "convoy/models/session/replaced_items.h"
 #include "convoy/models/session/session.h"
 #include "convoy/models/session/session_targets.h"
@@ -19,6 +20,8 @@ class SessionHead : public nn::Block {
   nn::Bundle forward(const nn::Bundle& in, const nn::Context& context) override;
   at::Tensor rows_read(const nn::Param& table, const nn::Bundle& batch,
                        const nn::Context& context) override;
+  bool collects_ids() const override { return in_batch_.has_value(); }
+  at::Tensor told_ids(const nn::Bundle& batch, const nn::Context& context) override;
   bool takes_tensor_ranks() const override { return true; }
   const nn::ParamPtr& output_matrix() const { return items_; }
   bool takes_sequence_parallel() const override {
@@ -41,7 +44,7 @@ class SessionHead : public nn::Block {
   at::Tensor normed(const at::Tensor& rows) const;
   at::Tensor states(const at::Tensor& rows) const;
   /// Training scores some items only.
-  bool samples() const { return sampler_.has_value() || config_.has_own_negatives(); }
+  bool samples() const { return config_.sampled_softmax || config_.has_own_negatives(); }
   /// Negatives of each target under gbce and bpr, [N, n_negatives] ids.
   at::Tensor own_negatives(const at::Tensor& ids, const at::Tensor& positions,
                            const at::Tensor& items, const nn::Context& context) const;
@@ -56,6 +59,7 @@ class SessionHead : public nn::Block {
   std::optional<SessionTargets> targets_;  // of whole sessions
   std::optional<ReplacementDetector> detector_;
   std::optional<nn::NegativeSampler> sampler_;  // of the items that training scores
+  std::optional<InBatchNegatives> in_batch_;    // or the targets
 };
 
 }  // namespace convoy::models

@@ -193,9 +193,7 @@ masking::ItemPermutation SessionInput::permutation(const at::Tensor& known,
                                                    const at::Tensor& before,
                                                    const nn::Context& context) const {
   if (context.mode != Mode::Train) return masking::without_items(known, asked_item(known, context));
-  return masking::training_permutation(
-      known, {config_.plm_probability, config_.plm_max_span_length, config_.plm_permute_all},
-      context, before);
+  return masking::training_permutation(known, permutation_options(config_), context, before);
 }
 
 }  // namespace convoy::models

@@ -157,6 +157,10 @@ class AdaptedBlock : public Block {
   at::Tensor rows_read(const Param& table, const Bundle& batch, const Context& context) override {
     return block_->rows_read(table, batch, context);
   }
+  bool collects_ids() const override { return block_->collects_ids(); }
+  at::Tensor told_ids(const Bundle& batch, const Context& context) override {
+    return block_->told_ids(batch, context);
+  }
   std::vector<std::string> metrics() const override { return block_->metrics(); }
   std::vector<NamedTensor> buffers() override { return block_->buffers(); }
 

@@ -210,14 +210,22 @@ at::Tensor sampled_cross_entropy(const at::Tensor& h, const ParamPtr& table,
                                  const at::Tensor& targets, const NegativeSampler& sampler,
                                  const SampledSoftmaxOptions& options, const Context& context) {
   const auto drawn = comm::upload(sampler.draw(context.seed, context.step), h.device());
-  const auto rows = embedding(drawn, table, /*padding=*/false, context.tensor);
+  const SampledNegatives negatives{drawn, sampler.log_probabilities(drawn),
+                                   sampler.log_probabilities(targets)};
+  return sampled_cross_entropy(h, table, targets, negatives, options, context);
+}
+
+at::Tensor sampled_cross_entropy(const at::Tensor& h, const ParamPtr& table,
+                                 const at::Tensor& targets, const SampledNegatives& negatives,
+                                 const SampledSoftmaxOptions& options, const Context& context) {
+  const auto rows = embedding(negatives.ids, table, /*padding=*/false, context.tensor);
   const auto own = embedding(targets, table, /*padding=*/false, context.tensor);
   // fp16 cannot hold the slopes of a softmax over many items.
   const bool recorded = at::GradMode::is_enabled();
   const auto dtype = context.compute_dtype == at::kBFloat16 ? at::kBFloat16 : at::kFloat;
-  SampledLoss sampled(
-      h.detach().to(dtype), {drawn, rows.detach().to(dtype), sampler.log_probabilities(drawn)},
-      {targets, own.detach().to(dtype), sampler.log_probabilities(targets)}, options);
+  SampledLoss sampled(h.detach().to(dtype),
+                      {negatives.ids, rows.detach().to(dtype), negatives.lowered},
+                      {targets, own.detach().to(dtype), negatives.of_targets}, options);
   {
     at::NoGradGuard no_grad;
     sampled.run();

@@ -44,17 +44,29 @@ class NegativeSampler {
   mutable at::Tensor logs_;  // on the device that asked last
 };
 
+/// Items against which all targets [N] of a loss compete, and how much scores are lowered: by the
+/// logarithm of how likely, or how often, an item is among the negatives.
+struct SampledNegatives {
+  at::Tensor ids;         ///< [n] int64, all different
+  at::Tensor lowered;     ///< [n] fp32
+  at::Tensor of_targets;  ///< [N] fp32
+};
+
 struct SampledSoftmaxOptions {
   double temperature = 1;   ///< divides the scores
   at::Tensor weights = {};  ///< [N] fp32: factor of each row's loss; undefined: 1
 };
 
 /// The sum of the cross-entropies of h [N, D] against each row's target and the negatives, whose
-/// scores are lowered by the logarithms of their probabilities, the target's too (Jean et al.,
-/// 2015; Bengio and Senecal, 2008). A row's target is not among its negatives. fp32 scalar. With
-/// all ids it is cross_entropy().
+/// scores are lowered, the target's too. A row's target is not among its negatives. fp32 scalar.
 ///
 /// Backward adds to n + N rows of the table at most. targets [N] int64.
+at::Tensor sampled_cross_entropy(const at::Tensor& h, const ParamPtr& table,
+                                 const at::Tensor& targets, const SampledNegatives& negatives,
+                                 const SampledSoftmaxOptions& options, const Context& context);
+
+/// As above with negatives that a sampler draws for the step, by the logarithms of their
+/// probabilities (Jean et al., 2015; Bengio and Senecal, 2008). With all ids it is cross_entropy().
 at::Tensor sampled_cross_entropy(const at::Tensor& h, const ParamPtr& table,
                                  const at::Tensor& targets, const NegativeSampler& sampler,
                                  const SampledSoftmaxOptions& options, const Context& context);

@@ -33,6 +33,7 @@ struct StepInput {
   bool may_give_up = false;
   PassObserver* observer = nullptr;
   bool check_replicas = false;  ///< compares ranks afterwards where they should hold equal values
+  nn::StepIds step_ids = {};    ///< collected by the replica (nn::Block::collects_ids)
 };
 
 /// Results of a step, summed over all data-parallel ranks.

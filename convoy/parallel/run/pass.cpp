@@ -157,6 +157,7 @@ nn::Bundle Pass::run(int64_t block, int64_t m) const {
       input_.mode,   input_.step.seed, input_.step.step,  block,         input_.compute_dtype,
       batch.samples, loaded(batch),    batch.cache.get(), input_.tensor, input_.sequence_parallel,
       input_.context};
+  if (input_.step.step_ids.ids.defined()) context.step_ids = &input_.step.step_ids;
   const bool trains = input_.mode == nn::Mode::Train;
   if (trains && fault_at("mask") == Fault::kDouble) context.samples = 2 * batch.samples;
   const auto b = static_cast<size_t>(block);

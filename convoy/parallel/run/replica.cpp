@@ -13,6 +13,7 @@
 #include "convoy/nn/declare.h"
 #include "convoy/parallel/pipeline/pipeline.h"
 #include "convoy/parallel/run/replicas_check.h"
+#include "convoy/parallel/run/step_ids.h"
 
 namespace convoy::parallel {
 
@@ -111,7 +112,11 @@ StepResult Replica::step(const std::vector<MicroBatch>& micro_batches, const Ste
                          const OptimizerOptions& optimizer) {
   internal_check(options_.trains, "parallel", "a step of a replica that does not train");
   const auto kept = input.may_give_up ? copies(buffers()) : std::vector<at::Tensor>();
-  auto result = executor_->run(stage().step, micro_batches, input, optimizer);
+  auto given = input;
+  if (auto& last = *blocks_.back(); last.collects_ids()) {
+    given.step_ids = collect_ids(last, micro_batches, input, groups_.rows, options_.device);
+  }
+  auto result = executor_->run(stage().step, micro_batches, given, optimizer);
   if (result.short_rank >= 0) {
     const at::NoGradGuard no_grad;
     auto all = buffers();

@@ -113,6 +113,12 @@ void SessionTask::settle(OptionTable& table) {
     fail<UsageError>("tasks", "model.mlm_probability has no effect with masking = {}; try {}",
                      masking, masking == "plm" ? "--plm_probability" : "--masking mlm");
   }
+  if (arguments_.model.has_in_batch_negatives() && table.asked_for("model.max_n_samples")) {
+    fail<UsageError>("tasks",
+                     "model.max_n_samples has no effect with negative_sampling = in_batch, whose "
+                     "negatives are the targets of a step; try a larger batch, or another "
+                     "--negative_sampling");
+  }
   if (masking != "clm" && table.asked_for("model.attn_type")) {
     fail<UsageError>("tasks", "model.attn_type has no effect with masking = {}; try --masking clm",
                      masking);
@@ -267,6 +273,7 @@ void SessionTask::survey(const PretrainedVectors& vectors, std::vector<std::stri
   const auto before = folder.empty() ? std::vector<int64_t>() : kept_counts(folder);
   for (size_t id = 0; id < std::min(before.size(), counts_.size()); ++id) counts_[id] += before[id];
   if (model.negative_sampling == "popularity") model.item_counts = counts_;
+  if (model.has_in_batch_negatives()) model.item_counts = rows.target_counts;
   model.unseen_items = known.items.unseen();
   known_ = std::make_shared<const KnownIdsOfModel>(std::move(known));
 }

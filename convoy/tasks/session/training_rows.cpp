@@ -14,6 +14,18 @@
 
 namespace convoy::tasks {
 
+namespace {
+
+/// Place of the first target of a row of which [from, to) is read and the first `context` items are
+/// context. Items that are hidden at random all count.
+int64_t first_target(const models::SessionConfig& model, int64_t from, int64_t to,
+                     int64_t context) {
+  if (model.masks_items()) return std::max(from, context);
+  return model.train_on_last_item_seq_only ? to - 1 : std::max(from + 1, context);
+}
+
+}  // namespace
+
 TrainingRows survey_training(const data::ParquetFiles& data, const models::SessionConfig& model,
                              const data::ListLimits& limits) {
   TrainingRows out;
@@ -28,6 +40,7 @@ TrainingRows survey_training(const data::ParquetFiles& data, const models::Sessi
     selection.limits[feature.name] = data::IdLimit{feature.cardinality - 1};
   }
   out.counts.assign(out.seen.size(), 0);
+  out.target_counts.assign(out.seen.size(), 0);
   EventWeightsSurvey weights(data, model.event_weights);
   const auto& column = model.event_weights.column;
   if (!weights.empty() && std::ranges::count(selection.columns, column) == 0) {
@@ -70,6 +83,11 @@ TrainingRows survey_training(const data::ParquetFiles& data, const models::Sessi
       const bool keeps_last = limits.truncation == data::Truncation::KeepLast;
       const int64_t from = keeps_last ? over : 0, to = from + length - over;
       mark(items, items.begin(row) + from, items.begin(row) + to, out.seen);
+      for (int64_t i = items.begin(row) + first_target(model, from, to, context);
+           i < items.begin(row) + to; ++i) {
+        out.target_counts[static_cast<size_t>(items.ints[static_cast<size_t>(i)])] +=
+            weights.of(rows, i) > 0;
+      }
       for (auto& [name, seen] : out.seen_values) {
         const auto& values = rows.columns.at(name);
         const auto begin = values.begin(row);
