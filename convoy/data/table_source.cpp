@@ -226,13 +226,16 @@ void TableSource::read_parquet(const std::vector<int>& columns,
     auto reader = open_parquet(file_, kBatchRows);
     std::vector<int> leaves;
     for (int column : columns) {
-      const auto& field = reader->manifest().schema_fields[static_cast<size_t>(column)];
-      if (field.column_index < 0) {
+      const auto* field = &reader->manifest().schema_fields[static_cast<size_t>(column)];
+      while (options_.lists && field->column_index < 0 && field->children.size() == 1) {
+        field = &field->children.front();  // of a list
+      }
+      if (field->column_index < 0) {
         const SourceColumn& source = columns_[static_cast<size_t>(column)];
         fail<FileError>("data", "column '{}' in {} is {}; expected one value per row", source.plain,
                         file_.string(), source.type->ToString());
       }
-      leaves.push_back(field.column_index);
+      leaves.push_back(field->column_index);
     }
     std::vector<int> groups;
     for (int g = 0; g < reader->num_row_groups(); ++g) groups.push_back(g);

@@ -75,6 +75,7 @@ JoinReport join_features(const FeatureTable& table, bool of_users, Events& event
     }
     return {};
   }
+  if (table.features.empty() && table.has_other_uses) return {};
   if (table.features.empty()) {
     fail<UsageError>("prepare", "{} {} joins nothing; try {} with some of {}", kind.flag,
                      table.file.string(), kind.features, join(list_columns(table.file, {})));

@@ -14,6 +14,7 @@ struct FeatureTable {
   std::filesystem::path file;  ///< CSV, TSV (also .gz) or Parquet; "" = none
   std::string key;             ///< its column of raw ids; "" = the usual names
   std::vector<FeatureSpec> features = {};
+  bool has_other_uses = false;  ///< it may join nothing
 };
 
 /// Counts of a join.

@@ -15,6 +15,7 @@
 #include "convoy/prepare/scales.h"
 #include "convoy/prepare/sessions_check.h"
 #include "convoy/prepare/sessions_files.h"
+#include "convoy/prepare/sessions_items.h"
 #include "convoy/prepare/sessions_order.h"
 #include "convoy/prepare/sessions_rows.h"
 #include "convoy/prepare/sessions_schema.h"
@@ -286,6 +287,8 @@ SessionReport make_sessions(const SessionOptions& given, const ProgressFn& progr
   const TimeDelta time_delta(options);
   Events events = read_events(options.inputs, options.columns, options.table, progress);
   SessionReport report;
+  options.items.has_other_uses = !options.item_tower.empty();
+  const SessionItemTower tower(options);
   for (const bool of_users : {false, true}) {
     auto joined = join_features(of_users ? options.users : options.items, of_users, events);
     if (!joined.table.empty()) report.joined.push_back(std::move(joined));
@@ -318,6 +321,7 @@ SessionReport make_sessions(const SessionOptions& given, const ProgressFn& progr
   report.num_users = order.num_users;
   report.num_sessions = static_cast<int64_t>(order.sessions.size());
   ColumnIds items = make_vocabulary(events.item, order, ids_to_keep(options, "items"));
+  report.num_eventless_items = tower.add_items(items.items);
   report.num_items = items.size();
   report.num_new_items = items.size() - ids_to_keep(options, "items").size();
   add_names(options, items, report);
@@ -334,7 +338,7 @@ SessionReport make_sessions(const SessionOptions& given, const ProgressFn& progr
   std::vector<std::string> stale = earlier_files(options.output);
   if (options.window_days > 0) stale.insert(stale.end(), {"train.parquet", "valid.parquet"});
   remove_unfinished(options.output, {"train.", "valid.", "test.", "items.", "users.", "seen.",
-                                     "sessions.", "schema."});
+                                     "sessions.", "schema.", "item_features."});
   const People people(events, order, options.ids_from);
   report.num_repeats = people.count_repeats(order, events.item, items);
   for (const auto& warning :
@@ -396,6 +400,7 @@ SessionReport make_sessions(const SessionOptions& given, const ProgressFn& progr
     write_items(file, files.last(), categories[f].items);
   }
   if (!scales.empty()) write_file(files.add(kScalesFile), scales.to_json());
+  report.num_tower_items = tower.write(items.items, files);
   write_file(files.add("schema.json"), make_schema(options, material).to_json());
   report.files = files.commit(stale);
   return report;

@@ -9,6 +9,7 @@
 
 #include "convoy/base/progress.h"
 #include "convoy/prepare/events.h"
+#include "convoy/prepare/item_table.h"
 #include "convoy/prepare/joined_features.h"
 #include "convoy/prepare/validation.h"
 
@@ -44,7 +45,8 @@ struct SessionOptions {
   std::filesystem::path ids_from;
   Validation validation;  ///< events that are held out of training
 
-  FeatureTable items;  ///< features of items, which become features of events
+  FeatureTable items;                  ///< features of items, which become features of events
+  std::vector<ItemColumn> item_tower;  ///< columns of that table that are kept by item
   FeatureTable users;  ///< features of users, which become one value of each session
 
   std::filesystem::path names;  ///< optional table of titles
@@ -83,9 +85,12 @@ struct SessionReport {
   int64_t num_untimed = 0;         ///< events without a time, which come last
   /// Events without a value of a further time column, by its name: last of those alike before it.
   std::vector<std::pair<std::string, int64_t>> untimed_later;
-  std::optional<TimeSpan> times;       ///< of the events that have a time
-  int64_t num_ties = 0;                ///< events at the time of the one before of their user
-  std::vector<JoinReport> joined;      ///< tables that features came from
+  std::optional<TimeSpan> times;   ///< of the events that have a time
+  int64_t num_ties = 0;            ///< events at the time of the one before of their user
+  std::vector<JoinReport> joined;  ///< tables that features came from
+  /// Items of the tower's table without an event, which have ids behind the others.
+  int64_t num_eventless_items = 0;
+  int64_t num_tower_items = 0;         ///< items with some value in the tower's table
   std::vector<MissingValues> missing;  ///< of features that some events lack
   int64_t num_users = 0;
   int64_t num_sessions = 0;
@@ -114,8 +119,9 @@ struct SessionReport {
 /// Turns interactions into what training reads, written to `options.output`: `train.parquet`,
 /// `valid.parquet`, with some splits `test.parquet`, `schema.json` (Transformers4Rec's form),
 /// `items.parquet`, `users.parquet`, `seen.parquet`, `sessions.json` and `<feature>.parquet` for
-/// each categorical feature. All of them appear at the end, or none; those of features that an
-/// earlier run had and this one has not are taken away.
+/// each categorical feature, and with `item_tower` kItemFeaturesFile and kItemFeaturesInfo. All of
+/// them appear at the end, or none; those of features that an earlier run had and this one has not
+/// are taken away.
 ///
 /// Events are sorted by (user, time), ties keep the order of the files. Ids count from 1 by falling
 /// number of training events, ties by raw id; 0 is padding, and a missing category. With windows

@@ -5,6 +5,7 @@
 #include "convoy/base/text.h"
 #include "convoy/formats/schema.h"
 #include "convoy/prepare/events.h"
+#include "convoy/prepare/item_features.h"
 #include "convoy/prepare/scales.h"
 
 namespace convoy::prepare {
@@ -46,7 +47,9 @@ void check_place(const std::filesystem::path& file) {
 std::vector<std::string> earlier_files(const std::filesystem::path& folder) {
   const std::vector<std::string> written{"id", "raw_id", "count"};  // as write_items
   auto found = files_of_windows(folder);
-  found.emplace_back(kScalesFile);
+  for (const char* file : {kScalesFile, kItemFeaturesFile, kItemFeaturesInfo}) {
+    found.emplace_back(file);
+  }
   auto look_for = [&](const std::string& file) {
     const auto path = folder / file;
     if (exists(path) && list_columns(path, {}) == written) found.push_back(file);

@@ -125,7 +125,8 @@ const std::vector<Entry>& entries_of_tasks() {
       {Belief::Refused,
        {"model.family", "model.task", "model.config_name", "model.config_overrides", "model.parity",
         "model.prediction_tasks", "model.task_weights", "model.pretrained_embeddings",
-        "model.pretrained_trainable", "model.original_max_position_embeddings"}},
+        "model.pretrained_trainable", "model.item_tower",
+        "model.original_max_position_embeddings"}},
       // What adapters are, by adapter_config.json.
       {Belief::Refused,
        {"model.lora_r", "model.lora_alpha", "model.lora_dropout", "model.lora_target_modules",

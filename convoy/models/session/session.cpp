@@ -20,7 +20,7 @@ nn::BlockList make_session_model(const SessionConfig& config) {
     blocks.push_back(replaced);
     for (auto& layer : discriminator_layers(config)) blocks.push_back(make_training_only(layer));
   }
-  blocks.push_back(std::make_shared<SessionHead>(config, output));
+  blocks.push_back(std::make_shared<SessionHead>(config, output, input->item_tower()));
   return blocks;
 }
 

@@ -1,12 +1,14 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "convoy/models/fields.h"
+#include "convoy/models/session/item_tower_values.h"
 #include "convoy/nn/block.h"
 
 namespace convoy::models {
@@ -74,6 +76,10 @@ struct SessionConfig {
   std::vector<SessionTarget> targets;  ///< beside the next item
   std::string time_feature;            ///< column of the events' times in seconds; "" = not read
   double next_item_weight = 1;         ///< of its loss, where there are targets
+  std::vector<ItemTowerFeature> item_tower;  ///< features of items that their vectors have
+  /// Their values, without which no model with a tower can be made. Of the data and of what
+  /// training saw, not in config.json.
+  std::shared_ptr<const ItemTowerValues> item_values;
   /// Values that swap noise draws from, by feature: [n] int64 or fp32 on the host. They come from
   /// the data and are not in config.json.
   std::map<std::string, at::Tensor> swap_values;
@@ -135,6 +141,7 @@ struct SessionConfig {
   bool score_padding = false, attend_padding = false;
   double temperature = 1.0;
   int64_t max_length = 20;
+  double item_id_dropout = 0;
 
   /// Every option, bound to this object.
   Fields fields();
@@ -177,10 +184,14 @@ struct SessionConfig {
   /// Width of a categorical feature's embedding, or of a vector's projection.
   int64_t dim_of(const SessionFeature& feature) const;
   const SessionFeature& item() const;
+  /// Numbers of an item in the tower: those of each feature that has any, and whether they are
+  /// missing.
+  int64_t item_tower_numbers() const;
 
   /// Throws UsageError on settings that do not fit together.
   void check() const;
   void check_embedding_dims() const;
+  void check_item_tower() const;
 
   Json to_json() const;  ///< `config.json`
   /// Takes everything from a `config.json`. Throws FileError that names `where`.
@@ -189,6 +200,9 @@ struct SessionConfig {
 
 /// The name of a categorical feature's embedding among the weights.
 std::string embedding_name(const std::string& feature);
+/// The name of a categorical feature's embedding in the item tower, and of the map of all numbers.
+std::string item_tower_name(const std::string& feature);
+inline constexpr const char* kItemTowerNumbers = "item_tower_projection.weight";
 
 /// The blocks of the model. They read a bundle of the feature columns ([B, T] int64 or fp32, right
 /// padded with 0; those with one value a session [B]; vectors have their numbers behind) and
@@ -206,6 +220,10 @@ std::string embedding_name(const std::string& feature);
 /// that is asked of it, so losses and weights are of means that compare. Not in prediction, the
 /// bundle has their columns.
 nn::BlockList make_session_model(const SessionConfig& config);
+
+/// Vectors [V, W] whose products with states are scores, of a model whose weights are in memory;
+/// with an item tower of all items that it ranks.
+at::Tensor output_vectors(const nn::BlockList& session_model);
 
 /// Matrix [V, W] of what make_session_model() made whose rows score items.
 const nn::ParamPtr& output_matrix(const nn::BlockList& session_model);

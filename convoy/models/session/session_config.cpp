@@ -155,6 +155,10 @@ Fields SessionConfig::fields() {
       {"gbce_t", &gbce_t,
        "how far gbce corrects for sampling: 0 = not at all (binary cross-entropy), 1 = fully", 0, 1,
        none, none, "", kWithGbce},
+      {"item_id_dropout", &item_id_dropout,
+       "with an item tower: fraction of the items whose own embedding counts as zero, drawn for "
+       "each training step, so that features learn to stand alone",
+       0, kMostDropped},
       {"label_smoothing_factor", &label_smoothing_factor,
        "label smoothing in training: share of each target that is spread over all items", 0, 0.99},
       {.name = "weight_tying",
@@ -186,7 +190,9 @@ std::string SessionConfig::masking_kind() const {
 
 std::optional<parallel::RowReads> SessionConfig::item_reads() const {
   // What a generator will draw is not known before it has run.
-  if (detects() || !(sampled_softmax || has_own_negatives()) || !weight_tying) return std::nullopt;
+  if (detects() || !item_tower.empty() || !(sampled_softmax || has_own_negatives()) ||
+      !weight_tying)
+    return std::nullopt;
   const int64_t times = stochastic_swap_noise > 0 ? 2 : 1;  // what is there, and what is predicted
   const int64_t own = has_own_negatives() ? n_negatives : 0;
   const int64_t shared = sampled_softmax && !has_in_batch_negatives() ? max_n_samples : 0;
@@ -224,6 +230,12 @@ int64_t SessionConfig::dim_of(const SessionFeature& feature) const {
   if (!infer_embedding_sizes) return d_model;
   return static_cast<int64_t>(
       std::ceil(2 * std::sqrt(std::sqrt(static_cast<double>(feature.cardinality)))));
+}
+
+int64_t SessionConfig::item_tower_numbers() const {
+  int64_t out = 0;
+  for (const auto& feature : item_tower) out += feature.categorical() ? 0 : feature.width + 1;
+  return out;
 }
 
 const SessionFeature& SessionConfig::item() const {

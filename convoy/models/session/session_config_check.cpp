@@ -75,6 +75,7 @@ void SessionConfig::check() const {
                      feature.cardinality);
   }
   check_embedding_dims();
+  check_item_tower();
   if (aggregation == "concat") return;
   for (const auto& [what, width] : {std::pair{"item_embedding_dim", item_embedding_dim},
                                     std::pair{"embedding_dim", embedding_dim},
@@ -94,6 +95,24 @@ void SessionConfig::check() const {
         feature.width > 0
             ? fmt::format("; try embedding_dims = {{\"{}\": {}}}", feature.name, d_model)
             : " (embedding_dims or infer_embedding_sizes); try aggregation = concat");
+  }
+}
+
+void SessionConfig::check_item_tower() const {
+  if (item_tower.empty()) return;
+  if (!weight_tying) {
+    fail<UsageError>("models",
+                     "an item tower scores by the item embedding and the features of items; try "
+                     "weight_tying = true, or no item_tower");
+  }
+  if (detects()) {
+    fail<UsageError>("models", "an item tower does not go with masking = rtd; try masking = mlm");
+  }
+  for (const auto& feature : item_tower) {
+    if (feature.cardinality > 0 ? feature.width == 0 : feature.width > 0) continue;
+    fail<UsageError>(
+        "models", "the item tower's feature '{}' has {} ids and {} numbers; expected some of one",
+        feature.name, feature.cardinality, feature.width);
   }
 }
 

@@ -18,6 +18,33 @@ double real(const Json& json) {
   return *number;
 }
 
+Json tower_json(const std::vector<ItemTowerFeature>& features) {
+  Json out = Json::array();
+  for (const auto& feature : features) {
+    Json one{{"name", feature.name}};
+    if (feature.categorical()) {
+      one["cardinality"] = feature.cardinality;
+    } else {
+      one["width"] = feature.width;
+      one["mean"] = feature.mean;
+      one["deviation"] = feature.deviation;
+    }
+    out.push_back(std::move(one));
+  }
+  return out;
+}
+
+ItemTowerFeature tower_feature(const Json& json) {
+  const auto number = [&](const char* key, double usual) {
+    return json.contains(key) ? real(json.at(key)) : usual;
+  };
+  return {.name = json.at("name"),
+          .cardinality = whole(json.value("cardinality", Json(0))),
+          .width = whole(json.value("width", Json(0))),
+          .mean = number("mean", 0),
+          .deviation = number("deviation", 1)};
+}
+
 }  // namespace
 
 Json SessionConfig::to_json() const {
@@ -33,6 +60,7 @@ Json SessionConfig::to_json() const {
     if (feature.width > 0) out["features"].back()["width"] = feature.width;
   }
   if (!time_feature.empty()) out["time_feature"] = time_feature;
+  if (!item_tower.empty()) out["item_tower"] = tower_json(item_tower);
   write_fields(out, const_cast<SessionConfig*>(this)->fields());
   if (targets.empty()) return out;
   auto& tasks = out["prediction_tasks"] = Json::array();
@@ -59,6 +87,10 @@ void SessionConfig::read_json(const Json& json, const std::string& where) {
                           item.value("is_list", true), whole(item.value("width", Json(0)))});
     }
     time_feature = json.value("time_feature", "");
+    item_tower.clear();
+    for (const auto& feature : json.value("item_tower", Json::array())) {
+      item_tower.push_back(tower_feature(feature));
+    }
     targets.clear();
     for (const auto& task : json.value("prediction_tasks", Json::array())) {
       if (task.at("task") == kNextItem) {
@@ -75,7 +107,7 @@ void SessionConfig::read_json(const Json& json, const std::string& where) {
     throw FileError(fmt::format("{} (in {})", error.what(), where));
   }
   for (const char* key : {"model_type", "architectures", "item_feature", "features",
-                          "prediction_tasks", "time_feature"}) {
+                          "prediction_tasks", "time_feature", "item_tower"}) {
     rest.erase(key);
   }
   if (rest.empty()) return;

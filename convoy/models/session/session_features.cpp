@@ -26,6 +26,10 @@ std::string embedding_name(const std::string& feature) {
   return fmt::format("embeddings.{}.weight", feature);
 }
 
+std::string item_tower_name(const std::string& feature) {
+  return fmt::format("item_tower.{}.weight", feature);
+}
+
 SessionFeatures::SessionFeatures(const SessionConfig& config, const std::string& name)
     : Block(name), config_(config) {
   std::sort(config_.features.begin(), config_.features.end(),
@@ -38,6 +42,10 @@ SessionFeatures::SessionFeatures(const SessionConfig& config, const std::string&
     } else {
       width += declare_feature(feature);
     }
+  }
+  if (!config_.item_tower.empty()) {
+    tower_ = std::make_shared<const ItemTower>(
+        config_, item_table(), [this](nn::ParamSpec spec) { return declare(std::move(spec)); });
   }
   if (num_continuous > 0) {
     const int64_t dim = config.continuous_projection > 0 ? config.continuous_projection : D;
@@ -55,6 +63,7 @@ SessionFeatures::SessionFeatures(const SessionFeatures& of, const std::string& n
     : Block(name),
       config_(of.config_),
       tables_(of.tables_),
+      tower_(of.tower_),
       soft_(of.soft_),
       vector_projections_(of.vector_projections_),
       norms_(of.norms_),
@@ -113,8 +122,8 @@ at::Tensor SessionFeatures::joined(const nn::Bundle& in, const nn::TensorRanks& 
       numbers.push_back(values);
       continue;
     }
-    all.push_back(
-        regular(vectors_of(values, feature, ranks), name, std::ssize(all), ranks, context));
+    all.push_back(regular(vectors_of(values, feature, ranks, context), name, std::ssize(all), ranks,
+                          context));
     if (name == config_.item_feature) {
       item = all.back();
     } else {
@@ -138,8 +147,10 @@ at::Tensor SessionFeatures::joined(const nn::Bundle& in, const nn::TensorRanks& 
 }
 
 at::Tensor SessionFeatures::vectors_of(const at::Tensor& values, const SessionFeature& feature,
-                                       const nn::TensorRanks& ranks) const {
+                                       const nn::TensorRanks& ranks,
+                                       const nn::Context& context) const {
   const auto& name = feature.name;
+  if (tower_ && name == config_.item_feature) return tower_->rows(values, context);
   if (feature.categorical) return nn::embedding(values, tables_.at(name), true, ranks);
   if (feature.width == 0) return soft(values, soft_.at(name), ranks);
   const auto own = ranks.own(values);

@@ -3,6 +3,7 @@
 #include <map>
 #include <string>
 
+#include "convoy/models/session/item_tower.h"
 #include "convoy/models/session/session.h"
 #include "convoy/nn/tensor_parallel/tensor_ranks.h"
 
@@ -14,6 +15,8 @@ class SessionFeatures : public nn::Block {
   at::Tensor rows_read(const nn::Param& table, const nn::Bundle& batch,
                        const nn::Context& context) override;
   const nn::ParamPtr& item_table() const { return tables_.at(config_.item_feature); }
+  /// Vectors of items by their features, too; null: the item table has them.
+  const std::shared_ptr<const ItemTower>& item_tower() const { return tower_; }
 
  protected:
   SessionFeatures(const SessionConfig& config, const std::string& name);
@@ -43,7 +46,7 @@ class SessionFeatures : public nn::Block {
                         const SessionFeature& feature, const nn::Context& context) const;
   /// Vectors for a feature's values, a vector for each.
   at::Tensor vectors_of(const at::Tensor& values, const SessionFeature& feature,
-                        const nn::TensorRanks& ranks) const;
+                        const nn::TensorRanks& ranks, const nn::Context& context) const;
   at::Tensor soft(const at::Tensor& numbers, const Soft& embedding,
                   const nn::TensorRanks& ranks) const;
   /// A feature's vectors, normalised and with dropout where that is asked for.
@@ -53,6 +56,7 @@ class SessionFeatures : public nn::Block {
   void declare_normed(const std::string& feature, int64_t width);
 
   std::map<std::string, nn::ParamPtr> tables_;
+  std::shared_ptr<const ItemTower> tower_;
   std::map<std::string, Soft> soft_;
   std::map<std::string, nn::DenseParams> vector_projections_;
   std::map<std::string, nn::NormParams> norms_;

@@ -42,10 +42,12 @@ std::vector<double> popularity_weights(const SessionConfig& config, int64_t firs
 
 }  // namespace
 
-SessionHead::SessionHead(const SessionConfig& config, const nn::ParamPtr& output)
+SessionHead::SessionHead(const SessionConfig& config, const nn::ParamPtr& output,
+                         std::shared_ptr<const ItemTower> tower)
     : Block("head"),
       config_(config),
       epsilon_(config.layer_norm_epsilon),
+      tower_(std::move(tower)),
       first_id_(config.score_padding ? 0 : 1) {
   const int64_t D = config.d_model;
   if (const auto& last = session_body(config.body).last_norm) {
@@ -63,6 +65,7 @@ SessionHead::SessionHead(const SessionConfig& config, const nn::ParamPtr& output
   }
   const std::vector<int64_t> shape{config.item().cardinality, D};
   items_ = output ? tie(output) : declare_matrix("lm_head.weight", shape, init, {0});
+  for (const auto& param : tower_ ? tower_->params() : std::vector<nn::ParamPtr>()) tie(param);
   if (!config.targets.empty()) {
     targets_.emplace(config, [&](const std::string& name) {
       return declare_dense(name, D, 1, config.initializer_range);
@@ -139,13 +142,14 @@ nn::Bundle SessionHead::next_items(const nn::Bundle& in, const Targets& targets,
       return {{"states", h.to(at::kFloat)},
               {"num_items", masking::session_lengths(in.at("item_ids"))}};
     }
-    return {{"scores", nn::tied_scores(h, items_, config_.temperature, 1, context.tensor)}};
+    const auto table = scored(h, /*known_only=*/false, context).table;
+    return {{"scores", nn::tied_scores(h, table, config_.temperature, 1, context.tensor)}};
   }
   const auto count = targets.weights.defined()
                          ? targets.weights.sum(at::kDouble)
                          : at::scalar_tensor(targets.items.numel(), at::kLong);
   if (samples() && context.mode == Mode::Train) {
-    const auto h = states(asked_states(in, targets));
+    const auto h = scored(states(asked_states(in, targets)), /*known_only=*/false, context);
     return {{"loss", sampled_loss(in, h, targets, context)}, {"count", count}};
   }
   if (items_->is_by_rows()) {
@@ -172,22 +176,23 @@ nn::Bundle SessionHead::next_items(const nn::Bundle& in, const Targets& targets,
     const auto before = loaded_context(in, context);
     return asked_items(config_, known, context, before).to(at::kLong) - 1;
   });
-  const auto h =
+  const auto own =
       states(ranks.shares() ? ranks.select(in.at("hidden"), targets.positions, options.ranks)
                             : asked_states(in, targets));
+  const auto [table, h, places] = scored(own, context.mode == Mode::Train, context);
+  const auto items = places.defined() ? places.index_select(0, targets.items) : targets.items;
   const double share = context.mode == Mode::Train ? config_.label_smoothing_factor : 0;
   at::Tensor smoothing;
   if (share > 0) {
-    smoothing =
-        nn::label_smoothing(h, items_, targets.items,
-                            {share, config_.temperature, first_id_, targets.weights}, context);
+    smoothing = nn::label_smoothing(
+        h, table, items, {share, config_.temperature, first_id_, targets.weights}, context);
   }
-  const auto entropy = nn::cross_entropy(h, items_, targets.items, options);
+  const auto entropy = nn::cross_entropy(h, table, items, options);
   nn::Bundle out{{"loss", share > 0 ? entropy.loss + smoothing : entropy.loss}, {"count", count}};
   if (context.mode == Mode::Evaluate) {
     const auto all = options.ranks.whole(h, "states that are ranked");
     auto [target_ranks, lists] =
-        nn::tied_lists(all, items_, targets.items, config_.eval_list.value_or(0), first_id_,
+        nn::tied_lists(all, table, targets.items, config_.eval_list.value_or(0), first_id_,
                        context.tensor, left_out_of(in, targets));
     out["target_rank"] = std::move(target_ranks);
     if (config_.eval_list) {
@@ -228,28 +233,35 @@ SessionHead::Targets SessionHead::targets_of(const nn::Bundle& in,
   return {row_start + (masking::session_lengths(ids) - 1).clamp_min(0), {}, {}};
 }
 
-at::Tensor SessionHead::sampled_loss(const nn::Bundle& in, const at::Tensor& h,
+TowerScores SessionHead::scored(const at::Tensor& states, bool known_only,
+                                const nn::Context& context) const {
+  if (!tower_) return {items_, states, {}};
+  return tower_->scores(states, known_only, context);
+}
+
+at::Tensor SessionHead::sampled_loss(const nn::Bundle& in, const TowerScores& scored,
                                      const Targets& targets, const nn::Context& context) const {
+  const auto& [table, h, places] = scored;
   if (sampler_) {
-    return nn::sampled_cross_entropy(h, items_, targets.items, *sampler_,
+    return nn::sampled_cross_entropy(h, table, targets.items, *sampler_,
                                      {config_.temperature, targets.weights}, context);
   }
   if (in_batch_) {
     // A block that runs alone, so that its cost is known, has no step.
     const auto step = context.step_ids != nullptr ? *context.step_ids
                                                   : nn::StepIds::of(comm::download(targets.items));
-    return nn::sampled_cross_entropy(h, items_, targets.items, in_batch_->of(step, targets.items),
+    return nn::sampled_cross_entropy(h, table, targets.items, in_batch_->of(step, targets.items),
                                      {config_.temperature, targets.weights}, context);
   }
   const auto negatives =
       own_negatives(in.at("item_ids"), targets.positions, targets.items, context);
   if (config_.loss == "bpr") {
-    return nn::bpr(h, items_, targets.items, negatives, {config_.temperature, targets.weights},
+    return nn::bpr(h, table, targets.items, negatives, {config_.temperature, targets.weights},
                    context);
   }
   const double rate = static_cast<double>(config_.n_negatives) /
                       static_cast<double>(config_.item().cardinality - first_id_ - 1);
-  return nn::gbce(h, items_, targets.items, negatives,
+  return nn::gbce(h, table, targets.items, negatives,
                   {config_.gbce_t, std::min(rate, 1.0), config_.temperature, targets.weights},
                   context);
 }
@@ -269,10 +281,25 @@ at::Tensor SessionHead::states(const at::Tensor& rows) const {
   return output_projection_ ? nn::linear(h, output_projection_, nullptr, false) : h;
 }
 
-const nn::ParamPtr& output_matrix(const nn::BlockList& session_model) {
+namespace {
+
+const SessionHead& session_head_of(const nn::BlockList& session_model) {
   const auto* head = dynamic_cast<const SessionHead*>(session_model.back().get());
   internal_check(head != nullptr, "models", "the last block is no head of a session model");
-  return head->output_matrix();
+  return *head;
+}
+
+}  // namespace
+
+const nn::ParamPtr& output_matrix(const nn::BlockList& session_model) {
+  return session_head_of(session_model).output_matrix();
+}
+
+at::Tensor output_vectors(const nn::BlockList& session_model) {
+  const auto& head = session_head_of(session_model);
+  nn::Context context;
+  context.mode = Mode::Predict;
+  return head.item_tower() ? head.item_tower()->table(context) : head.output_matrix()->value();
 }
 
 }  // namespace convoy::models

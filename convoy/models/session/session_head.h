@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "convoy/models/session/in_batch_negatives.h"
+#include "convoy/models/session/item_tower.h"
 #include "convoy/models/session/replaced_items.h"
 #include "convoy/models/session/session.h"
 #include "convoy/models/session/session_targets.h"
@@ -14,18 +15,21 @@ namespace convoy::models {
 /// Hidden states to loss, rank of the target, or scores.
 class SessionHead : public nn::Block {
  public:
-  /// `output`: the output matrix [ids, width], of another block; null: the head's own.
-  SessionHead(const SessionConfig& config, const nn::ParamPtr& output);
+  /// `output`: the output matrix [ids, width], of another block; null: the head's own. `tower`:
+  /// makes the matrix of it; may be null.
+  SessionHead(const SessionConfig& config, const nn::ParamPtr& output,
+              std::shared_ptr<const ItemTower> tower);
 
   nn::Bundle forward(const nn::Bundle& in, const nn::Context& context) override;
   at::Tensor rows_read(const nn::Param& table, const nn::Bundle& batch,
                        const nn::Context& context) override;
   bool collects_ids() const override { return in_batch_.has_value(); }
   at::Tensor told_ids(const nn::Bundle& batch, const nn::Context& context) override;
-  bool takes_tensor_ranks() const override { return true; }
+  bool takes_tensor_ranks() const override { return !tower_; }
   const nn::ParamPtr& output_matrix() const { return items_; }
+  const std::shared_ptr<const ItemTower>& item_tower() const { return tower_; }
   bool takes_sequence_parallel() const override {
-    return !samples() && !targets_ && !detector_ && config_.label_smoothing_factor == 0;
+    return !samples() && !tower_ && !targets_ && !detector_ && config_.label_smoothing_factor == 0;
   }
 
  private:
@@ -48,13 +52,16 @@ class SessionHead : public nn::Block {
   /// Negatives of each target under gbce and bpr, [N, n_negatives] ids.
   at::Tensor own_negatives(const at::Tensor& ids, const at::Tensor& positions,
                            const at::Tensor& items, const nn::Context& context) const;
-  at::Tensor sampled_loss(const nn::Bundle& in, const at::Tensor& h, const Targets& targets,
+  at::Tensor sampled_loss(const nn::Bundle& in, const TowerScores& scored, const Targets& targets,
                           const nn::Context& context) const;
+  /// States [N, W], and the matrix that scores them.
+  TowerScores scored(const at::Tensor& states, bool known_only, const nn::Context& context) const;
 
   SessionConfig config_;
   nn::NormParams norm_;  // some bodies end in one
   double epsilon_;
   nn::ParamPtr output_projection_, items_;
+  std::shared_ptr<const ItemTower> tower_;
   int64_t first_id_;
   std::optional<SessionTargets> targets_;  // of whole sessions
   std::optional<ReplacementDetector> detector_;

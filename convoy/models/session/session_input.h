@@ -19,8 +19,8 @@ class SessionInput : public SessionEmbeddings {
   explicit SessionInput(const SessionConfig& config);
 
   nn::Bundle forward(const nn::Bundle& in, const nn::Context& context) override;
-  bool takes_tensor_ranks() const override { return true; }
-  bool takes_sequence_parallel() const override { return !config_.permutes(); }
+  bool takes_tensor_ranks() const override { return item_tower() == nullptr; }
+  bool takes_sequence_parallel() const override { return !config_.permutes() && !item_tower(); }
 
  private:
   masking::ItemPermutation permutation(const at::Tensor& known, const at::Tensor& before,

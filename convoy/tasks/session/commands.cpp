@@ -34,7 +34,7 @@ char parse_separator(const std::string& text) {
 struct SessionFlags {
   prepare::SessionOptions options;
   std::string time;
-  std::string features, item_features, user_features;
+  std::string features, item_features, item_tower, user_features;
   std::string separator;
   std::string columns;
   std::string session = "user";
@@ -147,6 +147,7 @@ int run_sessions(SessionFlags flags) {
   options.columns.features = prepare::parse_features(flags.features);
   options.items.features = prepare::parse_features(flags.item_features);
   options.users.features = prepare::parse_features(flags.user_features);
+  options.item_tower = prepare::parse_item_columns(flags.item_tower);
   options.table.separator = parse_separator(flags.separator);
   if (!flags.columns.empty()) options.table.column_names = split(flags.columns, ',');
   options.validation = prepare::parse_validation(flags.validation);
@@ -195,6 +196,14 @@ int run_sessions(SessionFlags flags) {
        options.names.empty()
            ? ""
            : fmt::format(" ({} with a name)", human_count(report.num_named_items)));
+  if (report.num_tower_items > 0) {
+    line("item tower", "{} of {} items have features{}", human_count(report.num_tower_items),
+         human_count(report.num_items),
+         report.num_eventless_items > 0
+             ? fmt::format("; {} of the table have no event, and ids behind the others",
+                           human_count(report.num_eventless_items))
+             : "");
+  }
   line("repeats", "{} of {} events are an item that the user had before; exclude_seen = {}{}",
        human_count(report.num_repeats), human_count(report.num_events), report.exclude_seen,
        report.inherits_exclude_seen ? ", as " + options.ids_from.string() + " has it" : "");
@@ -249,6 +258,10 @@ void add_sessions(CLI::App& app, Work& run) {
   sub->add_option("--items-key", options.items.key, "its column of item ids [item_id, item, ...]");
   sub->add_option("--item-features", flags->item_features,
                   "its columns that become features of events, as in --features");
+  sub->add_option("--item-tower,--item_tower", flags->item_tower,
+                  "its columns that are kept by item, for --item_tower of convoy train: "
+                  "name[:categorical|continuous|vector][:split|split=SEPARATOR][:log1p|/N|*N],...; "
+                  "split: several categories in one text, between | unless said otherwise");
   sub->add_option("--users", options.users.file, "table with a row for each user");
   sub->add_option("--users-key", options.users.key, "its column of user ids [user_id, user, ...]");
   sub->add_option("--user-features", flags->user_features,

@@ -107,7 +107,7 @@ EvaluationReport SessionTask::report_details(const std::string& data, train::Met
       told[names[m]] = {intervals[m].low, intervals[m].high};
   }
   if (details_.segments) {
-    const auto segments = segments_of(targets, counts, known_->items.by_id());
+    const auto segments = segments_of(targets, counts, known_->seen_items().by_id());
     const auto of_segments = segment_metrics(segments, rows.ranks, popular.top_ks);
     out.text += "\n" + indented(segments_table(segments, of_segments, popular.top_ks));
     auto& told = out.json["eval_segments"] = Json::object();

@@ -72,7 +72,7 @@ std::vector<std::string> owners_of(const std::string& file, const formats::Schem
 }
 
 std::string write_items(const fs::path& folder, const VectorExport& asked) {
-  const Recommender recommender(asked.folder);
+  const Recommender recommender(asked.folder, at::kCPU, asked.data);
   const auto items = recommender.item_vectors();
   std::vector<data::RowWriter::Column> columns{{"item_id", std::string()}};
   if (items.has_names) columns.emplace_back("name", std::string());
@@ -100,6 +100,7 @@ void SessionTask::export_vectors(const VectorExport& asked, const Run& run,
   if (asked.rows > 0 && asked.data.empty()) {
     fail<UsageError>("export", "--rows has no effect without --data; try --data FILE.parquet");
   }
+  take_newer_items(asked.data);
   auto job = job::join_job(training.parallel);
   if (job.is_main()) asked.tell(*run.notes);
   std::optional<AtomicFolder> folder;

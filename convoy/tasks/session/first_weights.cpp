@@ -27,6 +27,7 @@ namespace {
 std::set<std::string> tables_of(const models::SessionConfig& config) {
   std::set<std::string> out{"lm_head.weight", "generator_lm_head.weight"};
   for (const auto& feature : config.features) out.insert(models::embedding_name(feature.name));
+  for (const auto& feature : config.item_tower) out.insert(models::item_tower_name(feature.name));
   return out;
 }
 

@@ -83,7 +83,7 @@ KnownIdsOfModel KnownIdsOfModel::of_run(const fs::path& folder,
 }
 
 std::string KnownIdsOfModel::to_json() const {
-  auto out = items.to_json();
+  auto out = seen_items().to_json();
   for (const auto& [name, known] : features) {
     if (!known.unseen().empty()) out["features"][name] = known.to_json();
   }

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -45,7 +46,9 @@ class KnownItems {
 
 /// Ids that a model knows of its items and of its other categorical features.
 struct KnownIdsOfModel {
-  KnownItems items{0};
+  KnownItems items{0};  ///< that it reads and ranks
+  /// Items of these that training saw; none: all. An item tower tells of others by their features.
+  std::optional<KnownItems> trained = {};
   std::map<std::string, KnownItems> features;  ///< by column, all but the items
 
   /// Known ids of the run in `folder`, or above a checkpoint, for a model with as many ids; all
@@ -57,6 +60,8 @@ struct KnownIdsOfModel {
   /// unseen values alone.
   std::string to_json() const;
   bool all() const;
+  /// Items that training saw, or an earlier one.
+  const KnownItems& seen_items() const { return trained ? *trained : items; }
 };
 
 }  // namespace convoy::tasks

@@ -32,6 +32,7 @@ void check_graph_has(const models::SessionConfig& config) {
   for (const auto& feature : config.features) {
     if (feature.name != config.item_feature) refuse("the feature " + feature.name);
   }
+  if (!config.item_tower.empty()) refuse("an item tower");
   if (!config.targets.empty()) refuse("prediction_tasks other than next-item");
   if (config.tabular_layer_norm) refuse("tabular_layer_norm");
   if (config.attend_padding) refuse("attend_padding");

@@ -14,6 +14,7 @@
 #include "convoy/prepare/items.h"
 #include "convoy/prepare/seen.h"
 #include "convoy/tasks/answer_lines.h"
+#include "convoy/tasks/session/item_tower.h"
 #include "convoy/tasks/session/recommend.h"
 #include "convoy/tasks/session/recommender.h"
 #include "convoy/tasks/session/same_ids.h"
@@ -155,6 +156,12 @@ std::string SessionTask::requests_help() const {
   return RecommendationRequest::help();
 }
 
+prepare::ItemNames SessionTask::names_of_items(const std::string& file) const {
+  const auto& model = arguments_.model;
+  const bool newer = num_ranked_items(model) >= model.item().cardinality;
+  return newer ? prepare::ItemNames::load(beside(file)("items.parquet")) : item_names(folder_);
+}
+
 void SessionTask::predict(const PredictionRequest& asked, const Run& run,
                           const options::TrainingArguments& training) {
   if (requests_) {
@@ -164,6 +171,7 @@ void SessionTask::predict(const PredictionRequest& asked, const Run& run,
     if (asks_to_exclude(*options_)) excludes = arguments_.ranking.exclude_seen == "true";
     return answer_requests(asked, training, {.top_k = top_k_, .exclude_seen = excludes});
   }
+  take_newer_items(asked.data);
   const auto [file, data, notes] = prediction_data(asked.data, asked.rows);
   if (!data) fail<UsageError>("tasks", "the run names no evaluation data; try --data FILE.parquet");
   if (asked.to_file()) {
@@ -177,7 +185,7 @@ void SessionTask::predict(const PredictionRequest& asked, const Run& run,
   for (const auto& target : arguments_.model.targets) targets.push_back(target.column);
   std::unique_ptr<RecommendationWriter> writer;
   if (job.is_main()) {
-    names = {item_names(asked.folder), find_owners(data::ParquetFiles(file), schema_), targets};
+    names = {names_of_items(file), find_owners(data::ParquetFiles(file), schema_), targets};
     if (!asked.output.empty()) writer = open_writer(asked.output, names);
   }
   train::Trainer trainer(run.factory, training, nullptr, nullptr, job, run.fill);

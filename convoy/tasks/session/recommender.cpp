@@ -18,6 +18,7 @@
 #include "convoy/tasks/session/loaded_model.h"
 #include "convoy/tasks/session/recommend.h"
 #include "convoy/tasks/session/request_sessions.h"
+#include "convoy/tasks/session/same_ids.h"
 
 namespace convoy::tasks {
 
@@ -48,10 +49,11 @@ class Recommender::Model {
  public:
   /// `data`: where histories of users are; "" = beside the data of the run.
   Model(const fs::path& folder, at::Device device, fs::path data)
-      : device_(device), model_(folder, device) {
-    names_ = item_names(folder);
+      : device_(device), model_(folder, device, data) {
+    names_ = model_.has_newer_items ? prepare::ItemNames::load(beside(data)("items.parquet"))
+                                    : item_names(folder);
     ids_ = ids_by_name(names_, num_items());
-    const auto known = KnownIdsOfModel::of_run(folder, config_);
+    const auto& known = model_.known;
     for (const int64_t id : known.items.unseen()) unseen_.push_back(id - 1);
     std::erase_if(ids_, [&](const auto& entry) { return !known.items.knows(entry.second); });
     sessions_ = std::make_unique<RequestSessions>(folder, std::move(data), config_, known, ids_);

@@ -72,6 +72,7 @@ RequestSessions::RequestSessions(const fs::path& folder, fs::path data,
     : folder_(folder),
       data_(std::move(data)),
       config_(config),
+      num_ids_(std::ssize(known.items.by_id())),
       ids_(ids),
       features_(folder, config, known.features) {}
 
@@ -138,7 +139,7 @@ std::vector<std::string> RequestSessions::take_history(const RecommendationReque
   if (history == nullptr) unknown.push_back("user: " + *request.user);
   std::vector<std::string> own;
   for (const int32_t id : history == nullptr ? std::span<const int32_t>() : *history) {
-    if (id > 0 && id < config_.item().cardinality) out.seen.insert(id);
+    if (id > 0 && id < num_ids_) out.seen.insert(id);
     if (request.items.empty()) own.push_back(histories_->raw_id(id));
   }
   if (!request.items.empty()) return request.items;

@@ -57,6 +57,7 @@ class RequestSessions {
 
   std::filesystem::path folder_, data_;
   models::SessionConfig config_;
+  int64_t num_ids_;  // of items, with padding
   const Ids& ids_;
   RequestFeatures features_;
   mutable std::once_flag read_histories_;

@@ -11,6 +11,7 @@
 #include "convoy/data/parquet_files.h"
 #include "convoy/data/tools/inspect_rows.h"
 #include "convoy/prepare/context.h"
+#include "convoy/prepare/item_features.h"
 #include "convoy/prepare/scales.h"
 #include "convoy/prepare/seen.h"
 #include "convoy/tasks/session/dataset.h"
@@ -399,6 +400,11 @@ train::ModelFiles session_files(const SessionArguments& arguments, const formats
   for (const auto& feature : arguments.model.features) {
     if (!feature.categorical || feature.name == arguments.model.item_feature) continue;
     files.looked_for.push_back(names_file(feature.name));
+  }
+  if (!arguments.model.item_tower.empty()) {
+    for (const char* name : {prepare::kItemFeaturesFile, prepare::kItemFeaturesInfo}) {
+      files.looked_for.emplace_back(name);
+    }
   }
   uint64_t sum = 0;
   for (const auto& name : files.looked_for) {

@@ -71,6 +71,10 @@ BesideData beside(const fs::path& data) {
       [folder](const std::string& name) { return kept_file(folder.empty() ? "." : folder, name); };
 }
 
+BesideData beside_nothing() {
+  return [](const std::string&) { return fs::path(); };
+}
+
 void check_same_ids(const fs::path& folder, const models::SessionConfig& config,
                     const BesideData& data) {
   check_names(kept_file(folder, kItems), data(kItems), "item");

@@ -115,6 +115,10 @@ void SessionArguments::declare(OptionTable& t) {
       .differs(/*if_given=*/true);
   t.add(s, "pretrained_trainable", pretrained_trainable,
         "train these embeddings, too; else they are frozen");
+  t.add(s, "item_tower", item_tower,
+        "features of items, of those that convoy data sessions --item-tower keeps, that an item's "
+        "vector has beside its embedding, as input and in its score: items that training never saw "
+        "are ranked by them alone");
   models::declare_options(t, s, model.fields());
 
   s = "data";

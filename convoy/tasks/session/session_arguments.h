@@ -67,7 +67,8 @@ struct SessionArguments {
   std::vector<std::string> task_weights;
   std::vector<std::string> pretrained_embeddings;  ///< COLUMN=FILE each
   bool pretrained_trainable = false;
-  std::string model_name_or_path;  ///< an earlier run to begin with; "" = none
+  std::vector<std::string> item_tower;  ///< features of items that the item tower reads
+  std::string model_name_or_path;       ///< an earlier run to begin with; "" = none
   DataArguments data;
   RankingArguments ranking;
   std::string event_weights;  ///< COLUMN, or COLUMN:VALUE=WEIGHT,...; "" = all targets count alike

@@ -1,6 +1,7 @@
 #include <filesystem>
 
 #include "convoy/base/error.h"
+#include "convoy/tasks/session/item_tower.h"
 #include "convoy/tasks/session/task.h"
 
 namespace convoy::tasks {
@@ -34,6 +35,16 @@ std::string SessionTask::split_of(const std::string& where, const std::string& s
                   "there is no {}; convoy data sessions --validation leave-last-two makes one, and "
                   "training rows without its targets",
                   file.string());
+}
+
+void SessionTask::take_newer_items(const std::string& where) {
+  const auto file = where.empty() ? arguments_.data.valid_file() : rows_in(where);
+  if (folder_.empty() || arguments_.model.item_tower.empty() || file.empty()) return;
+  auto known = KnownIdsOfModel::of_run(folder_, arguments_.model);
+  open_item_tower(folder_, beside(file), arguments_.model, known);
+  const auto num_ids = known.items.by_id().size();
+  if (counts_.size() > 0 && counts_.size() < num_ids) counts_.resize(num_ids);
+  known_ = std::make_shared<const KnownIdsOfModel>(std::move(known));
 }
 
 }  // namespace convoy::tasks

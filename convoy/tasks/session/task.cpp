@@ -14,6 +14,7 @@
 #include "convoy/tasks/session/event_weights.h"
 #include "convoy/tasks/session/first_weights.h"
 #include "convoy/tasks/session/inherited_options.h"
+#include "convoy/tasks/session/item_tower.h"
 #include "convoy/tasks/session/pretrained_vectors.h"
 #include "convoy/tasks/session/recommend.h"
 #include "convoy/tasks/session/row_owners.h"
@@ -106,6 +107,11 @@ void SessionTask::settle(OptionTable& table) {
                      "model.pretrained_trainable has no effect without vectors to begin with; try "
                      "--pretrained_embeddings COLUMN=FILE");
   }
+  if (arguments_.item_tower.empty() && table.asked_for("model.item_id_dropout")) {
+    fail<UsageError>("tasks",
+                     "model.item_id_dropout has no effect without features of items; try "
+                     "--item_tower FEATURE");
+  }
   // What only_with() cannot say: of XLNet, which hides items or not, the masking decides.
   const auto masking = arguments_.model.masking_kind();
   if (table.find("model.body")->plain() == "xlnet" && masking != "mlm" &&
@@ -145,6 +151,8 @@ Run SessionTask::run(std::shared_ptr<dataset::Dataset> train_data, train::ModelF
     auto taken = model;
     taken.eval_time = now.eval_time;
     taken.eval_list = now.eval_list;
+    taken.item_values = now.item_values;
+    taken.unseen_items = now.unseen_items;
     taken.predicts_states = now.predicts_states;
     return models::make_session_model(taken);
   };
@@ -169,6 +177,7 @@ Run SessionTask::prepare(const options::ParallelArguments& parallel) {
   schema_ = take_features(arguments_);
   take_event_weights(arguments_, schema_);
   const auto vectors = take_pretrained(arguments_);
+  take_item_tower(arguments_);
   check_memory(arguments_.model, arguments_.data.schema_file(), parallel);
   if (!arguments_.data.valid_file().empty()) {
     check_memory_of(arguments_.ranking.baseline_values(), arguments_.model.item().cardinality - 1,
@@ -275,6 +284,7 @@ void SessionTask::survey(const PretrainedVectors& vectors, std::vector<std::stri
   if (model.negative_sampling == "popularity") model.item_counts = counts_;
   if (model.has_in_batch_negatives()) model.item_counts = rows.target_counts;
   model.unseen_items = known.items.unseen();
+  settle_item_tower(arguments_, folder, model, known);
   known_ = std::make_shared<const KnownIdsOfModel>(std::move(known));
 }
 
@@ -283,9 +293,10 @@ Run SessionTask::open(const std::filesystem::path& folder, OptionTable& table) {
   folder_ = folder;
   options_ = &table;
   trained_length_ = arguments_.model.max_length;
-  known_ =
-      std::make_shared<const KnownIdsOfModel>(KnownIdsOfModel::of_run(folder, arguments_.model));
-  arguments_.model.unseen_items = known_->items.unseen();
+  auto known = KnownIdsOfModel::of_run(folder, arguments_.model);
+  arguments_.model.unseen_items = known.items.unseen();
+  open_item_tower(folder, beside_nothing(), arguments_.model, known);
+  known_ = std::make_shared<const KnownIdsOfModel>(std::move(known));
   counts_ = kept_counts(folder);
   auto out = run(nullptr, {});
   out.fill = [folder](parallel::Replica& model) {
@@ -346,7 +357,7 @@ BaselineData SessionTask::baseline_data(const std::string& file) const {
                    .items = folder_.empty() ? data.items_file() : items_of_run(folder_),
                    .valid = file,
                    .item_column = model.item_feature,
-                   .num_items = model.item().cardinality - 1,
+                   .num_items = num_ranked_items(model),
                    .top_ks = arguments_.ranking.top_k_values()};
   try {
     if (!folder_.empty()) check_same_ids(folder_, model, beside(out.train));
@@ -364,6 +375,7 @@ BaselineData SessionTask::baseline_data(const std::string& file) const {
 }
 
 NamedData SessionTask::evaluation_data(const std::string& where) {
+  take_newer_items(where);
   auto out = open_data(where, arguments_, {.evaluates = true});
   baselines_ = nullptr;
   if (!out.data) return out;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "convoy/prepare/items.h"
 #include "convoy/tasks/session/baselines.h"
 #include "convoy/tasks/session/evaluated_rows.h"
 #include "convoy/tasks/session/known_items.h"
@@ -61,6 +62,10 @@ class SessionTask : public Task {
   bool excludes_seen(const std::string& file) const;
   /// Files and rows to measure baselines on: those of `file`, ranked as the model ranks them.
   BaselineData baseline_data(const std::string& file) const;
+  /// Lets an opened model with an item tower rank what the data in `where` has beyond its items.
+  void take_newer_items(const std::string& where);
+  /// Names of what the opened model ranks of the rows in `file`.
+  prepare::ItemNames names_of_items(const std::string& file) const;
   Run run(std::shared_ptr<dataset::Dataset> train_data, train::ModelFiles files);
   /// Adds metrics of the evaluation's lists; what cannot be told is noted.
   void add_list_metrics(const BaselineData& data, const std::vector<int64_t>& targets,

@@ -1,0 +1,32 @@
+#pragma once
+
+// Internal to the component: features of items that a preparation keeps by item.
+
+#include <vector>
+
+#include "convoy/prepare/item_table.h"
+#include "convoy/prepare/sessions.h"
+#include "convoy/prepare/sessions_files.h"
+
+namespace convoy::prepare {
+
+/// Features of the items of a preparation, from its table, and from the earlier preparation whose
+/// ids it keeps.
+class SessionItemTower {
+ public:
+  /// Reads both. Throws as read_item_table() and ItemFeatures::load().
+  explicit SessionItemTower(const SessionOptions& options);
+
+  /// Gives ids to items of the table that `items` lacks, behind the others, in the order of the
+  /// table. Returns their number.
+  int64_t add_items(std::vector<Item>& items) const;
+  /// Writes the features of these items, if there are any. Returns how many items have some value.
+  int64_t write(const std::vector<Item>& items, FileSet& files) const;
+
+ private:
+  TableFeatures table_;
+  ItemFeatures earlier_;
+  std::string earlier_name_;
+};
+
+}  // namespace convoy::prepare
