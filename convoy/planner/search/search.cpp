@@ -32,13 +32,13 @@ bool is_faster(const Candidate& a, const Candidate& b) {
 }
 
 /// Asks for each block's costs once, also where the answer is an error.
-ModelCosts asked_once(ModelCosts numbers) {
+ModelCosts asked_once(ModelCosts costs) {
   struct Answer {
     std::vector<BlockCost> costs;
     std::optional<UsageError> refused;
   };
-  const auto ask = std::move(numbers.blocks);
-  numbers.blocks =
+  const auto ask = std::move(costs.blocks);
+  costs.blocks =
       [ask, known = std::make_shared<std::map<BlockShare, Answer>>()](const BlockShare& share) {
         const auto [found, fresh] = known->try_emplace(share);
         auto& answer = found->second;
@@ -52,25 +52,25 @@ ModelCosts asked_once(ModelCosts numbers) {
         if (answer.refused) throw UsageError(*answer.refused);
         return answer.costs;
       };
-  numbers.known = std::make_shared<SearchCache>();
-  return numbers;
+  costs.known = std::make_shared<SearchCache>();
+  return costs;
 }
 
 /// Tries splits and keeps what comes of it.
 class Search {
  public:
-  Search(const ModelCosts& numbers, const Cluster& cluster, const SearchSpace& space)
-      : numbers_(asked_once(numbers)), cluster_(cluster), wishes_(space) {}
+  Search(const ModelCosts& costs, const Cluster& cluster, const SearchSpace& space)
+      : costs_(asked_once(costs)), cluster_(cluster), space_(space) {}
 
   void run(std::vector<Parallelism> splits, const std::function<void(size_t, size_t)>& say) {
-    for (auto& reason : left_out(wishes_)) reasons_.insert(std::move(reason));
+    for (auto& reason : left_out(space_)) reasons_.insert(std::move(reason));
     if (!cluster_.each.empty()) add_cuts(splits);
     std::vector<Bounded> all;
     for (size_t n = 0; n < splits.size(); ++n) {
       const auto& split = splits[n];
       try {
-        all.push_back({split, least_seconds(numbers_, cluster_, wishes_.facts, split),
-                       least_bytes(numbers_, cluster_, wishes_.facts, split), num_seen_++});
+        all.push_back({split, least_seconds(costs_, cluster_, space_.facts, split),
+                       least_bytes(costs_, cluster_, space_.facts, split), num_seen_++});
       } catch (const UsageError& error) {
         reasons_.insert(error.what());
       }
@@ -81,7 +81,7 @@ class Search {
     for (size_t n = 0; n < all.size(); ++n) {
       if (say) say(n, all.size());
       const auto& it = all[n];
-      if (wishes_.all || !(is_hopeless(it) || is_slower(it, best_) || offloads_in_vain(it.split))) {
+      if (space_.all || !(is_hopeless(it) || is_slower(it, best_) || offloads_in_vain(it.split))) {
         try_out(it);
         continue;
       }
@@ -124,7 +124,7 @@ class Search {
       auto split = splits[n];
       if (split.ranks.pipeline == 1 || split.pipeline.schedule->interleaved) continue;
       try {
-        split.pipeline.splits = cut_for_speeds(numbers_, cluster_, wishes_.facts, split);
+        split.pipeline.splits = cut_for_speeds(costs_, cluster_, space_.facts, split);
       } catch (const UsageError&) {  // the model does not go into it
       }
       if (!split.pipeline.splits.empty()) splits.push_back(split);
@@ -132,7 +132,7 @@ class Search {
   }
 
   bool is_hopeless(const Bounded& it) const {
-    return fit_of(numbers_, cluster_, it.bytes) == Fit::No;
+    return fit_of(costs_, cluster_, it.bytes) == Fit::No;
   }
 
   /// Whether it fits with less of its state offloaded: it is no faster then.
@@ -177,13 +177,13 @@ class Search {
     for (const auto& split : splits) {
       try {
         const auto add = [&](const Parallelism& other) {
-          all.push_back({other, least_seconds(numbers_, cluster_, wishes_.facts, other),
-                         least_bytes(numbers_, cluster_, wishes_.facts, other), num_seen_++});
+          all.push_back({other, least_seconds(costs_, cluster_, space_.facts, other),
+                         least_bytes(costs_, cluster_, space_.facts, other), num_seen_++});
         };
         if (split.recompute) {
           auto some = split;
           some.recompute = false;
-          const auto blocks = least_recomputed(numbers_, cluster_, wishes_.facts, some);
+          const auto blocks = least_recomputed(costs_, cluster_, space_.facts, some);
           some.set_blocks_recomputed(blocks);
           if (blocks >= 0) {
             add(some);
@@ -199,7 +199,7 @@ class Search {
         for (const int64_t ahead : {2, 4}) {
           auto further = split;
           further.gathers.prefetch = ahead;
-          if (ahead > wishes_.base.gathers.prefetch) add(further);
+          if (ahead > space_.base.gathers.prefetch) add(further);
         }
       } catch (const UsageError&) {  // was told of before
       }
@@ -208,7 +208,7 @@ class Search {
                      [](const auto& a, const auto& b) { return a.seconds < b.seconds; });
     std::map<std::string, int64_t> refined;  // [family]
     for (const auto& it : all) {
-      if (!wishes_.all && is_hopeless(it)) continue;
+      if (!space_.all && is_hopeless(it)) continue;
       const auto family = it.split.family();
       if (!is_slower(it, best_)) {
         refine(it, best_);
@@ -222,7 +222,7 @@ class Search {
   /// `limit`: nothing slower is of use.
   void refine(const Bounded& it, std::optional<double> limit) {
     if (it.recomputes_some) return recompute_fewer(it, limit);
-    if (wishes_.all || !offloads_in_vain(it.split)) try_out(it);
+    if (space_.all || !offloads_in_vain(it.split)) try_out(it);
   }
 
   /// Tries the fewest blocks that have to be recomputed, where some must be; `it` has what its
@@ -233,13 +233,13 @@ class Search {
     const auto fits = [&](int64_t blocks) {
       split.set_blocks_recomputed(blocks);
       try {
-        return fit_of(numbers_, cluster_, wishes_.facts, split) != Fit::No;
+        return fit_of(costs_, cluster_, space_.facts, split) != Fit::No;
       } catch (const UsageError&) {
         too_many = std::min(too_many, blocks);
         return true;
       }
     };
-    const auto blocks = static_cast<int64_t>(numbers_.model.blocks.size());
+    const auto blocks = static_cast<int64_t>(costs_.model.blocks.size());
     int64_t bad = split.blocks_recomputed() - 1,
             good = (blocks + split.ranks.pipeline - 1) / split.ranks.pipeline;
     if (bad < 0 && fits(++bad)) return;  // was tried without any
@@ -247,7 +247,7 @@ class Search {
     const auto is_in_vain = [&](int64_t blocks) {
       auto other = it;
       other.split.set_blocks_recomputed(blocks);
-      other.seconds = least_seconds(numbers_, cluster_, wishes_.facts, other.split);
+      other.seconds = least_seconds(costs_, cluster_, space_.facts, other.split);
       return is_slower(other, limit);
     };
     for (int64_t step = 1; bad + step < good; step *= 2) {
@@ -268,7 +268,7 @@ class Search {
 
   /// Whether its bound says that it is slower than something.
   bool is_slower(const Bounded& it, std::optional<double> than) const {
-    return !wishes_.all && than && it.seconds > *than * (1 + kRounding);
+    return !space_.all && than && it.seconds > *than * (1 + kRounding);
   }
 
   /// The fastest of a family that fits, so far.
@@ -280,8 +280,7 @@ class Search {
   void try_out(const Bounded& it) {
     const auto& split = it.split;
     try {
-      const Candidate planned{split, predict(numbers_, cluster_, wishes_.facts, split),
-                              it.simplicity};
+      const Candidate planned{split, predict(costs_, cluster_, space_.facts, split), it.simplicity};
       if (planned.prediction.fit != Fit::No) {
         best_ = std::min(best_.value_or(planned.prediction.seconds), planned.prediction.seconds);
         const auto [own, fresh] = best_of_.try_emplace(split.family(), planned.prediction.seconds);
@@ -296,9 +295,9 @@ class Search {
     }
   }
 
-  ModelCosts numbers_;
+  ModelCosts costs_;
   const Cluster& cluster_;
-  const SearchSpace& wishes_;
+  const SearchSpace& space_;
   std::optional<double> best_;
   size_t num_seen_ = 0;
   bool fits_on_devices_ = false;
@@ -310,9 +309,9 @@ class Search {
 
 }  // namespace
 
-SearchResult search(const ModelCosts& numbers, const Cluster& cluster, const SearchSpace& space,
+SearchResult search(const ModelCosts& costs, const Cluster& cluster, const SearchSpace& space,
                     const std::function<void(size_t, size_t)>& say) {
-  Search one(numbers, cluster, space);
+  Search one(costs, cluster, space);
   one.run(splits_of(space), say);
   return one.take();
 }

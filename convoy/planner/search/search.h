@@ -40,7 +40,7 @@ struct SearchResult {
 /// fits is not tried with more of its state offloaded, which only takes longer. `say` gets the
 /// numbers of done and of all splits. Of equally fast ones the simpler one wins, so the same
 /// question has the same answer.
-SearchResult search(const ModelCosts& numbers, const Cluster& cluster, const SearchSpace& space,
+SearchResult search(const ModelCosts& costs, const Cluster& cluster, const SearchSpace& space,
                     const std::function<void(size_t, size_t)>& say = {});
 
 }  // namespace convoy::planner
