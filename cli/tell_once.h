@@ -6,9 +6,9 @@
 
 namespace convoy::cli {
 
-/// Writes `line` about `mistake` to the standard error, unless another rank that the same launcher
-/// started on this host is writing about the same: what is wrong with a command is wrong for all.
-/// The one that writes waits a little for the others, which come to it instead.
+/// Writes `line` about `mistake` to standard error once per host. All ranks that a launcher started
+/// see the same mistake of a command; the first of them on a host writes, and waits up to 3 seconds
+/// for the others, which then write nothing.
 void tell_once(const std::string& mistake, const std::string& line,
                const launch::RankEnvironment& environment);
 

@@ -39,16 +39,15 @@ class TensorMemory {
     }
     return all;
   }
-  /// Moves `bytes` of the held ones into pools, which are counted separately. Returns false where
-  /// nothing counts allocations.
+  /// Moves `bytes` of this counter from held tensors into pools, which are counted separately.
+  /// Returns false where nothing counts allocations.
   bool pool(int64_t bytes) noexcept {
     if (!counting_ && bytes > 0) return false;
     if (thread_memory != nullptr) thread_memory->add(-bytes);
     pooled_ += bytes;
     return true;
   }
-  /// Records that `bytes` of the pooled ones are rounding: what the allocator gave beyond the
-  /// request.
+  /// Records that `bytes` of the pools are rounding: the allocator gave them beyond the request.
   void round(int64_t bytes) noexcept { rounding_ += bytes; }
   int64_t held() const noexcept { return held_ - pooled_; }
   /// Sets the bytes beyond which the counting allocator refuses, pools included at the size that
@@ -56,7 +55,7 @@ class TensorMemory {
   void set_limit(int64_t bytes) noexcept { limit_ = bytes; }
   /// Whether `held` are within the limit.
   bool allows(int64_t held) const noexcept { return limit_ == 0 || held - rounding_ <= limit_; }
-  /// The most since the last call.
+  /// Peak of held() since the last call.
   int64_t take_peak() noexcept { return peak_.exchange(held()); }
 
  private:

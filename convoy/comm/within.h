@@ -20,8 +20,8 @@
 // What tames c10d, above all while the ranks meet.
 namespace convoy::comm {
 
-/// While one lives this thread, and for ever those that it starts, may write to who is gone: that
-/// is an error of the write, and no signal that ends the process before it can say so.
+/// Guard: while it lives, a write to a closed pipe or socket is an error and not SIGPIPE, in this
+/// thread and those it starts. In the started threads that stays so.
 class NoBrokenPipes {
  public:
   NoBrokenPipes() {
@@ -65,8 +65,8 @@ std::optional<std::invoke_result_t<Make>> within(std::chrono::milliseconds limit
   return made.get();
 }
 
-/// While one lives c10d logs nothing, unless TORCH_CPP_LOG_LEVEL says what it shall: it logs every
-/// attempt with a stack trace, and what fails in the end is told by the error.
+/// Guard: while one lives, c10d logs nothing, unless TORCH_CPP_LOG_LEVEL is set. c10d would log
+/// every attempt with a stack trace; the error tells what failed in the end.
 class QuietC10d {
  public:
   QuietC10d() {

@@ -11,11 +11,11 @@ struct Gap {
   double size = 0;    ///< relative; infinite where one side is not finite or not there
   std::string where;  ///< "step 3", or the name of a parameter
 
-  /// Keeps the larger of two.
+  /// Sets size and place to `other` and `at` if `other` is larger.
   void raise(double other, const std::string& at);
 };
 
-/// How far a training is from another one of the same rows.
+/// Differences of a training from another one of the same rows.
 struct Difference {
   bool same_bits = true;  ///< every loss, norm, weight and optimizer state
   Gap first_loss;         ///< |a - b| / |b| of the first step's loss

@@ -82,7 +82,7 @@ class DeviceKernel {
 /// the same `key`. Of many, those that were asked for last are kept.
 at::Tensor kept_on(at::Device device, std::vector<int64_t> key,
                    const std::function<at::Tensor()>& make);
-/// Beginning of a key.
+/// First number of a key of kept_on(): which tensor it is.
 enum class Kept : int64_t {
   Halves,
   Lines,

@@ -4,9 +4,9 @@
 
 namespace convoy::nn {
 
-/// In what the product of factors like `x` is summed and written without another pass: fp32 for
-/// bf16 on a GPU, else their own dtype. fp16 overflows where the host's does, and steps are skipped
-/// alike.
+/// Returns the dtype in which the product of factors like `x` is summed and written without another
+/// pass: fp32 for bf16 on a GPU, else their own dtype. fp16 stays fp16, so it overflows where the
+/// host's does, and the same steps are skipped.
 at::ScalarType product_dtype(const at::Tensor& x);
 
 /// Writes a [M, K] times b [K, N] into `out` [M, N], of their dtype or of product_dtype(); or adds

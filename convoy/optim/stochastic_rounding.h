@@ -34,7 +34,7 @@ inline uint64_t rounding_key(uint64_t seed, int64_t step, std::string_view param
   lanes::copy(to, &halves, count, sizeof(lanes::Bf16));
 }
 
-/// The words of `length` elements from `begin` on: [length] int64, by torch's operations.
+/// Random words of `length` elements from `begin` on: [length] int64, by torch's operations.
 at::Tensor drawn_words(uint64_t key, int64_t begin, int64_t length, at::Device device);
 /// `values` fp32, `draws` int64 from 0 to 65535, both [n]: bf16 as store_stochastically() has it.
 at::Tensor rounded_stochastically(const at::Tensor& values, const at::Tensor& draws);

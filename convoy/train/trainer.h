@@ -68,10 +68,10 @@ class Trainer {
   /// loss where fp16 skipped every step.
   Metrics train();
 
-  /// When what `listen` returns becomes other than 0 on any rank, all end train() after the same
-  /// step, with a checkpoint unless save_strategy is "no". An evaluation ends early; a run that
-  /// resumes makes it up. `listen` (launch::note_stop_signals) is called right after the first
-  /// step: until then there is nothing to save or to wait for.
+  /// Stops all ranks after the current step once the flag that `listen` returns is non-zero on any
+  /// rank. train() then ends with a checkpoint, unless save_strategy is "no". An evaluation ends
+  /// early; a run that resumes makes it up. `listen` (launch::note_stop_signals) is called right
+  /// after the first step: until then there is nothing to save or to wait for.
   void stop_on(std::function<const std::atomic<int>&()> listen);
   /// The signal that ended train(), or the evaluation after it, early; 0 for none.
   int stopped_by() const;

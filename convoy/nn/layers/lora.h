@@ -19,11 +19,12 @@ struct LoraOptions {
 };
 
 /// Adapter of one weight. A is uniform as PEFT's (Kaiming, a = sqrt(5)), B zero; both are drawn by
-/// name: `<module>.lora_A.weight`, `<module>.lora_B.weight`. Tensor ranks cut them as the weight:
-/// the one that has its inner dimension is whole on each rank, with a part of the gradient.
+/// name: `<module>.lora_A.weight`, `<module>.lora_B.weight`. Tensor ranks split the matrix that has
+/// the dimension along which the weight is split; the matrix without the split dimension is whole
+/// on each rank, and each rank computes a part of its gradient.
 class LowRank {
  public:
-  /// For the weight `<module>.weight`, which must be a matrix.
+  /// Makes the adapter of the weight `<module>.weight`, which must be a matrix.
   LowRank(const ParamSpec& weight, const LoraOptions& options);
 
   const ParamPtr& down() const { return down_; }  ///< A [r, in]

@@ -10,19 +10,19 @@
 
 namespace convoy::parallel {
 
-/// As costs by block.
+/// Converts counts by block to costs by block.
 Costs costs_of(const std::vector<BlockCounts>& counts);
 
-/// Counts as ranks tell them each other.
+/// Converts counts to the JSON that ranks send each other, and back.
 Json to_json(const std::vector<BlockCounts>& counts);
 std::vector<BlockCounts> counts_from_json(const Json& json);
 
-/// Reads costs that were measured: of each block, by its name, `forward`, `backward` (both halves)
-/// and `weight` in seconds, `kept` and `put_off` in bytes; where blocks are recomputed `returned`;
-/// where messages between stages take long `send` and `send_grad`, the seconds in which what the
-/// block returns goes to the next stage, and its gradient comes back. Throws UsageError naming
-/// `file` where the names are not the model's blocks, a number is missing or none, or a part is
-/// more than the whole.
+/// Reads measured costs from the JSON `text`. Each block, by its name, has `forward`, `backward`
+/// (both halves) and `weight` in seconds, `kept` and `put_off` in bytes. A block may also have
+/// `returned`, for recomputation, and `send` and `send_grad`: the seconds in which its output goes
+/// to the next stage and the gradient of that comes back. Throws UsageError naming `file` where the
+/// names are not the model's blocks, a number is missing or is not a number, or a part exceeds the
+/// whole.
 std::vector<BlockCounts> counts_from_file(const std::string& text, const std::string& file,
                                           const ModelDecl& model);
 

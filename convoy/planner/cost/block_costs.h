@@ -61,7 +61,7 @@ class BlockCosts {
   /// messages.
   BlockCosts(MeasuredBlocks measured, std::string file, double spread);
 
-  /// Makes micro-batches of so many rows run, too, from now on.
+  /// Adds a micro-batch size, in rows, to those that are measured from now on.
   void measure_also(int64_t rows);
   /// Whether the data has so many rows.
   bool has_rows(int64_t rows);

@@ -20,7 +20,7 @@ class UsualBatches {
   bool vary() const { return vary_; }
   /// Whether the data has so many rows.
   bool has(int64_t rows) const { return rows <= num_rows(); }
-  /// Rows of the data, where they differ; else those that it has, up to `most_rows`.
+  /// Number of rows of the data; where all rows are of equal length, at most `most_rows`.
   int64_t num_rows() const;
   /// Micro-batches of `rows` rows, or of all where the data has fewer; throw UsageError where it
   /// has none.

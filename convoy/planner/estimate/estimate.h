@@ -56,7 +56,7 @@ class Estimator {
   /// Time at which a rank of that stage holds most, in words.
   std::string peak_text(const Parallelism& way) const;
 
-  /// More rows than any micro-batch has: more take no more.
+  /// Upper limit of rows that most_rows() tries.
   static constexpr int64_t kMostRows = 1 << 20;
   /// Largest number of rows of a micro-batch with which `way` fits into `bytes`; with `holds_batch`
   /// of those that make the same step; 0: not even one row fits.

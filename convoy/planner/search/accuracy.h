@@ -15,7 +15,7 @@ namespace convoy::planner {
 std::vector<Parallelism> draw_splits(const SearchSpace& space, int64_t num_blocks, uint64_t seed,
                                      size_t number);
 
-/// Time that a split was predicted to take, and the measured time.
+/// Predicted and measured time of a split, in seconds.
 struct TimedSplit {
   double predicted = 0, measured = 0;
 
@@ -24,7 +24,7 @@ struct TimedSplit {
   std::string off() const;
 };
 
-/// Errors of predictions, as parts of the measured times.
+/// Errors of predictions, as fractions of the measured times.
 struct Errors {
   double median = 0;       ///< of the errors, whatever their sign
   double nine_of_ten = 0;  ///< of the errors, whatever their sign, are at most this
@@ -37,12 +37,13 @@ struct Errors {
 Errors errors_of(const std::vector<TimedSplit>& trials);
 Json to_json(const Errors& errors);
 
-/// Rank correlation (Kendall, 1938): over the pairs of trials whose measured times differ by more
-/// than `apart` (a part of them), those predicted in their order less the others, of all such
-/// pairs; 1 where there is none.
+/// Kendall's rank correlation (1938) of predicted and measured times. It counts the pairs of trials
+/// whose measured times differ by more than the fraction `apart`: pairs predicted in the measured
+/// order less the other pairs, divided by all of them; 1 where there is no such pair.
 double kendalls_tau(const std::vector<TimedSplit>& trials, double apart = 0.05);
 
-/// Part by which the trial that was predicted to be the fastest is slower than the fastest.
+/// Fraction by which the trial with the shortest predicted time is slower than the fastest; 0
+/// without trials.
 double regret_of(const std::vector<TimedSplit>& trials);
 
 }  // namespace convoy::planner
