@@ -34,36 +34,18 @@ SCHEDULE = ("convoy/parallel/", "tests/parallel/", "tests/parallel_torch/")
 ACTIONS = (*SCHEDULE, "!convoy/parallel/pipeline/csv", "!tests/parallel/csv")  # cells of a table stay
 BENCHMARKS = ("benchmarks/", "convoy/bench/", "cli/bench", "docs/performance.md", "docs/quality.md")
 WORDS = [(field, re.compile(own), re.compile(senses) if senses else None, only) for field, own, senses, only in (
-    ("bubble (pipeline), hangs (rank)", r"\b(stand(s|ing)?|stood)[ _]still\b|StandsStill", "", ()),
-    ("virtual stages", r"\brows? of (neighbouring )?blocks\b|\bBlockRows\b|\bblocks_of_row\b", "", ()),
     ("virtual stages", r"\b(as_many_|num_)?rows?_?\b|\brounds\b", r"table_?\.row\(|rows (a|per|of a) micro-batch", PIPELINE),
-    ("action", r"\bschedule::Task\b", "", ()),
     ("action", r"\b[Tt]asks?_?\b", "", SCHEDULE),
     ("action", r"\b[Cc]ells?_?\b|[a-z]Cells?\b|\bCells?[A-Z]", "", ACTIONS),
     ("shard", r"\b[Ss]lic(e|es|ed|ing)\b|[a-z]Slices?\b|\bslices?_|_slices?\b",
      r"(\.|->)[sS]lice\(|slice\(None\)|slice of a GPU", ()),
     ("state replicas", r"\bcop(y|ies) of (the|a|one|all) (whole )?state\b|\bstate cop(y|ies)\b|\bcheck_copies\b|\bint copy\b|CopiesOfTheState", "", ()),
-    ("flat buffers", r"\b[Aa]renas?_?\b", r"(stats\.)?arenas\.\w*", ()),
-    ("main_grad", r"\b[Ss]inks?_?\b", "", ()),
     ("a rank's micro-batch", r"\b[Cc]ells?_?\b|[a-z]Cells?\b|\bCells?[A-Z]", "", DATA),
     ("collective, communication", r"(?i)\w*exchang\w*|\btalk(s|ed|ing|er)?\b",
      r"std::exchange|compare_exchange_\w+|(\.|->)exchange\(|RENAME_EXCHANGE|exchange two names|cannot exchange|\w*xchange(Device|Stream)\b", ()),
-    ("OffloadStore", r"\b[Ss]hel(f|ves)_?\b", "", ()),
     ("InFlight, complete", r"\bFlight\b|\bflight\b|\bflights_|\bland(s|ed|ing)?\b", r"\bin[ -]flight\b", ()),
-    ("reaper", r"\b[Ww]ardens?_?\b", "", ()),
-    ("OutputQueue", r"\b[Ss]peakers?_?\b", "", ()),
-    ("CallbackHandler", r"\b[Aa]udiences?_?\b", "", ()),
-    ("ThreadBarrier, matching, StoreAddress", r"\b[Mm]eetings?_?\b|\bMeetingPoint\b|\bmeeting_point\b", "", ()),
-    ("fault injector, activity observer", r"\b[Ss]aboteurs?_?\b|\b[Tt]ellers?_?\b", "", ()),
-    ("detection, warnings", r"\b[Cc]lues?_?\b|\b[Dd]oubts?_?\b", "", ()),
-    ("skinny_gemm, cast", r"\bfew_rows\b|\bwiden\(", "", ()),
-    ("LanguageModelConfig", r"\bCausalConfig\b", "", ()),
-    ("language_families", r"\bcausal_families\b", "", ()),
-    ("collectives, communicated", r"(?i)\bwhat ranks say\b|\b(group|rank)s? ha(s|ve) said\b", "", ()),
     ("baseline", r"\b[Pp]eers?\b", "", BENCHMARKS),
-    ("side by side", r"\b[Ss]ittings?\b", "", ()),
     ("component", r"\brooms\b|\bROOM\b|\b([Aa]|[Tt]his|[Ee]ach|[Ee]very|[Oo]ne|own|other|another) room\b", "", ()),
-    ("code", r"\b[Hh]ouses?\b", "", ()),
 )]
 # Tables of what there is of a kind, by the text before them: names stand nowhere else as a list.
 REGISTRIES = {
