@@ -183,7 +183,8 @@ Asked ask(const PlanOptions& options, bool needs_data) {
 /// Plans for each number of ranks that is asked for. 1: for some nothing fits.
 int plan_for_each(const PlanOptions& options) {
   if (!options.output.empty() || options.verify > 0) {
-    fail<UsageError>("cli", "{} is of one plan; got --ranks {}; try one of these numbers",
+    fail<UsageError>("cli",
+                     "{} takes one number of ranks; got --ranks {}; try one of these numbers",
                      options.verify > 0 ? "--verify" : "--output", fmt::join(options.ranks, ","));
   }
   if (options.all) {

@@ -65,10 +65,11 @@ const Wrapper* wrapper_of(const Json& config, const std::string& where) {
   const bool has_text = text != config.end() && text->is_object();
   if (found == all.end()) {
     if (!has_text) return nullptr;
-    fail<FileError>("models",
-                    "{} describes a model of type {} around a language model; the text part of {} "
-                    "is read, and of no other",
-                    where, type.empty() ? "null" : type, known_wrappers());
+    fail<FileError>(
+        "models",
+        "{} describes a model of type {} around a language model; only the text part of "
+        "{} can be read",
+        where, type.empty() ? "null" : type, known_wrappers());
   }
   if (has_text) return &*found;
   fail<FileError>("models", "{} describes a {} without a {}; expected the config of its text part",

@@ -169,7 +169,7 @@ TEST_F(PlanCommand, ComparesNumbersOfRanks) {
   ASSERT_EQ(run("plan --ranks 2,16" + of + options("")), 0) << output_;
   expect("rows a second");
   EXPECT_EQ(run("plan --ranks 2,16 --output plan.toml" + of + options("")), 2) << output_;
-  expect("--output is of one plan; got --ranks 2,16; try one of these numbers");
+  expect("--output takes one number of ranks; got --ranks 2,16; try one of these numbers");
   EXPECT_EQ(run("plan --ranks 2,64 --device_memory 1MiB" + of + options("")), 1) << output_;
   expect("short");
 }

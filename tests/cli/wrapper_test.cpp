@@ -206,8 +206,8 @@ TEST_F(WrapperCommand, RefusesWhatItDoesNotKnow) {
   config["model_type"] = "idefics3";
   write_config(config);
   refuses(
-      "describes a model of type idefics3 around a language model; the text part of gemma3, "
-      "mistral3 is read, and of no other");
+      "describes a model of type idefics3 around a language model; only the text part of "
+      "gemma3, mistral3 can be read");
   config["model_type"] = "qwen2_5_vl";
   write_config(config);
   refuses("describes a qwen2_5_vl, which turns queries and keys by three positions of each token");

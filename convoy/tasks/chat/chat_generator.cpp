@@ -68,7 +68,10 @@ std::vector<int32_t> ChatGenerator::prompt_ids() const {
                      "model's own tokenizer",
                      id, config.num_ids());
   }
-  if (ids.empty()) fail<UsageError>("tasks", "the chat template makes no text of this");
+  if (ids.empty()) {
+    fail<UsageError>("tasks",
+                     "the chat template gives no tokens for this conversation; expected some text");
+  }
   return ids;
 }
 
