@@ -14,11 +14,11 @@ namespace convoy::cli {
 
 using RunCommand = std::function<int()>;
 
-/// For an option that is a whole number.
+/// Validator of an option that is a whole number of at least `low`.
 CLI::Validator at_least(int64_t low);
-/// For an option that is a number above 0.
+/// Validator of an option that is a number above 0.
 CLI::Validator above_zero();
-/// For an option that names something.
+/// Validator that refuses an empty text, for an option that names something.
 CLI::Validator not_empty();
 
 using AddCommand = void(CLI::App& app, RunCommand& run);
@@ -42,8 +42,8 @@ struct CommandEntry {
   bool takes_folder = false;                ///< with config.json, in the place of a run's file
 };
 
-/// All commands, in the order of --help. A constant, for before_libraries.cpp reads it before any
-/// constructor ran.
+/// Table of all commands, in the order of --help. It is a constant, since before_libraries.cpp
+/// reads it before any constructor has run.
 inline constexpr CommandEntry kCommands[] = {
     {"train", add_train, Reads::Options},
     {"eval", add_eval, Reads::Model, "--data"},

@@ -45,8 +45,8 @@ struct Opened : Configured {
 /// typed family, or its task, does not have; "": none has it. `table` is of what was typed.
 std::string of_other_families(const std::string& name, const OptionTable& table);
 
-/// For `--help` of a command that opens a run: its own options, then `examples`, and last what it
-/// shares with training.
+/// Text of `--help` for a command that opens a run: its own options, then `examples`, then the
+/// options that it shares with training.
 std::string help_of_opened(const std::function<std::string(const tasks::Task&)>& examples);
 
 /// Prints notes for a person, apart from the output: a program may read that.

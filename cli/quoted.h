@@ -4,7 +4,7 @@
 
 namespace convoy::cli {
 
-/// In single quotes of a shell.
+/// Returns `text` in single quotes, as a shell reads it.
 std::string quoted(std::string text);
 
 /// A word as one types it into a shell: in quotes where it needs them.

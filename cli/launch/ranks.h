@@ -9,10 +9,10 @@
 
 namespace convoy::cli {
 
-/// For `--nproc`: starts this command again as `nproc` ranks and returns their exit code; nothing
-/// when none or one is asked for. `interrupt_grace`: seconds in which they save after a signal, as
-/// LaunchOptions has them.
-/// Throws UsageError where a launcher made this process one of its ranks.
+/// Starts this command again as `nproc` ranks (`--nproc`) and returns their exit code; returns
+/// nothing when none or one is asked for. `interrupt_grace`: seconds in which the ranks save after
+/// a signal, as in LaunchOptions. Throws UsageError where a launcher made this process one of its
+/// ranks.
 std::optional<int> launch_ranks(std::optional<int64_t> nproc,
                                 std::optional<double> interrupt_grace = {});
 

@@ -33,7 +33,7 @@ inline constexpr const char* kAboutTheFloor =
 /// Timelines by what they show.
 using Pictures = std::vector<std::pair<std::string, report::Timeline>>;
 
-/// As an SVG file, unless `plot` is empty.
+/// Writes the pictures as the SVG file `plot` and prints its name; does nothing if `plot` is empty.
 void draw(const std::string& plot, const Pictures& pictures, int num_stages,
           int64_t num_micro_batches);
 

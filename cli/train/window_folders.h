@@ -12,8 +12,8 @@ namespace convoy::cli {
 
 inline constexpr const char* kResults = "results_over_time.json";
 inline constexpr const char* kPicture = "results_over_time.svg";
-/// In a window's folder and its checkpoints: the window whose weights it began with ("" = its own),
-/// and their checksum.
+/// File in a window's folder and its checkpoints: it names the window whose weights training began
+/// with ("" = its own) and has their checksum.
 inline constexpr const char* kWindow = "window.json";
 inline constexpr const char* kBeganWith = "began_with";
 inline constexpr const char* kWeightsSum = "weights_sum";
@@ -21,7 +21,7 @@ inline constexpr const char* kWeightsSum = "weights_sum";
 /// One object for each window that was done with: trained_on, evaluated_on, metrics.
 using Results = std::vector<Json>;
 
-/// How a run over windows begins.
+/// Start of a run over windows: new, resumed or started again.
 struct Beginning {
   bool asked = false;     ///< resume_from_checkpoint
   bool is_again = false;  ///< the ranks were started again

@@ -68,7 +68,8 @@ std::string noted_failure();
 
 /// The activity that a process told through a page. Safe while it is being written.
 Activity read_activity(const void* page);
-/// As read_activity(); nothing when the file is missing or too short.
+/// Reads the activity from a file, as read_activity() does from a page; returns nothing when the
+/// file is missing or too short.
 std::optional<Activity> read_activity_file(const std::filesystem::path& path);
 
 /// "step 17, reduce bucket 3", "reduce bucket 3", "" when nothing was told.

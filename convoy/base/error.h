@@ -35,7 +35,7 @@ class FileError : public Error {
   using Error::Error;
 };
 
-/// Another rank failed or a collective operation did not finish.
+/// Failure of another rank, or a collective operation that did not finish.
 class CommunicationError : public Error {
  public:
   using Error::Error;
@@ -67,7 +67,7 @@ template <class E = Error, class... Args>
   throw E(fmt::format("[{}] {}", component, fmt::format(format, std::forward<Args>(args)...)));
 }
 
-/// As fail(), where every rank of the job comes to the same conclusion.
+/// Throws E like fail(), and marks it as an error that every rank of the job throws.
 template <class E = Error, class... Args>
 [[noreturn]] void fail_on_all_ranks(const char* component, fmt::format_string<Args...> format,
                                     Args&&... args) {

@@ -21,7 +21,8 @@ enum class Fault {
 /// it makes no sense, or names none of `num_ranks`.
 void arm_fault(int rank, int num_ranks, int restart_count, bool threads = false);
 
-/// This thread is one of the ranks of its process, and has no other's faults.
+/// Makes this thread rank `rank` of a process whose ranks are threads: only that rank's faults
+/// happen in it.
 void suffer_faults_of(int rank);
 /// The rank that CONVOY_FAULT names, in a process whose ranks are threads; else 0.
 int faulty_thread();

@@ -4,7 +4,7 @@
 
 namespace convoy {
 
-/// This machine's name, "this host" when it has none.
+/// Name of this machine; "this host" when it has none.
 std::string host_name();
 
 }  // namespace convoy

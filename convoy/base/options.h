@@ -51,7 +51,8 @@ struct Option {
   /// Bounds are inclusive.
   Option& at_least(double low);
   Option& within(double low, double high);
-  /// It has effect only while option `key` has one of `values`; of none: while `key` is not empty.
+  /// Declares that the option has effect only while option `key` has one of `values`, or, without
+  /// values, while `key` is not empty.
   Option& only_with(std::string key, std::vector<std::string> values = {});
 
  private:
@@ -111,7 +112,7 @@ class OptionTable {
     std::function<void(const std::string&)> set;
   };
   Option& add(std::string section, std::string name, Text value, std::string help);
-  /// One of some values, by their names.
+  /// Declares an option that is one of `values`, given by name.
   template <class T>
   Option& add(std::string section, std::string name, T& target,
               const std::vector<std::pair<std::string, T>>& values, std::string help) {

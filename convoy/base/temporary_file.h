@@ -22,7 +22,7 @@ class TemporaryFile {
 /// signal's handler may call it.
 void remove_folder(const char* folder);
 
-/// For a process that is about to end: removes the files of this process's TemporaryFiles. A
+/// Removes the files of this process's TemporaryFiles; for a process that is about to end. A
 /// signal's handler may call it.
 void remove_temporary_files();
 

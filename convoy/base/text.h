@@ -42,7 +42,7 @@ std::string wrap(std::string_view text, size_t indent, size_t width = 120);
 /// Ascending numbers in short: "0, 2-5" for 0 2 3 4 5.
 std::string compact_numbers(const std::vector<int>& numbers, std::string_view separator = ", ");
 
-/// As a basic string of TOML, in double quotes.
+/// Returns `text` as a basic string of TOML, in double quotes.
 std::string toml_text(std::string_view text);
 
 /// The bytes of the UTF-8 character (RFC 3629) at the front; 0 when it is broken.
@@ -52,7 +52,7 @@ bool is_utf8(std::string_view bytes);
 /// Text as a terminal may be shown it: control characters, line ends included, and broken UTF-8
 /// become \xNN.
 std::string printable(std::string_view text);
-/// As printable(), but keeps line ends and tabs.
+/// Returns printable() text, but keeps line ends and tabs.
 std::string printable_lines(std::string_view text);
 
 inline constexpr const char* kBlanked = "***";

@@ -36,7 +36,7 @@ DeviceMemory device_memory(at::Device device);
 /// Gives back what no tensor of this process holds on `device`, and counts its peak anew.
 void free_unused_memory(at::Device device);
 
-/// Most bytes that tensors of this process took on `device` at once; 0 for the host.
+/// Peak bytes of this process's tensors on `device`; 0 for the host.
 int64_t peak_device_bytes(at::Device device);
 
 /// The peaks of all GPUs of this process as a clause for a message, or "".

@@ -46,8 +46,8 @@ class Group {
     std::string label_;
   };
 
-  /// In place. Starts now; the result is there after Handle::wait(). An average is the sum divided
-  /// by size(), of floating-point tensors only.
+  /// Reduces `tensor` over the ranks, in place. Starts now; the result is there after
+  /// Handle::wait(). An average is the sum divided by size(), and needs a floating-point tensor.
   Handle start_all_reduce(at::Tensor tensor, ReduceOp op, const std::string& label) const;
   void all_reduce(at::Tensor tensor, ReduceOp op, const std::string& label) const;
 
@@ -68,8 +68,8 @@ class Group {
   /// The ranks' tensors (equal shapes) stacked along a new first dimension.
   at::Tensor all_gather(const at::Tensor& tensor, const std::string& label) const;
 
-  /// On rank 0 the ranks' rows, [any number, ...] of equal further sizes, one rank's after the
-  /// other; undefined elsewhere.
+  /// Gathers rows, [any number, ...] with equal further sizes, on rank 0, one rank's after the
+  /// other; undefined on other ranks.
   at::Tensor gather_rows(const at::Tensor& rows, const std::string& label) const;
 
   Handle start_broadcast(at::Tensor tensor, int root, const std::string& label) const;
@@ -82,9 +82,9 @@ class Group {
   void all_to_all(at::Tensor out, at::Tensor in, const std::string& label,
                   const Counts& receive = {}, const Counts& send = {}) const;
 
-  /// To and from another rank. What one rank sends to another arrives in the order sent. Over NCCL
-  /// a send may end only with its receive: ranks that send to each other, or around a ring, do both
-  /// at once with start_send_receive.
+  /// Sends to and receives from another rank. Messages between two ranks arrive in the order sent.
+  /// Over NCCL a send may end only with its receive: ranks that send to each other, or around a
+  /// ring, use start_send_receive, which does both at once.
   Handle start_send(at::Tensor tensor, int to, const std::string& label) const;
   Handle start_receive(at::Tensor tensor, int from, const std::string& label) const;
   Handle start_send_receive(at::Tensor out, int to, at::Tensor in, int from,
@@ -93,9 +93,9 @@ class Group {
   /// Waits for what was started, and counts the time.
   void wait(Handle& handle) const;
 
-  /// Over NCCL two ranks make a connection of their own at their first message, which waits for the
-  /// other without saying so: here all of `pairs` do, in this order, the same on all ranks. Throws
-  /// CommunicationError that names the rank that did not come.
+  /// Connects all of `pairs`, in this order, which is the same on all ranks. Over NCCL two ranks
+  /// would otherwise connect at their first message, and wait for each other without a report.
+  /// Throws CommunicationError naming the rank that did not come.
   void connect_pairs(const Pairs& pairs, const std::string& label) const;
 
   void barrier(const std::string& label) const;

@@ -12,8 +12,8 @@ namespace convoy::comm {
 /// Makes the group of some ranks of the job, in ascending order; each of them calls it.
 using Connect = std::function<Group(const std::vector<int>& ranks, const std::string& name)>;
 
-/// With whom a rank communicates, by what they share. A small value, copied freely. Groups of the
-/// same ranks are one; of one rank a Group does nothing.
+/// Groups with which a rank communicates, by what their ranks share. A small value, copied freely.
+/// Groups with the same ranks are one Group; a Group of one rank does nothing.
 struct Groups {
   parallel::Mesh mesh;
   Group world;      ///< all ranks of the job
@@ -30,7 +30,7 @@ struct Groups {
   Groups() = default;
   /// Data parallelism alone: all ranks of `data` keep one state replica.
   Groups(const Group& data);  // NOLINT: a group says it all
-  /// All groups that `mesh` names, made in one order on all ranks. Over NCCL a pipeline gets a
+  /// Makes all groups that `mesh` names, in one order on all ranks. Over NCCL a pipeline gets a
   /// second group for its other direction, and one from host to host by `connect_hosts`.
   Groups(const parallel::Mesh& mesh, const Connect& connect, const Connect& connect_hosts = {});
 

@@ -27,8 +27,9 @@ void add_pending(PendingWork work);
 /// long as its timeout.
 void finish_pending();
 
-/// As finish_pending(), but for a wait of the GPU that need not be for all collectives: returns as
-/// soon as `is_over`, too. Threads that wait at the same time all hear of the one that is not done.
+/// Waits as finish_pending() does, but returns as soon as `is_over` is true, too: for a wait of the
+/// GPU that need not be for all collectives. Threads that wait at the same time all get the error
+/// for a collective that is not done.
 void finish_pending_or(const std::function<bool()>& is_over);
 
 /// Whether a collective that some wait has given up is still under way: waiting for the GPU now

@@ -35,8 +35,8 @@ class Connector {
   /// The group of these ranks, of which this is one, in this order. Each of them calls it, with a
   /// name that no other group has.
   Group connect(const std::vector<int>& ranks, const std::string& name) const;
-  /// As connect(), at any time after the start, over Gloo, with waits of up to `patience`: for a
-  /// thread that runs beside the others' collectives.
+  /// Makes a group like connect(), but over Gloo, at any time after the start, with waits of up to
+  /// `patience`: for a thread that runs beside the collectives of others.
   Group connect_later(const std::vector<int>& ranks, const std::string& name,
                       std::chrono::milliseconds patience) const;
 

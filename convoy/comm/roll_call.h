@@ -31,8 +31,9 @@ std::vector<std::vector<std::string>> roll_call(const StoreAddress& point,
                                                 std::chrono::milliseconds patience,
                                                 const std::function<void()>& when_late = {});
 
-/// Before all leave because of what a roll call told them: rank 0, with whom the store goes, waits
-/// for a moment until the others have heard it too, but for those who did not come.
+/// Lets rank 0, whose end closes the store, wait for a moment until the other ranks have read what
+/// a roll call told; `missing` ranks are left out. All ranks call this before they leave because of
+/// it.
 void let_all_hear(const StoreAddress& point, const c10::intrusive_ptr<c10d::Store>& store,
                   const std::vector<int>& missing = {});
 

@@ -46,7 +46,7 @@ const char* process_variable(const char* name);
 /// missing or contradict each other.
 RankEnvironment detect_environment(const GetEnv& get);
 
-/// As detect_environment(get), from this process's environment.
+/// Reads what the launcher left in this process's environment.
 RankEnvironment detect_environment();
 
 /// host:port where the launchers of a SLURM job meet when nobody says another place: the first host

@@ -32,7 +32,7 @@ struct ProcessResult {
 /// Throws UsageError when it cannot be started.
 ProcessResult run_process(const std::vector<std::string>& argv, const ProcessOptions& options = {});
 
-/// This program, to be put in front of the arguments for another run of it.
+/// Command of this program, to be put in front of the arguments for another run of it.
 std::vector<std::string> this_program();
 
 /// "SIGKILL" for 9; "signal 77" for one without a name.

@@ -17,15 +17,16 @@ inline bool hurries(int signal, std::chrono::steady_clock::duration after_first)
   return signal != SIGHUP && after_first > std::chrono::milliseconds(500);
 }
 
-/// From now on SIGINT, SIGTERM, SIGHUP and SIGUSR1 end the process at once with 128 + the signal,
-/// whatever it waits for, and also where it is the first of a container: for the time in which
-/// there is nothing to save. Its AtomicFiles leave nothing. Signals that were ignored stay ignored.
+/// Makes SIGINT, SIGTERM, SIGHUP and SIGUSR1 end the process at once with exit code 128 + the
+/// signal, whatever it waits for, and also where it is the first of a container: for the time in
+/// which there is nothing to save. Its AtomicFiles leave nothing. Signals that were ignored stay
+/// ignored.
 void leave_on_stop_signals();
 
-/// From now on the first SIGINT, SIGTERM, SIGHUP (a terminal that was closed) or SIGUSR1 (SLURM's
-/// notice before it requeues a job) only leaves its number here, for a loop that looks when it can
-/// stop; it was 0 before. The next one that hurries() ends the process as if nobody had asked.
-/// Signals that were ignored stay ignored.
+/// Returns a flag in which the first SIGINT, SIGTERM, SIGHUP (a terminal that was closed) or
+/// SIGUSR1 (SLURM's notice before it requeues a job) from now on leaves its number; 0 before. A
+/// loop reads it when it can stop. The next signal that hurries() ends the process as if nobody had
+/// asked. Signals that were ignored stay ignored.
 const std::atomic<int>& note_stop_signals();
 
 /// Sends SIGTERM to a rank whose peers failed: a process that notes its stop signals ends at once,

@@ -19,7 +19,7 @@ struct MemoryLimit {
 /// The tightest of the machine's memory, its control group and `ulimit -v` and `-d`.
 MemoryLimit memory_limit(int64_t machine_bytes, const CgroupLimits& cgroup, const Limits& limits);
 
-/// As above, for this process.
+/// Memory limit of this process, read from this machine.
 MemoryLimit memory_limit();
 
 /// Bytes that this process can still take before the kernel ends a process for it: the least of

@@ -33,7 +33,7 @@ class Channel {
   int rank() const { return rank_; }
   int size() const { return size_; }
 
-  /// In place.
+  /// Reduces `data` over the ranks, in place.
   void all_reduce(void* data, size_t count, Dtype dtype, Reduction op, const std::string& label);
 
   /// out [counts[rank]] = sum over ranks of this rank's part of in [sum of counts], where `out` may

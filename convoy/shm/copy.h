@@ -13,7 +13,7 @@ void copy(void* to, const void* from, size_t bytes);
 void copy_streaming(void* to, const void* from, size_t bytes);
 void end_streaming();
 
-/// From this size on a result is written past the caches.
+/// Size from which on a result is written past the caches.
 inline constexpr size_t kStreamingBytes = 8 << 20;
 
 }  // namespace convoy::shm

@@ -51,10 +51,11 @@ struct alignas(128) MailboxArea {
 /// no folder and goes with the last of them). Pages come into being when they are first touched.
 class Segment {
  public:
-  /// For threads of this process. `ranks_on_host`: as below.
+  /// Makes the memory for threads of this process. `ranks_on_host`: as for create().
   static std::shared_ptr<Segment> of_threads(int size, int ranks_on_host = 0);
-  /// For processes; fd() is to be handed to the others. `ranks_on_host`: all that compute here,
-  /// others than these among them. Throws FileError when this host does not give it.
+  /// Makes the memory for processes; fd() is to be handed to the others. `ranks_on_host`: number of
+  /// ranks that compute on this host, those of other segments among them. Throws FileError when
+  /// this host does not give the memory.
   static std::shared_ptr<Segment> create(int size, int ranks_on_host = 0);
   /// Takes over a descriptor that create() made in another process. Throws CommunicationError when
   /// it is not what is expected.

@@ -12,8 +12,8 @@ namespace convoy::shm {
 /// time: a virtual machine does not tell, and its host may move its cores while they run.
 class SlotWriter {
  public:
-  /// Above so many nanoseconds for a line it came from afar; with a source in main memory a near
-  /// one takes about 10.
+  /// Sets the time of a cache line, in nanoseconds, above which it came from afar; with a source in
+  /// main memory a near one takes about 10.
   explicit SlotWriter(double far_ns_per_line = 16) : far_ns_per_line_(far_ns_per_line) {}
 
   /// Done when it returns: the caller may tell the others.

@@ -27,7 +27,7 @@ struct alignas(64) Counter {
   /// Looks again and again for `spins` rounds.
   bool spin(uint32_t target, int spins) const;
 
-  /// As spin(), letting others run on this core in between.
+  /// Looks again and again like spin(), and lets others run on this core in between.
   bool yield(uint32_t target, int times) const;
 
   /// Sleeps until the counter changes from below `target`, or the time is over. May wake early.

@@ -41,7 +41,7 @@ class ThreadMailbox {
   std::deque<std::shared_ptr<Message>>& queue(int from, int to) {
     return queues_.at(static_cast<size_t>(from * size_ + to));
   }
-  /// Until `is_there`; `rank` waits for `other`.
+  /// Waits until `is_there` is true, as `rank` that waits for `other`.
   template <class IsThere>
   void wait(Lock& lock, int rank, int other, const std::string& label, const IsThere& is_there);
   void copy(at::Tensor to, int from, int rank, const std::string& label);

@@ -36,7 +36,7 @@ class LineSocket {
   bool met_a_stranger() const { return !tls_.proven() && !tls_.why_ended().empty(); }
   /// "it closed the connection", "a line of more than 4096 bytes", ...; "" while it is open.
   const std::string& why_ended() const { return why_ended_; }
-  /// Since something came, or since the start.
+  /// Seconds since something came, or since the start.
   double silent_seconds() const;
 
  private:

@@ -19,11 +19,11 @@ struct HostOptions {
   RendezvousOptions rendezvous;  ///< settings of the rendezvous; those of the serving host hold
 };
 
-/// Like run_ranks, for one of several hosts: meets the others, starts this host's ranks of the
-/// common job, and again whenever the job is formed anew. All hosts return the same code; the one
-/// that serves the rendezvous has the report.
-/// Throws CommunicationError when the rendezvous cannot be reached or its host is gone, after the
-/// ranks here have ended.
+/// Runs the ranks of one of several hosts, as run_ranks() runs those of a single one. Meets the
+/// other hosts, starts this host's ranks of the common job, and starts them again whenever the job
+/// is formed anew. All hosts return the same code; the host that serves the rendezvous has the
+/// report. Throws CommunicationError when the rendezvous cannot be reached or its host is gone,
+/// after the ranks here have ended.
 int run_ranks_of_host(const LaunchOptions& options, const HostOptions& host);
 
 }  // namespace convoy::launch

@@ -17,8 +17,8 @@ struct RendezvousOptions {
   int max_nodes = 1;
   int max_restarts = 0;
   double join_timeout = 600;  ///< seconds for the smallest number of hosts to come
-  /// For more of them, once the smallest number is there, and for a replacement when too few are
-  /// left.
+  /// Seconds for more hosts to come once the smallest number is there, and for a replacement when
+  /// too few are left.
   double last_call_timeout = 5;
   double heartbeat_timeout = 10;
   double answer_timeout = 60;  ///< for a host to say how its ranks ended when told to stop them

@@ -21,7 +21,7 @@ class Tls {
 
   /// Takes what came; what it holds for this side is added to `plain`.
   void receive(std::string_view wire, std::string& plain);
-  /// Until the other side has proved to know the secret it is kept here.
+  /// Sends `plain`; keeps it until the other side has proved to know the secret.
   void send(std::string_view plain);
   /// Takes the bytes that are to go to the other side now.
   std::string take();

@@ -13,7 +13,7 @@
 
 namespace convoy::launch {
 
-/// Most ranks of a host that convoy starts.
+/// Largest number of ranks that convoy starts on a host.
 inline constexpr int kMostRanks = 4096;
 
 /// Ranks to start on this host and how to look after it.
@@ -24,7 +24,8 @@ struct LaunchOptions {
   /// ranks write straight to this process's output.
   std::filesystem::path log_dir;
   double grace_seconds = 5;  ///< from SIGTERM to SIGKILL after a rank failed
-  /// From a signal that stops the job to SIGKILL: time to save; none: grace_of_scheduler().
+  /// Seconds from a signal that stops the job to SIGKILL, in which ranks save; none:
+  /// grace_of_scheduler().
   std::optional<double> interrupt_grace_seconds = {};
   int max_restarts = 0;  ///< of all ranks, after a failure
   int threads_per_rank =

@@ -8,7 +8,7 @@
 namespace convoy::launch {
 
 constexpr double kInterruptGrace = 30;  ///< seconds; where nobody tells more
-/// Most seconds that a scheduler's word is taken for: ranks that hang must end some time.
+/// Largest grace, in seconds, that is taken from a scheduler: ranks that hang must end some time.
 constexpr double kMostSchedulerGrace = 900;
 
 /// Seconds until a SLURM job ends, by `scontrol show job`'s text; nothing where it tells none.

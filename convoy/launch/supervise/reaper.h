@@ -4,12 +4,12 @@
 
 namespace convoy::launch {
 
-/// To be called in a child of the process `launcher` that is about to become a program; parts it in
-/// two. It returns in the one that becomes the program; the other, its reaper, ends the way the
-/// program ends. Whatever the program starts, daemons too, becomes the reaper's when its parent is
-/// gone: the reaper kills them all when the program has ended, and everything when the launcher
-/// has. False, with errno set, when there can be no second process. Calls only what is safe after
-/// fork.
+/// Parts this process in two: a child of `launcher` calls it before it becomes a program. It
+/// returns in the process that becomes the program; the other one, its reaper, ends the way the
+/// program ends. Processes that the program starts, daemons too, become the reaper's when their
+/// parents are gone. The reaper kills them all when the program has ended, and everything when the
+/// launcher has. Returns false, with errno set, when no second process can be made. Calls only what
+/// is safe after fork.
 bool part_from_reaper(pid_t launcher);
 
 }  // namespace convoy::launch
