@@ -75,7 +75,7 @@ void check_whole_rows(const options::ParallelArguments& arguments);
 parallel::Mesh mesh_of(const options::ParallelArguments& arguments,
                        const launch::RankEnvironment& environment);
 
-/// With shard_ranks = host: throws UsageError unless the ranks of each state replica share a host.
+/// Throws UsageError unless the ranks of each state replica share a host; for shard_ranks = host.
 /// `hosts`: by rank.
 void check_state_replicas(const parallel::Mesh& mesh, const std::vector<std::string>& hosts);
 

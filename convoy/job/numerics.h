@@ -7,7 +7,7 @@ namespace convoy::job {
 /// first product. What has no such form throws. The CPU always gives the same bits.
 void make_gpus_deterministic();
 
-/// While it lives, fp32 products of GPUs are of TF32 (10 bits of mantissa) where `wanted`.
+/// Guard: while it lives, GPUs compute fp32 products in TF32 (10 bits of mantissa) if `wanted`.
 class Tf32 {
  public:
   explicit Tf32(bool wanted);

@@ -9,7 +9,7 @@
 
 namespace convoy::parallel {
 
-/// Who decides a knob of a run that is planned.
+/// Decision on a knob in a run that is planned: by the user or by the plan.
 enum class Decided {
   ByUser,     ///< it stays as it is asked for, where it has an effect
   ByPlan,     ///< it is set, or gets its default

@@ -163,7 +163,7 @@ class Layout {
   /// Shapes by unit. The layout fills in the units' bytes in `table`.
   using Shapes = std::vector<std::vector<ParamShape>>;
   Layout(ModelTable table, Shapes params, const LayoutOptions& options);
-  /// As above, where several layouts have the same parameters.
+  /// Makes a layout that shares the shapes `params` with other layouts of the same parameters.
   Layout(ModelTable table, std::shared_ptr<const Shapes> params, const LayoutOptions& options);
 
   /// Table of the blocks that are held.

@@ -65,7 +65,7 @@ class Mesh {
   int num_ranks() const { return degree(kWorld); }
   /// Ranks along some axes, all of one rank included.
   int degree(AxisSet axes) const;
-  /// This rank's place among ranks_along(axes).
+  /// Index of this rank among ranks_along(axes).
   int place(AxisSet axes) const;
   /// The ranks that differ from this one on these axes only, itself included, in order.
   std::vector<int> ranks_along(AxisSet axes) const;

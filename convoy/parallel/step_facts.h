@@ -19,7 +19,8 @@ struct BlockCounts {
   double returned = 0;             ///< of what it returns: all that is kept where it is recomputed
   double sent = 0, sent_grad = 0;  ///< messages to a stage behind, and back
   double send = 0, send_grad = 0;  ///< seconds of these messages
-  /// About how many operations a GPU launches, whatever the number of rows; none in a file.
+  /// Approximate number of operations that a GPU launches, whatever the number of rows; none in a
+  /// file.
   double forward_kernels = 0, backward_kernels = 0;
   double forward_made = 0, backward_made = 0;  ///< bytes that they return; none in a file
 

@@ -43,8 +43,9 @@ struct FlatBuffersOptions {
 /// flat buffer, and is reached bucket by bucket.
 class FlatBuffers {
  public:
-  /// For the parameters of `blocks`, as `layout` places them. `share_weights_with` (same model,
-  /// same device): use its weights and moments instead of own ones.
+  /// Allocates buffers for the parameters of `blocks`, as `layout` places them.
+  /// `share_weights_with` (same model, same device): buffers whose weights and moments are used
+  /// instead of own ones.
   FlatBuffers(const nn::BlockList& blocks, Layout layout, FlatBuffersOptions options,
               const FlatBuffers* share_weights_with = nullptr);
 
@@ -99,7 +100,7 @@ class FlatBuffers {
   /// comes once.
   void change_pieces(const std::function<bool(const Piece&)>& wanted,
                      const std::function<void(int64_t bucket, const Piece&)>& work);
-  /// This rank's own part.
+  /// Part of a bucket that is this rank's own.
   Extent part(int64_t bucket) const { return layout_.part(bucket, options_.rank); }
 
   /// The whole bucket, which the parameters are bound to. Where weights are sharded it has
@@ -118,7 +119,7 @@ class FlatBuffers {
 
   /// Rounds some of a bucket's masters to the compute dtype; does nothing in fp32.
   void publish(int64_t bucket, const Extent& extent);
-  /// As publish(), for all masters that this rank keeps.
+  /// Rounds all masters that this rank keeps to the compute dtype, like publish().
   void publish_weights();
   /// Sets all weights that this rank keeps. Between steps.
   void fill(double value);
@@ -133,7 +134,8 @@ class FlatBuffers {
   /// Undefined if there is none of that name here.
   at::Tensor value_of(const std::string& name);
 
-  /// Every parameter of the model once, by unit; those of other stages have no elements here.
+  /// Slots of all parameters of the model, each once, by unit; those of other stages have no
+  /// elements here.
   std::vector<Slot> all_slots() const;
 
   /// The part of a whole flat buffer that belongs to `slot`, shaped as the parameter.

@@ -20,7 +20,8 @@ class HeldRows {
 
   /// Rows first .. first + count - 1, [count, D]: a copy. Those below need not be kept any longer.
   at::Tensor take(int64_t first, int64_t count);
-  /// From the thread that changes rows: those at `index` [n] int64 are about to.
+  /// Copies the rows at `index` [n] int64 that were neither taken nor copied yet. The thread that
+  /// changes rows calls this before it does.
   void keep(const at::Tensor& index);
 
   int64_t num_kept() const;
@@ -38,7 +39,7 @@ class ChangingRows {
  public:
   explicit ChangingRows(at::Tensor rows) : rows_(std::move(rows)) {}
 
-  /// As they are now, until the last of the pointers is gone.
+  /// Returns the rows as they are now, kept until the last of the pointers is gone.
   std::shared_ptr<HeldRows> hold();
   void about_to_change(const at::Tensor& index);
 

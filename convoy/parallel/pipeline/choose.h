@@ -36,8 +36,8 @@ struct ChoiceInputs {
 /// model, and where stages would keep more than they may.
 PipelineChoice choose_pipeline(const ChoiceInputs& inputs);
 
-/// As choose_pipeline() with some blocks of each stage recomputed (RecomputeOptions::of_stage),
-/// from the choice without.
+/// Chooses a pipeline like choose_pipeline(), with some blocks of each stage recomputed
+/// (RecomputeOptions::of_stage); `without` is the choice without recomputation.
 PipelineChoice recompute_some_of(const PipelineChoice& without, const ChoiceInputs& inputs);
 
 /// Blocks that a run without stages recomputes. Throws UsageError where it has fewer.

@@ -14,13 +14,13 @@ struct FittedPlan {
   std::string schedule;          ///< its name; empty: it has none
 };
 
-/// As plan_pipeline(), but no stage keeps more than `options.memory` bytes: of `repeatable` blocks
-/// the fewest are recomputed that make each schedule fit, and with auto the fastest of those is
-/// taken. Throws UsageError where nothing is enough.
+/// Plans a pipeline like plan_pipeline(), but lets no stage keep more than `options.memory` bytes.
+/// Recomputes the fewest of the `repeatable` blocks with which each schedule fits; with auto the
+/// fastest of the fitting schedules is taken. Throws UsageError where no recomputation is enough.
 FittedPlan plan_to_fit(const Costs& by_block, const PlanOptions& options,
                        const std::set<int64_t>& repeatable);
 
-/// As above, for blocks that are cut already.
+/// Plans a pipeline that fits, of blocks that are cut already.
 FittedPlan plan_to_fit(const Cut& cut, const Costs& by_block, const PlanOptions& options,
                        const std::set<int64_t>& repeatable);
 

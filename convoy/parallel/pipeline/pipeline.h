@@ -87,8 +87,8 @@ std::vector<Program> pipeline_programs(PipelineSchedule schedule,
                                        const std::vector<Layout>& layouts,
                                        const StepOptions& options, const Costs& by_block = {});
 
-/// As above, for given orders: `cut` is that of the layouts, where several neighbouring stretches
-/// may be one rank's.
+/// Programs of a step of all stages for given orders: `cut` is that of the layouts, in which a rank
+/// may have several neighbouring virtual stages.
 std::vector<Program> pipeline_programs(const Cut& cut, const Orders& orders,
                                        const std::vector<Layout>& layouts,
                                        const StepOptions& options);

@@ -36,7 +36,8 @@ struct PipelinePlan {
 /// keeps as few bytes as asked.
 PipelinePlan plan_pipeline(const Costs& by_block, const PlanOptions& options);
 
-/// As plan_pipeline(), without a model: each virtual stage has an equal part of its stage's costs.
+/// Plans a pipeline like plan_pipeline(), without a model: each virtual stage has an equal part of
+/// its stage's costs.
 PipelinePlan plan_stages(const Costs& by_stage, const PlanOptions& options);
 
 }  // namespace convoy::parallel

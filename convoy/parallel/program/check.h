@@ -46,11 +46,12 @@ struct Alive {
 /// collective end only with their counterparts, and sends do not block.
 std::vector<Alive> check(const std::vector<RankProgram>& ranks, const StepOptions& options);
 
-/// As above, for one rank, or for ranks that all run this program.
+/// Proves the program of one rank correct, or of ranks that all run it; throws like check() of
+/// several programs.
 Alive check(const Program& program, const Layout& layout, const StepOptions& options);
 
-/// As check(), for programs that compute one micro-batch forward: they end after every block's
-/// forward, with all gathered weights released, and rows scored.
+/// Proves programs correct, like check(), that compute one micro-batch forward: they end after
+/// every block's forward, with all gathered weights released and rows scored.
 void check_forward(const std::vector<RankProgram>& ranks);
 
 /// Throws InternalError unless the ranks meet: the part of check() that looks at more than one.

@@ -113,7 +113,8 @@ class Wire {
  public:
   /// Time at which a message that takes so long arrives.
   double send(double now, double takes) { return free_ = std::max(free_, now) + takes; }
-  /// As above, over a link: the next may leave while this one is on its way.
+  /// Time at which a message of so many bytes arrives over a link: the next one may leave while it
+  /// is on its way.
   double send(double now, double bytes, const Link& link) {
     return send(now, bytes / link.bytes_per_second) + link.seconds;
   }

@@ -52,7 +52,7 @@ class Replica {
 
   FlatBuffers& flat() { return flat_; }
   const comm::Groups& groups() const { return groups_; }
-  /// All ranks that hold the model together.
+  /// Group of all ranks that hold the model together.
   const comm::Group& world() const { return groups_.world; }
   comm::Traffic traffic() const { return groups_.traffic(); }
   const Program& program() const { return stage().step; }
@@ -73,7 +73,7 @@ class Replica {
   /// Tensors without gradient that belong to the model's state.
   std::vector<nn::NamedTensor> buffers() const;
 
-  /// This rank's part of weights and buffers, or of the moments, to be read or written.
+  /// Part of weights and buffers, or of the moments, that this rank has, to be read or written.
   State weights();
   State moments();
 

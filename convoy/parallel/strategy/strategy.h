@@ -28,8 +28,8 @@ class Strategy {
   virtual std::vector<nn::Bundle> forward(const std::vector<MicroBatch>& batches,
                                           nn::Mode mode) = 0;
 
-  /// This process's part of weights and buffers, or of the optimizer's moments; the parts of all
-  /// processes are the whole.
+  /// Part of weights and buffers, or of the optimizer's moments, that this process has; the parts
+  /// of all processes are the whole.
   virtual State weights() = 0;
   virtual State moments() = 0;
   /// Completes weights and buffers (and moments) after each process filled its part.

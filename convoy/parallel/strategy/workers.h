@@ -15,7 +15,7 @@ namespace convoy::parallel {
 /// A thread for each of some devices; all run the same function side by side, again and again.
 class Workers {
  public:
-  /// Each thread computes on its device, with `threads` intra-op threads.
+  /// Starts a thread for each device, which computes on it with `threads` intra-op threads.
   Workers(const std::vector<at::Device>& devices, int threads);
   ~Workers();
   Workers(const Workers&) = delete;
@@ -36,7 +36,7 @@ class Workers {
   /// thread left behind is an error.
   std::optional<Failure> try_run(std::function<void(int)> work,
                                  const std::function<void()>& on_error);
-  /// As try_run(); throws the error.
+  /// Runs work like try_run(), and throws the error of a failure.
   void run(std::function<void(int)> work, const std::function<void()>& on_error);
 
   /// Peak bytes of the host's tensors of a thread since the last call, above what it holds now; 0

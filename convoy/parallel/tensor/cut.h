@@ -18,8 +18,8 @@ struct TensorCut {
   int64_t granule = 1;      ///< elements that stay together along `dim`, such as a head's width
   int64_t readers = 1;      ///< of each granule: queries' heads that read one of keys
   Shape part_readers = {};  ///< by part, where parts differ; empty: `readers`
-  /// Where every rank has all of it, each knows a part of its gradient only, such as what its own
-  /// heads give: these are summed.
+  /// Whether each rank knows only a part of the gradient of a parameter that every rank has whole,
+  /// such as its own heads' contribution; the parts are summed.
   bool partial_grad = false;
 };
 

@@ -36,7 +36,7 @@ inline constexpr int64_t kMeasuredRows = 8;
 /// Powers of two from 1 up to `most`: rows of micro-batches to run.
 std::vector<int64_t> sizes_to_run(int64_t most);
 
-/// Which micro-batches are run for costs, and how.
+/// Choice of the micro-batches that are run for costs, and of how they are run.
 struct MeasureOptions {
   std::vector<int64_t> sizes = {};  ///< rows of micro-batches, ascending; the data must have them
   /// Threads that run at once, so that times are those of ranks that share the host's memory;

@@ -35,8 +35,9 @@ struct ProfileOptions {
   comm::Group tensor = {};
   bool sequence_parallel = false;  ///< it has a share of the tokens, too
   comm::Group context = {};        ///< some positions of each row are run
-  /// For another device only memory counts: all arithmetic is left out, weights are zeros, and
-  /// scores take the memory of a GPU's, for so many rows. 0: all is as on this host.
+  /// Number of rows for which scores take the memory of a GPU's, in a profile for another device.
+  /// There only memory counts: all arithmetic is left out, and weights are zeros. 0: all is as on
+  /// this host.
   int64_t gpu_rows = 0;
   /// Whether all arithmetic is left out, not only products; for trace(). Results that blocks keep
   /// for later runs are undefined then, so the blocks are good for nothing else afterwards.

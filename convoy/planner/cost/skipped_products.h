@@ -4,10 +4,10 @@
 
 namespace convoy::planner {
 
-/// While it lives, products of matrices in this thread give zeros at once: shapes, memory and what
-/// an observer counts are theirs, nothing is multiplied. Products that autograd has to know, as
-/// those of a user's module, are computed. While nn::ShapesOnly lives, too, what writes into large
-/// floats in place does nothing, and neither does torch's attention.
+/// Guard: while it lives, products of matrices in this thread give zeros without multiplying.
+/// Shapes, memory and an observer's counts are right. Products that autograd has to know, as those
+/// of a user's module, are computed. While nn::ShapesOnly lives, too, operations that write into
+/// large floats in place do nothing, and neither does torch's attention.
 class SkippedProducts {
  public:
   SkippedProducts();

@@ -25,12 +25,13 @@ struct MemoryBudget {
   }
 };
 
-/// Room on a device of a kind that planner::usual_cluster knows, or where it is "" on this host,
-/// which so many ranks share; at most `device_memory` bytes, where that is not 0.
+/// Memory for a rank's tensors on a device of a kind that planner::usual_cluster knows or, where it
+/// is "", on this host, which `num_ranks` ranks share. At most `device_memory` bytes, where that is
+/// not 0.
 MemoryBudget room_of_rank(const std::string& device, int num_ranks, int64_t device_memory);
 
-/// This rank's share of the memory that is free now on its GPU. All ranks of `group`, which include
-/// those of this host, call this.
+/// Share of this rank of the memory that is free now on its GPU. All ranks of `group`, which
+/// include those of this host, call this.
 MemoryBudget room_of_gpu(at::Device gpu, const comm::Group& group, int64_t device_memory);
 
 }  // namespace convoy::planner

@@ -23,17 +23,18 @@ struct SumsOfHosts {
 /// Measures sums of tensors on `device` for a second. All ranks of the group call this.
 SumTimes time_sums(const comm::Group& group, at::Device device = at::kCPU);
 
-/// As above, for ranks that have met, on their devices. Collective.
+/// Measures sums over ranks that have met, on their devices: those of a host and of all hosts.
+/// Collective.
 SumsOfHosts time_sums(const job::Job& met, const job::MetRanks& ranks);
 
-/// As above, for ranks that are threads here.
+/// Measures sums over `num_ranks` ranks that are threads of this process.
 SumsOfHosts time_sums_of_threads(int num_ranks);
 
 /// Sets the links of a cluster's hosts, each with as many ranks as devices.
 void set_links(Cluster& cluster, const SumsOfHosts& sums);
 
-/// This host as a cluster of so many ranks on its processor, each with its share of the memory.
-/// Measures nothing.
+/// Returns this host as a cluster of `num_ranks` ranks on its processor, each with its share of the
+/// memory. Measures nothing.
 Cluster processors(int num_ranks);
 
 /// Hosts like this one with so many ranks each.

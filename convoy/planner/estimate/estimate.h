@@ -37,8 +37,8 @@ struct EstimateInputs {
 /// the layout of the ranks.
 class Estimator {
  public:
-  /// For ranks that are a process each. Throws UsageError where they contradict the arguments, and
-  /// for DataParallel.
+  /// Prepares the estimate for ranks that are a process each. Throws UsageError where they
+  /// contradict the arguments, and for DataParallel.
   Estimator(const parallel::ModelFactory& factory, options::TrainingArguments arguments,
             const EstimateInputs& inputs);
 

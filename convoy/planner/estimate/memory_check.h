@@ -40,7 +40,7 @@ parallel::ModelFactory check_memory(parallel::ModelFactory factory,
 std::string to_take_less(const options::TrainingArguments& arguments, int num_ranks,
                          int ranks_here = 1);
 
-/// From now on little_memory() and out_of_memory() of this process give this advice.
+/// Sets the advice that little_memory() and out_of_memory() of this process give from now on.
 void set_memory_advice(const std::string& advice);
 
 /// Warning before more memory is taken than is left.

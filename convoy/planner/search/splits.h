@@ -37,7 +37,7 @@ std::vector<Parallelism> splits_of(const SearchSpace& space);
 /// Says which numbers of data ranks, tensor ranks and stages no split has, and why.
 std::vector<std::string> left_out(const SearchSpace& space);
 
-/// For each part of the state that `split` offloads, the split without that.
+/// Returns, for each part of the state that `split` offloads, the split that does not offload it.
 std::vector<Parallelism> less_offloaded(const Parallelism& split);
 
 }  // namespace convoy::planner

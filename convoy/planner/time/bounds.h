@@ -12,7 +12,7 @@ namespace convoy::planner {
 double least_seconds(const ModelCosts& numbers, const Cluster& cluster, const StepFacts& facts,
                      const Parallelism& split);
 
-/// As least_seconds(), without what links carry while ranks compute.
+/// Lower bound like least_seconds(), without the transfers that overlap with computing.
 double least_computing(const ModelCosts& numbers, const Cluster& cluster, const StepFacts& facts,
                        const Parallelism& split);
 

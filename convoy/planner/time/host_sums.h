@@ -28,7 +28,7 @@ struct Begun {
 /// sends the others'.
 class HostSums {
  public:
-  /// For all groups of a mesh along some axes, at once.
+  /// Prepares all groups of a mesh along some axes, which run at once.
   HostSums(const Cluster& cluster, const parallel::Mesh& mesh, parallel::AxisSet axes);
 
   /// Time until the last rank has the result.
@@ -63,7 +63,7 @@ class HostSums {
 
   /// [group] Time at which the last of its ranks has ended each collective.
   std::vector<std::vector<double>> play(Collective of, const std::vector<Sequence>& ranks) const;
-  /// As above, for `number` equal collectives.
+  /// [group] Time at which the last of its ranks has ended each of `number` equal collectives.
   std::vector<std::vector<double>> play(Collective of, double bytes, int number,
                                         const std::vector<double>& computing) const;
 

@@ -29,7 +29,7 @@ class OffloadStore {
   /// the wait is over. Written bytes can be read once their wait is over.
   virtual Wait read(int64_t place, at::Tensor memory) = 0;
   virtual Wait write(int64_t place, at::Tensor memory) = 0;
-  /// These bytes as a tensor of the host, while no transfer of them is under way.
+  /// View of bytes of the store as a tensor of the host, while no transfer of them is under way.
   virtual at::Tensor view(int64_t place, int64_t bytes) = 0;
 };
 
