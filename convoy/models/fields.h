@@ -23,7 +23,7 @@ struct Field {
   std::vector<std::string> choices{};       ///< of texts; empty = any
   std::vector<std::string> aliases{};
   std::string section{};  ///< of the option; "" = declare_options()'s
-  /// It has effect only while this key is one of these.
+  /// Key, and its values while which the field has effect; empty: always.
   std::pair<std::string, std::vector<std::string>> only_with{};
   /// Texts that other programs take, with what to take here; they are refused.
   std::vector<std::pair<std::string, std::string>> instead{};

@@ -35,8 +35,8 @@ struct WeightLayout {
   /// Another name of the weight `of`: a file may hold it under both names, or under this one alone.
   struct Alias {
     std::string name, of;
-    /// Where a file holds both this one is taken; else a difference is refused, unless the model
-    /// has a place for each.
+    /// Whether this name is taken where a file holds both. If not, a difference is refused, unless
+    /// the model has a place for each.
     bool counts = false;
   };
   std::vector<Alias> aliases{};
@@ -78,7 +78,7 @@ class LanguageModelConfig {
   virtual std::string architecture() const = 0;  ///< Hugging Face's class
   virtual int64_t num_ids() const = 0;           ///< size of the vocabulary
   virtual int64_t max_length() const = 0;        ///< positions the model was made for
-  /// Most positions of a row: beyond max_length() where longer texts are stretched.
+  /// Largest number of positions of a row: beyond max_length() where longer texts are stretched.
   virtual int64_t position_limit() const { return max_length(); }
   virtual Objective objective() const { return Objective::NextToken; }
   /// Token that stands for a hidden one, the first where there are several; "" = none.
@@ -93,7 +93,7 @@ class LanguageModelConfig {
   /// The id that a decoder sees first where an encoder reads the text; none where a text goes on.
   virtual std::optional<int64_t> start_id() const { return std::nullopt; }
   virtual int64_t usual_length() const { return 1024; }  ///< of a row where nobody says
-  /// For the size of a cache of keys and values: layers whose attention has one, 0 = none.
+  /// Number of layers whose attention has a cache of keys and values; 0 = none.
   virtual int64_t num_layers() const { return 0; }
   virtual int64_t attention_width() const { return 0; }  ///< heads times their width
   virtual int64_t key_width() const { return 0; }        ///< heads of keys times their width
@@ -107,7 +107,7 @@ class LanguageModelConfig {
   /// positions: forward, and twice as many backward. `asked`: how many of them are hidden and asked
   /// for, or what a decoder says where an encoder reads `length`; of no meaning where all are.
   virtual double training_flops(int64_t length, int64_t asked = 0) const;
-  /// Every key that this family knows, bound to this object.
+  /// Returns the keys that this family knows, bound to this object.
   virtual Fields fields() = 0;
   virtual nn::BlockList make_blocks() const = 0;
   /// A batch of training as Hugging Face's models take it: what is hidden in it, and `labels`.

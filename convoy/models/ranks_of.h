@@ -11,7 +11,8 @@ namespace convoy::models {
 /// prediction, which keeps nothing for a backward.
 nn::TensorRanks ranks_of(const at::Tensor& ids, const nn::Context& context);
 
-/// As above, for the states `hidden` of a bundle, whose tokens are its `input_ids` or `item_ids`.
+/// Ranks as they hold the states `hidden` of a bundle, whose tokens are its `input_ids` or
+/// `item_ids`.
 nn::TensorRanks ranks_of(const nn::Bundle& in, const nn::Context& context);
 
 /// `ranks` among the positions `asked` that put_targets() found. The number of them on each rank is

@@ -17,7 +17,7 @@ struct Wrapper {
   /// Beginnings of names of the language model's weights, as some files spell them and as they are
   /// in Hugging Face's class, which other files have.
   std::vector<std::pair<std::string, std::string>> spellings;
-  /// Other parts, by the beginnings of their names: with `model.` or without.
+  /// Beginnings of names of the other parts' weights, with or without `model.`.
   std::vector<std::string> others;
   /// Whether `final_logit_softcapping` has an effect in Hugging Face's class.
   bool caps_logits = true;

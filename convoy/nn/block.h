@@ -38,13 +38,14 @@ struct Context {
   at::Tensor samples;  ///< [rows] int64: index of each row in the step's global batch
   /// The first block's bundle where it was loaded: on the host, so reading it waits for no GPU.
   const Bundle* loaded = nullptr;
-  /// In prediction: what attention saw of the positions before those in the bundle.
+  /// Keys and values of the positions before those in the bundle; in prediction only.
   KvCache* cache = nullptr;
   /// The ranks that share out the parameters that are cut, and see the same rows.
   comm::Group tensor = {};
-  /// In training and evaluation they share out the tokens between their products, too.
+  /// Whether the tensor ranks also split the tokens between their products; in training and
+  /// evaluation.
   bool sequence_parallel = false;
-  /// In training and evaluation they share out the positions of each row.
+  /// Ranks that split the positions of each row; in training and evaluation.
   comm::Group context = {};
   /// In a step of a model that collects ids (Block::collects_ids).
   const StepIds* step_ids = nullptr;

@@ -14,8 +14,8 @@ using DeferredWrites = std::vector<std::function<void()>>;
 /// Parameters that more than one block reads.
 std::set<const Param*> read_by_several(const BlockList& blocks);
 
-/// While it lives, products of the gradients of a block's weights go into `later`; those of
-/// parameters that other blocks read, too (`shared`), are done at once.
+/// Guard: while it lives, products for the gradients of a block's weights go into `later`. Products
+/// for parameters that other blocks read, too (`shared`), are computed at once.
 class DeferredWeightGrads {
  public:
   DeferredWeightGrads(const Block& block, const std::set<const Param*>& shared,

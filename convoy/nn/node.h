@@ -24,8 +24,8 @@ auto without_grad(const Work& work) {
 at::Tensor with_backward(at::Tensor output, const std::vector<at::Tensor>& inputs,
                          std::function<std::vector<at::Tensor>(const at::Tensor& grad)> backward);
 
-/// As with_backward(), for an operation with several outputs: gradients of outputs that nothing
-/// read are undefined.
+/// Makes several outputs the results of one differentiable operation, like with_backward().
+/// Gradients of outputs that nothing read are undefined.
 std::vector<at::Tensor> with_backward_of_all(
     std::vector<at::Tensor> outputs, const std::vector<at::Tensor>& inputs,
     std::function<std::vector<at::Tensor>(const std::vector<at::Tensor>& grads)> backward);

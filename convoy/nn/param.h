@@ -58,7 +58,8 @@ class LowRank;
 /// gradient here; autograd never sees the weight as a leaf.
 class Param {
  public:
-  /// With `leaf`, a tensor of an opaque module: autograd accumulates into it, its memory is ours.
+  /// Makes a parameter by its spec. `leaf`: a tensor of an opaque module, into which autograd
+  /// accumulates; its memory is the flat buffers'.
   explicit Param(ParamSpec spec, at::Tensor leaf = {})
       : spec_(std::move(spec)), shape_(spec_.shape), leaf_(std::move(leaf)) {}
 
@@ -100,13 +101,13 @@ class Param {
   /// gradients in a backward in two halves. Null: they are done at once.
   void put_off(std::vector<std::function<void()>>* later) { later_ = later; }
 
-  /// As above, for several parameters that differ in their first dimension only: `write` gets them
-  /// one after the other, in their gradients' memory where that lies side by side. Their products
-  /// are put off together.
+  /// Adds gradients to several parameters that differ in their first dimension only, like
+  /// add_grad(). `write` gets them one after the other, in their gradients' memory where that lies
+  /// side by side. Their products are put off together.
   friend void add_grads(const std::vector<std::shared_ptr<Param>>& params, at::ScalarType dtype,
                         const Write& write);
 
-  /// For contributions to some places only: `add(grad)` finds zeros where nothing was added yet.
+  /// Adds a contribution to some places only: `add(grad)` finds zeros where nothing was added yet.
   /// Does nothing for a frozen parameter.
   void add_to_grad(const std::function<void(at::Tensor&)>& add);
 
@@ -158,7 +159,8 @@ void add_grads(const std::vector<ParamPtr>& params, at::ScalarType dtype,
 /// flattened, from `begin` on.
 void initialize(const ParamSpec& spec, uint64_t seed, at::Tensor out, int64_t begin = 0);
 
-/// As initialize(), for rows first, first + stride, ... of a table: out [rows, width].
+/// Fills `out` [rows, width] with initial values, like initialize(), for rows first, first +
+/// stride, ... of a table.
 void initialize_rows(const ParamSpec& spec, uint64_t seed, at::Tensor out, int64_t first,
                      int64_t stride);
 

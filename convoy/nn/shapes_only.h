@@ -6,8 +6,8 @@
 
 namespace convoy::nn {
 
-/// While one lives, layers of this thread take the memory they would and leave the arithmetic out:
-/// shapes, and what an observer counts, are theirs; floats that they return are undefined.
+/// Guard: while one lives, layers of this thread allocate memory as usual but leave the arithmetic
+/// out. Shapes and an observer's counts are right; floats that layers return are undefined.
 class ShapesOnly {
  public:
   ShapesOnly();

@@ -10,7 +10,7 @@ at::Tensor& cap_scores(at::Tensor& scores, double cap);
 /// Slope of cap_scores() by what it gave, fp32: 1 - (capped / cap)^2.
 at::Tensor slope_of_cap(const at::Tensor& capped, double cap);
 
-/// As cap_scores(), in memory of its own and without autograd.
+/// Returns cap x tanh(scores / cap) in new memory, without autograd.
 at::Tensor capped(const at::Tensor& scores, double cap);
 
 }  // namespace convoy::nn

@@ -35,7 +35,7 @@ struct FlatRange {
   std::vector<Span> spans = {};  ///< in ascending order; only for who asks for them
 };
 
-/// Per-step values passed to every update; equal on all ranks.
+/// Values of a step that every update gets; equal on all ranks.
 struct StepNumbers {
   double learning_rate = 0;
   int64_t step = 1;         ///< counts from 1, and updates only
@@ -61,7 +61,7 @@ class Optimizer {
  public:
   virtual ~Optimizer() = default;
 
-  /// As checkpoints call it.
+  /// Name in checkpoints.
   virtual std::string name() const = 0;
   virtual std::vector<StateSpec> states() const = 0;
   /// Whether update() wants to know which parameters' elements a stretch has.
@@ -72,9 +72,9 @@ class Optimizer {
   virtual void update_all(const std::vector<FlatRange>& stretches,
                           const StepNumbers& numbers) const;
 
-  /// After so many updates without a gradient only weight decay still changes a weight, whatever it
-  /// was before: the updates that a row of a table misses need not all be made up for one by one.
-  /// 0: never.
+  /// Number of updates without a gradient after which only weight decay still changes a weight,
+  /// whatever it was before; 0: never. The updates beyond it that a row of a table misses are then
+  /// applied all at once, by idle().
   virtual int64_t updates_until_idle() const { return 0; }
   /// Does the rest of such updates: `kept` is for each row the product of the factors that decay
   /// leaves of a weight, `updates` the number of updates, [rows, 1] fp32 both. The stretch's

@@ -23,7 +23,7 @@ class ScoreDropout {
 
   /// The weights [R, H, n, S] after dropping; multiplied where there is no factor.
   at::Tensor kept(const at::Tensor& weights) const;
-  /// As kept(), in place.
+  /// Drops like kept(), in place.
   void drop(at::Tensor& weights) const;
   double factor() const { return factor_; }
 

@@ -32,7 +32,7 @@ class ContextRanks {
   /// Number of positions of a rank.
   int64_t size(int rank) const;
   int64_t size() const { return size(group_.rank()); }
-  /// This rank's positions, [t] int64.
+  /// Positions of this rank, [t] int64.
   at::Tensor positions(at::Device device) const;
   /// Returns this rank's positions of `all`, selected along `dim`.
   at::Tensor own(const at::Tensor& all, int64_t dim = 1) const;

@@ -21,10 +21,11 @@ std::vector<at::Tensor> activate_on_device(const Curve& curve, const at::Tensor&
 /// The kernels' computation of one element: the result; and the gradients of x and of `times`.
 float activation_element(const Curve& curve, float x, float times);
 float activation_slope(const Curve& curve, float x, float times, float grad, bool of_times);
-/// As above, for four bf16 numbers that are packed().
+/// Computation of activation_element() and activation_slope() for four bf16 numbers that are
+/// packed().
 int64_t packed_activation(const Curve& curve, int64_t x, int64_t times);
 int64_t packed_slope(const Curve& curve, int64_t x, int64_t times, int64_t grad, bool of_times);
-/// As above, without `times`.
+/// Computation for four packed() bf16 numbers of an activation without `times`.
 int64_t packed_activation(const Curve& curve, int64_t x);
 int64_t packed_slope(const Curve& curve, int64_t x, int64_t grad);
 

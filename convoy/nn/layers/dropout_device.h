@@ -49,7 +49,7 @@ std::optional<at::Tensor> dropped_on_device(const at::Tensor& grad, const at::Te
 /// Whether the kernel was compiled, or could be at its first use.
 bool compiles_masks();
 
-/// As device_mask(), by operations on whole int64 tensors, on any device.
+/// Computes device_mask() by operations on whole int64 tensors, on any device.
 at::Tensor mask_by_steps(at::IntArrayRef sizes, at::IntArrayRef bounds, at::IntArrayRef origin,
                          const at::Tensor& samples, const MaskStream& stream, at::Device device);
 

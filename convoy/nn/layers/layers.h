@@ -13,10 +13,10 @@ struct Operand;
 /// torch::nn::Linear. Dimensions behind the second count as one with it.
 at::Tensor linear(const at::Tensor& x, const ParamPtr& weight, const ParamPtr& bias, bool in_first);
 
-/// As above, where `ranks` (nn/tensor_parallel/tensor_ranks.h) may share out the weight. If they
-/// share out `in`: x is this rank's part of it, and the products are summed over the ranks: the
-/// whole sum, or where tokens are shared out this rank's, [n, out]. If they share out `out`: x
-/// comes from to_columns(), and the result is this rank's part.
+/// Product of linear() where `ranks` (nn/tensor_parallel/tensor_ranks.h) may split the weight. If
+/// they split `in`: x is this rank's part of it, and the products are summed over the ranks. The
+/// result is the whole sum or, where tokens are split, that of this rank's tokens, [n, out]. If
+/// they split `out`: x comes from to_columns(), and the result is this rank's part.
 at::Tensor linear(const Operand& x, const ParamPtr& weight, const ParamPtr& bias, bool in_first,
                   const TensorRanks& ranks);
 
@@ -41,8 +41,8 @@ std::vector<at::Tensor> linears(const Operand& x, const std::vector<DenseParams>
 /// Ids must be in range: loaders check them against the schema.
 at::Tensor embedding(const at::Tensor& ids, const ParamPtr& table, bool padding);
 
-/// As above, where `ranks` may share out V. Where they share out tokens, ids [B, T] are all, and
-/// the result has the rows of this rank's, [n, D].
+/// Rows of embedding() where `ranks` may split V. Where they split tokens, ids [B, T] are all of
+/// them, and the result has the rows of this rank's, [n, D].
 at::Tensor embedding(const at::Tensor& ids, const ParamPtr& table, bool padding,
                      const TensorRanks& ranks);
 
@@ -65,7 +65,7 @@ at::Tensor add_vector(const at::Tensor& x, const ParamPtr& vector);
 
 /// x [B, T, D] plus the first T rows of `table` [positions, D].
 at::Tensor add_positions(const at::Tensor& x, const ParamPtr& table);
-/// As above, for x [n, D] where `ranks` share out tokens.
+/// Adds positions to x [B, T, D] or, where `ranks` split tokens, to this rank's x [n, D].
 at::Tensor add_positions(const at::Tensor& x, const ParamPtr& table, const TensorRanks& ranks);
 
 /// Readers of a normalisation's result. A result that only products read may come in bf16 where

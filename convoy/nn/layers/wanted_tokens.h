@@ -8,7 +8,7 @@ namespace convoy::nn {
 /// tokens behind the attention, and the layer computes none of them.
 class WantedTokens {
  public:
-  /// All tokens.
+  /// Wants all tokens.
   explicit WantedTokens(TensorRanks all) : ranks_(all), all_(std::move(all)) {}
   /// The `tokens` [A] int64, ascending indices into all B x T flattened, of states [B, T, ...] or
   /// shares of them.
@@ -19,7 +19,8 @@ class WantedTokens {
 
   /// States of the wanted tokens, [A, D] or a share, out of those of all, [B, T, D] or a share.
   at::Tensor of(const at::Tensor& states) const;
-  /// As of(), for states [B, T, ...] that are not shared out, as between two products: [A, ...].
+  /// States of the wanted tokens, [A, ...], out of states [B, T, ...] that the ranks do not split,
+  /// as between two products.
   at::Tensor of_whole(const at::Tensor& states) const;
   /// States of the wanted tokens in the places of `all`; zeros in the other places.
   at::Tensor put_back(const at::Tensor& states, const at::Tensor& all) const;

@@ -54,8 +54,8 @@ class TensorRanks {
   at::Tensor first_tokens(at::Device device) const;
   TensorRanks among_first() const { return among(first_tokens(at::kCPU)); }
 
-  /// This rank's part of `all` [B, T, ...], or of the tokens [N, ...] whose positions are here:
-  /// [n, ...]; [B, t, ...] where the tensor ranks do not share out tokens.
+  /// Part of `all` [B, T, ...], or of the tokens [N, ...] whose positions are here, that this rank
+  /// has: [n, ...]; [B, t, ...] where the tensor ranks do not split tokens.
   at::Tensor own(const at::Tensor& all) const;
   /// States of `tokens`, which `some` is among(), out of states [B, T, D] or shares of them:
   /// [A, D], or shares.
@@ -65,8 +65,8 @@ class TensorRanks {
   at::Tensor gather(const at::Tensor& mine, const std::string& label) const;
   /// Sum over the ranks of `all` [N, ...], this rank's tokens of it: [n, ...]. Without autograd.
   at::Tensor scatter_sum(const at::Tensor& all, const std::string& label) const;
-  /// All states [N, ...] from the ranks' shares [n, ...], for ranks that all compute the same with
-  /// them: in backward a rank takes its own tokens' gradient.
+  /// Gathers all states [N, ...] from the ranks' shares [n, ...], for ranks that all compute the
+  /// same with them: in backward a rank takes its own tokens' gradient.
   at::Tensor whole(const at::Tensor& mine, const std::string& label) const;
 
  private:
@@ -133,8 +133,8 @@ struct Operand {
 /// [B, T, in].
 Operand to_columns(const at::Tensor& x, const ParamPtr& weight, const TensorRanks& ranks);
 
-/// This rank's gradient g [N, columns here] of a product, plus the other ranks' where several have
-/// the same columns.
+/// Gradient g [N, columns here] of a product, plus that of other ranks where several have the same
+/// columns.
 at::Tensor with_overlaps(const at::Tensor& g, const ParamPtr& weight, const comm::Group& tensor);
 
 /// Some of a product's columns, by their numbers on this rank.
