@@ -49,7 +49,7 @@ BatchReport try_batches(const tasks::Run& run, const options::TrainingArguments&
                         const std::function<MeasuredStep(int64_t rows)>& train,
                         const ProgressFn& progress = {});
 
-/// For a person: a table, how far predictions were off, and which size is fastest.
+/// Text for a person: a table, the errors of predictions, and the fastest size.
 std::string to_text(const BatchReport& report);
 Json to_json(const BatchReport& report);
 

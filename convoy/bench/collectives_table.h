@@ -41,8 +41,8 @@ struct CollectiveFit {
 /// no fit.
 std::vector<CollectiveFit> fit_collectives(const std::vector<CollectiveTime>& times);
 
-/// For each collective, type and number of ranks a table: sizes down, engines across; then the
-/// fits.
+/// Tables of times, one for each collective, type and number of ranks: sizes down, engines across.
+/// The fits follow.
 std::string collectives_text(const std::vector<CollectiveTime>& times);
 
 /// Objects with engine, collective, dtype, bytes, ranks, microseconds, algbw_gb_per_s,

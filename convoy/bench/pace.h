@@ -19,8 +19,9 @@ struct Pace {
 Pace measure_pace(double flops_per_sample, double samples_per_second, train::Trainer& trainer,
                   const options::TrainingArguments& arguments, int64_t bytes);
 
-/// For Trainer::set_pace: measures once, when training has gone on for a while. Empty where the
-/// flops are not known. `trainer` must outlive it.
+/// Returns a function for Trainer::set_pace. It measures the device once, when training has gone on
+/// for a while. Empty where the flops are unknown or output.quiet is set. `trainer` must outlive
+/// it.
 std::function<void(train::LogRecord&)> step_pace(double flops_per_sample, train::Trainer& trainer,
                                                  const options::TrainingArguments& arguments);
 

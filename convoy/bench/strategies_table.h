@@ -31,7 +31,7 @@ struct StrategyRow {
   std::map<std::string, double> metrics;
   std::string failure = {};  ///< why there are no numbers; "" where it trained
 
-  /// As pictures name it.
+  /// Name of the strategy in pictures.
   std::string label() const;
 };
 

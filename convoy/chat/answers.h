@@ -8,7 +8,7 @@
 
 namespace convoy::chat {
 
-/// How the answers were found in the text of a conversation.
+/// Way in which the answers were found in the text of a conversation.
 enum class Found {
   kByTags,         ///< {% generation %} marks them
   kByPrefix,       ///< the text up to a turn is how the whole text begins

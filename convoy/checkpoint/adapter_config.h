@@ -36,7 +36,8 @@ struct AdapterConfig {
   bool is_regex = false;
   /// Modules that are trained whole, by the ends of their names.
   std::vector<std::string> modules_to_save;
-  /// Other ranks and alphas, by regular expressions of the ends of names.
+  /// Ranks and alphas that differ from `r` and `alpha`, by regular expressions of the ends of
+  /// names.
   std::map<std::string, int64_t> rank_pattern;
   std::map<std::string, double> alpha_pattern;
   std::string base;       ///< folder of the model that it adapts
@@ -58,7 +59,7 @@ bool is_adapter(const std::filesystem::path& folder);
 /// value that changes numbers and is not known.
 AdapterConfig read_adapter_config(const std::filesystem::path& folder);
 
-/// As adapter_config.json has it.
+/// Returns the content of adapter_config.json.
 Json to_json(const AdapterConfig& config);
 
 /// Throws FileError unless `folder` holds the model that an adapter is of, with the weights that it

@@ -28,8 +28,8 @@ class CollectiveBuffering {
   CollectiveBuffering(const CollectiveBuffering&) = delete;
   CollectiveBuffering& operator=(const CollectiveBuffering&) = delete;
 
-  /// On all ranks: calls `write` on rank 0. Calls `between` while it waits for others, which may
-  /// throw. Returns early where another rank gave up.
+  /// Calls `write` on rank 0 for all ranks' pieces. All ranks call this. Calls `between`, which may
+  /// throw, while it waits for others. Returns early where another rank gave up.
   void run(const Write& write, const std::function<void()>& between);
   /// Ends run() of the other ranks.
   void abandon() noexcept;

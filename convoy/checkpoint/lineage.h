@@ -11,7 +11,8 @@
 
 namespace convoy::checkpoint {
 
-/// In a run's folder: the lineage that it follows, from the moment at which somebody went back.
+/// File in a run's folder: the lineage that the run follows, written once somebody went back to an
+/// earlier step.
 inline constexpr const char* kLineage = ".lineage.json";
 
 /// Steps of a run after it went back to `from_step`.
@@ -49,7 +50,7 @@ class Line {
   }
   void followed() const&& = delete;
   const Lineage& lineage() const { return lineage_; }
-  /// For a branch that begins now.
+  /// Number of a branch that begins now.
   int64_t next_id() const { return next_id_; }
 
  private:

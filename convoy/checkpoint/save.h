@@ -49,7 +49,7 @@ class Save {
   /// the same order everywhere.
   void complete() noexcept;
 
-  /// From another thread: has write() and complete() fail soon.
+  /// Makes write() and complete() fail soon; another thread may call it.
   void stop() noexcept;
 
   /// Collective. Throws what write() and complete() met on any rank. Rank 0 enters the files into

@@ -9,7 +9,8 @@
 
 namespace convoy::checkpoint {
 
-/// By rank, whether it finds `file`: hosts need not share a folder with rank 0, which does.
+/// Returns for each rank whether it finds `file`, which rank 0 does: hosts need not share its
+/// folder. Collective.
 std::vector<bool> who_sees(const std::filesystem::path& file, const comm::Group& group);
 
 /// Some elements of tensor number `tensor` of a state, on the host.

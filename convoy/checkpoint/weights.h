@@ -34,7 +34,8 @@ void save_weights(const std::filesystem::path& folder, const parallel::State& we
 LoadReport load_weights(const std::filesystem::path& path, const parallel::State& weights,
                         const comm::Group& group, const models::WeightLayout& layout = {});
 
-/// As load_weights(), for the optimizer's moments; `path` is their file, which may be in shards.
+/// Reads the optimizer's moments, as load_weights() reads weights; `path` is their file, which may
+/// be in shards.
 void load_optimizer(const std::filesystem::path& path, const parallel::State& moments,
                     const comm::Group& group);
 

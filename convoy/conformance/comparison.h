@@ -19,7 +19,7 @@ struct Compared {
   std::string detail;        ///< both values there, or the parameters
 };
 
-/// How far two runs agree.
+/// Agreement of two runs: of each kind of numbers where they first differ and by how much.
 struct Comparison {
   Compared rows, weights, loss, grad_norm;
   std::vector<Compared> metrics;

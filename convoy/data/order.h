@@ -27,7 +27,7 @@ struct OrderOptions {
   int64_t lanes = kLanes;
   int64_t window = 0;  ///< rows of a lane's shuffle window; 0: kShuffleRows / lanes
 
-  /// One permutation of all rows, for rows that can be read in any order.
+  /// Options of one permutation of all rows, for rows that can be read in any order.
   static OrderOptions of_all_rows(uint64_t seed, int64_t epoch, bool shuffle) {
     return {seed, epoch, shuffle, 1, kWholeLane};
   }

@@ -35,7 +35,8 @@ class TableSource {
   /// Index of the column called `name` (with or without RecBole's type); -1 when there is none.
   /// Throws FileError where several are called so: they may hold different things.
   int find(const std::string& name) const;
-  /// As find, but a missing column is a FileError that lists the columns and names `flag`.
+  /// Returns the index of a column like find(); throws FileError, which lists the columns and names
+  /// `flag`, when it is missing.
   int require(const std::string& name, const std::string& flag) const;
 
   /// Reads the chosen columns batch by batch. In text files column i is read as types[i]

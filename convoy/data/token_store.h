@@ -37,7 +37,7 @@ class TokenStore {
 
   /// All ids, for as long as this lives and nothing is appended.
   TokenView view();
-  /// As above, of ids that are not another program's.
+  /// All ids, like view(), if they are not another program's file.
   std::span<const int32_t> ids();
 
  private:

@@ -56,8 +56,9 @@ std::shared_ptr<Dataset> make_map_dataset(
     int64_t num_rows, std::function<nn::Bundle(const std::vector<int64_t>& rows)> batch,
     std::vector<int64_t> row_lengths = {}, std::vector<std::string> derived = {});
 
-/// As make_map_dataset(), of which an epoch takes the rows that `mixture` draws: `batch` gets the
-/// numbers of rows over all sources, and row_lengths has one entry for each of them.
+/// Makes a data set like make_map_dataset(), of which an epoch takes the rows that `mixture` draws.
+/// `batch` gets the numbers of rows over all sources, and row_lengths has one entry for each of
+/// them.
 std::shared_ptr<Dataset> make_mixed_dataset(
     data::Mixture mixture, std::function<nn::Bundle(const std::vector<int64_t>& rows)> batch,
     std::vector<int64_t> row_lengths = {}, std::vector<std::string> derived = {});

@@ -45,7 +45,8 @@ class SafetensorsFile {
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
   /// The tensor of that name; throws FileError with the nearest name when there is none.
   const Entry& entry(const std::string& name) const;
-  /// Its bytes, valid while this object (or a copy) lives.
+  /// Bytes of the tensor of that name, valid while this object (or a copy) lives. Throws like
+  /// entry().
   std::span<const std::byte> bytes(const std::string& name) const;
   /// Copies those bytes of a tensor, [begin, end). Throws FileError where they cannot be read.
   void read(const std::string& name, size_t begin, size_t end, void* to) const;

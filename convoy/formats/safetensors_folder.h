@@ -15,7 +15,7 @@ namespace convoy::formats {
 
 inline constexpr const char* kWeightsFile = "model.safetensors";
 inline constexpr const char* kWeightsIndex = "model.safetensors.index.json";
-/// In place of them: PEFT's file of an adapter, which is small beside the model that it is of.
+/// PEFT's file of an adapter, which a folder has in place of these two.
 inline constexpr const char* kAdapterFile = "adapter_model.safetensors";
 
 /// The file of each tensor, as `model.safetensors.index.json` has it. Throws FileError that names

@@ -15,7 +15,7 @@ std::string repr(Budget& budget, const Value& value);
 /// Python's repr of a float: the shortest digits that give it back.
 std::string float_text(double number);
 
-/// As str(), but a text is not copied, and keeps whether it is safe: markupsafe's soft_str().
+/// Markupsafe's soft_str(): str(value), but a text is not copied, and keeps whether it is safe.
 Value soft_text(Budget& budget, const Value& value);
 
 }  // namespace convoy::jinja

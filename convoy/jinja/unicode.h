@@ -31,7 +31,7 @@ std::string lower(std::string_view text);
 std::string capitalize(std::string_view text);
 std::string title(std::string_view text);
 
-/// As std::string_view::find(), in time that grows with the sum of both sizes.
+/// Finds `wanted` like std::string_view::find(), in time that grows with the sum of both sizes.
 size_t find_bytes(std::string_view text, std::string_view wanted, size_t from = 0);
 
 }  // namespace convoy::jinja

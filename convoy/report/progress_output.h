@@ -11,7 +11,8 @@ namespace convoy::report {
 /// continues, and beyond 16 MiB it is left out.
 void show_progress(std::string_view text, std::FILE* stream = stdout);
 
-/// As show_progress(), but waits for the reader: for callers with a thread of their own for it.
+/// Prints text like show_progress(), but waits for the reader: for callers with a thread of their
+/// own for it.
 void print_progress(std::string_view text, std::FILE* stream);
 
 /// Whether a line of a terminal that is drawn again and again would be shown at once.

@@ -55,7 +55,7 @@ class Svg {
 /// Text as XML may hold it: marks become entities, control characters and broken UTF-8 vanish.
 std::string xml_escape(std::string_view text);
 
-/// About how wide a text will be, in pixels.
+/// Approximate width of a text, in pixels.
 double text_width(std::string_view text, double size);
 
 }  // namespace convoy::report

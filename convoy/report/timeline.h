@@ -19,9 +19,10 @@ struct TimelineBar {
 /// A row a stage.
 using Timeline = std::vector<std::vector<TimelineBar>>;
 
-/// Each column is a span of time: 0 to 9 the forward of a micro-batch, a to j its backward, A to J
-/// the second half of that, all beginning anew after the tenth, . for the bubble. `end`: of the
-/// time that is shown, from 0 on; 0: when the last stage is done.
+/// Draws a timeline as text, in which each column is a span of time: 0 to 9 the forward of a
+/// micro-batch, a to j its backward, A to J the second half of that, all beginning anew after the
+/// tenth, . for the bubble. `end`: time until which is drawn, from 0 on; 0: until the last stage is
+/// done.
 std::string timeline_text(const Timeline& timeline, int columns, double end = 0);
 
 /// The timelines as a picture, one part for each, all of the same scale. Of those much longer than

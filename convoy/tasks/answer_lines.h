@@ -22,10 +22,10 @@ Json answer_or_error(const std::function<Json()>& answer);
 /// it.
 void answer_lines(const std::function<Json(const Json& request)>& answer);
 
-/// As above, of several requests at once: `answer` gets those of lines that have arrived, `most`
-/// lines at a time, and gives an answer for each, errors too. No line waits for another. The answer
-/// to a line that is a list of requests is the list of their answers. A request's "id" is in its
-/// answer, too.
+/// Answers several requests at once, like answer_lines(). `answer` gets those of the lines that
+/// have arrived, at most `most` lines at a time, and gives an answer for each, errors too. No line
+/// waits for another. The answer to a line that is a list of requests is the list of their answers.
+/// A request's "id" is in its answer, too.
 void answer_batches(
     size_t most, const std::function<std::vector<Json>(const std::vector<Json>& requests)>& answer);
 

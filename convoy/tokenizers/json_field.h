@@ -14,7 +14,8 @@ namespace convoy::tokenizers {
 /// A value inside tokenizer.json that knows its place, so that errors name file, key and value.
 class JsonField {
  public:
-  /// Both must outlive the part. `where`: "FILE: key.key[2]".
+  /// Makes the part of `json` at the place `where`, as in "FILE: key.key[2]". `json` must outlive
+  /// it.
   JsonField(const Json& json, std::string where) : json_(&json), where_(std::move(where)) {}
 
   const Json& json() const { return *json_; }

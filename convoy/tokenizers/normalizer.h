@@ -13,8 +13,8 @@ namespace convoy::tokenizers {
 struct Normalizer {
   /// Appends what a text becomes before it is cut.
   using Apply = std::function<void(std::string_view text, std::string& out)>;
-  /// As Apply, into an empty `out`; `from`: for each of its bytes where in `text` the character
-  /// begins that it comes from.
+  /// Applies like Apply, into an empty `out`. `from`: for each of its bytes the place in `text` of
+  /// the character that it comes from.
   using Follow =
       std::function<void(std::string_view text, std::string& out, std::vector<size_t>& from)>;
 

@@ -22,8 +22,8 @@ struct Pieces {
   bool at_start = false;  ///< whether the whole text begins here
 
   std::vector<Piece> spare;  ///< memory that the next step may use
-  /// For each byte of `text` where in the first one the character begins that it comes from, kept
-  /// where somebody `follows`.
+  /// Place, for each byte of `text`, of the character in the first text that it comes from; kept
+  /// where `follows` is set.
   std::vector<size_t> from;
   bool follows = false;
 

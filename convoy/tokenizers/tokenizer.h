@@ -49,9 +49,9 @@ class Tokenizer {
   size_t encode(std::string_view text, std::vector<int32_t>& ids,
                 bool add_special_tokens = true) const;
 
-  /// As encode() without special tokens, of UTF-8; `spans`: of each id, as `tokenizers` has offsets
-  /// before its trim_offsets. A part of a character stands for all of it. Throws UsageError as
-  /// encode() and check_tells_spans().
+  /// Encodes UTF-8 like encode() without special tokens. `spans`: one for each id, as `tokenizers`
+  /// has offsets before its trim_offsets. A part of a character stands for all of it. Throws
+  /// UsageError as encode() and check_tells_spans().
   void encode_with_spans(std::string_view text, std::vector<int32_t>& ids,
                          std::vector<TokenSpan>& spans) const;
   /// Throws UsageError, naming the part, where it is not known what tokens stand for: of any model

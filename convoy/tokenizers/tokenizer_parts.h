@@ -49,12 +49,12 @@ Tokenizer make_tokenizer(TokenizerParts parts);
 /// Ids of tokens that are added to a vocabulary which lacks them.
 enum class AddedIds {
   kAsWritten,
-  /// As written, which must be the next behind the vocabulary: Hugging Face's tokenizers give a
-  /// token of tokenizer.json that one whatever the file says.
+  /// Written ids, of which each must be the next behind the vocabulary: Hugging Face's tokenizers
+  /// give a token of tokenizer.json that id whatever the file says.
   kNext,
 };
 
-/// From the content of a tokenizer.json; `where` names it. Throws FileError.
+/// Reads parts from the content of a tokenizer.json; `where` names it. Throws FileError.
 TokenizerParts parts_of_json(const Json& json, const std::string& where,
                              AddedIds ids = AddedIds::kAsWritten);
 
@@ -74,10 +74,10 @@ Json json_of_merges(std::string_view vocabulary, const std::string& vocabulary_n
                     std::string_view merges, const std::string& merges_name,
                     const JsonField& config);
 
-/// As json_of_merges(), for BERT's `vocab.txt`.
+/// Content of a tokenizer.json, like json_of_merges(), for BERT's `vocab.txt`.
 Json json_of_word_list(std::string_view words, const std::string& name, const JsonField& config);
 
-/// From the bytes of a SentencePiece model, through its library. Throws FileError.
+/// Reads parts from the bytes of a SentencePiece model, through its library. Throws FileError.
 TokenizerParts parts_of_sentencepiece(std::string_view bytes, const std::string& where,
                                       const JsonField& config);
 

@@ -32,7 +32,8 @@ class CallbackHandler {
     notify([&](Callback& callback) { callback.on_message(text); });
   }
 
-  /// On any rank.
+  /// Says a warning; on ranks other than 0 it goes to standard error with the rank. Any rank may
+  /// call this alone.
   void warn(const std::string& text) const {
     say("warning: " + text);
     if (rank_ == 0) return;

@@ -14,7 +14,7 @@ namespace convoy::train {
 
 /// Name of a metric's standard error, behind its own: eval_accuracy_stderr.
 inline constexpr const char* kStandardError = "_stderr";
-/// Between a baseline's name and its metric's: eval_chance_baseline_accuracy.
+/// Text between a baseline's name and its metric's: eval_chance_baseline_accuracy.
 inline constexpr const char* kBaseline = "_baseline_";
 
 /// Settings of an evaluation among its metrics. 1: items that a person has seen do not compete,
@@ -34,7 +34,8 @@ class Scorer {
   virtual ~Scorer() = default;
   /// Adds the last block's output for a micro-batch; not called for one without rows.
   virtual void add(const nn::Bundle& out) = 0;
-  /// As add(), with the micro-batch, whose row i is sample first_sample + batch.samples[i].
+  /// Adds an output like add(), with the micro-batch, whose row i is sample first_sample +
+  /// batch.samples[i].
   virtual void add_batch(const parallel::MicroBatch& /*batch*/, int64_t /*first_sample*/,
                          const nn::Bundle& out) {
     add(out);

@@ -44,7 +44,7 @@ class Trainer {
   Trainer(parallel::ModelFactory factory, options::TrainingArguments arguments,
           std::shared_ptr<dataset::Dataset> train_data, std::shared_ptr<dataset::Dataset> eval_data,
           Fill fill);
-  /// As above, with a job joined before.
+  /// Makes a trainer for a job that was joined before.
   Trainer(parallel::ModelFactory factory, options::TrainingArguments arguments,
           std::shared_ptr<dataset::Dataset> train_data, std::shared_ptr<dataset::Dataset> eval_data,
           job::Job job, Fill fill = {});

@@ -63,7 +63,7 @@ class DistributedDataParallel : public WrappedModule<Module> {
     return this->module_->forward(std::forward<Args>(args)...);
   }
 
-  /// While the guard lives, backward adds up gradients on this rank only.
+  /// Returns a guard: while it lives, backward adds up gradients on this rank only.
   [[nodiscard]] GradientReducer::NoSync no_sync() { return reducer_.no_sync(); }
 
  private:

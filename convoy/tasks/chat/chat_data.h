@@ -87,7 +87,7 @@ struct DerivedColumns {
   std::function<void(const std::vector<int64_t>& rows, nn::Bundle& batch)> add;
 };
 
-/// How rows of conversations become batches.
+/// Padding of rows of conversations in batches.
 struct ChatPadding {
   int64_t id = 0;
   int64_t multiple = 1;  ///< of the length of a micro-batch

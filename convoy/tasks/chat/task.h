@@ -51,8 +51,8 @@ class ChatTask : public LanguageTask {
   /// Template with its day; none where there is none.
   std::optional<chat::ChatTemplate> dated_template() const;
   ChatPadding padding() const;
-  /// Most tokens of a conversation in the run that was opened, where it had another number than
-  /// this evaluation.
+  /// Largest number of tokens of a conversation in the run that was opened, where it differs from
+  /// this evaluation's.
   std::optional<int64_t> other_length() const;
 
   ChatOptions options_;

@@ -44,11 +44,11 @@ class ClassificationTask : public Task {
   /// Whether the model to start from was trained for another task, which its classifier is of.
   static bool starts_from_other_head(const std::filesystem::path& start);
   void find_tokenizer();
-  /// Where nobody said whether texts are pairs: by the columns of `file`.
+  /// Decides by the columns of `file` whether texts are pairs, unless an option says so.
   void find_pairs(const std::string& file, OptionTable& table);
   /// Tells of second texts in `file` that a model of single texts does not read.
   void tell_unread(const std::string& file) const;
-  /// Where nobody gave max_length: no more than the model and its tokenizer take.
+  /// Limits max_length to what the model and its tokenizer take, unless an option gives it.
   void limit_length(OptionTable& table);
 
   std::string family_ = "bert", task_ = "classification";

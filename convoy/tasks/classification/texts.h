@@ -24,8 +24,8 @@ class Labels {
 
   int64_t size() const { return static_cast<int64_t>(names_.size()); }
   const std::vector<std::string>& names() const { return names_; }
-  /// These labels, as many as `own` has: those that `own` has keep their numbers there, the others
-  /// get the numbers that are left.
+  /// Returns these labels in the order of `own`, which has as many: labels that `own` has keep
+  /// their numbers there, the others get the numbers that are left.
   Labels placed_as(const Labels& own) const;
   /// Labels that `other` has too, or those that it lacks.
   std::vector<std::string> shared_with(const Labels& other, bool shared = true) const;

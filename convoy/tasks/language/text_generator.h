@@ -38,8 +38,8 @@ class TextGenerator {
   /// Reads the weights.
   void load();
 
-  /// On all ranks; hands over the texts on rank 0, by number. A text ends before the first of
-  /// `stops`. See tasks::generate() for what it throws.
+  /// Generates texts on all ranks, and hands them to `use` on rank 0, by number. A text ends before
+  /// the first of `stops`. Throws like tasks::generate().
   GenerateReport generate(const std::vector<std::vector<int32_t>>& prompts, GenerateOptions options,
                           const std::vector<std::string>& stops,
                           const std::function<void(const Generated&, const std::string&)>& use);

@@ -16,7 +16,7 @@ namespace convoy::tasks {
 using OpenReference = std::function<std::unique_ptr<train::Trainer>(
     const train::Trainer& trainer, std::vector<std::string>& notes)>;
 
-/// Where a run keeps the reference's log-probabilities, and which model the reference is.
+/// Place of the reference's log-probabilities in a run, and the model that is the reference.
 struct ReferencePlace {
   std::filesystem::path output;                ///< folder of the run; "" = they are kept nowhere
   std::vector<std::filesystem::path> resumed;  ///< folders of the run that this one goes on with

@@ -38,7 +38,8 @@ class Bpe : public Model {
                std::vector<size_t>& lengths) const override;
 
  private:
-  /// Where the character, or byte, at `at` of a word ends, and whether a token stands for it alone.
+  /// Returns the end of the character, or byte, at `at` of a word, and whether a token stands for
+  /// it alone.
   std::pair<size_t, bool> symbol_at(std::string_view word, size_t at) const;
   void split_bytes(std::string_view word, std::vector<int32_t>& symbols) const;
   void split_characters(std::string_view word, std::vector<int32_t>& symbols) const;

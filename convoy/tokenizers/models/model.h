@@ -32,7 +32,7 @@ class Model {
                        std::vector<size_t>& lengths) const;
 };
 
-/// As `model.encode`, from the cache when the word was seen before.
+/// Encodes a word like `model.encode`, from the cache when the word was seen before.
 void encode_cached(const Model& model, std::string_view word, Scratch& scratch,
                    std::vector<int32_t>& ids);
 

@@ -13,8 +13,9 @@ enum class NormalForm { D, C, KD, KC };
 /// that are younger than Unicode 9 stay as they are.
 void append_normalized(std::string_view text, NormalForm form, std::string& out);
 
-/// As append_normalized() to NormalForm::C; `from`: for each appended byte where in `text` the
-/// character begins that `tokenizers` takes it for. A composed character stands for its first one.
+/// Appends NormalForm::C like append_normalized(). `from`: for each appended byte the place in
+/// `text` of the character that `tokenizers` takes it for. A composed character stands for its
+/// first one.
 void append_composed(std::string_view text, std::string& out, std::vector<size_t>& from);
 
 /// Appends the lower-case form of a character: one or two characters.

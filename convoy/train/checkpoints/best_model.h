@@ -29,7 +29,7 @@ class BestModel {
   bool forget_other_metric(TrainerState& state) const;
 
   const std::string& metric() const { return metric_; }
-  /// With its direction, as the state keeps it.
+  /// Name of the metric with its direction, as the state keeps it.
   std::string full_name() const;
 
  private:

@@ -25,7 +25,7 @@ namespace convoy::train {
 /// looks at the folder for all.
 class Checkpoints {
  public:
-  /// All of them must outlive it.
+  /// Keeps references: the arguments of the constructor must outlive this object.
   Checkpoints(const options::TrainingArguments& arguments, const job::Job& job,
               parallel::Strategy& strategy, const CallbackHandler& callbacks);
   ~Checkpoints();
@@ -47,7 +47,7 @@ class Checkpoints {
   bool writing() const;
   /// Waits for the checkpoint under way, if any. Throws what any rank met.
   void finish();
-  /// As finish(), when an error, which all ranks throw, ends the run.
+  /// Waits like finish(), when an error that all ranks throw ends the run.
   void keep() noexcept;
 
   /// Path of the checkpoint of a step. Not collective.

@@ -11,7 +11,7 @@ namespace convoy::train {
 /// collectives by their labels.
 class Trace {
  public:
-  /// No trace.
+  /// Makes no trace.
   Trace();
   /// Writes `path`, on other ranks than 0 with `.rank<N>` before the extension: `num_steps` steps
   /// after the first `skip` ones. The file names its rank, so that several may be shown together.

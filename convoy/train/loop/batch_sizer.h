@@ -9,7 +9,8 @@ namespace convoy::train {
 /// Chooses how many rows a micro-batch of a training has, by the memory that they take.
 class BatchSizer {
  public:
-  /// All must outlive it. `train_data` may be null: nothing is trained.
+  /// Keeps references: all arguments must outlive this object. `train_data` may be null: nothing is
+  /// trained.
   BatchSizer(RunContext& run, const parallel::ModelFactory& factory,
              const dataset::Dataset* train_data);
 

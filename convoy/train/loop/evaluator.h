@@ -14,7 +14,7 @@ namespace convoy::train {
 /// Runs a model over data without training it. All ranks call its functions together.
 class Evaluator {
  public:
-  /// Both must outlive it.
+  /// Keeps references: both arguments must outlive this object.
   Evaluator(const RunContext& run, StopSignal& stop) : run_(run), stop_(stop) {}
 
   void set_scorer(MakeScorer make_scorer) { make_scorer_ = std::move(make_scorer); }

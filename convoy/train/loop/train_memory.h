@@ -4,7 +4,7 @@
 
 namespace convoy::train {
 
-/// Most memory of each kind that a training took so far, by stage.
+/// Peak memory of each kind that a training took so far, by stage.
 class TrainMemory {
  public:
   explicit TrainMemory(const RunContext& run) : run_(run) {}
@@ -13,7 +13,7 @@ class TrainMemory {
   void begin();
   /// Memory of this process's largest rank since the last call.
   parallel::MemoryUse note();
-  /// Most bytes that tensors took on a GPU of this process so far; 0 without one.
+  /// Peak bytes of tensors on a GPU of this process so far; 0 without one.
   int64_t peak_device_bytes() const;
   /// Adds the largest values over all ranks to a training's results. Collective.
   void add_to(Metrics& metrics);
