@@ -15,9 +15,9 @@ struct Verdict {
   conformance::Contract contract;
   conformance::Difference difference;
   std::vector<std::string> broken;  ///< sentences
-  std::string failed;    ///< how the machine kept the training from its end; "": it did not
+  std::string failed;    ///< reason why the machine kept the training from its end; "": it did not
   bool compared = true;  ///< the training ended, so that there are numbers
-  std::string refused;   ///< why a training does not take the layout; "": it does
+  std::string refused;   ///< reason why a training does not take the layout; "": it does
   /// Difference of one device in bf16 from one in fp32, where the promise was judged beside it.
   std::optional<conformance::Difference> rounding = {};
 

@@ -31,7 +31,7 @@ class VerifyTrainings {
     conformance::TrainingRecord record;
     std::string failure;      ///< first line of its error; "": it ended well
     bool refused = false;     ///< the failure is a UsageError: this layout does not suit the run
-    bool by_machine = false;  ///< it says nothing of the layout: a full disk, or a kill
+    bool by_machine = false;  ///< whether it says nothing of the layout: a full disk, or a kill
   };
 
   /// Trains on one device.

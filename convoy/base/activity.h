@@ -16,7 +16,7 @@ namespace convoy {
 struct Activity {
   int64_t step = 0;       ///< optimizer step under way, from 1; 0 before the first
   std::string operation;  ///< "forward block 3, micro-batch 0", or ""
-  double since = 0;       ///< when it began, seconds since 1970
+  double since = 0;       ///< time of its begin, seconds since 1970
 };
 
 /// Size of the memory that holds one activity; it is valid when all zero.

@@ -28,8 +28,8 @@ struct Option {
   std::function<void(const std::string&)> parse;  ///< sets the bound variable from plain text
   std::function<std::string()> toml;              ///< the present value, as TOML
   std::function<void()> check;                    ///< throws UsageError on a value out of range
-  std::string source;                             ///< where the value came from; "" = default
-  bool typed = false;                             ///< it came from the command line
+  std::string source;                             ///< origin of the value; "" = default
+  bool typed = false;                             ///< whether it came from the command line
   std::function<std::string()> kept;              ///< the value as a run keeps it; empty = not
 
   std::string key() const { return section + "." + name; }
@@ -84,7 +84,7 @@ struct OtherFlag {
   };
   const char* name;
   Kind kind;
-  std::string why;  ///< it has no effect or is refused, and what to do instead
+  std::string why;  ///< reason why it has no effect or is refused, and what to do instead
 
   bool is_bool() const { return kind == Switch || kind == AlwaysOn; }
 };

@@ -36,9 +36,9 @@ struct BatchTrial {
 
 /// A run with one micro-batch after the other.
 struct BatchReport {
-  std::string what;  ///< how the run is spread: "2 data, zero 1"
+  std::string what;  ///< spread of the run: "2 data, zero 1"
   std::vector<BatchTrial> trials;
-  std::string stopped;  ///< why larger ones were not tried; "": all were
+  std::string stopped;  ///< reason why larger ones were not tried; "": all were
 };
 
 /// Predicts steps of a run on this host and lets `train` time them in fresh ranks, with one number

@@ -10,7 +10,7 @@
 namespace convoy::bench {
 
 struct SaveOptions {
-  std::filesystem::path folder = ".";  ///< where a folder for the files is made, and removed
+  std::filesystem::path folder = ".";  ///< folder in which one for the files is made, and removed
   std::filesystem::path within;        ///< a folder for the files that is there, and stays
   int64_t rounds = 3;                  ///< times to write and read
   int64_t saves = 2;                   ///< checkpoints beside the training
@@ -23,8 +23,8 @@ std::filesystem::path new_save_folder(const std::filesystem::path& folder);
 /// Times of checkpoints. Seconds are medians but for `step_during`, a mean.
 struct SaveTimes {
   int64_t bytes = 0;       ///< of weights and moments, all ranks together
-  double save = 0;         ///< to write and sync them as a checkpoint
-  double plain_write = 0;  ///< to write as many bytes in large blocks
+  double save = 0;         ///< time to write and sync them as a checkpoint
+  double plain_write = 0;  ///< time to write as many bytes in large blocks
   double load = 0;         ///< from the disk
   double plain_read = 0;
   double copy = 0;          ///< of what a rank owns, into new memory

@@ -32,7 +32,7 @@ struct MeasuredSteps {
   std::optional<double> peak_device_memory_bytes;  ///< on a GPU
   double data_wait_percent = 0;
   double comm_wait_percent = 0;  ///< not finite where it is not known
-  std::optional<Pace> pace;      ///< where the model's flops are known
+  std::optional<Pace> pace;      ///< none where the model's flops are unknown
   std::string device;            ///< a GPU's name; "" of the CPU
   double peak_tflops = 0;        ///< of one device; 0 where it is not known
   /// Model FLOPs utilization (Chowdhery et al., 2022): the model's flops of that peak. What is

@@ -32,7 +32,7 @@ struct StrategiesOptions {
 
 struct StrategiesResult {
   std::vector<StrategyRow> rows;
-  report::Table table;  ///< as people read it
+  report::Table table;  ///< table for a person
 };
 
 /// Trains the run of `arguments` with each strategy, the same total batch and steps unless

@@ -17,7 +17,7 @@ struct StrategyRow {
   int ranks = 1;
   int threads = 1;            ///< per rank
   int64_t micro_batches = 0;  ///< of a pipeline's step; 0: it is none
-  double learning_rate = 0;   ///< where several are compared; 0: the run's
+  double learning_rate = 0;   ///< rate, if several are compared; 0: the run's
   double seconds = 0;
   double samples_per_second = 0;
   double speedup = std::numeric_limits<double>::quiet_NaN();     ///< against one device
@@ -29,7 +29,7 @@ struct StrategyRow {
   double eval_seconds = std::numeric_limits<double>::quiet_NaN();  ///< of the last evaluation
   double loss = std::numeric_limits<double>::quiet_NaN();          ///< at the end
   std::map<std::string, double> metrics;
-  std::string failure = {};  ///< why there are no numbers; "" where it trained
+  std::string failure = {};  ///< reason why there are no numbers; "" where it trained
 
   /// Name of the strategy in pictures.
   std::string label() const;

@@ -14,7 +14,7 @@ enum class Found {
   kByPrefix,       ///< the text up to a turn is how the whole text begins
   kByPlaceholder,  ///< a text in place of the answer shows where it stands
   kLastOnly,       ///< neither helps for an earlier one: the last answer alone
-  kNowhere,        ///< there is none, or it cannot be told where
+  kNowhere,        ///< no answer, or none whose place can be told
 };
 
 /// Text of a conversation and the parts that a model shall learn to say: answers of the assistant,

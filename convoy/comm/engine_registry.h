@@ -21,7 +21,7 @@ struct Gathering {
 
 /// Entry of the table of engines.
 struct EngineEntry {
-  const char* name;  ///< as parallel.backend has it; null: only ever chosen by auto
+  const char* name;  ///< value of parallel.backend; null: only ever chosen by auto
   bool needs_gpus;
   /// Returns the reason why it cannot carry this group, as in "backend = shm is for ..."; "" = it
   /// can.

@@ -9,7 +9,7 @@ namespace convoy::comm {
 
 /// Facts that a rank tells the others before they choose between NCCL and the host.
 struct NcclSupport {
-  std::string missing;  ///< why this rank cannot use NCCL, or ""
+  std::string missing;  ///< reason why this rank cannot use NCCL, or ""
   std::string gpu;      ///< identity() of its GPU
 };
 

@@ -31,7 +31,7 @@ struct Contract {
   bool bits = true;  ///< every loss, norm, weight and optimizer state is equal
   Tolerances at_most;
   bool same_products = false;  ///< each product is one device's: only sums over them differ
-  std::string reason;          ///< why not the bits, in a few words
+  std::string reason;          ///< reason why not the bits, in a few words
 
   /// "bits", or "to rounding: ...".
   std::string to_text() const;

@@ -19,7 +19,7 @@ namespace convoy::data {
 
 /// Column of a table, as far as its first block tells.
 struct SourceColumn {
-  std::string name;   ///< as in the file: "user_id:token"
+  std::string name;   ///< name in the file: "user_id:token"
   std::string plain;  ///< without RecBole's type: "user_id"
   std::shared_ptr<arrow::DataType> type;
 };

@@ -10,7 +10,7 @@ namespace convoy::formats {
 
 /// An array of a NumPy file (.npy), row by row.
 struct NpyArray {
-  std::string dtype;  ///< as in safetensors: F16, F32, F64
+  std::string dtype;  ///< name in safetensors: F16, F32, F64
   std::vector<int64_t> shape;
   std::string bytes;  ///< little-endian
 };

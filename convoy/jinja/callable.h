@@ -26,7 +26,7 @@ struct Callable {
   Value receiver;                ///< of a method
   int depth = 1;                 ///< as Value::depth()
   const Node* macro = nullptr;   ///< its statement; the template outlives it
-  std::shared_ptr<Scope> scope;  ///< where the macro was defined
+  std::shared_ptr<Scope> scope;  ///< scope in which the macro was defined
 };
 
 /// Receives arguments by place or by name, as a Python function with these parameters would.

@@ -9,7 +9,7 @@ namespace convoy::jinja {
 
 /// Choices of Python's json.dumps().
 struct DumpOptions {
-  bool ensure_ascii = false;  ///< as in transformers' filter 'tojson'
+  bool ensure_ascii = false;  ///< default of transformers' filter 'tojson'
   bool sort_keys = false;
   std::optional<std::string> indent;  ///< of one level
   std::string item_separator = ", ", key_separator = ": ";

@@ -37,7 +37,7 @@ struct Node {
     kSet,          ///< parts: target, value
     kSetBlock,     ///< parts: target; subject: filters around kCaptured, or null; blocks
     kMacro,        ///< name, parameters, parts are the last parameters' defaults; blocks
-    kCallBlock,    ///< as kMacro; subject is the call
+    kCallBlock,    ///< fields of kMacro; subject is the call
     kFilterBlock,  ///< subject: filters around kCaptured; blocks
     kWith,         ///< parts: targets and values in turns; blocks
     kGeneration,   ///< blocks

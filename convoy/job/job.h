@@ -22,7 +22,7 @@ struct Job {
   launch::RankEnvironment environment;
   std::string strategy;  ///< single, dp, ddp, pipeline, tensor or context
   int stages = 1;        ///< of a pipeline whose stages are threads of this process
-  std::string reason;    ///< why it was chosen
+  std::string reason;    ///< reason for the choice
   std::string faster;    ///< a setting that would be faster, or ""
   std::optional<options::PlannedStep> planned;  ///< of a run that was planned
   std::vector<std::string> warnings;            ///< about settings that a person may not have meant

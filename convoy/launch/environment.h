@@ -15,13 +15,13 @@ struct RankEnvironment {
   int local_world_size = 1;
   int node_rank = 0;
   int num_nodes = 1;
-  std::string master_addr = "127.0.0.1";  ///< where rank 0 listens
+  std::string master_addr = "127.0.0.1";  ///< address at which rank 0 listens
   int master_port = 29500;
   /// "convoy launch", "torchrun", "environment" (RANK set by hand), "Flux", "LSF (jsrun)",
   /// "PBS (PALS)", "MPI (Open MPI)", "MPI (PMI)", "MPI (MVAPICH2)", "SLURM" or "none".
   std::string source = "none";
-  std::string error_file;  ///< where a failing rank leaves its reason, or ""
-  int restart_count = 0;   ///< how often the ranks were started before, whatever the reason
+  std::string error_file;  ///< file in which a failing rank leaves its reason, or ""
+  int restart_count = 0;   ///< number of earlier starts of the ranks, whatever the reason
   std::string job_id;      ///< equal over all starts, another for each job; "": nobody told
   double job_start = 0;    ///< of its first start, seconds since 1970; 0: nobody told
   std::string agent;  ///< torchrun on this host, equal over all starts that it makes; "": not told

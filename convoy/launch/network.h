@@ -27,10 +27,10 @@ class Address {
  public:
   /// Addresses of a name; empty when nobody knows it.
   static std::vector<Address> resolve(const std::string& host, int port);
-  static Address of_socket(int fd);  ///< this end
+  static Address of_socket(int fd);  ///< address of this end
   static Address of_peer(int fd);    ///< the other end
 
-  std::string host() const;     ///< as digits
+  std::string host() const;     ///< digits of the address
   std::string to_text() const;  ///< with the port
   int port() const;
   bool is_loopback() const;

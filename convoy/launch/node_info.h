@@ -10,14 +10,14 @@ struct NodeInfo {
   int num_nodes = 1;
   int first_rank = 0;  ///< of this host; the others follow
   int world_size = 1;
-  std::string master_addr = "127.0.0.1";  ///< where rank 0 listens
+  std::string master_addr = "127.0.0.1";  ///< address at which rank 0 listens
   int master_port = 29500;
   std::string interface =
       "lo";          ///< of the network between the hosts, for Gloo and NCCL; "": theirs
-  int round = 0;     ///< how often the ranks were started before
+  int round = 0;     ///< number of earlier starts of the ranks
   int restarts = 0;  ///< of these, because a rank failed
   std::string run_id;
-  double job_start = 0;  ///< when the first round began, seconds since 1970
+  double job_start = 0;  ///< begin of the first round, seconds since 1970
 };
 
 }  // namespace convoy::launch

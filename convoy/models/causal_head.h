@@ -14,7 +14,7 @@ struct CausalHeadOptions {
   double epsilon = 1e-5;
   bool one_more = false;  ///< RMSNorm multiplies by 1 + weight
   nn::ParamPtr table;     ///< [V, D] of the embedding
-  bool tied = true;       ///< it is the head's too; else `lm_head.weight`
+  bool tied = true;       ///< whether it is the head's, too; else `lm_head.weight`
   double initializer_range = 0.02;
   double logits_divisor = 1;
   double logits_cap = 0;  ///< logits become cap x tanh(logits / cap); 0 = they stay

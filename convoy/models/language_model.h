@@ -53,7 +53,7 @@ enum class Objective { NextToken, HiddenTokens, Spans };
 /// `end`.
 struct SpanTokens {
   std::string begin, end;
-  int64_t usual = 0;  ///< there are so many where the tokenizer has none of its own
+  int64_t usual = 0;  ///< number of them where the tokenizer has none of its own
 
   std::string name(int64_t number) const { return begin + std::to_string(number) + end; }
 };

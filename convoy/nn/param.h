@@ -38,7 +38,7 @@ struct ParamSpec {
   Init init;
   bool decay = true;             ///< weight decay applies
   bool trainable = true;         ///< frozen parameters own no gradient and no optimizer state
-  parallel::TensorCut cut = {};  ///< how tensor-parallel ranks share it out
+  parallel::TensorCut cut = {};  ///< split among tensor-parallel ranks
   bool read_in_backward = true;  ///< false: no backward asks for the value (tables, biases)
   bool in_first = false;         ///< a matrix [in, out], as in GPT-2's Conv1D; else [out, in]
   /// Upper bounds of the rows that a step reads, for a table of which a training step asks for rows

@@ -20,7 +20,7 @@ struct StateSpec {
 struct Span {
   std::string_view parameter;  ///< its global name
   int64_t begin = 0;           ///< the first one's index in the whole parameter, flattened
-  int64_t place = 0;           ///< where that lies in the stretch
+  int64_t place = 0;           ///< its place in the range
   int64_t length = 0;
 };
 

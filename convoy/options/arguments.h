@@ -21,7 +21,7 @@ inline constexpr const char* kEvents = "runs";
 /// Plan that a run follows, made by convoy plan or before its ranks formed groups.
 struct PlannedStep {
   int64_t ranks = 0;         ///< 0: it was not planned
-  std::string split;         ///< how a step is shared out
+  std::string split;         ///< spread of a step
   double seconds = 0;        ///< that it takes
   int64_t memory_bytes = 0;  ///< of the rank that needs most
   std::string device = "";   ///< of another host that it is for; "": the host that planned it
@@ -43,7 +43,7 @@ struct ParallelArguments {
   std::vector<std::string> task_options;  ///< a task's own that all ranks must have alike, as lines
   bool one_process_each = false;          ///< --nproc was given: each rank is a process
   bool only_asks = false;  ///< nothing will be allocated: sizes are not held against this machine
-  bool data_may_be_random = false;  ///< where its files are not there
+  bool data_may_be_random = false;  ///< whether random data may stand for files that are not there
   int64_t timeout = 100;
   std::string device = "auto";
   PlannedStep planned;

@@ -11,8 +11,8 @@ namespace convoy::parallel {
 
 /// Decision on a knob in a run that is planned: by the user or by the plan.
 enum class Decided {
-  ByUser,     ///< it stays as it is asked for, where it has an effect
-  ByPlan,     ///< it is set, or gets its default
+  ByUser,     ///< keeps the value that is asked for, where it has an effect
+  ByPlan,     ///< gets the plan's value, or its default
   FromAsked,  ///< a search starts from what is asked for
 };
 

@@ -134,7 +134,7 @@ struct LayoutOptions {
   bool shares_weights = false;  ///< the ranks are threads on one copy of weights and moments
   bool trains = true;           ///< else no gradients and no moments are held
   Stages stages = {};           ///< of a pipeline; empty: all blocks are here
-  int pipeline_stage = 0;       ///< this rank's
+  int pipeline_stage = 0;       ///< stage of this rank
   TensorPlace tensor = {};      ///< among those that share out parameters
 
   /// Whether tables with ParamShape::row_reads are kept by rows: row r by rank r mod num_parts.

@@ -24,10 +24,10 @@ struct ParamDecl {
 struct BlockDecl {
   std::string name;
   std::vector<int64_t> params;
-  bool repeatable = true;           ///< its forward can be run again
-  bool takes_tensor_ranks = false;  ///< it computes with what a tensor rank has of its parameters
-  bool takes_sequence_parallel = false;  ///< and with what one has of the tokens
-  bool takes_context_ranks = false;      ///< it computes with some positions of rows
+  bool repeatable = true;                ///< its forward can be run again
+  bool takes_tensor_ranks = false;       ///< computes with a tensor rank's part of its parameters
+  bool takes_sequence_parallel = false;  ///< computes with a tensor rank's part of the tokens
+  bool takes_context_ranks = false;      ///< computes with some positions of rows
 };
 
 /// Declaration of a model to plan its training (nn::declare makes it).

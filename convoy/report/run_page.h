@@ -13,7 +13,7 @@ namespace convoy::report {
 /// Content of a run's output folder, finished or not.
 struct RunRecord {
   std::string name;                            ///< of the folder
-  std::string folder;                          ///< as it was given
+  std::string folder;                          ///< path as it was given
   std::map<std::string, std::string> options;  ///< run.toml's, by "section.name"
   /// Logged values of each step, by column: "loss", "eval_ndcg_at_10"; NaN where a line has none.
   std::map<std::string, std::vector<double>> columns;

@@ -183,7 +183,7 @@ void add_export(CLI::App& app, Work& work, const Program& program);
 
 /// A kind of task, as the program finds it.
 struct TaskKind {
-  std::string name;  ///< as model.task has it
+  std::string name;  ///< value of model.task
   /// The families of models that it takes, as model.family has them.
   std::function<std::vector<std::string>()> families;
   std::function<std::unique_ptr<Task>(const std::string& family)> make;

@@ -38,7 +38,7 @@ struct RunInfo {
   parallel::MemoryUse memory;        ///< that each rank holds
   std::vector<int64_t> stage_bytes;  ///< of these, state of a rank of each stage of a pipeline
   int64_t most_gathered = 0;         ///< bytes of weights that each rank gathers at a time
-  std::vector<job::RankPlacement> placements;  ///< where each rank runs
+  std::vector<job::RankPlacement> placements;  ///< place of each rank
   std::vector<data::RankShare> shares;         ///< rows and batches of each rank
   std::vector<std::string> warnings;
 };

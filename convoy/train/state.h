@@ -26,7 +26,7 @@ struct TrainerState {
   uint64_t data_seed = 0;
   std::string data_order;       ///< options that the order of an epoch's samples depends on
   std::string encoding;         ///< ModelFiles::encoding; "" = none, or an older state
-  std::string optimizer;        ///< whose state the checkpoint has, by optim::Optimizer::name()
+  std::string optimizer;        ///< optim::Optimizer::name() of the state in the checkpoint
   std::string job_id;           ///< of the job that saved it; "" = its launcher told none
   checkpoint::Lineage lineage;  ///< the branches of the run that led here
   /// The position at which an epoch's last step begins; whole row groups of unequal ranks leave

@@ -33,7 +33,7 @@ struct Score {
 struct Trial {
   Options options;
   std::vector<Score> scores = {};  ///< by round
-  std::string failure = "";        ///< why it ended early; "" = it did not
+  std::string failure = "";        ///< reason why it ended early; "" = it did not
 
   bool failed() const { return !failure.empty(); }
 };

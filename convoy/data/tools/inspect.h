@@ -41,7 +41,7 @@ struct InspectReport {
   int64_t max_group_rows = 0;
   std::vector<InspectedColumn> columns;
 
-  std::string list_column;  ///< whose lists were measured; "" = there is none
+  std::string list_column;  ///< column whose lists were measured; "" = there is none
   int64_t min_length = 0;
   double mean_length = 0;
   int64_t max_length = 0;

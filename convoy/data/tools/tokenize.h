@@ -10,7 +10,7 @@
 namespace convoy::data {
 
 struct TokenizeOptions {
-  std::vector<std::filesystem::path> inputs;  ///< as read_texts() takes them
+  std::vector<std::filesystem::path> inputs;  ///< files, as read_texts() takes them
   std::filesystem::path tokenizer;            ///< folder or file
   std::filesystem::path output;               ///< the Parquet file to write
   std::string column = "text";                ///< of .jsonl and .parquet

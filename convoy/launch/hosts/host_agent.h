@@ -11,7 +11,7 @@ namespace convoy::launch {
 
 /// Settings by which this host joins the others.
 struct HostOptions {
-  Endpoint endpoint;  ///< where the rendezvous is; the host that has this address serves it
+  Endpoint endpoint;           ///< address of the rendezvous; the host that has it serves it
   std::optional<bool> serves;  ///< says so instead of the address
   int node_rank = -1;          ///< -1: whichever is free
   std::string token_file;      ///< of the shared secret; "": CONVOY_TOKEN

@@ -30,8 +30,8 @@ struct LaunchOptions {
   int max_restarts = 0;  ///< of all ranks, after a failure
   int threads_per_rank =
       0;                ///< OMP_NUM_THREADS unless set; 0: one thread when there are many ranks
-  int master_port = 0;  ///< where rank 0 listens; 0: a free port
-  machine::Binding binding = machine::Binding::kNone;  ///< which processor cores each rank may use
+  int master_port = 0;  ///< port at which rank 0 listens; 0: a free one
+  machine::Binding binding = machine::Binding::kNone;  ///< processor cores that each rank may use
 
   // `say` and `tee` are called in a thread of their own, one at a time, and must not throw.
   std::function<void(std::string_view)>

@@ -28,14 +28,14 @@ struct RankReport {
   RankEnd end = RankEnd::kSucceeded;
   int exit_code = 0;               ///< 128 + signal when a signal ended it
   int signal = 0;                  ///< 0 when it exited
-  double seconds = 0;              ///< how long it ran
+  double seconds = 0;              ///< duration of its run
   double end_time = 0;             ///< seconds since 1970
   std::optional<RankError> error;  ///< its own report
   Activity activity;               ///< its activity when it failed or was told to stop
   int64_t peak_bytes = 0;          ///< the most memory it held
   bool out_of_memory = false;      ///< SIGKILL, and the kernel killed for want of memory meanwhile
-  bool suspended = false;          ///< it was stopped then: SIGSTOP, Ctrl-Z, a debugger
-  bool early = false;         ///< it failed, or gave its reason, before the ranks were told to stop
+  bool suspended = false;          ///< whether it was stopped then: SIGSTOP, Ctrl-Z, a debugger
+  bool early = false;  ///< whether it failed, or gave its reason, before ranks were told to stop
   std::filesystem::path log;  ///< its error output, or empty
   std::vector<std::string> log_tail;
 

@@ -30,7 +30,7 @@ struct FlatBuffersOptions {
   at::Device device = at::kCPU;
   at::ScalarType compute_dtype = at::kFloat;  ///< bf16 keeps fp32 masters beside
   bool trains = true;                         ///< else there are no gradients and no moments
-  int rank = 0;                               ///< whose own parts are kept
+  int rank = 0;                               ///< rank whose own parts are kept
   OffloadOptions offload = {};
   optim::OptimizerPtr optimizer = optim::make_optimizer();  ///< says which moments there are
 };

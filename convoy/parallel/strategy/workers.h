@@ -26,7 +26,7 @@ class Workers {
     int index = 0;             ///< the thread that is to blame
     std::string operation;     ///< the last operation that it told
     std::exception_ptr error;  ///< its own, or of one that waited for it
-    bool is_stuck = false;     ///< it has not ended
+    bool is_stuck = false;     ///< whether it has not ended
   };
 
   /// Runs `work(index)` on every thread and returns when all are done. Calls `on_error` as soon as

@@ -48,7 +48,7 @@ struct TensorBox {
 /// Rows of elements that lie side by side in the parameter and in one rank's part of it, both
 /// flattened; equally far from row to row.
 struct StridedRange {
-  int64_t global = 0;  ///< where the first one begins
+  int64_t global = 0;  ///< begin of the first one
   int64_t local = 0;
   int64_t length = 0;  ///< of a row
   bool owned = true;   ///< no rank before has it

@@ -33,7 +33,7 @@ struct ProfileOptions {
   uint64_t seed = 42;
   /// The rank whose share of the parameters is run; it is alone (comm::echo_group).
   comm::Group tensor = {};
-  bool sequence_parallel = false;  ///< it has a share of the tokens, too
+  bool sequence_parallel = false;  ///< whether it has a share of the tokens, too
   comm::Group context = {};        ///< some positions of each row are run
   /// Number of rows for which scores take the memory of a GPU's, in a profile for another device.
   /// There only memory counts: all arithmetic is left out, and weights are zeros. 0: all is as on

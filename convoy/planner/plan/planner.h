@@ -36,7 +36,7 @@ struct PlanRequest {
 struct PlanReport {
   bool is_like_this_host = true;  ///< its times were measured
   std::string what;               ///< a line on model, step and cluster
-  std::string how_known;          ///< where the times come from
+  std::string how_known;          ///< origin of the times
   ModelCosts numbers;
   Cluster cluster;
   SearchSpace space;

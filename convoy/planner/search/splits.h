@@ -24,8 +24,8 @@ struct SearchSpace {
   int64_t most_context = 1;                   ///< ranks that may share out the positions of a row
   int64_t most_stages = kAnyNumber;           ///< of a pipeline: each has a block at least
   int64_t most_tensor = kAnyNumber;           ///< ranks that may share out a layer
-  std::string beyond_tensor = {};             ///< why no more of them
-  std::vector<parallel::Place> offload = {};  ///< where state may lie, too
+  std::string beyond_tensor = {};             ///< reason why there are no more of them
+  std::vector<parallel::Place> offload = {};  ///< further places of state
   bool all = false;  ///< no split is passed over because a bound says that it cannot win
 };
 

@@ -53,7 +53,7 @@ struct Prediction {
   int stage = 0;               ///< that one
   Fit fit = Fit::Yes;
   int64_t short_bytes = 0;                             ///< beyond the memory, where it does not fit
-  parallel::Place short_of = parallel::Place::Device;  ///< whose memory that is
+  parallel::Place short_of = parallel::Place::Device;  ///< place that lacks these bytes
 };
 
 /// Plans a run with the split and simulates its step on the cluster. Simulates one of all ranks

@@ -50,7 +50,7 @@ inline constexpr const char* kReferenceFile = "reference_log_probs.safetensors";
 struct KeptReference {
   std::vector<uint64_t> keys;
   at::Tensor values;      ///< [number of keys, 2] double
-  std::string weights;    ///< which model the reference is
+  std::string weights;    ///< text that tells which model the reference is
   std::string precision;  ///< that it was computed in
 
   /// Throws FileError for a file that cannot be read, or is none of those.
