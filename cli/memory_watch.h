@@ -2,9 +2,10 @@
 
 namespace convoy::cli {
 
-/// Lets tensors of the host take memory only under watch, from now on: what is more than this
-/// process can ever have is an error at once, and a line on the standard error says, once, when
-/// they take more than is left now, before the kernel's killer comes without a word.
+/// Counts the memory of the host's tensors from now on. An allocation beyond what this process can
+/// ever have, or beyond a limit of tensor_memory, is an error at once. When tensors take more than
+/// is left now, one line on standard error says so, before the kernel kills the process without a
+/// word.
 void watch_memory();
 
 }  // namespace convoy::cli

@@ -75,9 +75,9 @@ std::optional<Activity> read_activity_file(const std::filesystem::path& path);
 /// "step 17, reduce bucket 3", "reduce bucket 3", "" when nothing was told.
 std::string to_text(const Activity& activity);
 
-/// Tells an operation while it lives, and what was told before after that; nothing in a thread that
-/// works beside the one that tells. An exception that ends it leaves the operation told, for
-/// whoever reports the failure.
+/// Guard: tells an operation while it lives, and then again the one that was told before. Tells
+/// nothing in a thread that works beside the one that tells. An exception that ends it leaves the
+/// operation told, for whoever reports the failure.
 class Doing {
  public:
   explicit Doing(std::string_view operation)

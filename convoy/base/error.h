@@ -9,7 +9,7 @@
 
 namespace convoy {
 
-/// Something that whoever runs the program can mend: a wrong option, a broken file, a busy port.
+/// Error that the person who runs the program can mend: a wrong option, a broken file, a busy port.
 /// The text reads `[component] what happened; got X, expected Y; try Z`.
 class Error : public std::runtime_error {
  public:

@@ -35,14 +35,14 @@ struct Option {
   std::string key() const { return section + "." + name; }
   /// The present value as `parse` takes it: text without TOML's quotes.
   std::string plain() const;
-  /// Gives it its default again.
+  /// Sets the option to its default again.
   void reset();
 
   Option& choice(std::vector<std::string> allowed);
   Option& alias(std::string other);
   /// A file or folder, which may be another for each rank.
   Option& path();
-  /// Says what to do now, not what the run is.
+  /// Marks an option that says what to do now, not what the run is.
   Option& once();
   /// The ranks of a job may have other values; `if_given`: but all have one or none.
   Option& differs(bool if_given = false);

@@ -43,7 +43,8 @@ class ScratchFile {
     std::shared_ptr<State> state_;
   };
 
-  /// Leave `memory` untouched until wait() returned. Transfers under way must not overlap.
+  /// Starts to read into, or to write, `memory`. Leave it untouched until wait() returned.
+  /// Transfers under way must not overlap.
   Ticket read(size_t place, void* memory, size_t bytes);
   Ticket write(size_t place, const void* memory, size_t bytes);
 

@@ -28,7 +28,7 @@ inline thread_local ThreadMemory* thread_memory = nullptr;
 /// the program's allocator; all zero in a program without a counting allocator.
 class TensorMemory {
  public:
-  /// Says that an allocator counts from now on; call it before it gives the first tensor.
+  /// Records that an allocator counts from now on; call it before the first tensor is allocated.
   void begin_counting() noexcept { counting_ = true; }
   /// Returns the bytes held now, pools included.
   int64_t add(int64_t bytes) noexcept {

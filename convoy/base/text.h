@@ -63,7 +63,7 @@ std::string without_tokens(std::string_view text);
 bool parse_number(std::string_view text, int64_t& out);
 bool parse_number(std::string_view text, double& out);
 
-/// true, True, 1, yes, on and their opposites; false when the text is anything else.
+/// Parses true, True, 1, yes, on and their opposites; returns false when the text is anything else.
 bool parse_bool(std::string_view text, bool& out);
 
 }  // namespace convoy

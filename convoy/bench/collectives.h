@@ -22,7 +22,7 @@ struct CollectivesOptions {
   void check() const;
 };
 
-/// Hears what is under way, "" when it is over.
+/// Called with the measurement that is under way, and with "" when all are over.
 using Say = std::function<void(const std::string&)>;
 
 /// Times the collectives among the ranks that a launcher started; this process is one of them, and

@@ -12,7 +12,7 @@ struct Conversation {
   Dialogue dialogue;
   /// Messages of the prompt, which are not learnt.
   size_t num_prompt = 0;
-  /// Instead of messages: text that goes to the model as it is, and what follows on it.
+  /// Text that goes to the model as it is, and the text that follows; in place of messages.
   std::string prompt, completion;
 
   bool is_text() const { return dialogue.messages.empty(); }

@@ -36,24 +36,25 @@ struct FilesOfState {
 /// writes what it holds into place. They appear when all have finished.
 class Save {
  public:
-  /// Collective. What the states point to must not change until complete() has returned, unless it
-  /// `copies` it. Processes that do not see the files in `folder` send theirs to rank 0: over
-  /// connections of their own in complete(), or without `connect` now.
+  /// Begins a save; collective. Tensors that the states point to must not change until complete()
+  /// has returned, unless `copies` is set. Processes that do not see the files in `folder` send
+  /// their parts to rank 0: in complete() over connections that `connect` makes, or now if there is
+  /// no `connect`.
   Save(const std::filesystem::path& folder, std::vector<FilesOfState> states,
        const comm::Group& group, const ConnectWriters& connect = {}, bool copies = false);
 
   // Both may run on a thread of their own. Errors are kept for finish().
-  /// Does `first`, then writes what this process holds.
+  /// Calls `first`, then writes the parts that this process holds.
   void write(const std::function<void()>& first = {}) noexcept;
-  /// Has what the others sent written, too, and waits for the disk. Saves of one group complete in
-  /// the same order everywhere.
+  /// Writes the parts that other processes sent, too, and waits for the disk. Saves of one group
+  /// complete in the same order everywhere.
   void complete() noexcept;
 
   /// Makes write() and complete() fail soon; another thread may call it.
   void stop() noexcept;
 
-  /// Collective. Throws what write() and complete() met on any rank. Rank 0 enters the files into
-  /// `manifest`.
+  /// Throws an error that write() or complete() met on any rank; collective. Rank 0 enters the
+  /// files into `manifest`.
   void finish(Manifest* manifest);
 
  private:
@@ -123,7 +124,7 @@ struct CheckpointTensors {
 /// a training, they must not change until finish() has returned.
 class BackgroundSave {
  public:
-  /// Collective. Moments go to kOptimizer in the folder, or to shards of it.
+  /// Starts writing; collective. Moments go to kOptimizer in the folder, or to shards of it.
   BackgroundSave(CheckpointTensors tensors, const comm::Group& group);
 
   /// Whether this process has written its part, or failed to.

@@ -27,7 +27,7 @@ enum class Lasts {
 Json ask_main(const comm::Group& group, const std::string& label, const std::function<Json()>& look,
               Lasts lasts = Lasts::Briefly);
 
-/// Does `work` on every rank and waits until all are done. An error of one rank is thrown on all:
+/// Runs `work` on every rank and waits until all are done. An error of one rank is thrown on all:
 /// that of the lowest rank with one.
 void each_rank(const Group& group, const std::string& label, const std::function<void()>& work,
                Lasts lasts = Lasts::Briefly);

@@ -10,7 +10,8 @@
 
 namespace convoy::comm {
 
-/// Add: the sum, in rank order, onto what the output holds; of reduce_scatter only.
+/// Reductions of a collective. Add: the sum, in rank order, onto the content of the output; of
+/// reduce_scatter only.
 enum class ReduceOp { Sum, Average, Max, Add };
 
 /// A collective under way.

@@ -31,7 +31,7 @@ struct Comparison {
   bool same_bits = true;     ///< of all that both logged, but metrics
   bool to_rounding = true;  ///< equal rows, and losses and norms within docs/verify.md's tolerances
 
-  /// Equal, or to rounding, in all that both were to train.
+  /// Whether the runs are equal, or equal to rounding, in all that both were to train.
   bool agrees() const { return anything && !ended_early && (same_bits || to_rounding); }
 };
 

@@ -35,7 +35,7 @@ std::vector<Finding> check_cpus(const machine::Host& host, const machine::Cgroup
 /// Memory that is short or fenced, overcommit, huge pages.
 std::vector<Finding> check_memory(const machine::Host& host, const machine::CgroupLimits& cgroup);
 
-/// Open files, processes, locked memory, /dev/shm, room for files.
+/// Limits of open files, processes, locked memory, /dev/shm and room for files.
 std::vector<Finding> check_limits(const machine::CgroupLimits& cgroup,
                                   const machine::Limits& limits, const machine::Gpus& gpus);
 

@@ -50,7 +50,7 @@ class SafetensorsFile {
   std::span<const std::byte> bytes(const std::string& name) const;
   /// Copies those bytes of a tensor, [begin, end). Throws FileError where they cannot be read.
   void read(const std::string& name, size_t begin, size_t end, void* to) const;
-  /// Lets the system read them while other work goes on.
+  /// Asks the system to read those bytes while other work goes on.
   void read_ahead(const std::string& name, size_t begin, size_t end) const;
 
  private:
@@ -109,7 +109,7 @@ class SafetensorsPieces {
   void sync(const std::function<void()>& between = {});
 
  private:
-  /// Lets the disk begin with what was written, now and then; where it does not, sync() does.
+  /// Asks the disk now and then to begin with the bytes that were written; sync() writes the rest.
   void start(size_t begin, size_t end, size_t bytes);
 
   /// Whether the rows could be written where the file is mapped.

@@ -36,7 +36,7 @@ class Budget {
     steps_ += count;
     if (steps_ > limits_.max_steps) trouble("it takes more than {} steps", limits_.max_steps);
   }
-  /// Pays for memory before it is taken.
+  /// Counts bytes of text before their memory is taken; throws Trouble when there are too many.
   void bytes(uint64_t count) {
     if (count > static_cast<uint64_t>(limits_.max_bytes - bytes_)) {
       trouble("it makes more than {} bytes of text", limits_.max_bytes);

@@ -6,7 +6,7 @@
 
 namespace convoy::job {
 
-/// Tells a person `text` if it still lives after a while: what a wait is for.
+/// Guard: tells a person `text`, the reason of a wait, if it still lives after a while.
 class LateNotice {
  public:
   LateNotice(std::chrono::milliseconds after, std::string text);

@@ -35,7 +35,7 @@ ItemPermutation training_permutation(const at::Tensor& ids, const PermutationOpt
                                      const nn::Context& context,
                                      const at::Tensor& num_context = {});
 
-/// Everything but the items at `asked` [B, T] bool is seen by all.
+/// Asks for the items at `asked` [B, T] bool, and makes all other items visible to all positions.
 ItemPermutation without_items(const at::Tensor& ids, const at::Tensor& asked);
 
 /// The last item of each session of two or more: the one that evaluation asks for.

@@ -91,10 +91,10 @@ class Param {
   /// Fills `out`, or adds to it.
   using Write = std::function<void(at::Tensor& out, bool adds)>;
 
-  /// Same, for a product that can be written in place: `write` gets memory of the parameter's
-  /// shape, in `dtype`. The first contribution goes straight into the gradient's memory; on a GPU
-  /// later ones, too, which add to it. It keeps what it needs by value: it may be called after the
-  /// layer's backward.
+  /// Adds a contribution that is a product and can be written in place: `write` gets memory of the
+  /// parameter's shape, in `dtype`. The first contribution goes straight into the gradient's
+  /// memory; on a GPU later ones, too, which add to it. It keeps what it needs by value: it may be
+  /// called after the layer's backward.
   void add_grad(at::ScalarType dtype, const Write& write);
 
   /// Redirects later writes of the form above into a list, to run them later: products of weights'
@@ -111,13 +111,13 @@ class Param {
   /// Does nothing for a frozen parameter.
   void add_to_grad(const std::function<void(at::Tensor&)>& add);
 
-  /// True once a contribution arrived since the last bind_grad().
+  /// Whether a contribution arrived since the last bind_grad().
   bool grad_written() const { return grad_written_; }
   const at::Tensor& grad() const { return grad_; }
   /// Whether each micro-batch so far gave one contribution: those of several may then be added to
   /// one memory, with the bits of their sums.
   bool grad_comes_at_once() const { return has_come_ && !comes_in_parts_; }
-  /// Says that one contribution is not made at once: it has to be alone in its memory.
+  /// Records that a contribution is made in several parts, so it has to be alone in its memory.
   void make_grad_in_parts() { comes_in_parts_ = true; }
 
   /// Takes the gradient away from a parameter that has no memory yet.

@@ -37,8 +37,8 @@ struct LrSchedule {
   double at(int64_t step) const;
 };
 
-/// linear, cosine, cosine_with_restarts, cosine_with_min_lr, polynomial, constant,
-/// constant_with_warmup, inverse_sqrt, warmup_stable_decay.
+/// Names of the schedules: linear, cosine, cosine_with_restarts, cosine_with_min_lr, polynomial,
+/// constant, constant_with_warmup, inverse_sqrt, warmup_stable_decay.
 const std::vector<std::string>& lr_schedule_types();
 
 }  // namespace convoy::optim

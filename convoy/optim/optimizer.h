@@ -76,9 +76,9 @@ class Optimizer {
   /// whatever it was before; 0: never. The updates beyond it that a row of a table misses are then
   /// applied all at once, by idle().
   virtual int64_t updates_until_idle() const { return 0; }
-  /// Does the rest of such updates: `kept` is for each row the product of the factors that decay
-  /// leaves of a weight, `updates` the number of updates, [rows, 1] fp32 both. The stretch's
-  /// tensors are [rows, width].
+  /// Applies updates beyond updates_until_idle(): `kept` is for each row the product of the factors
+  /// that decay leaves of a weight, `updates` the number of updates, [rows, 1] fp32 both. The
+  /// tensors of `rows` are [rows, width].
   virtual void idle(const FlatRange& rows, const at::Tensor& kept, const at::Tensor& updates) const;
 
   /// Bytes that all states of one weight take.

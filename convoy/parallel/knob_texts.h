@@ -15,7 +15,7 @@ namespace convoy::parallel {
 /// Numbers of blocks: 4,8.
 OptionTable::Text block_numbers(std::vector<int64_t>& splits);
 
-/// auto, or numbers: 2,1,1,0.
+/// Numbers of layers, 2,1,1,0, or auto.
 OptionTable::Text layers_to_recompute(RecomputeOptions& recomputed);
 
 /// Values of offload_*, and their places.

@@ -16,7 +16,7 @@ class SlotWriter {
   /// main memory a near one takes about 10.
   explicit SlotWriter(double far_ns_per_line = 16) : far_ns_per_line_(far_ns_per_line) {}
 
-  /// Done when it returns: the caller may tell the others.
+  /// Copies `bytes` bytes; they are written when it returns, so the caller may tell the others.
   void write(void* to, const void* from, size_t bytes);
 
  private:

@@ -5,7 +5,7 @@
 
 namespace convoy::shm {
 
-/// Something that another thread does for the one who waits.
+/// Work that another thread does for the one who waits.
 class Ticket {
  public:
   /// Returns when it is done; throws what went wrong.

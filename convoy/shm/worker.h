@@ -11,9 +11,9 @@
 
 namespace convoy::shm {
 
-/// Does one piece of work after the other, in the order given, on a thread of its own. What the
-/// caller would wait for anyway it does itself when nothing is before it: a change of threads costs
-/// more than a small collective.
+/// Runs pieces of work one after the other, in the order given, on a thread of its own. Work for
+/// which the caller would wait anyway runs in the caller's thread when nothing is before it: a
+/// change of threads costs more than a small collective.
 class Worker {
  public:
   using Work = std::function<void()>;

@@ -8,7 +8,7 @@
 
 namespace convoy::tasks {
 
-/// Throw UsageError when training this model does not fit into the machine's memory, before any of
+/// Throws UsageError when training this model does not fit into the machine's memory, before any of
 /// it is taken: a schema may name ids far beyond those that occur.
 void check_memory(const models::SessionConfig& model, const std::string& schema_file,
                   const options::ParallelArguments& parallel);

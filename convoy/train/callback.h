@@ -102,7 +102,8 @@ class Callback {
   /// Called when the output folder was moved away: the run continues in a new one of its name,
   /// which it locks.
   virtual void on_new_output() {}
-  /// Something the user should know: training stopped early, the best model was loaded.
+  /// Called with a message that the user should know: training stopped early, the best model was
+  /// loaded.
   virtual void on_message(const std::string&) {}
   virtual void on_train_end(const Metrics&) {}
 };

@@ -32,7 +32,7 @@ class CallbackHandler {
     notify([&](Callback& callback) { callback.on_message(text); });
   }
 
-  /// Says a warning; on ranks other than 0 it goes to standard error with the rank. Any rank may
+  /// Shows a warning; on ranks other than 0 it goes to standard error with the rank. Any rank may
   /// call this alone.
   void warn(const std::string& text) const {
     say("warning: " + text);

@@ -68,7 +68,7 @@ struct Search {
 struct Hooks {
   /// Trains a trial through a round. Called by several threads at a time.
   std::function<Outcome(size_t trial, size_t rung)> run;
-  /// Hears of each outcome, one at a time, when it is among the trials.
+  /// Called with each outcome, one at a time, when it is among the trials.
   std::function<void(size_t trial, size_t rung)> done;
 };
 

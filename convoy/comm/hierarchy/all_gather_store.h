@@ -20,7 +20,8 @@ class AllGatherStore : public c10d::Store {
   AllGatherStore(Group all, std::string label, Begins begins)
       : all_(std::move(all)), label_(std::move(label)), begins_(begins) {}
 
-  /// Gathers. Every rank of the group does once; ranks that neither set nor ask for keys call it.
+  /// Gathers the keys of all ranks, which each rank of the group does once. Ranks that neither set
+  /// nor ask for keys call it.
   void gather();
 
   c10::intrusive_ptr<c10d::Store> clone() override;

@@ -22,10 +22,10 @@ class ThreadMailbox {
   ThreadMailbox(int size, std::chrono::milliseconds timeout, std::vector<int> names = {});
   ~ThreadMailbox();
 
-  /// Ends when the receiver has made its copy.
+  /// Sends a tensor; the work ends when the receiver has made its copy.
   std::shared_ptr<Work> send(const at::Tensor& tensor, int from, int to, const std::string& label);
-  /// Ends, with a CommunicationError naming `label`, also on abort, timeout, or where what was sent
-  /// has another size or label.
+  /// Receives a tensor. The work ends with a CommunicationError naming `label` on abort, on
+  /// timeout, and where the sent tensor has another size or label.
   std::shared_ptr<Work> receive(const at::Tensor& tensor, int from, int to,
                                 const std::string& label);
 

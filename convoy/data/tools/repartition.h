@@ -7,7 +7,8 @@
 
 namespace convoy::data {
 
-/// Exactly one of row_group_size, partitions and ranks is above 0.
+/// Options of a repartition, of which exactly one of row_group_size, partitions and ranks is above
+/// 0.
 struct RepartitionOptions {
   std::filesystem::path input;
   std::filesystem::path output;  ///< empty: the input is replaced

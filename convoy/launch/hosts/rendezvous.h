@@ -41,7 +41,8 @@ class Rendezvous {
   void join(int member, const std::string& address, double now);
   void receive(int member, const Json& message, double now);
   void lose(int member, const std::string& why, double now);
-  /// Does what time brings; to be called often.
+  /// Handles waits that are over at the time `now`: for hosts, for answers, before a stop. Call it
+  /// often.
   void tick(double now);
 
   bool over() const { return state_ == State::kOver; }

@@ -66,8 +66,8 @@ struct FailureReport {
 
   const RankReport& culprit() const { return ranks.at(first); }
   int exit_code() const;
-  /// False when starting again would end the same way: a wrong option, a missing program; or when
-  /// somebody stopped a rank.
+  /// Whether another start may end otherwise: not after a wrong option or a missing program, and
+  /// not when somebody stopped a rank.
   bool worth_a_restart() const;
   std::string to_text() const;
   Json to_json() const;

@@ -38,7 +38,7 @@ class RankProcesses {
   bool tick();
 
   /// Asks the ranks to save and leave; they are killed after options.interrupt_grace_seconds. The
-  /// second time kills at once.
+  /// second call kills them at once.
   void interrupt(int signal);
   /// Stops the ranks as if one of them had failed.
   void stop();

@@ -110,7 +110,7 @@ class GatheredInput {
 class LateWrites {
  public:
   void add(std::function<void()> write) { writes_.push_back(std::move(write)); }
-  /// Does all of them, in the order in which they came.
+  /// Runs all writes, in the order in which they were added.
   void run();
 
  private:

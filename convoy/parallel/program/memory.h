@@ -31,7 +31,7 @@ struct BlockCost {
   int64_t backward_messages = 0, backward_message_bytes = 0;
 };
 
-/// Sharded buckets of gradients that are being summed while another one fills.
+/// Number of sharded buckets of gradients that are summed while another one fills.
 inline constexpr size_t kBucketsInFlight = 2;
 
 /// Memory of a step. All kinds but activations are pools or stay, so the peak of all is theirs.

@@ -48,7 +48,8 @@ class Executor {
   template <class Look>
   void run_again(const std::vector<MicroBatch>& micro_batches, const StepInput& input,
                  const Program& program, const Look& look);
-  /// Find out on which ranks the loss or the gradient is not finite, and throw.
+  /// Finds the ranks on which the loss or the gradient is not finite, and throws NumericError on
+  /// all ranks.
   [[noreturn]] void fail_for_loss(const std::vector<MicroBatch>& micro_batches,
                                   const StepInput& input, const Program& program);
   [[noreturn]] void fail_for_gradient(const std::vector<MicroBatch>& micro_batches,

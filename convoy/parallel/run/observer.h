@@ -6,7 +6,8 @@
 
 namespace convoy::parallel {
 
-/// Is called before and after each instruction that an executor runs; after() not when it throws.
+/// Observer of the instructions that an executor runs: called before and after each of them;
+/// after() is not called when one throws.
 class Observer {
  public:
   virtual ~Observer() = default;
@@ -16,10 +17,11 @@ class Observer {
   virtual void after(const Instruction& instruction) = 0;
 };
 
-/// Tells whoever watches this process what it does, and writes a range into traces.
+/// Makes the observer that tells each instruction as the activity of this process, and as a range
+/// of traces.
 std::unique_ptr<Observer> make_activity_observer();
 
-/// Lets the faults of CONVOY_FAULT happen (docs/faults.md).
+/// Makes the observer that triggers the faults of CONVOY_FAULT (docs/faults.md).
 std::unique_ptr<Observer> make_fault_injector(FlatBuffers& flat, Gathers& gathers,
                                               const comm::Groups& groups);
 

@@ -6,7 +6,7 @@
 
 namespace convoy::parallel {
 
-/// Sees what the blocks of this rank compute in a training step.
+/// Observer of the outputs and gradients of this rank's blocks in a training step.
 class PassObserver {
  public:
   virtual ~PassObserver() = default;

@@ -22,7 +22,7 @@ class Strategy {
   /// micro-batches[local rank][micro-batch]. Returns totals over all ranks.
   virtual StepResult step(const std::vector<std::vector<MicroBatch>>& micro_batches,
                           const StepInput& input, const OptimizerOptions& optimizer) = 0;
-  /// See Replica::set_micro_batches().
+  /// Sets the micro-batches of all replicas: see Replica::set_micro_batches().
   virtual void set_micro_batches(int64_t count, int64_t rows) = 0;
   /// Runs one batch per local rank; returns the last blocks' bundles.
   virtual std::vector<nn::Bundle> forward(const std::vector<MicroBatch>& batches,

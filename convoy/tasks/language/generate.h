@@ -53,9 +53,9 @@ struct GenerateReport {
 void check_cache(parallel::Strategy& strategy, const models::LanguageModelConfig& config,
                  int64_t rows, int64_t positions);
 
-/// Goes on from `prompts`, each of at least one id, or has a decoder answer them, on all ranks of
-/// `strategy`; hands over what it made on rank 0, by number. What is drawn depends on seed, prompt
-/// and position alone: neither the batch, nor the number of ranks, nor the cache change more than
+/// Continues `prompts`, each of at least one id, or has a decoder answer them, on all ranks of
+/// `strategy`. Hands the results to `use` on rank 0, by number. Draws depend on seed, prompt and
+/// position alone: neither the batch, nor the number of ranks, nor the cache change more than
 /// rounding.
 ///
 /// Throws UsageError, naming the prompt, for one that is empty, leaves no room in the model's

@@ -25,7 +25,7 @@ class Evaluator {
   /// finite, UsageError where no row has a target.
   std::optional<Metrics> evaluate(const dataset::Dataset& data, const std::string& prefix) const;
 
-  /// See Trainer::predict().
+  /// Runs the model as Trainer::predict() does.
   void predict(const dataset::Dataset& data, const Trainer::UsePrediction& use, int64_t most,
                nn::Mode mode) const;
 

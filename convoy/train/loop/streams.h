@@ -32,7 +32,7 @@ class TrainingStream {
   void open();
   /// Opens it anew after another micro-batch size was set, at the state's place in the epoch.
   void reopen();
-  /// Goes to the state's place in its epoch.
+  /// Moves the stream to the state's place in its epoch.
   void start() { stream_->start(run_.state.epoch_index, run_.state.epoch_position); }
   /// Next step's rows of this process; nothing at the end of an epoch. Throws FileError where the
   /// data ends too early.

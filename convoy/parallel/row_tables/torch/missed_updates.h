@@ -21,7 +21,7 @@ struct RowState {
 
   /// Copies of the rows at `index` [n] int64.
   RowState select(const at::Tensor& index) const;
-  /// Puts such copies back.
+  /// Writes such copies back to the rows at `index`.
   void store(const at::Tensor& index, const RowState& rows) const;
   /// Rows begin .. end - 1, flat, as an optimizer updates them; without gradients.
   optim::FlatRange stretch(int64_t begin, int64_t end) const;

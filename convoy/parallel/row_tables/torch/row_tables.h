@@ -28,7 +28,7 @@ class RowTables {
   void restart();
   /// Brings all rows up to date.
   void make_up();
-  /// Add the own rows to the pieces of the tensors: to weights, or to the optimizer's moments.
+  /// Adds the own rows to the pieces of the tensors: to weights, or to the optimizer's moments.
   void add_weights(State& state) const;
   void add_moments(State& state, const std::vector<optim::StateSpec>& specs) const;
 
