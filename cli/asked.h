@@ -7,7 +7,7 @@
 
 #include "cli/program.h"
 
-// What commands have in common that ask about a run and train nothing.
+// Common parts of commands that ask about a run and train nothing.
 namespace convoy::cli {
 
 /// The run's file or a model's folder.

@@ -9,8 +9,8 @@
 #include <string>
 #include <string_view>
 
-// What a process is doing, kept in memory that others can read, also after it was killed: "step 17,
-// reduce bucket 3". Telling costs a short copy and no system call.
+// Activity of a process, "step 17, reduce bucket 3", in memory that others can read, also after it
+// was killed. Telling it costs a short copy and no system call.
 namespace convoy {
 
 struct Activity {

@@ -8,7 +8,7 @@
 
 namespace convoy::checkpoint {
 
-// Beside the weights in a checkpoint; the state is written last but for the manifest.
+// Files beside the weights in a checkpoint; the state is written last but for the manifest.
 inline constexpr const char* kOptimizer = "optimizer.safetensors";
 inline constexpr const char* kState = "trainer_state.json";
 inline constexpr const char* kConfig = "config.json";

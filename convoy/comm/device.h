@@ -4,7 +4,7 @@
 
 #include <string>
 
-// What convoy asks of a GPU without linking CUDA; the host answers each with nothing.
+// Calls to a GPU without linking CUDA. For the host they do nothing, or return 0 or "".
 namespace convoy::comm {
 
 /// Makes `device` the current one of this thread: what a module makes on "cuda" without a number,

@@ -17,7 +17,7 @@
 
 #include "convoy/base/activity.h"
 
-// What tames c10d, above all while the ranks meet.
+// Guards against c10d's signals, waits and logs, above all while the ranks meet.
 namespace convoy::comm {
 
 /// Guard: while it lives, a write to a closed pipe or socket is an error and not SIGPIPE, in this

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <vector>
 
-// What streams of batches are asked for, and give.
+// Requests to streams of batches, and their results.
 namespace convoy::data {
 
 /// Layout of a step over ranks and micro-batches.

@@ -6,8 +6,8 @@
 #include <atomic>
 #include <chrono>
 
-// How a rank is asked to save and leave, and how its launcher tells it that there is nothing left
-// to wait for.
+// Signals that ask a rank to save and leave, and by which its launcher tells it that there is
+// nothing left to wait for.
 namespace convoy::launch {
 
 /// Whether a signal that comes so long after a first one is of somebody who has lost patience. What

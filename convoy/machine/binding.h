@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-// Which processor cores a rank may use.
+// Processor cores that a rank may use.
 namespace convoy::machine {
 
 enum class Binding {

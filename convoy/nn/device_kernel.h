@@ -29,7 +29,7 @@ constexpr const char* kFastMathText =
     "inline float convoy_fast_exp(float x) { return __expf(x); } "
     "inline float convoy_fast_reciprocal(float x) { return __fdividef(1.0f, x); }";
 
-// What other texts begin with: numbers as their bits, bits of fp32 rounded to those of bf16, and
+// Beginning of other texts: numbers as their bits, bits of fp32 rounded to those of bf16, and
 // the i-th of four bf16 numbers in 64 bits.
 // clang-format off
 CONVOY_HOST_AND_GPU(kBitsText,

@@ -2,7 +2,7 @@
 
 #include "convoy/optim/optimizer.h"
 
-// What each optimizer is made by.
+// Functions that make the optimizers.
 namespace convoy::optim {
 
 /// AdamW (Loshchilov and Hutter, "Decoupled Weight Decay Regularization", 2019) with both moments

@@ -9,10 +9,10 @@
 #include "convoy/base/lanes.h"
 #include "convoy/base/random.h"
 
-// What is kept in bf16 has 8 significant bits: rounded to nearest, a running mean that moves by
-// less than 0.2 % a step does not change. Rounded up or down at random, with the probability that
-// makes the mean right, it moves on (Gupta et al., "Deep Learning with Limited Numerical
-// Precision", 2015). What is drawn is a function of seed, step, parameter and index in it: 32 bits,
+// Stochastic rounding to bf16 (Gupta et al., "Deep Learning with Limited Numerical Precision",
+// 2015). bf16 has 8 significant bits: rounded to nearest, a running mean that moves by less than
+// 0.2 % a step does not change. Rounded up or down at random, with the probability that makes the
+// mean right, it moves on. Draws are a function of seed, step, parameter and index in it: 32 bits,
 // of which a state takes 16.
 namespace convoy::optim {
 

@@ -9,7 +9,7 @@
 #include "convoy/tasks/task.h"
 #include "convoy/tokenizers/tokenizer.h"
 
-// What tasks have in common that start from folders of Hugging Face's form.
+// Common parts of tasks that start from folders of Hugging Face's form.
 namespace convoy::tasks {
 
 /// Tells `table` which options of models of texts are those of every day, and their names in other

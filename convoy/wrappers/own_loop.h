@@ -12,7 +12,7 @@
 #include "convoy/wrappers/gradient_reducer.h"
 #include "convoy/wrappers/module_replicas.h"
 
-// For programs with a training loop of their own.
+// Wrappers for programs with a training loop of their own.
 namespace convoy::wrappers {
 
 /// The group of all ranks of this job, joined at the first call: what the launcher's environment

@@ -5,7 +5,7 @@
 
 #include <chrono>
 
-// What libconvoy_nccl.so offers. It is a library of its own because it needs CUDA at load time.
+// Interface of libconvoy_nccl.so, which is a library of its own because it needs CUDA at load time.
 namespace convoy::comm {
 
 struct NcclGathering {

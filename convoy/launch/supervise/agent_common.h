@@ -8,7 +8,7 @@
 #include "convoy/launch/supervise/agent.h"
 #include "convoy/launch/supervise/output_queue.h"
 
-// What agents of one host and of several hosts have in common.
+// Common parts of the agents of one host and of several hosts.
 namespace convoy::launch {
 
 /// Throws UsageError when options make no sense.

@@ -8,13 +8,13 @@
 #include "convoy/nn/block.h"
 #include "convoy/nn/context_parallel/context_ranks.h"
 
-// What layers do with a weight that tensor ranks share out (Shoeybi et al., 2019). A rank that has
-// some of its columns (of what the product gives) reads the whole input and computes some of the
-// output; one that has some of its rows reads some of the input and computes a part of a sum. So
-// what goes in is whole, is cut between two products, and comes out whole. Where the ranks share
-// out tokens, too (sequence parallelism, Korthikanti et al., 2022), each has the states of some:
-// they are gathered for the first product, and each rank gets the sum for its own after the second.
-// On one rank nothing is done.
+// Layers with weights that tensor ranks split (Shoeybi et al., 2019). A rank that has some of a
+// weight's columns (of the product's output) reads the whole input and computes some of the output.
+// A rank that has some of its rows reads some of the input and computes a part of a sum. So the
+// states are whole before and after a pair of products, and split between the two. With sequence
+// parallelism (Korthikanti et al., 2022) the ranks also split the tokens, and each has the states
+// of some: they are gathered for the first product, and each rank gets the sum for its own tokens
+// after the second. On one rank nothing is done.
 namespace convoy::nn {
 
 /// The ranks that share out weights, and how they hold the states of a batch: all of them on each

@@ -8,7 +8,7 @@
 
 #include "convoy/nn/block.h"
 
-// What replicas of a model are made of, compute on, and tell.
+// Parts, inputs and results of replicas of a model.
 namespace convoy::parallel {
 
 class Replica;

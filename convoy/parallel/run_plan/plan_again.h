@@ -10,7 +10,7 @@
 #include "convoy/parallel/pipeline/choose.h"
 #include "convoy/parallel/run_plan/run_plan.h"
 
-// For a search, which plans runs of one model again and again.
+// Plans of a search, which plans runs of one model again and again.
 namespace convoy::parallel {
 
 /// Choices for one model and what its blocks cost, each made once.

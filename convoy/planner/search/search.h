@@ -21,8 +21,7 @@ struct Candidate {
 struct SearchResult {
   std::vector<Candidate> tried;  ///< the fastest that fits first, then those that do not fit
   int64_t num_bounded = 0;       ///< left out: by their bounds they are slower, or do not fit
-  std::vector<std::string> refused =
-      {};  ///< reasons why the model does not go into some splits, each once
+  std::vector<std::string> refused = {};  ///< reasons why splits do not fit the model, each once
 
   /// The fastest that fits; null: none does.
   const Candidate* best() const;

@@ -6,7 +6,7 @@
 #include "convoy/base/options.h"
 #include "convoy/models/language_model.h"
 
-// What Hugging Face's run_clm.py is told on its command line, and is not an option here.
+// Flags of Hugging Face's run_clm.py that are not options here.
 namespace convoy::tasks {
 
 /// Has `table` answer the flags that are of no use here, and `more` of a task's own.
