@@ -52,7 +52,7 @@ train() { # ROW SEED
       env time -f %M -o "$out.peak" $convoy train "$work/none.toml" --data.path "$work/$data" --data.features item_id-list --body "${1#*-}" \
         --d_model 64 --n_layer 2 --n_head 4 --dropout 0.2 --max_length 100 --learning_rate 3e-3 --per_device_train_batch_size 64 \
         --exclude_seen "$([[ $data == ml-100k ]] && echo true || echo false)" --num_train_epochs "$epochs" --eval_strategy no \
-        --save_strategy no --seed "$2" --output_dir "$out" --overwrite_output_dir --strategy single --quiet
+        --save_strategy no --seed "$2" --output_dir "$out" --overwrite_output_dir --strategy single --quiet || return 1
       awk -v us=$((${EPOCHREALTIME//[^0-9]/} - before)) '{ printf "%.1f %.0f\n", us / 1e6, $1 / 1024 }' "$out.peak"
       $convoy predict "$out" --requests <"$work/$data.requests" >"$out.jsonl" 2>/dev/null
       ;;

@@ -140,7 +140,7 @@ std::optional<launch::HostOptions> HostArguments::read(const launch::LaunchOptio
   const bool scheduled = launch::process_variable("SLURM_JOB_ID") != nullptr;
   const double grace = launch.interrupt_grace_seconds.value_or(
       scheduled ? launch::kMostSchedulerGrace : launch::kInterruptGrace);
-  options.answer_timeout = 2 * std::max(grace, launch::kInterruptGrace);
+  options.save_timeout = 2 * std::max(grace, launch::kInterruptGrace);
   return out;
 }
 

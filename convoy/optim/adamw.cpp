@@ -62,6 +62,7 @@ class AdamW : public Optimizer {
       return at.finish(stretch);
     }
     update_on_device({&stretch}, numbers);
+    round_on_device({stretch});
   }
 
   void update_all(const std::vector<FlatRange>& stretches,
@@ -73,6 +74,7 @@ class AdamW : public Optimizer {
     std::map<double, std::vector<const FlatRange*>> by_decay;
     for (const auto& stretch : stretches) by_decay[stretch.weight_decay].push_back(&stretch);
     for (const auto& [decay, some] : by_decay) update_on_device(some, numbers);
+    round_on_device(stretches);
   }
 
   int64_t updates_until_idle() const override {
@@ -94,7 +96,7 @@ class AdamW : public Optimizer {
   }
 
  private:
-  /// Updates stretches of one weight decay by one call, and rounds their weights by another.
+  /// Updates the masters of stretches of one weight decay by one call.
   void update_on_device(const std::vector<const FlatRange*>& stretches,
                         const StepNumbers& numbers) const {
     const auto fp32 = stretches.front()->weights.options().dtype(at::kFloat);
@@ -102,22 +104,29 @@ class AdamW : public Optimizer {
       return there.defined() ? there : at::full({}, value, fp32);
     };
     const auto step = scalar(numbers.device_step, static_cast<double>(numbers.step));
-    std::vector<at::Tensor> weights, grads, first, second, rounded, to_round;
+    std::vector<at::Tensor> weights, grads, first, second;
     for (const auto* stretch : stretches) {
       weights.push_back(stretch->weights);
       grads.push_back(stretch->grads);
       first.push_back(stretch->states[0]);
       second.push_back(stretch->states[1]);
-      if (!stretch->rounded.defined()) continue;
-      rounded.push_back(stretch->rounded);
-      to_round.push_back(stretch->weights);
     }
     const std::vector<at::Tensor> steps(stretches.size(), step);
     at::_fused_adamw_(weights, grads, first, second, {}, steps, numbers.learning_rate,
                       settings_.beta1, settings_.beta2, stretches.front()->weight_decay,
                       settings_.epsilon, /*amsgrad=*/false, /*maximize=*/false,
                       scalar(numbers.device_divisor, numbers.grad_divisor));
-    if (!rounded.empty()) at::_foreach_copy_(rounded, to_round);
+  }
+
+  /// Rounds masters to the compute dtype by one call.
+  static void round_on_device(const std::vector<FlatRange>& stretches) {
+    std::vector<at::Tensor> rounded, masters;
+    for (const auto& stretch : stretches) {
+      if (!stretch.rounded.defined()) continue;
+      rounded.push_back(stretch.rounded);
+      masters.push_back(stretch.weights);
+    }
+    if (!rounded.empty()) at::_foreach_copy_(rounded, masters);
   }
 
   Settings settings_;

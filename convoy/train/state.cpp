@@ -77,6 +77,7 @@ void check_makes_sense(const TrainerState& s, const std::string& where) {
   check("skipped_steps", static_cast<double>(s.skipped_steps), steps);
   check("steps_without_targets", static_cast<double>(s.steps_without_targets), steps);
   check("last_step_position", static_cast<double>(s.last_step_position), kAny);
+  check("job_began", s.job_began, kAny);
   check("useful_seconds", s.useful_seconds, kAny);
   check("earlier_updates", static_cast<double>(s.earlier_updates), kAny);
   check("loss_scale", s.loss_scale.value, kAny);
@@ -128,7 +129,10 @@ Json TrainerState::to_json() const {
   if (!lineage.empty()) out["lineage"] = checkpoint::to_json(lineage);
   if (last_step_position >= num_rows) out["last_step_position"] = last_step_position;
   if (steps_without_targets > 0) out["steps_without_targets"] = steps_without_targets;
-  if (!job_id.empty()) out["useful_seconds"] = useful_seconds;
+  if (job_began > 0) {
+    out["useful_seconds"] = useful_seconds;
+    out["job_began"] = job_began;
+  }
   return out;
 }
 
@@ -160,6 +164,7 @@ TrainerState TrainerState::from_json(const Json& json, const std::string& where)
     read_if_there("last_step_position", state.last_step_position);
     read_if_there("steps_without_targets", state.steps_without_targets);
     read_if_there("useful_seconds", state.useful_seconds);
+    read_if_there("job_began", state.job_began);
     if (json.contains("rows_sum")) state.rows_sum = sum_from(json.at("rows_sum"), where);
     if (json.contains("first_rows_sum")) {
       state.first_rows_sum = sum_from(json.at("first_rows_sum"), where);

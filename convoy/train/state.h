@@ -58,6 +58,8 @@ struct TrainerState {
   /// Time of the steps that led here, of those that the job `job_id` made: over all its starts,
   /// without steps that were lost and made again, evaluations and saves.
   double useful_seconds = 0;
+  /// Beginning of this training by that job, in seconds since 1970; 0: no launcher told the job's.
+  double job_began = 0;
   Json log_history = Json::array();
 
   /// Updates of the earlier runs whose moments this one began with (Trainer::load_moments).

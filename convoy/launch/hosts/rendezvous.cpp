@@ -151,7 +151,8 @@ void Rendezvous::tick(double now) {
     wait_for_hosts(now);
   } else if (state_ == State::kRunning && stop_at_ && now >= *stop_at_) {
     stop(Reason::kFailure, false, now);
-  } else if (state_ == State::kStopping && now - stopping_since_ > options_.answer_timeout) {
+  } else if (const double most = saves_ ? options_.save_timeout : options_.answer_timeout;
+             state_ == State::kStopping && now - stopping_since_ > most) {
     std::vector<int> mute;
     for (const auto& [id, member] : members_) {
       if (member.in_round && member.phase == Phase::kRunning) mute.push_back(id);
@@ -250,6 +251,7 @@ void Rendezvous::start(double now) {
 void Rendezvous::stop(Reason reason, bool save, double now) {
   state_ = State::kStopping;
   reason_ = reason;
+  saves_ = save || reason == Reason::kLeave;
   stopping_since_ = now;
   for (const auto& [id, member] : members_) {
     if (!member.in_round || member.phase != Phase::kRunning || member.leave_signal != 0) continue;

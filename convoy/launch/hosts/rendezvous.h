@@ -21,6 +21,7 @@ struct RendezvousOptions {
   /// too few are left.
   double last_call_timeout = 5;
   double heartbeat_timeout = 10;
+  double save_timeout = 60;    ///< as answer_timeout, where the ranks may save before they end
   double answer_timeout = 60;  ///< for a host to say how its ranks ended when told to stop them
   std::string run_id = "none";
 };
@@ -97,6 +98,7 @@ class Rendezvous {
   double waiting_since_ = 0;
   double last_came_ = 0;
   double stopping_since_ = 0;
+  bool saves_ = false;  ///< ranks that are told to stop may save before
   std::optional<double> stop_at_;
 };
 

@@ -19,6 +19,12 @@ namespace convoy::launch {
 namespace fs = std::filesystem;
 namespace {
 
+using Clock = std::chrono::steady_clock;
+
+Clock::time_point after(Clock::time_point time, double seconds) {
+  return time + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+}
+
 // A rank that lost its peers often ends before the one that is to blame has written its reason.
 constexpr double kSettleSeconds = 1;
 constexpr double kUnkillableSeconds = 2;
@@ -210,9 +216,10 @@ void RankProcesses::interrupt(int signal) {
     enter(Phase::kKilling, kUnkillableSeconds);
   } else {
     see_what_ranks_do();
-    signal_all(signal);
     const auto& asked = options_.interrupt_grace_seconds;
-    enter(Phase::kStopping, asked ? *asked : grace_of_scheduler());
+    enter(Phase::kStopping, asked.value_or(kInterruptGrace));
+    signal_all(signal);
+    if (!asked) deadline_ = after(stopping_since_, grace_of_scheduler());
   }
 }
 
@@ -256,8 +263,7 @@ void RankProcesses::enter(Phase phase, double seconds) {
     stop_time_ = wall_time();
     stopping_since_ = Clock::now();
   }
-  deadline_ = Clock::now() +
-              std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+  deadline_ = after(Clock::now(), seconds);
 }
 
 void RankProcesses::signal_all(int signal) {

@@ -37,9 +37,13 @@ Variables rank_variables(const NodeInfo& node, const LaunchOptions& options, int
       {"CONVOY_ROUND", number(node.round)},
       {"CONVOY_JOB_START", fmt::format("{:.3f}", node.job_start)},
       {"CONVOY_LAUNCHER", "convoy"},
-      {"CONVOY_INTERRUPT_GRACE",
-       fmt::format("{:g}", options.interrupt_grace_seconds.value_or(kInterruptGrace))},
   };
+  // Under a scheduler that tells it, it is not known before the signal.
+  const bool scheduled = !options.interrupt_grace_seconds && std::getenv("SLURM_JOB_ID") != nullptr;
+  if (!scheduled) {
+    env["CONVOY_INTERRUPT_GRACE"] =
+        fmt::format("{:g}", options.interrupt_grace_seconds.value_or(kInterruptGrace));
+  }
   // Nothing needs to be reachable from elsewhere.
   if (!node.interface.empty()) {
     set_unless_given(env, "GLOO_SOCKET_IFNAME", node.interface);

@@ -83,7 +83,7 @@ class CutLoss {
     const auto& tensor = ranks.group();
     const int64_t N = input_.size(0);
     const int64_t most = (table_->spec().shape[0] + tensor.size() - 1) / tensor.size();
-    const int64_t piece = score_rows_at_once(most, input_.device());  // the same on all ranks
+    const int64_t piece = even_score_rows(N, most, input_.device());  // the same on all ranks
     auto buffer = at::empty({std::min(piece, N), num_items_}, input_.options());
     for (int64_t begin = 0; begin < N; begin += piece) {
       const int64_t R = std::min(piece, N - begin);

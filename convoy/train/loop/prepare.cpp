@@ -9,6 +9,7 @@
 #include "convoy/job/job_id.h"
 #include "convoy/train/loop/describe.h"
 #include "convoy/train/loop/due.h"
+#include "convoy/train/loop/results.h"
 #include "convoy/train/loop/torch_seed.h"
 #include "convoy/train/loop/trainer_impl.h"
 #include "convoy/train/run_sums.h"
@@ -95,6 +96,7 @@ void Trainer::Impl::begin_state() {
   }
   state.earlier_updates = earlier_updates_;
   state.job_id = run_.job.environment.job_id;
+  if (run_.job.environment.job_start > 0) state.job_began = beginning_in_job(run_);
 }
 
 /// Goes on from a checkpoint where that is asked for. Returns a sentence where more steps than the
@@ -123,8 +125,10 @@ std::string Trainer::Impl::resume() {
   state.encoding = fresh.encoding;
   state.first_rows_sum = fresh.first_rows_sum;
   state.base_sum = fresh.base_sum;
-  if (fresh.job_id.empty() || !job::is_same_job(state.job_id, fresh.job_id)) {
+  const bool same_job = fresh.job_began > 0 && job::is_same_job(state.job_id, fresh.job_id);
+  if (!same_job || state.job_began == 0) {
     state.useful_seconds = 0;
+    state.job_began = fresh.job_began;
   }
   state.job_id = fresh.job_id;
   const double rate = learning_rate(arguments, state, state.updates());

@@ -1,6 +1,7 @@
 #include "convoy/train/loop/results.h"
 
 #include <algorithm>
+#include <atomic>
 
 #include "convoy/launch/error_file.h"
 
@@ -18,9 +19,14 @@ double final_loss(const Json& history) {
 
 }  // namespace
 
+double beginning_in_job(const RunContext& run) {
+  static std::atomic<bool> is_first{true};
+  return is_first.exchange(false) ? std::min(run.job.environment.job_start, run.began_at)
+                                  : run.began_at;
+}
+
 double goodput(const RunContext& run) {
-  const double job_start = run.job.environment.job_start;
-  const double since = job_start > 0 ? std::min(job_start, run.began_at) : run.began_at;
+  const double since = run.state.job_began > 0 ? run.state.job_began : run.began_at;
   return std::min(1.0, run.state.useful_seconds / std::max(1e-9, launch::wall_time() - since));
 }
 

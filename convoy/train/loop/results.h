@@ -6,6 +6,11 @@
 
 namespace convoy::train {
 
+/// Beginning of a training that does not go on from a checkpoint of its job, in seconds since 1970:
+/// of the first one of a process the job's first start, whose launcher tells it, of later ones (of
+/// windows) their own.
+double beginning_in_job(const RunContext& run);
+
 /// Part of a job's time that went into steps that count, in [0, 1]. The time runs from the job's
 /// first start, so what restarts cost and steps that are made again are losses; without a launcher
 /// from this run's beginning.
