@@ -1,8 +1,10 @@
+#include <ATen/ATen.h>
 #include <fmt/format.h>
 
 #include <algorithm>
 
 #include "convoy/base/error.h"
+#include "convoy/tasks/session/item_tower_values.h"
 #include "convoy/tasks/session/recommender.h"
 #include "tests/cli/command_testing.h"
 
@@ -12,6 +14,54 @@ namespace {
 const std::string kTowerRun =
     "train --d_model 8 --n_layer 1 --n_head 2 --per_device_train_batch_size 8 --max_steps 60 "
     "--learning_rate 0.02 --threads 1 ";
+
+/// Five items, of which training saw the first two, and the model has a row for four.
+prepare::ItemFeatures five_items() {
+  prepare::ItemFeatures out;
+  out.features.push_back({.name = "genre",
+                          .values = {"a", "b", "c"},
+                          .ids = {1, 2, 2, 3, 3, 1},
+                          .ends = {1, 2, 4, 5, 6}});  // a; b; b and c; c; a
+  out.features.push_back({.name = "price",
+                          .kind = prepare::ItemKind::Continuous,
+                          .numbers = {1, 5, 7},
+                          .ends = {1, 2, 3, 3, 3}});
+  out.features.push_back({.name = "picture",
+                          .kind = prepare::ItemKind::Vector,
+                          .width = 2,
+                          .numbers = {3, 4, 5, 6},
+                          .ends = {2, 2, 2, 4, 4}});
+  return out;
+}
+
+TEST(ItemTowerValues, AreOfWhatTrainingSaw) {
+  models::SessionConfig model;
+  model.item_feature = "item";
+  model.features = {{"item", true, 5}};
+  model.item_tower = {{"genre", 4}, {"price", 0, 1}, {"picture", 0, 2}};
+  const tasks::KnownItems trained({true, true, true, false, false});
+  tasks::measure_item_numbers(five_items(), trained, model);
+  EXPECT_EQ(model.item_tower[1].mean, 3);
+  EXPECT_EQ(model.item_tower[1].deviation, 2);
+  EXPECT_EQ(model.item_tower[2].mean, 0) << "vectors are taken as they are";
+  const auto [values, told] = tasks::item_tower_values(model, five_items(), trained);
+  EXPECT_TRUE(at::equal(values->trained, at::tensor({1, 1, 1, 0, 0, 0}).to(at::kBool)));
+  // No item that training saw has c.
+  EXPECT_TRUE(at::equal(values->categories.at("genre").squeeze(1),
+                        at::tensor({0, 1, 2, 2, 0, 1}, at::kLong)));
+  // All that training saw have a price, and one of them no picture.
+  EXPECT_TRUE(at::equal(values->numbers, at::tensor({0.F,  0.F, 0.F, 0.F, 0.F,  //
+                                                     -1.F, 0.F, 3.F, 4.F, 0.F,  //
+                                                     1.F,  0.F, 0.F, 0.F, 1.F,  //
+                                                     2.F,  0.F, 0.F, 0.F, 1.F,  //
+                                                     0.F,  0.F, 5.F, 6.F, 0.F,  //
+                                                     0.F,  0.F, 0.F, 0.F, 1.F})
+                                             .view({6, 5})));
+  EXPECT_EQ(told.by_id(), (std::vector<bool>{true, true, true, true, true, true}));
+  model.item_tower = {{"genre", 2}};  // a alone has a row
+  const auto fewer = tasks::item_tower_values(model, five_items(), trained);
+  EXPECT_EQ(fewer.told.by_id(), (std::vector<bool>{true, true, false, false, false, true}));
+}
 
 class ItemTowers : public CommandTest {
  protected:
@@ -105,6 +155,12 @@ TEST_F(ItemTowers, RankTonightsItemsWithYesterdaysModel) {
       << output_;
   EXPECT_EQ(json("next/config.json").at("item_tower").at(1), same.at("item_tower").at(1));
   EXPECT_EQ(json("next/config.json").at("item_tower").at(0).at("name"), "genre");
+  ASSERT_EQ(run("data sessions later.csv --output less --ids-from d --items later.items.csv "
+                "--item-tower genre:split"),
+            0)
+      << output_;
+  EXPECT_NE(run("eval out --data less"), 0);
+  expect("has no item feature 'price', unlike the run");
   ASSERT_EQ(run("data sessions later.csv --output other --items later.items.csv --item-tower "
                 "genre:split,price"),
             0);
