@@ -2,11 +2,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
+#include <map>
 
 #include "convoy/base/error.h"
+#include "convoy/prepare/items.h"
 #include "convoy/tasks/session/item_tower_values.h"
 #include "convoy/tasks/session/recommender.h"
 #include "tests/cli/command_testing.h"
+#include "tests/tasks/onnx_testing.h"
 
 namespace convoy {
 namespace {
@@ -166,6 +170,27 @@ TEST_F(ItemTowers, RankTonightsItemsWithYesterdaysModel) {
             0);
   EXPECT_NE(run("eval out --data other"), 0);
   expect("expected ids that keep their numbers");
+}
+
+TEST_F(ItemTowers, AreExportedAsAGraph) {
+  make("d");
+  ASSERT_EQ(run(kTowerRun + "--data.path d --item_tower genre,price --output_dir out"), 0)
+      << output_;
+  ASSERT_EQ(run("export onnx out --output out.onnx"), 0) << output_;
+  const auto names = prepare::ItemNames::load(folder_ / "out/items.parquet");
+  std::map<std::string, int64_t> ids;
+  for (int64_t id = 1; id <= names.size(); ++id) ids[names.raw_id(id)] = id;
+  testing_onnx::OnnxModel graph(folder_ / "out.onnx");
+  const auto session = at::tensor({ids.at("i3"), ids.at("rare0"), ids.at("i4")}, at::kLong);
+  const auto scores = graph.run("item_ids", session.view({1, 3}), "scores")[0];
+  const auto answer =
+      tasks::Recommender(folder_ / "out")
+          .recommend({.items = {"i3", "rare0", "i4"}, .top_k = 14, .exclude_seen = false});
+  ASSERT_EQ(answer.items.size(), 13U);
+  EXPECT_EQ((scores > -INFINITY).sum().item<int64_t>(), 13);
+  for (const auto& item : answer.items) {
+    EXPECT_NEAR(scores[ids.at(item.item_id)].item<float>(), item.score, 1e-5) << item.item_id;
+  }
 }
 
 TEST_F(ItemTowers, ResumeWithTheSameFeaturesAlone) {

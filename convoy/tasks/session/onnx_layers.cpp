@@ -17,6 +17,7 @@ OnnxLayers::OnnxLayers(formats::OnnxGraph& graph, const models::SessionConfig& c
   for (const auto& block : blocks) {
     for (const auto& param : block->params()) params_[param->spec().name] = param;
   }
+  if (!config.item_tower.empty()) item_vectors_ = models::output_vectors(blocks);
 }
 
 std::string OnnxLayers::weight(const std::string& name) {
@@ -24,7 +25,10 @@ std::string OnnxLayers::weight(const std::string& name) {
   if (!written.empty()) return written;
   const auto found = params_.find(name);
   internal_check(found != params_.end(), "export", "the model has no weight {}", name);
-  const auto values = found->second->value().to(at::kFloat).contiguous();
+  const bool of_items =
+      name == models::embedding_name(config_.item_feature) && !config_.item_tower.empty();
+  const auto weights = of_items ? item_vectors_ : found->second->value();
+  const auto values = weights.to(at::kFloat).contiguous();
   const std::span<const float> numbers(values.const_data_ptr<float>(),
                                        static_cast<size_t>(values.numel()));
   return written = graph_.weights(name, values.sizes().vec(), numbers);

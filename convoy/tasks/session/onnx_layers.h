@@ -52,6 +52,7 @@ class OnnxLayers {
   formats::OnnxGraph& graph_;
   const models::SessionConfig& config_;
   std::map<std::string, nn::ParamPtr> params_;
+  at::Tensor item_vectors_;  // of an item tower, in place of the item embedding
   std::map<std::string, std::string> written_;
 };
 

@@ -5,7 +5,6 @@
 
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
-#include "convoy/tasks/session/known_items.h"
 #include "convoy/tasks/session/loaded_model.h"
 #include "convoy/tasks/session/onnx_layers.h"
 
@@ -32,7 +31,6 @@ void check_graph_has(const models::SessionConfig& config) {
   for (const auto& feature : config.features) {
     if (feature.name != config.item_feature) refuse("the feature " + feature.name);
   }
-  if (!config.item_tower.empty()) refuse("an item tower");
   if (!config.targets.empty()) refuse("prediction_tasks other than next-item");
   if (config.tabular_layer_norm) refuse("tabular_layer_norm");
   if (config.attend_padding) refuse("attend_padding");
@@ -131,14 +129,14 @@ OnnxGraph onnx_graph(const std::filesystem::path& folder) {
   const LoadedModel model(folder);
   const auto& config = model.config;
   check_graph_has(config);
-  const int64_t V = config.item().cardinality;
+  const int64_t V = model.num_items() + 1;
   OnnxGraph graph;
   const auto ids = graph.input("item_ids", Type::Int64, {"batch", "length"});
   SessionGraph session(graph, model);
   const auto state = session.state(ids);
   std::vector<float> offsets(static_cast<size_t>(V), 0);
   offsets[0] = -std::numeric_limits<float>::infinity();
-  for (const int64_t id : KnownIdsOfModel::of_run(folder, config).items.unseen()) {
+  for (const int64_t id : model.known.items.unseen()) {
     offsets[static_cast<size_t>(id)] = offsets[0];
   }
   const auto table = session.weight(models::output_matrix(model.blocks)->spec().name);
