@@ -213,6 +213,36 @@ TEST_F(ItemTowers, ResumeWithTheSameFeaturesAlone) {
   expect("the same ids would stand for something else");
 }
 
+TEST_F(ItemTowers, GoOnFromWindowToWindow) {
+  std::string events = "user_id,item_id,timestamp\n";
+  for (int day = 0; day < 3; ++day) {
+    for (int user = 0; user < 12; ++user) {
+      for (int i = 0; i < 5; ++i) {
+        events += fmt::format("{},i{},{}\n", user, (user + i) % 6, day * 86400 + i);
+      }
+      if (day > 0) events += fmt::format("{},late,{}\n", user, day * 86400 + 9);
+    }
+  }
+  write_file(folder_ / "log.csv", events);
+  write_file(folder_ / "items.csv",
+             "item_id,genre,price\ni0,a,1\ni1,b,2\ni2,a,4\ni3,b,8\ni4,a,16\ni5,b,\nlate,b,90\n");
+  ASSERT_EQ(run("data sessions log.csv --output w --windows day --items items.csv "
+                "--item-tower genre,price"),
+            0)
+      << output_;
+  ASSERT_EQ(run(kTowerRun + "--windows w --item_tower genre,price --exclude_seen false "
+                            "--top_ks 7 --output_dir out"),
+            0)
+      << output_;
+  EXPECT_EQ(json("out/0001/config.json").at("item_tower"),
+            json("out/0002/config.json").at("item_tower"))
+      << "numbers are scaled by what the first window saw";
+  EXPECT_EQ(json("out/0001/unseen_items.json").at("unseen"), Json({{7, 7}}));
+  EXPECT_EQ(json("out/0002/unseen_items.json").at("unseen"), Json::array());
+  // All rows of the second window end in what the first has not seen, and are ranked.
+  EXPECT_EQ(json("out/0001/eval_results.json").at("eval_recall_at_7"), 1);
+}
+
 TEST_F(ItemTowers, EvaluateAlikeInEveryLayout) {
   make("d");
   const auto command = kTowerRun + "--data.path d --item_tower genre,price --max_steps 10 ";
