@@ -73,7 +73,7 @@ struct NormParams {
 /// A part of a model: maps a bundle to a bundle.
 ///
 /// The first block gets the batch; the last one returns `loss` (sum over valid targets, fp32
-/// scalar) and `count` (number of valid targets, int64 scalar) when training or evaluating.
+/// scalar) and `count` (their number, int64, or sum of weights, double) in training, evaluation.
 class Block {
  public:
   virtual ~Block() = default;

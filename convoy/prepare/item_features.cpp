@@ -98,6 +98,14 @@ ItemFeature feature_of(const Json& json, const std::string& where) {
 void take_rows(const data::Rows& rows, const std::string& file, ItemFeature& feature) {
   const auto& column = rows.columns.at(feature.name);
   const bool categorical = feature.kind == ItemKind::Categorical;
+  const auto kind = categorical ? data::Column::Int64 : data::Column::Float32;
+  if (!column.is_list || column.kind != kind) {
+    fail<FileError>("prepare",
+                    "{} has no lists of {} as '{}', which {} describes; try convoy data "
+                    "sessions --items again",
+                    file, categorical ? "whole numbers" : "numbers", feature.name,
+                    kItemFeaturesInfo);
+  }
   for (int64_t row = 0; row < rows.num_rows; ++row) {
     const auto begin = column.begin(row), end = column.end(row);
     const auto last = static_cast<int64_t>(feature.values.size());
@@ -176,6 +184,21 @@ ItemFeatures ItemFeatures::load(const fs::path& table, const fs::path& info) {
                     json_trouble(error));
   }
   const data::ParquetFiles file(table.string());
+  int64_t last = 0;
+  data::each_rows(file, {{kItemFeatureId}, {}}, [&](const data::Rows& rows) {
+    const auto& ids = rows.columns.at(kItemFeatureId);
+    for (int64_t row = 0; row < rows.num_rows; ++row) {
+      const bool right = ids.kind == data::Column::Int64 && !ids.is_list &&
+                         ids.ints[static_cast<size_t>(row)] == last + 1;
+      if (!right) {
+        fail<FileError>("prepare",
+                        "{} does not have the items 1, 2, 3, ... in this order at row {}; try "
+                        "convoy data sessions --items again",
+                        table.string(), last);
+      }
+      ++last;
+    }
+  });
   for (auto& feature : out.features) {  // one after the other: lists of a row differ in length
     data::each_rows(file, {{feature.name}, {}},
                     [&](const data::Rows& rows) { take_rows(rows, table.string(), feature); });

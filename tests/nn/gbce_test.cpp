@@ -29,7 +29,7 @@ TEST(Gbce, IsWhatTorchMakesOfTheFormula) {
   const auto targets = at::randint(1, 400, {333}, at::kLong);
   const auto negatives = at::randint(1, 400, {333, 70}, at::kLong);
   for (const GbceOptions& options : {GbceOptions{0.75, 0.2, 0.7}, GbceOptions{0, 0.2, 1},
-                                    GbceOptions{1, 0.5, 1}, GbceOptions{0.3, 1, 1}}) {
+                                     GbceOptions{1, 0.5, 1}, GbceOptions{0.3, 1, 1}}) {
     auto h = states.clone().requires_grad_(true);
     const auto table = param(rows.clone());
     const auto loss = gbce(h, table, targets, negatives, options, {});

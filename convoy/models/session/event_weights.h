@@ -9,7 +9,8 @@ namespace convoy::models {
 /// without it all have 1.
 inline constexpr const char* kEventWeights = "event_weights";
 
-/// Weights [B, T] fp32 of the events of a batch, by the column that `weights` names; 0 in padding.
+/// Weights [B, T] fp32 of the events of a batch, by the column that `weights` names. Those of
+/// padding mean nothing.
 at::Tensor event_weights(const EventWeights& weights, const nn::Bundle& batch);
 
 /// Number of times that the loss of a whole session counts [B], for targets at the flat positions

@@ -80,8 +80,12 @@ const ItemTower::Constants& ItemTower::constants(at::Device device) const {
 at::Tensor ItemTower::factors(at::Device device, const nn::Context& context) const {
   const bool drops = id_dropout_ > 0 && context.mode == nn::Mode::Train;
   if (!drops) return all_trained_ && all_have_rows_ ? at::Tensor() : constants(device).trained;
-  const auto kept = comm::upload(kept_ids(values_->num_items(), id_dropout_, context), device);
-  return kept * constants(device).trained;
+  const std::pair key{context.seed, context.step};
+  if (!drawn_.defined() || drawn_.device() != device || drawn_for_ != key) {
+    drawn_ = comm::upload(kept_ids(values_->num_items(), id_dropout_, context), device);
+    drawn_for_ = key;
+  }
+  return drawn_ * constants(device).trained;
 }
 
 at::Tensor ItemTower::own_rows(const at::Tensor& items, const nn::Context& context) const {

@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "convoy/models/session/session.h"
@@ -64,6 +65,8 @@ class ItemTower {
   nn::ParamPtr numbers_;                            // [W, C]
   std::vector<nn::ParamPtr> params_;
   mutable Constants constants_;
+  mutable at::Tensor drawn_;  // [I] fp32: items whose rows count in the step of seed and number
+  mutable std::pair<uint64_t, int64_t> drawn_for_;
 };
 
 }  // namespace convoy::models

@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <cmath>
+#include <set>
 
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
@@ -108,7 +110,17 @@ void SessionConfig::check_item_tower() const {
   if (detects()) {
     fail<UsageError>("models", "an item tower does not go with masking = rtd; try masking = mlm");
   }
+  std::set<std::string> names;
   for (const auto& feature : item_tower) {
+    if (!names.insert(feature.name).second) {
+      fail<UsageError>("models", "the item tower has '{}' twice; expected it once", feature.name);
+    }
+    if (!(feature.deviation > 0) || !std::isfinite(feature.deviation)) {
+      fail<UsageError>("models",
+                       "the item tower's feature '{}' has the deviation {}; expected a number "
+                       "above 0",
+                       feature.name, feature.deviation);
+    }
     if (feature.cardinality > 0 ? feature.width == 0 : feature.width > 0) continue;
     fail<UsageError>(
         "models", "the item tower's feature '{}' has {} ids and {} numbers; expected some of one",

@@ -107,7 +107,7 @@ double EventWeightsSurvey::of(const data::Rows& rows, int64_t i) const {
   return weights_.of_values.at(static_cast<size_t>(value));
 }
 
-void EventWeightsSurvey::add(const data::Rows& rows, int64_t first) {
+void EventWeightsSurvey::add(const data::Rows& rows, const data::Column& items, int64_t first) {
   if (empty()) return;
   const auto& column = rows.columns.at(weights_.column);
   if (!column.is_list) {
@@ -115,7 +115,8 @@ void EventWeightsSurvey::add(const data::Rows& rows, int64_t first) {
                     weights_.column, data_.where(), kWeightsOption);
   }
   for (int64_t row = 0; row < rows.num_rows; ++row) {
-    for (int64_t i = column.begin(row); i < column.end(row); ++i) {
+    const int64_t end = column.begin(row) + data::unpadded_length(items, row);
+    for (int64_t i = column.begin(row); i < end; ++i) {
       const double weight = of(rows, i);
       if (weight < 0) {
         fail<FileError>("data",
@@ -132,9 +133,12 @@ void EventWeightsSurvey::add(const data::Rows& rows, int64_t first) {
 }
 
 void EventWeightsSurvey::finish() const {
-  if (empty() || sum_ > 0) return;
-  fail<FileError>("data", "all {} of {} in {} are 0, so no target counts; try another column in {}",
-                  plural(num_events_, "weight"), weights_.column, data_.where(), kWeightsOption);
+  if (empty() || of_targets_ > 0) return;
+  fail<FileError>("data",
+                  "{} of {} events in {} have {} above 0, and none of them is a target, which a "
+                  "session's first event never is; try another column in {}",
+                  human_count(num_events_ - num_zeros_), human_count(num_events_), data_.where(),
+                  weights_.column, kWeightsOption);
 }
 
 std::string EventWeightsSurvey::note() const {

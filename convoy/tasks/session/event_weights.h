@@ -22,10 +22,12 @@ class EventWeightsSurvey {
   bool empty() const { return weights_.column.empty(); }
   /// Weight of value i of the column; 1 where there is none.
   double of(const data::Rows& rows, int64_t i) const;
-  /// Counts the weights of rows, the first of which is row `first` of the data. Throws FileError on
-  /// a negative one.
-  void add(const data::Rows& rows, int64_t first);
-  /// Throws FileError where no event has a weight.
+  /// Counts the weights of the events of rows, the first of which is row `first` of the data;
+  /// `items` tells where padding begins. Throws FileError on a negative one.
+  void add(const data::Rows& rows, const data::Column& items, int64_t first);
+  /// Counts the weight of an event that is a target.
+  void add_target(double weight) { of_targets_ += weight; }
+  /// Throws FileError where no target has a weight.
   void finish() const;
   /// Sentence for the user; "" without weights.
   std::string note() const;
@@ -34,7 +36,7 @@ class EventWeightsSurvey {
   const data::ParquetFiles& data_;
   const models::EventWeights& weights_;
   int64_t num_events_ = 0, num_zeros_ = 0;
-  double sum_ = 0;
+  double sum_ = 0, of_targets_ = 0;
 };
 
 }  // namespace convoy::tasks

@@ -67,6 +67,16 @@ void add_newer(const prepare::ItemFeatures& newer, const fs::path& where,
   }
 }
 
+/// Names and widths of the features that are numbers, in the order of the columns of their map.
+std::vector<std::pair<std::string, int64_t>> columns_of_numbers(
+    const std::vector<models::ItemTowerFeature>& tower) {
+  std::vector<std::pair<std::string, int64_t>> out;
+  for (const auto& feature : tower) {
+    if (!feature.categorical()) out.emplace_back(feature.name, feature.width);
+  }
+  return out;
+}
+
 /// Takes mean and deviation of numbers from the run in `earlier`.
 void take_scales_of(const fs::path& earlier, models::SessionConfig& model) {
   const auto file = earlier / "config.json";
@@ -84,6 +94,13 @@ void take_scales_of(const fs::path& earlier, models::SessionConfig& model) {
     own.mean = there->mean;
     own.deviation = there->deviation;
   }
+  if (columns_of_numbers(before.item_tower) == columns_of_numbers(model.item_tower)) return;
+  std::vector<std::string> names;
+  for (const auto& feature : before.item_tower) names.push_back(feature.name);
+  fail<FileError>("tasks",
+                  "the model in {} has its item features in another order, by which its weights "
+                  "of numbers go; try --item_tower {}",
+                  earlier.string(), fmt::join(names, ","));
 }
 
 /// Throws where the features of the run in `earlier` number their categories otherwise, or are of

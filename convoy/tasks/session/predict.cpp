@@ -12,6 +12,7 @@
 #include "convoy/base/text.h"
 #include "convoy/data/parquet_files.h"
 #include "convoy/prepare/items.h"
+#include "convoy/prepare/scales.h"
 #include "convoy/prepare/seen.h"
 #include "convoy/tasks/answer_lines.h"
 #include "convoy/tasks/session/item_tower.h"
@@ -32,8 +33,10 @@ namespace fs = std::filesystem;
 std::vector<fs::path> inputs_of(const PredictionRequest& asked, const std::string& data) {
   std::vector<fs::path> inputs;
   // All that `convoy data sessions` wrote beside the rows: a prediction must not replace it.
-  for (const char* name : {prepare::kUsersFile, prepare::kSeenFile, prepare::kDecisionsFile,
-                           "train.parquet", "valid.parquet", "test.parquet", "items.parquet"}) {
+  for (const char* name :
+       {prepare::kUsersFile, prepare::kSeenFile, prepare::kDecisionsFile, prepare::kScalesFile,
+        prepare::kItemFeaturesFile, prepare::kItemFeaturesInfo, "train.parquet", "valid.parquet",
+        "test.parquet", "items.parquet"}) {
     inputs.push_back(beside(data)(name));
   }
   const data::ParquetFiles dataset(data);

@@ -59,7 +59,7 @@ TrainingRows survey_training(const data::ParquetFiles& data, const models::Sessi
   data::each_rows(data, selection, [&](const data::Rows& rows) {
     const auto& items = rows.columns.at(item_column);
     data::refuse_inner_padding(data, rows, item_column, out.num_rows);
-    weights.add(rows, out.num_rows);
+    weights.add(rows, items, out.num_rows);
     for (int64_t row = 0; row < rows.num_rows; ++row) {
       const int64_t context =
           has_context ? rows.columns.at(prepare::kNumContext).ints[static_cast<size_t>(row)] : 0;
@@ -85,8 +85,9 @@ TrainingRows survey_training(const data::ParquetFiles& data, const models::Sessi
       mark(items, items.begin(row) + from, items.begin(row) + to, out.seen);
       for (int64_t i = items.begin(row) + first_target(model, from, to, context);
            i < items.begin(row) + to; ++i) {
-        out.target_counts[static_cast<size_t>(items.ints[static_cast<size_t>(i)])] +=
-            weights.of(rows, i) > 0;
+        const double weight = weights.of(rows, i);
+        out.target_counts[static_cast<size_t>(items.ints[static_cast<size_t>(i)])] += weight > 0;
+        weights.add_target(weight);
       }
       for (auto& [name, seen] : out.seen_values) {
         const auto& values = rows.columns.at(name);
