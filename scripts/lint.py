@@ -61,13 +61,6 @@ ORDINARY = ("commands", "tasks")  # names that are words of ordinary sentences
 OTHER_TABLES = {("convoy/models/session/session_config.cpp", "families")}  # the bodies of a session model
 ENTRY = re.compile(r'\{(?:\w+::\w+, )?"(\w+)", ?')
 TABLE_END = re.compile(r"(\}\}|\n *\});\n")
-# An option of a strategy is named where its field is, in the table of options, and where it is used: so many sources
-# at most, texts for people aside. Of names that are nothing else.
-OPTION_TABLE = "convoy/options/declare_parallel.cpp"
-STRATEGY_OPTION = re.compile(r't\.add\(\s*s, "([a-z]+(?:_[a-z]+)+)"')
-MAX_OPTION_SOURCES = 3
-# Also the names of what is limited, and of a technique.
-NOT_ONLY_OPTIONS = {"device_memory", "sequence_parallel"}
 # A member of the one value that says how a step is spread is named by its declaration and so many other sources at most:
 # its knob (parallel/knobs.cpp), and where it is used or searched for. Older ones are in more, but never in more again.
 PARALLELISM = "convoy/parallel/parallelism.h"
@@ -281,13 +274,6 @@ def without_texts(source):
     return re.sub(r'//[^\n]*|"(?:\\.|[^"\\\n])*"', "", source)
 
 
-def sources_of_options(table, sources):
-    """Maps each option of a strategy in the text of the table to the names of sources whose code names it. `sources`: text by name."""
-    code = {name: set(re.findall(r"\w+", without_texts(text))) for name, text in sources.items()}
-    return {option: sorted(name for name, words in code.items() if option in words)
-            for option in STRATEGY_OPTION.findall(table) if option not in NOT_ONLY_OPTIONS}
-
-
 def members_of(header):
     """Maps each member of Parallelism, and of the structs of options in it ("gathers.prefetch"), to a pattern of its uses."""
     def members(struct):
@@ -360,10 +346,6 @@ def main():
             for number, text in findings:
                 print(f"{path}:{number}: {text}")
                 errors += 1
-    for option, named in sources_of_options(ours[OPTION_TABLE], ours).items():
-        if len(named) > MAX_OPTION_SOURCES:
-            print(f"{OPTION_TABLE}: option {option} is named in {len(named)} sources; at most {MAX_OPTION_SOURCES}: {' '.join(named)}")
-            errors += 1
     for member, named in sources_of_members(ours[PARALLELISM], ours).items():
         most = MEMBER_SOURCES.get(member, MAX_MEMBER_SOURCES)
         if len(named) > most:

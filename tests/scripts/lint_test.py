@@ -186,16 +186,6 @@ class Families(unittest.TestCase):
         self.assertIsNone(self.found("llama", "convoy/tasks/any.cpp"))
 
 
-class Options(unittest.TestCase):
-    TABLE = 't.add(\n      s, "shard_ranks", b, "");\n  t.add(s, "zero", c, "");\n'
-
-    def test_counts_sources_whose_code_names_one(self):
-        found = lint.sources_of_options(self.TABLE, {
-            "a.h": "std::string shard_ranks;", "b.cpp": 'fail("shard_ranks = {}", x);  // of shard_ranks',
-            "c.cpp": 'use(arguments.shard_ranks, "\\"");', "d.cpp": "shard_ranks_of(zero);"})
-        self.assertEqual(found, {"shard_ranks": ["a.h", "c.cpp"]})
-
-
 class Members(unittest.TestCase):
     HEADER = """struct GatherOptions {
   int64_t prefetch = 1;  ///< ahead
