@@ -20,11 +20,11 @@ MACHINE_PATHS = ("/" + "work/", ".." + "/shared")
 PUBLIC_HEADER = "convoy/convoy.h"
 MAX_PUBLIC = 27
 # The Trainer and the program know tasks only by tasks/task.h.
-FREE_OF_TASKS = ("convoy/train/", "cli/")
+FREE_OF_TASKS = ("convoy/train/", "convoy/parallel/", "cli/")
 TASK_WORD = re.compile(r"sessions?\b|rankings?\b|recommend|top_?ks?\b|\blengths\b|ndcg|popularity|tokeniz|perplexity"
                        r"|classif|sentinel|language.?(model|task)", re.I)
 # What blocks cost and which split is fastest is found from a list of blocks, whatever model that is.
-FREE_OF_FAMILIES = ("convoy/planner/",)
+FREE_OF_FAMILIES = ("convoy/planner/", "convoy/parallel/")
 SESSION_BODIES = ("albert", "electra", "xlnet", "sasrec", "ligr", "hstu")
 # Words of our own for what the field has a word: the field's, our own, which other senses it has, and in
 # which files alone (all), or in which not ("!"). A match is free where a match of the other senses covers it.

@@ -170,6 +170,15 @@ class Registries(unittest.TestCase):
             self.assertEqual(self.found(text), [], text)
 
 
+class TaskWords(unittest.TestCase):
+    def test_the_trainer_the_scheduler_and_the_program_name_no_task(self):
+        self.assertEqual(set(lint.FREE_OF_TASKS), {"convoy/train/", "convoy/parallel/", "cli/"})
+        for word in ("a session of items", "top_k", "the perplexity", "ranking", "classifier"):
+            self.assertTrue(lint.TASK_WORD.search(word), word)
+        for word in ("the ranks", "stop_kind", "a length"):
+            self.assertIsNone(lint.TASK_WORD.search(word), word)
+
+
 class Families(unittest.TestCase):
     def found(self, line, path="convoy/planner/search/any.cpp"):
         return lint.named_families(path, line, lint.read_registries()["families"][3])
@@ -178,7 +187,8 @@ class Families(unittest.TestCase):
         for line, family in (('if (family == "llama")', "llama"), ("// as GPT-2 has it", "GPT-2"), ("class T5;", "T5"),
                              ('#include "convoy/models/gpt2/gpt2.h"', "convoy/models/"), ("hstu_block", "hstu")):
             self.assertEqual(self.found(line), family, line)
-        self.assertEqual(self.found("a llama", "convoy/planner/cost/any.h"), "llama")
+        for path in ("convoy/planner/cost/any.h", "convoy/parallel/program/any.h"):
+            self.assertEqual(self.found("a llama", path), "llama")
 
     def test_lets_other_words_and_places_stand(self):
         for line in ("int t512 = 0;", "a spent bertha", "dispatch(ptx)"):

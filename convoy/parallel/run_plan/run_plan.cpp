@@ -121,9 +121,8 @@ void check_context_ranks(const ModelDecl& model, int num_ranks) {
   if (unable.empty()) return;
   fail<UsageError>("parallel",
                    "context_parallel_size = {} needs blocks that compute with some positions of "
-                   "each row, as those of GPT-2, Llama and BERT for hidden words do; {} of this "
-                   "model's {} do not: {} (T5 attends from one text to another, a classifier reads "
-                   "one position, sessions are short); try --tensor_parallel_size",
+                   "each row; {} of this model's {} do not: {} (docs/context.md tells which models "
+                   "have such); try --tensor_parallel_size",
                    num_ranks, unable.size(), model.blocks.size(), listed(unable));
 }
 
@@ -136,12 +135,12 @@ void check_row_tables(const ModelDecl& model, const Mesh& mesh, const Parallelis
   };
   if (std::none_of(model.params.begin(), model.params.end(),
                    [](const auto& param) { return param.row_reads && param.trained; })) {
-    fail<UsageError>(
-        "parallel",
-        "row_tables = true needs a table of which a step reads some rows, as the "
-        "items of a session model with sampled_softmax, gbce or bpr, and weight_tying, that are "
-        "trained; got none; try --sampled_softmax true --weight_tying true (and "
-        "--pretrained_trainable true where it begins with vectors), or without it");
+    fail<UsageError>("parallel",
+                     "row_tables = true needs a table of which a step reads some rows, as of a "
+                     "trained embedding "
+                     "that scores, too, under a loss that samples; got none; try --sampled_softmax "
+                     "true --weight_tying true (and "
+                     "--pretrained_trainable true where it begins with vectors), or without it");
   }
   for (const auto& [axis, name] : {std::pair{Axis::Pipeline, "pipeline_parallel_size"},
                                    std::pair{Axis::Tensor, "tensor_parallel_size"},
