@@ -2,14 +2,14 @@
 # All tables of docs/performance.md and docs/quality.md side by side on one machine, as Markdown; about seven hours, in which nothing else
 # should run on the machine.
 #   benchmarks/side_by_side.sh PYTHON [ROUNDS] [PART...] > side_by_side.md     PYTHON has torch, transformers and accelerate
-#   T4REC_PYTHON=... has transformers4rec, RECTOOLS_PYTHON=... rectools; a table that cannot be made is named at the end
+#   T4REC_PYTHON=... has transformers4rec, RECTOOLS_PYTHON=... rectools, RECBOLE_PYTHON=... recbole; a table that cannot be made is named at the end
 #   PARTs as in `parts` below; all unless some are named
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 PYTHON=${1:?usage: benchmarks/side_by_side.sh PYTHON [ROUNDS] [PART...]}
 export ROUNDS=${2:-3}
 parts=(strategies sessions language guide families generate zero offload save transformers4rec collectives ranks threads start quality reviews
-  bodies rectools rows recommender pipeline tensor context packing)
+  bodies rectools rows recommender at_work pipeline tensor context packing)
 (($# < 3)) || parts=("${@:3}")
 source benchmarks/common.sh
 work=$(mktemp -d)
@@ -74,6 +74,10 @@ for part in "${parts[@]}"; do
     reviews) section "Film reviews beside Hugging Face's Trainer" benchmarks/reviews_quality.sh "$PYTHON" ;;
     bodies) section "Bodies beside Transformers4Rec's" benchmarks/t4rec_table.sh "${T4REC_PYTHON:-no-T4REC_PYTHON}" ;;
     rectools) section "Bodies beside RecTools'" benchmarks/rectools_table.sh "${RECTOOLS_PYTHON:-no-RECTOOLS_PYTHON}" ;;
+    at_work)
+      section "Recommenders with their own settings" benchmarks/recommenders_at_work.sh "${RECTOOLS_PYTHON:-no-RECTOOLS_PYTHON}" \
+        "${RECBOLE_PYTHON:-no-RECBOLE_PYTHON}"
+      ;;
     rows) section 'Millions of items' benchmarks/rows_speed.sh "$ROUNDS" ;;
     recommender) section 'A request to a Recommender' benchmarks/recommender_speed.sh ;;
     pipeline) section 'Pipelines' benchmarks/pipeline_speed.sh "$PYTHON" "$ROUNDS" ;;

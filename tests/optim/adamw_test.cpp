@@ -11,7 +11,7 @@ using namespace convoy::optim;
 namespace {
 
 constexpr Settings kSettings{.beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-6};
-constexpr StepNumbers kNumbers{.learning_rate = 1e-2, .step = 7, .grad_divisor = 3};
+const StepNumbers kNumbers{.learning_rate = 1e-2, .step = 7, .grad_divisor = 3};
 
 OptimizerPtr adamw() {
   return make_optimizer("adamw_torch", kSettings);

@@ -9,7 +9,7 @@ namespace convoy::optim {
 namespace {
 
 constexpr Settings kLion{.beta1 = 0.9, .beta2 = 0.99};
-constexpr StepNumbers kAsked{.learning_rate = 1e-2, .step = 7, .grad_divisor = 3};
+const StepNumbers kAsked{.learning_rate = 1e-2, .step = 7, .grad_divisor = 3};
 
 /// By the paper's lines, in double precision, but for the sign of what is about zero.
 void expect_lion(const FlatRange& before, const FlatRange& after) {

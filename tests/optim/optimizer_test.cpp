@@ -13,7 +13,7 @@
 namespace convoy::optim {
 namespace {
 
-constexpr StepNumbers kNumbers{.learning_rate = 1e-2, .step = 7, .grad_divisor = 3, .seed = 5};
+const StepNumbers kNumbers{.learning_rate = 1e-2, .step = 7, .grad_divisor = 3, .seed = 5};
 
 class EachOptimizer : public testing::TestWithParam<std::string> {
  protected:
