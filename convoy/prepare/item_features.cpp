@@ -13,6 +13,7 @@
 #include "convoy/base/json.h"
 #include "convoy/base/json_number.h"
 #include "convoy/base/json_value.h"
+#include "convoy/base/text.h"
 #include "convoy/data/parquet_files.h"
 #include "convoy/data/parquet_writer.h"
 #include "convoy/data/tools/inspect_rows.h"
@@ -199,6 +200,11 @@ ItemFeatures ItemFeatures::load(const fs::path& table, const fs::path& info) {
       ++last;
     }
   });
+  if (const auto items = whole_number<int64_t>(json.value("items", Json()));
+      items && last != *items) {
+    fail<FileError>("prepare", "{} has {}, and {} tells of {}; expected both as convoy wrote them",
+                    table.string(), plural(last, "item"), info.filename().string(), *items);
+  }
   for (auto& feature : out.features) {  // one after the other: lists of a row differ in length
     data::each_rows(file, {{feature.name}, {}},
                     [&](const data::Rows& rows) { take_rows(rows, table.string(), feature); });
@@ -208,7 +214,7 @@ ItemFeatures ItemFeatures::load(const fs::path& table, const fs::path& info) {
 
 std::string write_item_features(const ItemFeatures& features, const fs::path& file,
                                 const fs::path& shown) {
-  Json info{{"features", Json::array()}};
+  Json info{{"features", Json::array()}, {"items", features.num_items()}};
   arrow::FieldVector fields{arrow::field(kItemFeatureId, arrow::int64())};
   arrow::ArrayVector arrays{item_ids(features.num_items())};
   for (const auto& feature : features.features) {

@@ -225,12 +225,31 @@ void check_keys(const std::vector<std::string>& keys, const data::TableSource& s
 }
 
 /// Vectors without a number have no width.
-void check_some(const ItemFeatures& features, const std::string& file) {
-  for (const auto& feature : features.features) {
-    if (!feature.ids.empty() || !feature.numbers.empty()) continue;
+void check_some(const ItemFeatures& features, const std::vector<ItemColumn>& columns,
+                const std::string& file) {
+  for (size_t i = 0; i < columns.size(); ++i) {
+    const auto& feature = features.features[i];
+    if (!feature.ids.empty() || !feature.numbers.empty() || columns[i].may_be_empty) continue;
     fail<FileError>("prepare", "column '{}' of {} has no value in any row; try {} without it",
                     feature.name, file, kFlag);
   }
+}
+
+/// Warns where most categories, whose column's kind nobody gave, are numbers.
+void warn_of_numbers(const ItemFeature& feature, const std::string& file,
+                     std::vector<std::string>& warnings) {
+  if (feature.kind != ItemKind::Categorical) return;
+  double ignored = 0;
+  const auto is_number = [&](const std::string& value) { return parse_number(value, ignored); };
+  const auto other = std::ranges::find_if_not(feature.values, is_number);
+  const auto numbers = std::ranges::count_if(feature.values, is_number);
+  if (other == feature.values.end() || 2 * numbers <= std::ssize(feature.values)) return;
+  warnings.push_back(
+      fmt::format("item feature '{}' became categorical, as {} holds '{}'; {} of its {} values are "
+                  "numbers; try "
+                  "{} {}:continuous once that is mended, or {}:categorical if it is meant",
+                  feature.name, file, *other, human_count(numbers),
+                  human_count(std::ssize(feature.values)), kFlag, feature.name, feature.name));
 }
 
 }  // namespace
@@ -272,7 +291,11 @@ TableFeatures read_item_table(const ItemTable& table) {
               },
               {});
   check_keys(out.raw_ids, source, key);
-  check_some(out.features, file);
+  check_some(out.features, settled_columns, file);
+  for (size_t i = 0; i < readers.size(); ++i) {
+    const bool is_guess = source.is_text() && !table.columns[i].kind;
+    if (is_guess) warn_of_numbers(out.features.features[i], file, out.warnings);
+  }
   return out;
 }
 

@@ -16,6 +16,7 @@ struct ItemColumn {
   std::optional<ItemKind> kind = {};  ///< none: by the column's type
   FeatureScale scale = {};            ///< of numbers
   std::string separator = {};         ///< of several categories in one text; "" = there is one
+  bool may_be_empty = false;          ///< an earlier preparation has values of it
 };
 
 /// Parses "genre:split,brand,price:log1p,picture:vector", and "genre:split=;" for another separator
@@ -33,6 +34,7 @@ struct ItemTable {
 struct TableFeatures {
   std::vector<std::string> raw_ids;
   ItemFeatures features;  ///< categories are numbered by their first row
+  std::vector<std::string> warnings = {};
 };
 
 /// Reads the columns. Lists of a Parquet file are several categories, or of fractions a vector; so

@@ -309,6 +309,7 @@ SessionReport make_sessions(const SessionOptions& given, const ProgressFn& progr
   SessionOrder order =
       order_sessions(events, options.gap_seconds, DayWindows(events, options.window_days));
   report.warnings = events.warnings;
+  report.warnings.insert(report.warnings.end(), tower.warnings().begin(), tower.warnings().end());
   if (options.window_days > 0) warn_of_stray_windows(events, order, options, report);
   report.num_dropped_events = events.num_events - static_cast<int64_t>(order.events.size());
   report.num_duplicates = find_duplicates(events, order, options.drop_duplicates);

@@ -24,6 +24,25 @@ TableFeatures without_rows(const ItemFeatures& earlier) {
   return out;
 }
 
+/// Columns with the kinds that an earlier preparation gave them.
+std::vector<ItemColumn> as_before(std::vector<ItemColumn> columns, const ItemFeatures& earlier,
+                                  const std::string& earlier_name) {
+  for (auto& column : columns) {
+    const auto* before = earlier.find(column.name);
+    if (before == nullptr) continue;
+    if (!column.kind) column.kind = before->kind;
+    column.may_be_empty = true;
+  }
+  for (const auto& before : earlier.features) {
+    if (std::ranges::count(columns, before.name, &ItemColumn::name) > 0) continue;
+    fail<UsageError>("prepare",
+                     "--item-tower does not name '{}', which {} has of all items; they would lose "
+                     "it; try --item-tower with it, too",
+                     before.name, earlier_name);
+  }
+  return columns;
+}
+
 }  // namespace
 
 SessionItemTower::SessionItemTower(const SessionOptions& options) {
@@ -38,8 +57,15 @@ SessionItemTower::SessionItemTower(const SessionOptions& options) {
   if (options.item_tower.empty()) {
     table_ = without_rows(earlier_);
   } else {
-    table_ = read_item_table({options.items.file, options.items.key, options.item_tower});
+    const auto columns = as_before(options.item_tower, earlier_, earlier_name_);
+    table_ = read_item_table({options.items.file, options.items.key, columns});
+    for (auto& feature : table_.features.features) {
+      const auto* before = earlier_.find(feature.name);
+      if (before != nullptr && feature.numbers.empty()) feature.width = before->width;
+    }
   }
+  file_ = options.items.file;
+  goes_on_ = !options.ids_from.empty();
 }
 
 int64_t SessionItemTower::add_items(std::vector<Item>& items) const {
@@ -48,6 +74,12 @@ int64_t SessionItemTower::add_items(std::vector<Item>& items) const {
   std::vector<const std::string*> added;
   for (const auto& raw_id : table_.raw_ids) {
     if (!known.contains(raw_id)) added.push_back(&raw_id);
+  }
+  if (!goes_on_ && !items.empty() && !added.empty() && added.size() == table_.raw_ids.size()) {
+    fail<FileError>("prepare",
+                    "{} has none of the item ids of the events: '{}', but the events '{}'; try "
+                    "--items-key COLUMN, or ids written alike",
+                    file_.string(), *added.front(), items.front().raw_id);
   }
   for (const auto* raw_id : added) items.push_back({std::ssize(items) + 1, *raw_id, 0, ""});
   return std::ssize(added);

@@ -14,12 +14,17 @@ namespace convoy::prepare {
 /// ids it keeps.
 class SessionItemTower {
  public:
-  /// Reads both. Throws as read_item_table() and ItemFeatures::load().
+  /// Reads both. Columns whose kind is not given have that of the earlier preparation. Throws as
+  /// read_item_table() and ItemFeatures::load(), and where a feature of the earlier one is left
+  /// out.
   explicit SessionItemTower(const SessionOptions& options);
 
   /// Gives ids to items of the table that `items` lacks, behind the others, in the order of the
-  /// table. Returns their number.
+  /// table. Returns their number. Throws FileError where the table has none of the items, and there
+  /// is no earlier preparation.
   int64_t add_items(std::vector<Item>& items) const;
+  /// Sentences for the user on the table.
+  const std::vector<std::string>& warnings() const { return table_.warnings; }
   /// Writes the features of these items, if there are any. Returns how many items have some value.
   int64_t write(const std::vector<Item>& items, FileSet& files) const;
 
@@ -27,6 +32,8 @@ class SessionItemTower {
   TableFeatures table_;
   ItemFeatures earlier_;
   std::string earlier_name_;
+  std::filesystem::path file_;
+  bool goes_on_ = false;  // from an earlier preparation
 };
 
 }  // namespace convoy::prepare

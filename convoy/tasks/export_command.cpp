@@ -99,6 +99,10 @@ void add_onnx(CLI::App& group, Work& work, const Program& program) {
         fail<UsageError>("export", "--output {} is a folder; try {}", output.string(),
                          (output / "model.onnx").string());
       }
+      if (output.extension() != ".onnx") {
+        fail<UsageError>("export", "--output {}; expected a name that ends in .onnx",
+                         output.string());
+      }
       check_keeps_inputs("export", output, files_of(options->folder));
       program.open(options->folder, [&](Task& task, const Run& run, const auto&) {
         session_task(task, options->folder);

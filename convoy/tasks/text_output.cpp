@@ -1,9 +1,11 @@
 #include "convoy/tasks/text_output.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <iostream>
 
 #include "convoy/base/error.h"
+#include "convoy/data/parquet_files.h"
 
 namespace convoy::tasks {
 
@@ -39,6 +41,35 @@ void TextOutput::check() {
   if (!out()) fail<FileError>("tasks", "cannot write {}: {}", shown_, write_trouble(errno));
 }
 
+namespace {
+
+/// Whether a table is what predictions are written as; not where it cannot be read.
+bool is_prediction(const std::filesystem::path& file) {
+  try {
+    return std::ranges::count(data::ParquetFiles(file.string()).columns(), "rank",
+                              &data::ColumnInfo::name) > 0;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+/// Throws where a file would be replaced that belongs to a run, a checkpoint or prepared data: its
+/// log, or a table that is no list of predictions.
+void check_keeps_ours(const std::filesystem::path& file) {
+  const auto folder = std::filesystem::absolute(file).parent_path();
+  std::error_code none;
+  const auto has = [&](const char* name) { return std::filesystem::exists(folder / name, none); };
+  const bool is_ours = has("schema.json") || has("run.toml") || has("config.json") ||
+                       has("trainer_state.json") || has("results_over_time.json");
+  if (!is_ours || !std::filesystem::is_regular_file(file, none)) return;
+  const bool is_table = file.extension() == ".parquet";
+  if (is_table ? is_prediction(file) : file.filename() != "log.jsonl") return;
+  fail<UsageError>("tasks", "--output {} would replace a file of {}; try another name",
+                   file.string(), folder.string());
+}
+
+}  // namespace
+
 void check_output(const std::filesystem::path& file, const char* what, bool tables,
                   const std::vector<std::filesystem::path>& inputs) {
   const auto ending = file.extension();
@@ -53,6 +84,7 @@ void check_output(const std::filesystem::path& file, const char* what, bool tabl
     fail<UsageError>("tasks", "--output {} is a folder; try another name", file.string());
   }
   check_keeps_inputs("tasks", file, inputs);
+  check_keeps_ours(file);
 }
 
 std::string csv_value(const std::string& text) {

@@ -134,6 +134,17 @@ TEST_F(FoldersCommand, OutputsDoNotReplaceInputs) {
     expect(fmt::format("the output {} would replace the input", input));
     EXPECT_EQ(read_file(folder_ / input), before) << input;
   }
+  for (const char* how : {"first", "again"}) {
+    EXPECT_EQ(run("predict out --data syn --output out/top.parquet"), 0) << how << output_;
+  }
+  const auto log = read_file(folder_ / "out/log.jsonl");
+  EXPECT_EQ(run("predict out --data syn --output out/log.jsonl"), 2) << output_;
+  expect("--output out/log.jsonl would replace a file of");
+  EXPECT_EQ(read_file(folder_ / "out/log.jsonl"), log);
+  fs::copy_file(folder_ / "syn/items.parquet", folder_ / "syn/kind.parquet");
+  EXPECT_EQ(run("predict out --output syn/kind.parquet"), 2) << output_;
+  expect("--output syn/kind.parquet would replace a file of");
+  fs::remove(folder_ / "syn/kind.parquet");
   // Nor what is not read, but belongs to the data.
   EXPECT_EQ(run("predict out --data syn --output syn/train.parquet"), 2) << output_;
   expect("the output syn/train.parquet would replace the input");

@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include "convoy/base/files.h"
 #include "convoy/prepare/item_features.h"
 #include "convoy/prepare/items.h"
 #include "convoy/prepare/sessions.h"
@@ -142,6 +143,50 @@ TEST(ItemTowerTable, IsTakenAwayWithoutOne) {
   EXPECT_FALSE(std::filesystem::exists(folder / "out" / kItemFeaturesInfo));
 }
 
+TEST(ItemTowerTable, GoesOnWithNewItemsAlone) {
+  Folder folder;
+  make_sessions(options_with(folder, kTowerItems, "brand,price,picture:vector"));
+  // As text these categories look like numbers, and tonight no item has a price or a picture.
+  auto later =
+      options_with(folder, "what,brand,price,picture\nn1,7,,\nn2,8,,\n", "brand,price,picture");
+  later.output = folder / "later";
+  later.ids_from = folder / "out";
+  make_sessions(later);
+  const auto all = load(folder / "later");
+  EXPECT_EQ(all.find("brand")->values, (std::vector<std::string>{"acme", "other", "7", "8"}));
+  EXPECT_EQ(numbers_in(*all.find("price"), 1), (std::vector<float>{20})) << "y as it was";
+  EXPECT_TRUE(all.find("price")->is_missing(5));
+  EXPECT_EQ(numbers_in(*all.find("picture"), 2), (std::vector<float>{5, 6}));
+  later.item_tower = parse_item_columns("brand,price");
+  EXPECT_HAS(error_of<UsageError>([&] { make_sessions(later); }), "does not name 'picture'");
+}
+
+TEST(ItemTowerTable, WarnsOfCategoriesThatAreMostlyNumbers) {
+  Folder folder;
+  const std::string table = "what,price\nx,10\ny,free\nz,30\n";
+  const auto guessed = make_sessions(options_with(folder, table, "price"));
+  ASSERT_EQ(guessed.warnings.size(), 1U);
+  EXPECT_HAS(guessed.warnings[0], "item feature 'price' became categorical");
+  EXPECT_HAS(guessed.warnings[0], "holds 'free'; 2 of its 3 values are numbers");
+  EXPECT_TRUE(make_sessions(options_with(folder, table, "price:categorical")).warnings.empty());
+}
+
+TEST(ItemTowerTable, IsReadAsItWasWrittenOrNotAtAll) {
+  Folder folder;
+  make_sessions(options_with(folder, kTowerItems, "price"));
+  const auto table = folder / "out" / kItemFeaturesFile, info = folder / "out" / kItemFeaturesInfo;
+  const auto right = read_file(info);
+  const auto refused = [&] { return error_of<FileError>([&] { load(folder / "out"); }); };
+  auto other = right;
+  other.replace(other.find("\"items\": 4"), 10, "\"items\": 5");
+  write_file(info, other);
+  EXPECT_HAS(refused(), "has 4 items, and item_features.json tells of 5");
+  other = right;
+  other.replace(other.find("continuous"), 10, "categorical\", \"values\": [\"a\"], \"was\": \"");
+  write_file(info, other);
+  EXPECT_HAS(refused(), "has no lists of whole numbers as 'price'");
+}
+
 TEST(ItemTowerTable, RefusesWhatDoesNotFit) {
   Folder folder;
   const auto refused = [&](const std::string& table, const std::string& columns) {
@@ -155,6 +200,8 @@ TEST(ItemTowerTable, RefusesWhatDoesNotFit) {
   EXPECT_HAS(refused("what,g\nx,a\n,b\n", "g"), "row 3 of");
   EXPECT_HAS(refused("what,g\nx,a\n", "genre"), "column 'genre' is missing");
   EXPECT_HAS(refused("what,g\nx,\n", "g:categorical"), "has no value in any row");
+  EXPECT_HAS(refused("what,g\n00x,a\n00y,b\n", "g"),
+             "has none of the item ids of the events: '00x', but the events 'y'");
   EXPECT_HAS(error_of<UsageError>([] { parse_item_columns("g:split:continuous"); }),
              "--item-tower has 'g:split:continuous'");
   EXPECT_HAS(error_of<UsageError>([] { parse_item_columns("g,g"); }), "names 'g' twice");

@@ -174,6 +174,8 @@ TEST_F(Folders, StepsThatAreMadeAgainAreLoggedOnce) {
   ASSERT_EQ(train(args, one_device()).error, "");
   EXPECT_FALSE(purges(folder_ / "run" / options::kEvents, 3));
   args.resume_from_checkpoint = (folder_ / "run/checkpoint-2").string();
+  write_file(folder_ / "run/log.jsonl",
+             read_file(folder_ / "run/log.jsonl") + "{\"step\": 7, \"lo");
   ASSERT_EQ(train(args, one_device()).error, "");
   EXPECT_EQ(logged_steps(folder_ / "run"), (std::vector<int64_t>{1, 2, 3, 4, 5, 6}));
   EXPECT_TRUE(purges(folder_ / "run" / options::kEvents, 3));
@@ -182,6 +184,21 @@ TEST_F(Folders, StepsThatAreMadeAgainAreLoggedOnce) {
     starts += line.find("\"start\"") != std::string::npos ? 1 : 0;
   }
   EXPECT_EQ(starts, 2U) << "both starts stay";
+}
+
+TEST_F(Folders, ARestartWithoutACheckpointKeepsTheStartsBeforeIt) {
+  auto args = arguments(folder_ / "run", 4);
+  args.logging_steps = 1;
+  args.save_strategy = "no";
+  args.report_to = "tensorboard";
+  job::Job job = one_device();
+  job.environment.job_id = "one";
+  ASSERT_EQ(train(args, job).error, "");
+  job.environment.restart_count = 1;
+  args.output.overwrite = true;
+  ASSERT_EQ(train(args, job).error, "");
+  EXPECT_EQ(logged_steps(folder_ / "run"), (std::vector<int64_t>{1, 2, 3, 4}));
+  EXPECT_TRUE(purges(folder_ / "run" / options::kEvents, 1));
 }
 
 TEST_F(Folders, ARestartGoesOnFromItsOwnJobWhateverTheClocksSay) {

@@ -98,8 +98,8 @@ void take_scales_of(const fs::path& earlier, models::SessionConfig& model) {
   std::vector<std::string> names;
   for (const auto& feature : before.item_tower) names.push_back(feature.name);
   fail<FileError>("tasks",
-                  "the model in {} has its item features in another order, by which its weights "
-                  "of numbers go; try --item_tower {}",
+                  "the model in {} has other numbers of items, or in another order, by which its "
+                  "weights go; try --item_tower {}",
                   earlier.string(), fmt::join(names, ","));
 }
 

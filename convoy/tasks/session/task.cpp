@@ -107,7 +107,8 @@ void SessionTask::settle(OptionTable& table) {
                      "model.pretrained_trainable has no effect without vectors to begin with; try "
                      "--pretrained_embeddings COLUMN=FILE");
   }
-  if (arguments_.item_tower.empty() && table.asked_for("model.item_id_dropout")) {
+  if (arguments_.item_tower.empty() && arguments_.model.item_id_dropout > 0 &&
+      table.asked_for("model.item_id_dropout")) {
     fail<UsageError>("tasks",
                      "model.item_id_dropout has no effect without features of items; try "
                      "--item_tower FEATURE");

@@ -53,7 +53,12 @@ std::string cut_after(const std::filesystem::path& file, int64_t step) try {
   if (!std::filesystem::exists(file, none)) return "";
   std::string kept;
   bool cut = false;
-  for (const auto& line : split(read_file(file), '\n')) {
+  auto lines = split(read_file(file), '\n');
+  if (!lines.empty() && !lines.back().empty()) {  // its host died while it was written
+    lines.pop_back();
+    cut = true;
+  }
+  for (const auto& line : lines) {
     if (line.empty()) continue;
     const auto json = Json::parse(line, nullptr, /*allow_exceptions=*/false);
     const auto of_line = json.is_object() ? whole_number<int64_t>(json.value("step", Json())) : 0;
@@ -77,7 +82,7 @@ class LogFile : public Callback {
     const std::filesystem::path folder = info.arguments->output.dir;
     file_.reset();
     if (folder.empty()) return;
-    const bool goes_on = info.first_step > 0;
+    const bool goes_on = info.first_step > 0 || info.job->environment.restart_count > 0;
     if (goes_on) tell(cut_after(folder / kLog, info.first_step));
     file_.emplace(folder / kLog, /*keep=*/goes_on);
     write({{"start", start_of(info)}});
@@ -128,7 +133,8 @@ class Tensorboard : public Callback {
 
   void on_train_begin(const RunInfo& info) override {
     writer_.emplace(folder_);
-    if (info.first_step > 0) tell(writer_->purge(info.first_step + 1));
+    const bool goes_on = info.first_step > 0 || info.job->environment.restart_count > 0;
+    if (goes_on) tell(writer_->purge(info.first_step + 1));
   }
 
   void on_log(const LogRecord& record) override {

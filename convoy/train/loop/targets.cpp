@@ -25,8 +25,8 @@ void TargetCount::tell() {
   const auto count = std::exchange(untold_, 0);
   if (count == 0) return;
   run_.callbacks.say(fmt::format(
-      "warning: {} up to step {} had no target, and {} in no mean; where tokens are hidden, try a "
-      "larger mlm_probability or a larger batch",
+      "warning: {} up to step {} had no target, and {} in no mean; try a larger batch, or where "
+      "tokens are hidden a larger mlm_probability",
       plural(count, "step"), run_.state.global_step, count == 1 ? "counts" : "count"));
 }
 
