@@ -7,17 +7,17 @@
 
 namespace convoy::models {
 
-/// Negatives of a target that are the other targets of its step, on all ranks (Yi et al.,
-/// "Sampling-Bias-Corrected Neural Modeling for Large Corpus Item Recommendations", 2019). Scores
-/// are lowered by the logarithm of the item's share of all targets, the target's too; an item that
+/// Finds negatives of a target among the other targets of its step, on all ranks (Yi et al.,
+/// "Sampling-Bias-Corrected Neural Modeling for Large Corpus Item Recommendations", 2019). Scores,
+/// the target's too, are lowered by the logarithm of the item's share of all targets. An item that
 /// several targets have counts as often.
 class InBatchNegatives {
  public:
-  /// `counts`: of the training's targets by id, where they are known; an id without one counts as
-  /// if it were one once.
+  /// Takes the number of the training's targets by id, where `counts` is known. An id without a
+  /// count counts as one target.
   InBatchNegatives(const std::vector<int64_t>& counts, int64_t num_ids);
 
-  /// Negatives of these targets [N] among those of the step.
+  /// Returns the negatives of these targets [N] among those of the step.
   nn::SampledNegatives of(const nn::StepIds& step, const at::Tensor& targets) const;
 
  private:

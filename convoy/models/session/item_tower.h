@@ -11,47 +11,48 @@
 // width of the embedding, L most categories of an item, C numbers of an item, N targets.
 namespace convoy::models {
 
-/// Output matrix of one forward, and the states that it scores. Their backward hands over the
-/// matrix's gradient once that is complete.
+/// Output matrix of one forward, and the states that it scores. The states' backward hands over the
+/// matrix's gradient, once that is complete.
 struct TowerScores {
   nn::ParamPtr table;  ///< [R, W]
   at::Tensor states;   ///< [N, W]
   at::Tensor places;   ///< [I] int64: rows of the table by id; undefined: the ids themselves
 };
 
-/// Vectors of items from their ids and features: the item's row of the embedding, the sum of the
-/// rows of its categories, and a linear map, without bias, of its numbers. The row of the embedding
-/// counts as zero for items that training did not see, and in training with id dropout for a share
-/// of the items, drawn for each step: a pure function of seed, step and id.
+/// Makes vectors of items from their ids and features. A vector is the sum of the item's row of the
+/// embedding, the rows of its categories, and a linear map, without bias, of its numbers. The row
+/// of the embedding counts as zero for items that training did not see. In training with id dropout
+/// it also counts as zero for a share of the items, drawn for each step: a pure function of seed,
+/// step and id.
 class ItemTower {
  public:
   using Declare = std::function<nn::ParamPtr(nn::ParamSpec)>;
 
-  /// Needs config.item_values. `ids`: the item embedding. Declares the others of its parameters.
+  /// Declares the parameters but `ids`, the item embedding. Needs config.item_values.
   ItemTower(const SessionConfig& config, nn::ParamPtr ids, const Declare& declare);
 
-  /// Parameters but the item embedding.
+  /// Parameters of the tower, without the item embedding.
   const std::vector<nn::ParamPtr>& params() const { return params_; }
 
-  /// Vectors [..., W] fp32 of items [...].
+  /// Returns vectors [..., W] fp32 of items [...] int64.
   at::Tensor rows(const at::Tensor& items, const nn::Context& context) const;
 
-  /// Matrix of all vectors. In training with `known_only` it has padding and the items that
-  /// training saw alone.
+  /// Returns the matrix of all vectors for `states` [N, W]. With `known_only` it has only padding
+  /// and the items that training saw.
   TowerScores scores(const at::Tensor& states, bool known_only, const nn::Context& context) const;
 
-  /// Vectors of all items [I, W], in the embedding's dtype, without autograd.
+  /// Returns the vectors of all items [I, W], in the embedding's dtype, without autograd.
   at::Tensor table(const nn::Context& context) const;
 
  private:
-  /// Constants on the device of the parameters.
+  /// Values of the items on the device of the parameters.
   struct Constants {
     std::map<std::string, at::Tensor> categories;
     at::Tensor numbers, trained, kept, places;
   };
   const Constants& constants(at::Device device) const;
-  /// [I] fp32: 1 where the row of the embedding counts; undefined: everywhere, and there are as
-  /// many rows as items.
+  /// Returns factors [I] fp32 of the rows of the embedding: 1 where the row counts, else 0.
+  /// Undefined: all count, and there are as many rows as items.
   at::Tensor factors(at::Device device, const nn::Context& context) const;
   /// Adds the gradient [R, W] of the vectors of `items` [R] (undefined: all) to the parameters'.
   void hand_over(const at::Tensor& grad, const at::Tensor& items, const at::Tensor& factors) const;

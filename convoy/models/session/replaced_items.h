@@ -8,29 +8,30 @@
 // Shapes: B rows, T positions, N hidden items, D = d_model, E = width of the item embedding.
 namespace convoy::models {
 
-/// Between generator and discriminator of replaced token detection (Clark et al., "ELECTRA", 2020).
-/// Gives `generated` [N, E], what predicts the item of each asked position. In training it draws an
-/// item for each by its scores, and gives the session with these in their places as the hidden
-/// states of the discriminator, `replaced` [B, T] bool, what it should tell (a draw that hits the
-/// hidden item is none), and `generator_hidden` [B, T, D].
+/// Draws the items that the discriminator of replaced token detection reads, from the scores of the
+/// generator (Clark et al., "ELECTRA", 2020). Gives `generated` [N, E], which predicts the item of
+/// each asked position. In training it draws an item for each asked position by its scores. It
+/// embeds the session with these items in their places, and gives that as `hidden` [B, T, D], which
+/// the discriminator reads. It also gives `replaced` [B, T] bool, which the discriminator should
+/// tell (false where a draw hits the hidden item), and `generator_hidden` [B, T, D].
 ///
 /// Draws are a pure function of the scores and of seed, step, sample and place in the row. On a GPU
 /// they wait for the positions.
 class ReplacedItems : public SessionEmbeddings {
  public:
-  /// Needs a config with masking rtd. The embeddings are those of the input.
+  /// Takes the embeddings from `input`. Needs a config with masking rtd.
   ReplacedItems(const SessionConfig& config, const SessionEmbeddings& input);
 
   nn::Bundle forward(const nn::Bundle& in, const nn::Context& context) override;
 
-  /// [ids, E]: what `generated` is scored by, the item embedding or its own.
+  /// Table [ids, E] that scores `generated`: the item embedding, or a table of its own.
   const nn::ParamPtr& output_table() const { return output_; }
 
-  /// A feature's column in the bundle that it reads.
+  /// Name that the column of a feature has in the bundle that this block reads.
   static std::string column_of(const std::string& feature) { return "column." + feature; }
 
  private:
-  /// [N] ids for the positions [N] of `ids` [B, T] that `generated` [N, E] scores.
+  /// Draws ids [N] for `positions` [N] of `ids` [B, T], by the scores of `generated` [N, E].
   at::Tensor draw(const at::Tensor& generated, const at::Tensor& positions, const at::Tensor& ids,
                   const nn::Context& context) const;
 
@@ -39,15 +40,15 @@ class ReplacedItems : public SessionEmbeddings {
   nn::ParamPtr output_;
 };
 
-/// Tells which items were replaced: from the discriminator's states, a probability each.
+/// Gives each item, from the discriminator's state, a probability that it was replaced.
 class ReplacementDetector {
  public:
-  /// Declares its parameters by `declare`, which belongs to the block that holds it.
+  /// Declares parameters with `declare`, which belongs to the block that holds them.
   ReplacementDetector(const SessionConfig& config,
                       const std::function<nn::DenseParams(const std::string&, int64_t)>& declare);
 
-  /// The sum over sessions of the mean cross-entropy of their items, each as often as `num_asked`
-  /// [B] says, so that it compares with the generator's. fp32 scalar.
+  /// Returns the sum over sessions of the mean cross-entropy of their items, fp32 scalar. Each
+  /// session counts as often as `num_asked` [B] says, so the sum compares with the generator's.
   at::Tensor loss(const nn::Bundle& in, const at::Tensor& num_asked) const;
 
  private:
@@ -55,7 +56,7 @@ class ReplacementDetector {
   nn::DenseParams dense_, prediction_;
 };
 
-/// A layer that only training goes through.
+/// Wraps a layer so that only training goes through it.
 nn::BlockPtr make_training_only(const nn::BlockPtr& layer);
 
 }  // namespace convoy::models

@@ -17,23 +17,24 @@ class SessionTargets {
   SessionTargets(const SessionConfig& config,
                  const std::function<nn::DenseParams(const std::string&)>& declare);
 
-  /// The name in a bundle of a column that is to be predicted, and of what is predicted.
+  /// Returns the name of a column in a bundle: answer() of one that is to be predicted,
+  /// prediction() of what is predicted.
   static std::string answer(const std::string& column) { return "answer." + column; }
   static std::string prediction(const std::string& column) { return "prediction." + column; }
 
-  /// Positions of cls in rows of ids [B, T]: behind the items, and in prediction behind the
-  /// position that a body with masked items appends. [B] int64.
+  /// Returns the positions [B] int64 of cls in rows of ids [B, T]. It stands behind the items, and
+  /// in prediction behind the position that a body with masked items appends.
   static at::Tensor cls_places(const SessionConfig& config, const at::Tensor& ids, nn::Mode mode);
 
-  /// Adds what is predicted of `states` [B, T, D] to `out`: probabilities or numbers [B], not where
-  /// training. Where the answers are asked for, their losses go to out["loss"]: each session's as
-  /// often as `times` [B] says. A row without items has neither. A missed one (kMissed) has a
+  /// Adds predictions from `states` [B, T, D] to `out`, except in training: probabilities or
+  /// numbers [B]. Adds the losses to out["loss"] where the answers are asked for, each session's as
+  /// often as `times` [B] says. A row without items has neither. A missed row (kMissed) has a
   /// prediction but no loss.
   void add(const nn::Bundle& in, const at::Tensor& states, const at::Tensor& times,
            const nn::Context& context, nn::Bundle& out) const;
 
  private:
-  /// One state [B, D] of each session of the bundle, by its `item_ids` and kUnknownTarget.
+  /// Returns one state [B, D] of each session of the bundle, by its `item_ids` and kUnknownTarget.
   at::Tensor summary(const at::Tensor& states, const nn::Bundle& in, nn::Mode mode) const;
 
   SessionConfig config_;
