@@ -8,12 +8,12 @@
 // items that each position scores.
 namespace convoy::nn {
 
-/// Turns scores [R, K] fp32, which it may change, in place into the slopes of each row's loss by
-/// them; returns the losses [R] fp32.
+/// Function that turns scores [R, K] fp32 in place into the slopes of each row's loss by them. It
+/// returns the losses [R] fp32.
 using LossOfScores = std::function<at::Tensor(at::Tensor& scores)>;
 
-/// Sum of the losses of h [N, D], each of whose rows scores items of its own: `ids` [N, K] int64.
-/// `weights` [N] fp32: factor of each row's loss; undefined: 1. fp32 scalar.
+/// Returns the sum, fp32 scalar, of the losses of h [N, D], each of whose rows scores items of its
+/// own, `ids` [N, K] int64. `weights` [N] fp32 are factors of the rows' losses; undefined: 1.
 ///
 /// Rows of `table` [V, D] are read a cache's worth at a time. Backward adds to N K of them.
 at::Tensor loss_of_own_items(const at::Tensor& h, const ParamPtr& table, const at::Tensor& ids,
