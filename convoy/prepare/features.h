@@ -16,33 +16,35 @@ struct FeatureScale {
 
   bool operator==(const FeatureScale&) const = default;
   bool is_plain() const { return *this == FeatureScale(); }
-  /// Takes one step as an option has it, "log1p", "/100" or "*2"; false: it is none.
+  /// Takes one step in an option's spelling, "log1p", "/100" or "*2". Returns false where it is
+  /// none.
   bool add(const std::string& step);
-  /// The steps: {"/100", "log1p"}.
+  /// Returns the steps: {"/100", "log1p"}.
   std::vector<std::string> steps() const;
-  /// Throws FileError when the result is not a finite number.
+  /// Returns the scaled value. Throws FileError that names `feature` where that is not a finite
+  /// number.
   float apply(double value, const std::string& feature) const;
 };
 
 /// Function that makes one value of a session from those of its events.
 enum class OfSession { First, Last, Sum, Mean, Min, Max };
 
-/// One feature that goes along with every item of a session, or is one of the session.
+/// Feature of each item of a session, or one of the session.
 struct FeatureSpec {
   std::string name;                 ///< column of the input, or "time_delta": see sessions.h
   std::optional<FeatureKind> kind;  ///< empty: numbers are continuous, text is categorical
-  FeatureScale scale;               ///< of the session's value, or of an event's
+  FeatureScale scale;               ///< scaling of the session's value, or of an event's
   std::optional<OfSession> of_session = {};
 
   /// Scales the value of an event, unless the session's value is scaled.
   float of_event(double value) const {
     return of_session ? FeatureScale().apply(value, name) : scale.apply(value, name);
   }
-  /// The column of sessions.
+  /// Returns the feature's column in files of sessions.
   std::string column() const { return of_session ? name : name + "-list"; }
 };
 
-/// Value of a session from at least one value.
+/// Returns the value of a session from at least one value of its events.
 float value_of_session(OfSession of, const std::vector<float>& values);
 
 /// Parses "rating,price:continuous:/100,category:categorical,time_delta:continuous:log1p" and

@@ -10,12 +10,12 @@
 
 namespace convoy::prepare {
 
-/// Column of a table of items that becomes a feature of theirs.
+/// Column of a table of items that becomes a feature of the items.
 struct ItemColumn {
   std::string name;
-  std::optional<ItemKind> kind = {};  ///< none: by the column's type
-  FeatureScale scale = {};            ///< of numbers
-  std::string separator = {};         ///< of several categories in one text; "" = there is one
+  std::optional<ItemKind> kind = {};  ///< none: the column's type says it
+  FeatureScale scale = {};            ///< scale of numbers
+  std::string separator = {};         ///< separates categories in one text; "" = there is one
   bool may_be_empty = false;          ///< an earlier preparation has values of it
 };
 
@@ -30,25 +30,30 @@ struct ItemTable {
   std::vector<ItemColumn> columns = {};
 };
 
-/// Features of a table, one item for each of its rows, which are those of `raw_ids`.
+/// Features of the items of a table: one item for each of its rows, in the order of `raw_ids`.
 struct TableFeatures {
   std::vector<std::string> raw_ids;
   ItemFeatures features;  ///< categories are numbered by their first row
   std::vector<std::string> warnings = {};
 };
 
-/// Reads the columns. Lists of a Parquet file are several categories, or of fractions a vector; so
-/// are RecBole's token_seq and float_seq in text, whose entries stand between spaces, and vectors
-/// in other text, between spaces, commas or semicolons, in brackets or not. Throws FileError that
-/// names file, column and row: ids that are there twice or missing, values of another kind, vectors
-/// that differ in length.
+/// Reads the columns of a table.
+///
+/// Lists of a Parquet file are several categories, or, where they hold fractions, a vector. So are
+/// RecBole's token_seq and float_seq in text, whose entries stand between spaces. Vectors in other
+/// text stand between spaces, commas or semicolons, in brackets or not.
+///
+/// Throws FileError that names file, column and row for ids that are there twice or missing, values
+/// of another kind, and vectors that differ in length.
 TableFeatures read_item_table(const ItemTable& table);
 
-/// Features of the items of a vocabulary, of which the rows of `table` have some. `earlier`: those
-/// of an earlier preparation, whose categories keep their ids and whose items, where the table has
-/// no row of them, keep their values. New categories come by falling number of items, equal ones by
-/// raw value. Throws FileError where `earlier` has another kind, width or scale of a feature, or
-/// lacks one.
+/// Returns the features of the items of a vocabulary, of which the rows of `table` have some.
+///
+/// `earlier` has the features of an earlier preparation, from the file `earlier_name`. Its
+/// categories keep their ids. Its items keep their values where the table has no row of them. New
+/// categories come by falling number of items, equal ones by raw value.
+///
+/// Throws FileError where `earlier` has another kind, width or scale of a feature, or lacks one.
 ItemFeatures features_by_id(const TableFeatures& table, const std::vector<Item>& items,
                             const ItemFeatures& earlier, const std::string& earlier_name);
 

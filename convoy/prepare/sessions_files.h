@@ -15,27 +15,27 @@
 
 namespace convoy::prepare {
 
-/// Files that an earlier preparation left in this folder beside the files that all write: those of
-/// users and of categorical features, by its schema, as far as a preparation writes such, scales,
-/// and windows.
+/// Returns the names of files that an earlier preparation left in this folder beside the files that
+/// all write. These are users' files, files of categorical features by its schema (as far as a
+/// preparation writes such), scales, and windows.
 std::vector<std::string> earlier_files(const std::filesystem::path& folder);
 
-/// The name of a window's folder: 0001.
+/// Returns the name of a window's folder: 0001.
 std::string window_folder(int64_t window);
 
 /// Throws UsageError where a file cannot take this place, or a run has files of its own.
 void check_place(const std::filesystem::path& file);
 
 /// Files that are written beside their final places and take them together, in the order in which
-/// they were added: without schema.json, the last, nobody takes them for a data set.
+/// they were added. schema.json is the last: without it nobody takes them for a data set.
 class FileSet {
  public:
-  /// `inputs` are not to be replaced.
+  /// Makes an empty set for `folder`. Files of the set must not replace `inputs`.
   explicit FileSet(std::filesystem::path folder, std::vector<std::filesystem::path> inputs = {})
       : folder_(std::move(folder)), inputs_(std::move(inputs)) {}
 
-  /// Path to write the file of that final name to. Throws UsageError when the name is an input, a
-  /// folder, or in the folder of a run.
+  /// Adds a file of that final name, and returns the path to write it to. Throws UsageError when
+  /// the name is an input, a folder, or in the folder of a run.
   const std::filesystem::path& add(const std::string& name) {
     finals_.push_back(folder_ / name);
     check_keeps_inputs("prepare", finals_.back(), inputs_);

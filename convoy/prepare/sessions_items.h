@@ -10,16 +10,17 @@
 
 namespace convoy::prepare {
 
-/// Features of the items of a preparation, from its table, and from the earlier preparation whose
+/// Features of the items of a preparation, from its table and from the earlier preparation whose
 /// ids it keeps.
 class SessionItemTower {
  public:
-  /// Reads both. Columns whose kind is not given have that of the earlier preparation. Throws as
-  /// read_item_table() and ItemFeatures::load(), and where a feature of the earlier one is left
-  /// out.
+  /// Reads the table and the earlier preparation's features. Columns whose kind is not given have
+  /// that of the earlier preparation. Throws UsageError for columns without a table and where a
+  /// feature of the earlier preparation is left out, and FileError as read_item_table() and
+  /// ItemFeatures::load() do.
   explicit SessionItemTower(const SessionOptions& options);
 
-  /// Gives ids to items of the table that `items` lacks, behind the others, in the order of the
+  /// Adds items of the table that `items` lacks, with ids behind the others, in the order of the
   /// table. Returns their number. Throws FileError where the table has none of the items, and there
   /// is no earlier preparation.
   int64_t add_items(std::vector<Item>& items) const;

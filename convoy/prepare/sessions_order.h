@@ -11,8 +11,8 @@
 
 namespace convoy::prepare {
 
-/// Events [begin, end) of SessionOrder::events; which of them train and which are targets says
-/// hold_out().
+/// Events [begin, end) of SessionOrder::events. hold_out() says which of them train and which are
+/// targets.
 struct Session {
   int64_t user_id = 0;  ///< 1, 2, ... in raw order
   int64_t begin = 0;
@@ -24,17 +24,18 @@ struct Session {
 };
 
 struct SessionOrder {
-  std::vector<int64_t> events;  ///< indexes into Events, by (user, time); dropped ones left out
+  std::vector<int64_t> events;  ///< indexes into Events, by (user, time), without dropped ones
   std::vector<Session> sessions;
   int64_t num_users = 0;
 };
 
-/// Windows of whole days (UTC), counted from the day of the first event; of 0 days: none.
+/// Windows of whole days (UTC), counted from the day of the first event. With 0 days there are
+/// none.
 class DayWindows {
  public:
   /// Throws FileError where an event that counts has no time.
   DayWindows(const Events& events, int64_t days);
-  /// 1, 2, ...; 0 where there are none.
+  /// Returns the window of an event: 1, 2, ...; 0 where there are none.
   int64_t of(int64_t event) const;
 
  private:
@@ -47,28 +48,29 @@ class DayWindows {
 /// Whether an event has a user and an item.
 bool is_whole(const Events& events, size_t event);
 
-/// Sorts by (user, time) and cuts at pauses longer than `gap_seconds` (0: never), and where windows
-/// end.
+/// Sorts events by (user, time) and cuts them at pauses longer than `gap_seconds` (0: never), and
+/// where windows end.
 SessionOrder order_sessions(const Events& events, double gap_seconds, const DayWindows& windows);
 
 /// Finds events with the user, the item and the time of an earlier one (none where there are no
-/// times) and, if told so, takes them out. Returns their number.
+/// times). Takes them out of `order` if `take_out`. Returns their number.
 int64_t find_duplicates(const Events& events, SessionOrder& order, bool take_out);
 
-/// Events of `order` whose time says little of their place among those of their user.
+/// Counts of the events of `order` whose time says little of their place among those of their user.
 struct TimeCounts {
-  int64_t missing = 0;  ///< without a time: they come last
-  int64_t ties = 0;     ///< at the time of the one before: they keep the order of the files
-  /// Without a time in each further column: they come last among those alike in the columns before.
+  int64_t missing = 0;  ///< events without a time, which come last
+  int64_t ties = 0;     ///< events at the time of the one before, in the order of the files
+  /// Number of events without a time in each further column. They come last among those alike in
+  /// the columns before.
   std::vector<int64_t> missing_later = {};
 };
 TimeCounts count_times(const Events& events, const SessionOrder& order);
 
-/// Users by number: id as in Session, raw id, and the number of events.
+/// Returns the users by number: id as in Session, raw id, and the number of events.
 std::vector<Item> users_of(const Codes& users, const SessionOrder& order);
 
-/// Ids of the values of a column: by the first window that has them, by falling count in training
-/// (in that window), ties in raw order.
+/// Ids of the values of a column. They count by the first window that has the value, then by
+/// falling count in training (in that window), ties in raw order.
 struct ColumnIds {
   std::vector<int64_t> ids;  ///< by code
   std::vector<Item> items;   ///< by id - 1
@@ -77,8 +79,8 @@ struct ColumnIds {
   int64_t size() const { return static_cast<int64_t>(items.size()); }
 };
 
-/// Only events that train count. Values that no ordered event has get no id. Those of an earlier
-/// vocabulary keep theirs, whether they occur or not.
+/// Makes the vocabulary of a column. Only events that train count. Values that no ordered event has
+/// get no id. Values of an earlier vocabulary keep their ids, whether they occur or not.
 ColumnIds make_vocabulary(const Codes& column, const SessionOrder& order,
                           const ItemNames& earlier = {});
 

@@ -18,14 +18,15 @@ struct SyntheticOptions {
   double mean_length = 0;  ///< before long ones are cut: most are short; 0: all are as likely
   int64_t row_group_size = 500;
   uint64_t seed = 42;
-  bool features = false;  ///< also category-list (categorical) and price-list (continuous)
-  /// Also what the items of each session cost, spent, and bought: 1 where that is more than half of
-  /// the most that they could, else 0.
+  bool features = false;  ///< adds category-list (categorical) and price-list (continuous)
+  /// Adds two columns with one value a session: `spent`, which is what its items cost, and
+  /// `bought`, 1 where that is more than half of the most that they could cost, else 0.
   bool targets = false;
 };
 
-/// Sizes like those of a known data set; its sessions are not. Names: rees46, a shop whose sessions
-/// are short, with a category and a price for each item. Throws UsageError on any other.
+/// Returns options with sizes like those of a known data set; its sessions are not like those.
+/// Names: rees46, a shop whose sessions are short, with a category and a price for each item.
+/// Throws UsageError on any other.
 SyntheticOptions synthetic_like(const std::string& name);
 
 struct SyntheticReport {

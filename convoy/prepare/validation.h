@@ -5,7 +5,7 @@
 
 namespace convoy::prepare {
 
-/// Which events are held out of training, as `--validation` says: targets of valid.parquet, and in
+/// Events that are held out of training, as `--validation` says: targets of valid.parquet, and in
 /// some splits later ones of test.parquet.
 struct Validation {
   enum Kind { LastOut, LastTwo, Ratio, Dates, None };
@@ -20,7 +20,7 @@ struct Validation {
   bool has_test() const { return kind == LastTwo || kind == Ratio || kind == Dates; }
 };
 
-/// Reads leave-last-out, leave-last-two, ratio:0.8,0.1,0.1, date:2024-05-01,2024-06-01 or none.
+/// Parses leave-last-out, leave-last-two, ratio:0.8,0.1,0.1, date:2024-05-01,2024-06-01 or none.
 /// Throws UsageError for anything else.
 Validation parse_validation(const std::string& text);
 
