@@ -12,24 +12,24 @@ namespace convoy::tasks {
 /// value. Throws UsageError that names the option.
 void take_event_weights(SessionArguments& arguments, const formats::Schema& schema);
 
-/// The weights of the events of a training file, read a few rows at a time.
+/// Counts the weights of the events of a training file, a few rows at a time.
 class EventWeightsSurvey {
  public:
-  /// `weights`: of a model whose training data this is.
+  /// Takes the `weights` of a model whose training data this is.
   EventWeightsSurvey(const data::ParquetFiles& data, const models::EventWeights& weights)
       : data_(data), weights_(weights) {}
 
   bool empty() const { return weights_.column.empty(); }
-  /// Weight of value i of the column; 1 where there is none.
+  /// Returns the weight of value i of the column; 1 where there is none.
   double of(const data::Rows& rows, int64_t i) const;
-  /// Counts the weights of the events of rows, the first of which is row `first` of the data;
-  /// `items` tells where padding begins. Throws FileError on a negative one.
+  /// Counts the weights of the events of `rows`, the first of which is row `first` of the data.
+  /// `items` tells where padding begins. Throws FileError on a negative weight.
   void add(const data::Rows& rows, const data::Column& items, int64_t first);
   /// Counts the weight of an event that is a target.
   void add_target(double weight) { of_targets_ += weight; }
-  /// Throws FileError where no target has a weight.
+  /// Checks that some target has a weight. Throws FileError where none has.
   void finish() const;
-  /// Sentence for the user; "" without weights.
+  /// Returns a sentence for the user; "" without weights.
   std::string note() const;
 
  private:

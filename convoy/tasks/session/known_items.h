@@ -13,22 +13,22 @@
 
 namespace convoy::tasks {
 
-/// Beside the weights of a run: the items, and the values of other categorical features, that
-/// neither its training nor an earlier one that it goes on from has seen.
+/// File beside the weights of a run with the items, and the values of other categorical features,
+/// that neither its training nor an earlier one that it goes on from has seen.
 inline constexpr const char* kUnseenFile = "unseen_items.json";
 
 /// Ids of a categorical feature that a training has seen, or that have a vector of their own. The
 /// others have random embeddings: as inputs they are unknown, and such items are not recommended.
 class KnownItems {
  public:
-  /// All ids below `num_ids`, as of data without items.parquet.
+  /// Knows all ids below `num_ids`, as of data without items.parquet.
   explicit KnownItems(int64_t num_ids) : known_(static_cast<size_t>(num_ids), true) {}
-  /// By id; padding, 0, counts as known.
+  /// Knows the ids that `known` says, by id. Padding, 0, counts as known.
   explicit KnownItems(std::vector<bool> known);
 
-  /// Adds those of an earlier run, which may have fewer ids.
+  /// Adds the known ids of an earlier run, which may have fewer ids.
   void add(const KnownItems& earlier);
-  /// Takes away the ids from `first` to `last`, as far as there are such.
+  /// Removes the ids from `first` to `last`, as far as there are such.
   void remove(int64_t first, int64_t last);
 
   bool knows(int64_t id) const {
@@ -37,7 +37,7 @@ class KnownItems {
   std::vector<int64_t> unseen() const;
   const std::vector<bool>& by_id() const { return known_; }
 
-  /// {"num_ids": 1683, "unseen": [[1680, 1682]]}.
+  /// Returns {"num_ids": 1683, "unseen": [[1680, 1682]]}.
   Json to_json() const;
 
  private:
@@ -46,21 +46,22 @@ class KnownItems {
 
 /// Ids that a model knows of its items and of its other categorical features.
 struct KnownIdsOfModel {
-  KnownItems items{0};  ///< that it reads and ranks
-  /// Items of these that training saw; none: all. An item tower tells of others by their features.
+  KnownItems items{0};  ///< items that it reads and ranks
+  /// Items of these that training saw; none: all. An item tower tells of the others by their
+  /// features.
   std::optional<KnownItems> trained = {};
   std::map<std::string, KnownItems> features;  ///< by column, all but the items
 
-  /// Known ids of the run in `folder`, or above a checkpoint, for a model with as many ids; all
-  /// where it does not tell. Throws FileError for a file of another form.
+  /// Returns the known ids of the run in `folder`, or above a checkpoint, for a model with as many
+  /// ids. Returns all ids where the run does not tell. Throws FileError for a file of another form.
   static KnownIdsOfModel of_run(const std::filesystem::path& folder,
                                 const models::SessionConfig& model);
 
-  /// {"num_ids": 1683, "unseen": [[1680, 1682]], "features": {"genre-list": {...}}}: features with
-  /// unseen values alone.
+  /// Returns {"num_ids": 1683, "unseen": [[1680, 1682]], "features": {"genre-list": {...}}}. Only
+  /// features with unseen values are there.
   std::string to_json() const;
   bool all() const;
-  /// Items that training saw, or an earlier one.
+  /// Returns the items that training, or an earlier one, saw.
   const KnownItems& seen_items() const { return trained ? *trained : items; }
 };
 

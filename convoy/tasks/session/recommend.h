@@ -15,12 +15,12 @@
 
 namespace convoy::tasks {
 
-/// The best next items of one session, best first.
+/// Best next items of one session, best first.
 struct Recommendation {
-  int64_t row = 0;               ///< of the data
-  std::optional<int64_t> owner;  ///< whose session it is, where the data says
+  int64_t row = 0;               ///< number of the row in the data
+  std::optional<int64_t> owner;  ///< user of the session, where the data says
   std::vector<int64_t> session;  ///< the end of the session that it follows, oldest first
-  int64_t session_length = 0;    ///< of what the model reads
+  int64_t session_length = 0;    ///< number of items that the model reads
   std::vector<int64_t> ids;
   std::vector<float> scores;
   std::vector<float> targets;  ///< predictions for the session, as RecommendOptions has them
@@ -28,9 +28,9 @@ struct Recommendation {
 
 struct RecommendOptions {
   std::string item_feature;
-  std::string owner;  ///< scalar column of whose session a row is; "" or not in the data: unknown
+  std::string owner;  ///< scalar column of each row's user; "" or not in the data: unknown
   int64_t top_k = 10;
-  int64_t rows = 0;                       ///< only the first; 0 = all
+  int64_t rows = 0;                       ///< number of first rows to take; 0 = all
   std::vector<std::string> targets = {};  ///< columns that the model predicts, too
   std::vector<int64_t> unseen = {};       ///< items that are not recommended
 };
@@ -48,15 +48,16 @@ struct RecommendationNames {
   RowOwners owners = {};
   std::vector<std::string> targets = {};
 
-  /// Whose session a row is; none where the data do not say.
+  /// Returns the raw id of the user whose session a row is; none where the data do not say.
   std::optional<std::string> owner(const Recommendation& row) const;
 };
 
-/// A file that a run keeps beside the weights in `folder` or in the folder above; "" = none.
+/// Returns the path of a file that a run keeps beside the weights in `folder` or in the folder
+/// above; "" = none.
 std::filesystem::path kept_file(const std::filesystem::path& folder, const std::string& file);
 
-/// Names of a run's ids, beside the weights in `folder` or in the folder above: of its items, or of
-/// another `file`. Without entries where there is no such file.
+/// Reads the names of a run's ids, beside the weights in `folder` or in the folder above: of its
+/// items, or of another `file`. Returns names without entries where there is no such file.
 prepare::ItemNames item_names(const std::filesystem::path& folder,
                               const std::string& file = "items.parquet");
 

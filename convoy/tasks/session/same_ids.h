@@ -8,18 +8,20 @@
 
 namespace convoy::tasks {
 
-/// A file that lies beside data, by its name; "" = none.
+/// Function that finds a file beside data by its name; "" = none.
 using BesideData = std::function<std::filesystem::path(const std::string&)>;
 
-/// Beside a Parquet file, a folder of them, or one level up, where windows have theirs.
+/// Finds files beside a Parquet file, in a folder of them, or one level up, where windows have
+/// theirs.
 BesideData beside(const std::filesystem::path& data);
 
-/// No file.
+/// Finds no file.
 BesideData beside_nothing();
 
-/// Throws FileError where an id of the data stands for another item or category than in the run in
-/// `folder`, UsageError where its numbers are scaled otherwise. Ids that only one of them has are
-/// no difference; nor is what nothing is known of.
+/// Checks that ids and numbers of the data mean the same as in the run in `folder`. Throws
+/// FileError where an id stands for another item or category, and UsageError where numbers are
+/// scaled otherwise. Ids that only one of them has are no difference; nor is anything of which
+/// nothing is known.
 void check_same_ids(const std::filesystem::path& folder, const models::SessionConfig& config,
                     const BesideData& data);
 

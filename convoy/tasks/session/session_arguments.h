@@ -10,7 +10,7 @@
 
 namespace convoy::tasks {
 
-/// `[data]`: files, and how they are read.
+/// Options of `[data]`: files, and how they are read.
 struct DataArguments {
   std::string path;
   std::string train;
@@ -26,35 +26,35 @@ struct DataArguments {
   int64_t memory_budget_mb = 256;
   int64_t prefetch_depth = 4;
 
-  /// Path of the training file: `train`, or train.parquet in `path` (data.parquet where there is no
-  /// such file), and so on; "" when there is neither.
+  /// Returns the path of the training file: `train`, or train.parquet in `path` (data.parquet where
+  /// there is no such file), and so on; "" when there is neither.
   std::string train_file() const;
   std::string valid_file() const;
   std::string schema_file() const;
-  /// A file beside the schema, or "" where it is not there.
+  /// Returns a file beside the schema, or "" where it is not there.
   std::string beside_schema(const std::string& name) const;
   std::string items_file() const { return beside_schema("items.parquet"); }
 };
 
-/// Options of a run over windows, which each of its trainings has as if there were none.
+/// Options of a run over windows. Each of its trainings has them as a run without windows does.
 inline const std::vector<std::string> kWindowOptions{"data.windows", "data.start", "data.end",
                                                      "data.keep_moments"};
 
-/// Rows to evaluate on or to predict for: `valid.parquet` of a folder as `convoy data sessions`
-/// makes it, `train.parquet` where it made no other; else `where`. Throws UsageError for a folder
-/// of windows.
+/// Returns the file of rows to evaluate on or to predict for. Of a folder as `convoy data sessions`
+/// makes it this is `valid.parquet`, or `train.parquet` where it made no other; else `where`.
+/// Throws UsageError for a folder of windows.
 std::string rows_in(const std::string& where);
 
-/// `[train]`: metrics of an evaluation of sessions.
+/// Options of `[train]`: metrics of an evaluation of sessions.
 struct RankingArguments {
   std::vector<std::string> top_ks{"5", "10", "20"};
   std::string metric_names = "plain";
   std::string exclude_seen = "auto";
   std::vector<std::string> baselines{kPopularity};
 
-  /// The cut-offs of the metrics. Throws UsageError on one that is no positive number.
+  /// Returns the cut-offs of the metrics. Throws UsageError on one that is no positive number.
   std::vector<int64_t> top_k_values() const;
-  /// Baselines to compare with. Throws UsageError on a text that names none.
+  /// Returns the baselines to compare with. Throws UsageError on a text that names none.
   std::vector<Baseline> baseline_values() const { return parse_baselines(baselines); }
 };
 
@@ -62,10 +62,10 @@ struct RankingArguments {
 struct SessionArguments {
   std::string family = "session";
   std::string parity = "none";
-  models::SessionConfig model;  ///< its features come from the data
+  models::SessionConfig model;  ///< settings of the model; its features come from the data
   std::vector<std::string> prediction_tasks{models::kNextItem};
   std::vector<std::string> task_weights;
-  std::vector<std::string> pretrained_embeddings;  ///< COLUMN=FILE each
+  std::vector<std::string> pretrained_embeddings;  ///< entries COLUMN=FILE
   bool pretrained_trainable = false;
   std::vector<std::string> item_tower;  ///< features of items that the item tower reads
   std::string model_name_or_path;       ///< an earlier run to begin with; "" = none
@@ -81,9 +81,9 @@ struct SessionArguments {
   /// Gives the model its targets. Throws UsageError on tasks or weights that are none.
   void take_tasks();
 
-  /// With model.parity, sets the options of `table` (declared by this object) that nobody has set
-  /// to what the other program does. Where parity was typed, warns of options that a file keeps
-  /// from it.
+  /// Sets the options of `table` (declared by this object) that nobody has set to what the other
+  /// program does, with model.parity. Warns of options that a file keeps from it, where parity was
+  /// typed.
   void apply_parity(OptionTable& table);
 };
 

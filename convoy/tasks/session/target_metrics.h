@@ -9,19 +9,20 @@
 
 namespace convoy::tasks {
 
-/// How well a number of whole sessions is predicted. Of 0 or 1: auc (the share of pairs of a 1 and
-/// a 0 whose probabilities are in order, ties by half; 0.5 without such a pair), and of
-/// probabilities of at least 0.5 accuracy, precision and recall. Of other numbers: mse, rmse. Keeps
-/// all predictions, so that every number of ranks gives the same.
+/// Metrics of how well a number of whole sessions is predicted. Of 0 or 1 they are auc, and, of
+/// probabilities of at least 0.5, accuracy, precision and recall. auc is the share of pairs of a 1
+/// and a 0 whose probabilities are in order, ties by half; 0.5 without such a pair. Of other
+/// numbers they are mse and rmse. Keeps all predictions, so that every number of ranks gives the
+/// same.
 class TargetMetrics : public train::Scorer {
  public:
   explicit TargetMetrics(models::SessionTarget target);
 
-  /// out["prediction.<column>"] and out["answer.<column>"] [n] fp32; rows whose answer is NaN do
-  /// not count.
+  /// Adds out["prediction.<column>"] and out["answer.<column>"], each [n] fp32. Rows whose answer
+  /// is NaN do not count.
   void add(const nn::Bundle& out) override;
   void reduce(const comm::Group& group) override;
-  /// `<prefix><column>_auc` and so on; NaN without rows.
+  /// Returns `<prefix><column>_auc` and so on; NaN without rows.
   std::map<std::string, double> values(const std::string& prefix, double loss = 0) const override;
   std::string reason_of_none(const std::string& metric) const override;
 
@@ -31,7 +32,7 @@ class TargetMetrics : public train::Scorer {
   models::SessionTarget target_;
   std::vector<std::string> names_;
   std::vector<at::Tensor> pairs_;  ///< [n, 2] fp32: prediction, answer
-  std::vector<double> values_;     ///< as names_
+  std::vector<double> values_;     ///< metrics in the order of names_
 };
 
 }  // namespace convoy::tasks

@@ -14,7 +14,8 @@ void set_session_defaults(options::TrainingArguments& training);
 /// nobody has set them. `source` is for messages.
 void set_plain_defaults(OptionTable& table, const std::string& source);
 
-/// Without evaluation data there are no evaluations, unless somebody asks for them, who is told so.
+/// Turns evaluations off, for a run without evaluation data, unless somebody asks for them, who is
+/// told so.
 void set_no_evaluation(OptionTable& table);
 
 /// Gives the bodies that learn from masked items initial weights by the width of the model, where
