@@ -19,9 +19,9 @@ constexpr rlim_t kLeastStack = 1 << 20;
   ::_exit(1);
 }
 
-/// In a folder that was deleted the math library ends the program with a riddle while it is loaded,
-/// with a small stack the libraries end it without a word, and some open files of their own, so
-/// this looks before any library starts.
+/// Looks for trouble before any library starts. In a folder that was deleted the math library ends
+/// the program with a riddle while it is loaded. With a small stack the libraries end it without a
+/// word. Some of them open files of their own.
 [[gnu::no_sanitize("address", "undefined", "thread")]] void look(int, char**, char**) {
   char here[PATH_MAX];
   if (::getcwd(here, sizeof here) == nullptr && errno == ENOENT) {
@@ -44,7 +44,7 @@ constexpr rlim_t kLeastStack = 1 << 20;
 
 }  // namespace
 
-/// Where nothing is computed nothing waits.
+/// Returns whether the command that was typed computes. Where nothing is computed nothing waits.
 extern "C" [[gnu::no_sanitize("address", "undefined", "thread")]] bool convoy_may_start_again(
     int argc, char** argv) {
   return argc >= 2 && convoy::cli::find_command(argv[1]).computes;

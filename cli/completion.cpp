@@ -38,7 +38,7 @@ void add_flags(const CLI::App& command, const std::string& name, Words& words) {
   }
 }
 
-/// By all of their names.
+/// Adds the options of a table by all of their names.
 void add_options(const OptionTable& table, std::set<std::string>& flags, Words& words) {
   for (const auto& option : table.options()) {
     auto names = option.aliases;

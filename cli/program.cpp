@@ -19,7 +19,7 @@ namespace convoy::cli {
 
 namespace {
 
-/// Where the lines after the first of an entry begin: below its description.
+/// Returns the column where the lines after the first of an entry begin: below its description.
 size_t description_column(const std::string& line) {
   const size_t begin = line.find_first_not_of(' ');
   const size_t gap = begin == std::string::npos ? begin : line.find("  ", begin);

@@ -97,7 +97,8 @@ void tell(const char* kind, const std::string& text, int code, const std::vector
   }
 }
 
-/// As tell(), then leaves at once: the threads of a broken collective must not hold the process up.
+/// Tells as tell() does, then leaves at once: the threads of a broken collective must not hold the
+/// process up.
 [[noreturn]] void leave(const char* kind, const std::string& text, int code,
                         const std::vector<int>& missing = {}) {
   tell(kind, text, code, missing);
@@ -105,7 +106,7 @@ void tell(const char* kind, const std::string& text, int code, const std::vector
   std::_Exit(code);
 }
 
-/// Another rank's end is told while this one's disk is still at work.
+/// Tells of another rank's end while this one's disk is still at work.
 void tell_communication(const std::exception& any) {
   const auto* error = dynamic_cast<const CommunicationError*>(&any);
   if (error) tell("CommunicationError", error->what(), kCommunication, error->missing());

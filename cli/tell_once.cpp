@@ -27,7 +27,8 @@ struct Name {
   socklen_t size = 0;
 };
 
-/// In no folder: it goes with the process that has it. Ranks of one launcher have one parent.
+/// Returns a name in no folder, which goes with the process that has it. Ranks of one launcher have
+/// one parent.
 Name name_of(const std::string& mistake, const launch::RankEnvironment& environment) {
   const auto text = fmt::format("convoy-mistake-{}-{}-{}-{:x}", ::getuid(), ::getppid(),
                                 environment.master_port, std::hash<std::string>()(mistake));

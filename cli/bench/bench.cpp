@@ -174,7 +174,8 @@ struct SaveFlags : bench::SaveOptions {
   bool json = false;
 };
 
-/// For ranks that this process starts: it outlives them, and can clear away what they leave.
+/// Variable that hands the folder of the files to ranks that this process starts. The process
+/// outlives them, and can clear away what they leave.
 constexpr const char* kSaveFolder = "CONVOY_BENCH_SAVE_FOLDER";
 
 int bench_save(SaveFlags flags) {

@@ -29,7 +29,8 @@ struct EstimateOptions {
 
 using parallel::Parallelism;
 
-/// Without others to share with no stage of ZeRO shares anything, but for what is offloaded.
+/// Returns the ways to train, by recomputation and stage of ZeRO. Without others to share with no
+/// stage of ZeRO shares anything, but for what is offloaded.
 std::vector<Parallelism> ways_of(const planner::Estimator& estimator) {
   const int64_t most = estimator.mesh().degree(parallel::kState) > 1 ? 3 : estimator.asked().zero;
   std::vector<Parallelism> out;

@@ -136,7 +136,7 @@ void draw_front(const std::string& file, const planner::PlanReport& report) {
   write_file(file, report::line_chart(chart));
 }
 
-/// How ranks train a run's file, on each host of the cluster.
+/// Returns the command with which ranks train a run's file, on each host of the cluster.
 std::string command_text(const std::string& file, int num_ranks, const planner::Cluster& cluster) {
   if (num_ranks == 1) return "convoy train " + file;
   const int each = cluster.devices_per_host;
@@ -148,7 +148,7 @@ std::string command_text(const std::string& file, int num_ranks, const planner::
       last == 0 ? " (on each host)" : fmt::format(" (-n {} on the last host)", last));
 }
 
-/// Where the ranks are, by what was typed; none: 0.
+/// Returns the place of the ranks, by what was typed; none: 0.
 planner::Target where_of(const PlanOptions& options, int num_ranks) {
   const auto &cluster = options.cluster, &device = options.device, &profile = options.profile;
   if (!cluster.empty() && !device.empty()) {

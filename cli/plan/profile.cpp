@@ -92,8 +92,8 @@ void warn_of_bound_cores(const job::Job& met) {
   }
 }
 
-/// With the ranks that a launcher started, whatever their hosts: the first runs the blocks, and all
-/// time their sums. Nothing on the other ranks.
+/// Measures a profile with the ranks that a launcher started, whatever their hosts. The first runs
+/// the blocks, and all time their sums. Returns nothing on the other ranks.
 std::optional<planner::Profile> measure_together(const Asked& asked, const ProfileFlags& flags) {
   // Where the ranks are is all that counts, not what the run does with them.
   options::ParallelArguments parallel;

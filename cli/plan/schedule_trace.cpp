@@ -26,7 +26,7 @@ double computed(const parallel::Timeline& timeline) {
   return out;
 }
 
-/// With all times `factor` as long.
+/// Returns the timeline with all times `factor` as long.
 parallel::Timeline scaled(parallel::Timeline timeline, double factor) {
   timeline.length *= factor;
   for (auto& spans : timeline.ranks) {
