@@ -68,7 +68,8 @@ std::string known_as(const fs::path& path) {
   return path.filename().string().substr(0, 200);
 }
 
-/// Where a symbolic link leads, also to nothing yet: it stays, and what it leads to is written.
+/// Returns the path to which a symbolic link leads, also to nothing yet. The link stays, and what
+/// it leads to is written.
 fs::path behind_links(fs::path path) {
   std::error_code error;
   constexpr int kMost = 40;  // as the kernel
@@ -99,8 +100,8 @@ bool is_neighbour(const std::string& name, std::smatch& parts) {
   return std::regex_match(name, parts, unfinished);
 }
 
-/// Who may read `path`, which `temporary` is to replace, may read that. `more`: what its writer
-/// needs until then.
+/// Gives `temporary` the mode of `path`, which it is to replace, so that those who may read `path`
+/// may read it. `more`: rights that its writer needs until then.
 void keep_mode(const fs::path& temporary, const fs::path& path, mode_t more = 0) {
   constexpr mode_t kAll = 07777;
   struct stat before{};

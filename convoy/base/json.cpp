@@ -8,10 +8,11 @@ namespace convoy {
 
 namespace {
 
-/// More than any file of ours or Hugging Face's; what follows values into themselves has a stack.
+/// Most levels of nesting that are read: more than in any file of ours or Hugging Face's. Code that
+/// follows values into themselves has a stack.
 constexpr int64_t kMostNested = 500;
 
-/// How deep lists and objects lie in each other.
+/// Returns how deep lists and objects lie in each other.
 int64_t nesting(std::string_view text) {
   int64_t depth = 0, most = 0;
   bool quoted = false;

@@ -36,7 +36,8 @@ int64_t elements_of(const parallel::StateTensor& tensor) {
   return c10::multiply_integers(tensor.shape);
 }
 
-/// Where blocks of a tensor may end: its rows, or those that its cut makes.
+/// Returns the number of elements after which a block of a tensor may end: those of a row, or of a
+/// row that its cut makes.
 int64_t row_of(const parallel::StateTensor& tensor) {
   return tensor.shape.empty() ? 1 : std::max<int64_t>(1, tensor.shape.back());
 }

@@ -52,7 +52,7 @@ bool belongs_to_model(const fs::directory_entry& entry) {
 
 namespace {
 
-/// How Hugging Face's config.json and safetensors spell a dtype.
+/// Spelling of a dtype in Hugging Face's config.json and in safetensors.
 struct Spelling {
   const char* config;
   const char* file;

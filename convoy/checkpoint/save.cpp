@@ -146,7 +146,7 @@ Save::Save(const fs::path& folder, std::vector<FilesOfState> states, const comm:
   }
 }
 
-/// In parts that stay in the caches between the checksum and the copy to the system.
+/// Writes a piece in parts that stay in the caches between the checksum and the copy to the system.
 void Save::put(size_t tensor, const parallel::StatePiece& piece) {
   constexpr int64_t kBytes = int64_t{1} << 20;
   const auto& [file, place] = home_[tensor];

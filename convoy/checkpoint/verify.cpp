@@ -26,14 +26,14 @@ namespace {
 
 constexpr size_t kPieceBytes = size_t{16} << 20;
 
-/// Which folder it is, also once it has another name.
+/// Returns the identity of a folder, which it keeps under another name.
 std::optional<std::pair<dev_t, ino_t>> identity(const fs::path& folder) {
   struct stat info{};
   if (::lstat(folder.c_str(), &info) != 0) return std::nullopt;
   return std::pair(info.st_dev, info.st_ino);
 }
 
-/// How many tensors, and the first of them.
+/// Returns the number of tensors, and the names of the first of them.
 template <class Tensors>
 std::string summary(const Tensors& tensors) {
   constexpr size_t kShown = 3;
@@ -186,7 +186,7 @@ class Verifier {
         fmt::format("the header of {} is not as it was written", file.path().filename().string()));
   }
 
-  /// Its checksum. Where no manifest vouches for it, its numbers are looked at.
+  /// Returns the checksum of a tensor. Looks at its numbers where no manifest vouches for it.
   uint64_t read(const formats::SafetensorsFile& file, const std::string& name,
                 const formats::SafetensorsEntry& entry) {
     const auto bytes = file.bytes(name);

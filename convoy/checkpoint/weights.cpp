@@ -51,7 +51,7 @@ struct Chunk {
   parallel::StatePiece part;
 
   size_t begin() const { return static_cast<size_t>(part.begin); }
-  /// Where its last row ends in the tensor.
+  /// Place in the tensor where its last row ends.
   size_t end() const {
     return static_cast<size_t>(part.begin + (part.rows() - 1) * part.stride + part.length());
   }

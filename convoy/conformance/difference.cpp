@@ -84,7 +84,7 @@ class Counted {
  public:
   explicit Counted(const TensorFiles& moments) : moments_(moments) {}
 
-  /// One flag for each of these elements of a weight; empty: all count.
+  /// Returns one flag for each of these elements of a weight; empty: all count.
   std::vector<bool> of(const std::string& weight, int64_t begin, int64_t end) {
     if (!least_) look();
     constexpr std::string_view kPeft = "base_model.model.";  // before an adapter's weights alone

@@ -169,7 +169,7 @@ void append_offsets(const std::vector<int64_t>& offsets, Column& out) {
   for (size_t i = 1; i < offsets.size(); ++i) out.offsets.push_back(shift + offsets[i]);
 }
 
-/// One vector a row, or a list of them.
+/// Appends one vector a row, or a list of them.
 void append_vectors(const arrow::Array& array, int64_t width, const Place& place, Column& out) {
   const Decoding decoding = decoding_of(*array.type());
   out.kind = decoding.kind;
@@ -238,7 +238,7 @@ void check_finite(const Column& column, int64_t first_new_row, const Place& plac
   }
 }
 
-/// All lists of a row describe the same positions.
+/// Checks that all lists of a row describe the same positions.
 void check_lengths(const Rows& rows, int64_t first_new_row, int64_t first_row,
                    const std::filesystem::path& path) {
   const std::pair<const std::string, Column>* reference = nullptr;

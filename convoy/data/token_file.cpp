@@ -49,7 +49,7 @@ struct IdsFile {
   int32_t vocab_size = 0;   // 0: nor how many there are
 };
 
-/// Who made the ids, of what `convoy data tokenize` wrote.
+/// Reads who made the ids, where `convoy data tokenize` wrote the file.
 void read_metadata(const fs::path& file, IdsFile& out) {
   std::shared_ptr<arrow::Schema> schema;
   check_arrow(open_parquet(file, kRowsAtOnce)->GetSchema(&schema), file);
@@ -91,7 +91,7 @@ std::optional<IdsColumns> ids_columns(const std::vector<ColumnInfo>& columns, co
   return out;
 }
 
-/// Nothing when the file holds no ids.
+/// Opens a file of ids. Returns nothing when the file holds no ids.
 std::optional<IdsFile> open_ids(const fs::path& file, const std::string& column) {
   if (!fs::is_regular_file(file) || kind_of_texts(file) != ".parquet") return std::nullopt;
   IdsFile out{ParquetFile(file), {}, "", 0};
@@ -103,7 +103,7 @@ std::optional<IdsFile> open_ids(const fs::path& file, const std::string& column)
   return out;
 }
 
-/// Nothing when Arrow's own files hold no ids.
+/// Returns the columns of ids of Arrow's own files; nothing when they hold no ids.
 std::optional<IdsColumns> ids_columns(const ArrowDataset& source, const fs::path& file,
                                       const std::string& column) {
   return ids_columns(columns_of(source.schema()), file, column, column != kTextColumn);

@@ -16,7 +16,7 @@ namespace convoy::formats {
 
 namespace {
 
-/// One feature's JSON with what messages need.
+/// JSON of one feature, with what messages need.
 struct Node {
   const Json& json;
   const std::string& where;    // the file

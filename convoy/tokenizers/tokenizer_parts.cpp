@@ -14,7 +14,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Each of these is a tokenizer; of a folder the first counts.
+/// Names of files each of which is a tokenizer; of a folder the first counts.
 constexpr const char* kWhole[] = {"tokenizer.json",          "tokenizer.model", "spiece.model",
                                   "sentencepiece.bpe.model", "vocab.json",      "vocab.txt"};
 constexpr const char* kMerges = "merges.txt";
@@ -108,7 +108,7 @@ TokenizerParts read(const fs::path& file, const JsonField& config, std::span<con
   return parts;
 }
 
-/// Every token that the settings call special by its task, or in a list.
+/// Returns every token that the settings call special by its task, or in a list.
 std::set<std::string> special_tokens(const Json settings[2]) {
   std::set<std::string> tokens;
   const auto take = [&](const Json& token) {

@@ -16,7 +16,7 @@ uint32_t load(std::string_view bytes, size_t at) {
   return value;
 }
 
-/// How far from a unit its children lie.
+/// Returns how far from a unit its children lie.
 uint32_t offset_of(uint32_t unit) {
   return unit >> 10 << ((unit & 1u << 9) >> 6);
 }

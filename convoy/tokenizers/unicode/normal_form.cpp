@@ -22,7 +22,7 @@ constexpr char32_t kNumVowels = 21;
 constexpr char32_t kNumTrails = 28;
 constexpr char32_t kNumSyllables = kNumLeads * kNumVowels * kNumTrails;
 
-/// From characters to short runs of others. All that have one are below kEnd.
+/// Mappings from characters to short runs of others. All that have one are below kEnd.
 class Mappings {
  public:
   static constexpr char32_t kEnd = 0x30000;
