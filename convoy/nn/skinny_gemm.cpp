@@ -202,7 +202,8 @@ at::Tensor multiply(const at::Tensor& x, const at::Tensor& matrix, const at::Ten
 
 #endif
 
-/// On a GPU, with the sums in 32 bits: x is narrowed instead of the matrix, which is read once.
+/// Multiplies on a GPU, with the sums in 32 bits: x is narrowed instead of the matrix, which is
+/// read once.
 at::Tensor multiply_parts(const at::Tensor& x, const at::Tensor& matrix) {
   const auto [parts, scale] = narrow_parts(x, matrix.scalar_type());
   const auto products = at::mm(parts, matrix, at::kFloat);

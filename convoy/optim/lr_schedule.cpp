@@ -10,7 +10,7 @@ namespace convoy::optim {
 
 namespace {
 
-/// From 1 down to 0 over half a wave, for `num_cycles` = 0.5.
+/// Goes from 1 down to 0 over half a wave, for `num_cycles` = 0.5.
 double cosine(double progress, double num_cycles) {
   return 0.5 * (1 + std::cos(std::numbers::pi * num_cycles * 2 * progress));
 }

@@ -11,7 +11,8 @@ namespace convoy::optim {
 
 namespace {
 
-/// All there are. Names are Hugging Face's (transformers' OptimizerNames), where it has one.
+/// Returns all optimizers that there are. Names are Hugging Face's (transformers' OptimizerNames),
+/// where it has one.
 std::vector<OptimizerEntry>& optimizers() {
   static std::vector<OptimizerEntry> all{
       {"adamw_torch", "AdamW", true, make_adamw},

@@ -26,8 +26,8 @@ CONVOY_CLONES void add_squares(const float* values, int64_t count, double& total
   for (const double lane : lanes) total += lane;
 }
 
-/// On a GPU in one pass: the kernel of many norms adds in the type of its result, where that of one
-/// makes a copy in that type first.
+/// Sums the squares on a GPU in one pass. The kernel of many norms adds in the type of its result,
+/// where that of one makes a copy in that type first.
 at::Tensor sum_of_squares_on_device(const at::Tensor& values) {
   if (values.numel() == 0) return at::zeros({}, values.options().dtype(at::kDouble));
   return at::_foreach_norm({values}, 2, at::kDouble).front().square_();

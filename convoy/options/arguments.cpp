@@ -29,7 +29,8 @@ void with_table(const TrainingArguments& arguments,
   use(table);
 }
 
-/// Most rows of a rank's step: what a million ranks make of them still has room in a number.
+/// Largest number of rows of a rank's step: what a million ranks make of them still has room in a
+/// number.
 constexpr int64_t kMostRows = (int64_t{1} << 43) - 1;
 
 /// A part of all steps, or a number of them.

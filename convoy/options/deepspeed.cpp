@@ -380,7 +380,7 @@ class Reader {
     fail<UsageError>("deepspeed", "{}:{}: {} {}", file_, line_of(key), key, what);
   }
 
-  /// Where a key stands: each of its names behind the one before.
+  /// Returns the line where a key stands: each of its names behind the one before.
   int64_t line_of(const std::string& key) const {
     size_t at = 0;
     for (const auto& name : split(key, '.')) {

@@ -8,6 +8,6 @@ extern "C" {
 extern const char* malloc_conf;
 const char* malloc_conf = "dirty_decay_ms:-1,muzzy_decay_ms:-1,lg_extent_max_active_fit:40";
 
-/// By this name the linker takes this file into a program.
+/// Name by which the linker takes this file into a program.
 extern const char convoy_keeps_pages = 1;
 }

@@ -39,7 +39,7 @@ extern "C" [[gnu::visibility("default")]] int mkl_serv_intel_cpu_true() {
   return convoy::tuning::answer_to_mkl(is_intel(), allowed(), has(false)) ? 1 : 0;
 }
 
-/// By this name the linker takes this file into a program.
+/// Name by which the linker takes this file into a program.
 extern "C" const char convoy_answers_mkl = 1;
 
 namespace convoy::tuning {

@@ -58,5 +58,5 @@ bool is_linker(const char* program) {
 
 }  // namespace
 
-/// By this name the linker takes this file into a program.
+/// Name by which the linker takes this file into a program.
 extern "C" const char convoy_spins_briefly = 1;

@@ -16,7 +16,7 @@ namespace convoy::models {
 
 namespace {
 
-/// Where a layer's parameters stand in Hugging Face's files.
+/// Names of a layer's parameters in Hugging Face's files.
 struct Names {
   std::string block, query, key, value, mixed, mixed_norm, inner, out, out_norm;
 };
@@ -35,7 +35,7 @@ Names bert_names(const std::string& prefix, int64_t index) {
           layer + ".output.LayerNorm"};
 }
 
-/// All layers read the parameters of the first.
+/// Returns names of ALBERT's layers, all of which read the parameters of the first.
 Names albert_names(const std::string& prefix, int64_t index) {
   const auto shared = prefix + ".encoder.albert_layer_groups.0.albert_layers.0.";
   const auto attention = shared + "attention.";

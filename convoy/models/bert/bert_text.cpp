@@ -21,7 +21,7 @@ namespace {
 using nn::Init;
 using nn::ParamPtr;
 
-/// As the first BERTs have them, google-bert/bert-base-uncased among them.
+/// Names of norms in the first BERTs, google-bert/bert-base-uncased among them.
 const std::vector<std::pair<std::string, std::string>> kOldNorms{
     {"LayerNorm.gamma", "LayerNorm.weight"}, {"LayerNorm.beta", "LayerNorm.bias"}};
 

@@ -189,7 +189,7 @@ class Pieces {
     return narrow ? at::kBFloat16 : at::kFloat;
   }
 
-  /// On a GPU queries are multiplied instead of scores, where that rounds nothing.
+  /// Whether queries are multiplied instead of scores: on a GPU, where that rounds nothing.
   bool scales_queries() const {
     int exponent = 0;
     return q_.is_cuda() && scale_ != 1 && std::frexp(scale_, &exponent) == 0.5;

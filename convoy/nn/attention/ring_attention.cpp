@@ -153,7 +153,7 @@ class Ring {
   at::Tensor grouped(const at::Tensor& x) const {
     return x.reshape({x.size(0), K_, H_ / K_ * x.size(2), x.size(3)});
   }
-  /// Every G-th head from head g on, of x [B, H, ...].
+  /// Returns every G-th head from head g on, of x [B, H, ...].
   at::Tensor group_of(const at::Tensor& x, int64_t g) const {
     return x.unflatten(1, {K_, H_ / K_}).select(2, g);
   }

@@ -134,8 +134,8 @@ std::vector<int64_t> beside_rows(at::IntArrayRef sizes) {
   return out;
 }
 
-/// Where the elements of a mask of `sizes` stand, as kernels read it: the lines' beginnings in two
-/// words, columns, and the rows' samples in two words.
+/// Returns the places of the elements of a mask of `sizes`, as kernels read it: the lines'
+/// beginnings in two words, columns, and the rows' samples in two words.
 std::vector<at::Tensor> places_of(at::IntArrayRef sizes, at::IntArrayRef bounds,
                                   at::IntArrayRef origin, const at::Tensor& samples,
                                   at::Device device) {
@@ -157,7 +157,7 @@ std::vector<c10::Scalar> scalars_of(const MaskStream& stream) {
           bits_of(stream.scale)};
 }
 
-/// Nothing where the kernel cannot be compiled.
+/// Makes a mask with the kernel. Returns nothing where the kernel cannot be compiled.
 std::optional<at::Tensor> mask_by_kernel(at::IntArrayRef sizes, at::IntArrayRef bounds,
                                          at::IntArrayRef origin, const at::Tensor& samples,
                                          const MaskStream& stream, at::Device device) {
@@ -168,7 +168,7 @@ std::optional<at::Tensor> mask_by_kernel(at::IntArrayRef sizes, at::IntArrayRef 
   return bits->view(at::kFloat).view(sizes);
 }
 
-/// One round after the other on tensors of 32-bit words in int64.
+/// Runs Philox, one round after the other, on tensors of 32-bit words in int64.
 std::array<at::Tensor, 4> philox_steps(std::array<at::Tensor, 4> c, uint64_t key) {
   auto k0 = static_cast<uint32_t>(key), k1 = static_cast<uint32_t>(key >> 32);
   for (int round = 0; round < 10; ++round) {

@@ -135,7 +135,7 @@ namespace {
 
 constexpr const char* kInputGradient = "gradient of the input";
 
-/// From the ranks' shares [n, in].
+/// Gathers an operand from the ranks' shares [n, in].
 Operand gathered(const at::Tensor& x, const ParamPtr& weight, const TensorRanks& ranks) {
   const auto label = label_of("input", weight);
   const auto share =
