@@ -238,7 +238,7 @@ bool Layout::stays_whole(int64_t bucket) const {
          length * static_cast<int64_t>(sizeof(float)) < options_.parallelism.keep_bytes;
 }
 
-/// Where a bucket begins in a rank's buffer; of num_buckets(): where that ends.
+/// Returns where a bucket begins in a rank's buffer; of num_buckets(): where that ends.
 int64_t Layout::begin_in(Kind kind, int64_t bucket) const {
   const auto b = static_cast<size_t>(bucket);
   const int64_t begin = bucket == num_buckets() ? num_elements() : buckets_[b].all.begin;

@@ -53,7 +53,7 @@ struct GradientReducer::Impl {
     });
   }
 
-  /// After a backward that threw: its collectives are finished, its sums forgotten.
+  /// Finishes the collectives of a backward that threw, and forgets its sums.
   void give_up() {
     if (backward_under_way) complete();
   }
@@ -103,7 +103,7 @@ class ReadyHook : public torch::autograd::PostAccumulateGradHook {
   std::function<void()> call_;
 };
 
-/// Its parameters and buffers, one entry each.
+/// Returns a module's parameters and buffers, one entry each.
 std::vector<std::string> describe(const torch::nn::Module& module) {
   std::vector<std::string> out;
   auto add = [&](const char* kind, const auto& named) {

@@ -19,7 +19,7 @@ namespace convoy::parallel {
 
 namespace {
 
-/// Where no bytes are known a block keeps as much as it computes.
+/// Fills in the bytes that blocks keep: where none are known a block keeps as much as it computes.
 Costs with_bytes(Costs costs) {
   if (costs.kept.empty()) costs.kept = costs.forward;
   return costs;
@@ -61,7 +61,7 @@ void check_number_of_blocks(const ModelDecl& model, int num_stages,
                 : "a smaller pipeline_parallel_size");
 }
 
-/// Where splits are given.
+/// Returns the cut that given splits make. Throws UsageError where they do not fit the stages.
 Cut split_at(const std::vector<int64_t>& splits, int64_t num_blocks, int num_stages,
              int virtual_stages, Placement placement) {
   const int given = static_cast<int>(splits.size()) + 1;
@@ -127,7 +127,7 @@ class Choosing {
 
   bool searches() const { return asked_.schedule == &kAutomatic; }
   double memory() const { return static_cast<double>(memory_); }
-  /// As buckets that are reduced after every micro-batch need it.
+  /// Whether cuts are joined, as buckets that are reduced after every micro-batch need it.
   bool joins() const { return parallelism_.reduces_each_shard(); }
 
   void check_bytes_are_known() const {
@@ -244,7 +244,8 @@ class Choosing {
     return out;
   }
 
-  /// By stage, as recompute_layers = auto counts it; a search, which does not, asks for no more.
+  /// Returns what each stage keeps, as recompute_layers = auto counts it. A search, which does not
+  /// count so, asks for no more.
   std::vector<double> kept_by_stages(const PipelineChoice& choice) const {
     if (searches()) return play(pipe_of_choice(choice), choice.orders).peak;
     std::vector<double> out;

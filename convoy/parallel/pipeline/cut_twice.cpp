@@ -58,7 +58,7 @@ class Pairs {
     return std::max(all, aim_ == Aim::DearestStage ? first + second : std::max(first, second));
   }
 
-  /// All ways on from where the stretches of the first stage begin.
+  /// Follows all ways on from where the stretches of the first stage begin.
   void play(size_t a, size_t b) {
     places_.resize(stages_ + 1);
     reached_.resize(stages_ + 1);
@@ -73,7 +73,7 @@ class Pairs {
     }
   }
 
-  /// From the first `s` stages, which end at `a` and `b`.
+  /// Extends the ways of the first `s` stages, which end at `a` and `b`, by a stage.
   void extend(size_t s, size_t a, size_t b) {
     const size_t left = stages_ - s - 1;  // stages after this one
     const double all = places_[s][at(a, b)].all;

@@ -39,7 +39,8 @@ bool with_several(int /*stages*/, int64_t micro_batches) {
   return micro_batches > 1;
 }
 
-/// In groups of as many micro-batches as there are stages.
+/// Returns the forwards that each virtual stage of a rank has begun when its first backward is due,
+/// in groups of as many micro-batches as there are stages.
 std::vector<int64_t> begun_interleaved(const StagesOfRank& of) {
   const int64_t p = of.stages, each = of.virtual_stages;
   std::vector<int64_t> out(static_cast<size_t>(each), 1);

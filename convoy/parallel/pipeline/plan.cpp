@@ -14,13 +14,13 @@ namespace convoy::parallel {
 
 namespace {
 
-/// How virtual stages may lie.
+/// Way in which virtual stages may lie.
 struct Way {
   int virtual_stages = 1;
   Placement placement = Placement::Loop;
 };
 
-/// Where virtual stages lie one way, in a cut or without one.
+/// Function that lays virtual stages in one way, in a cut or without one.
 using Lay = std::function<std::pair<Cut, Pipe>(const Way&)>;
 
 std::vector<Way> ways(const PlanOptions& options) {

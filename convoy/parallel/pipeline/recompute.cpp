@@ -163,7 +163,8 @@ class Fitting {
   std::optional<std::set<int64_t>> best_;
 };
 
-/// All ways to take `left` blocks from the stretches from `at` on, in each the first candidates.
+/// Tries all ways to take `left` blocks from the stretches from `at` on, in each the first
+/// candidates.
 void take_first(const StageMemory& stage, size_t left, std::vector<size_t>& counts, size_t at,
                 Fitting& fitting) {
   const size_t all = stage.candidates(at).size();
@@ -177,7 +178,7 @@ void take_first(const StageMemory& stage, size_t left, std::vector<size_t>& coun
   }
 }
 
-/// All ways to take `left` of the candidates from `at` on.
+/// Tries all ways to take `left` of the candidates from `at` on.
 void take_any(const std::vector<int64_t>& candidates, size_t left, std::set<int64_t>& taken,
               size_t at, Fitting& fitting) {
   if (left == 0) return fitting.try_out(taken);

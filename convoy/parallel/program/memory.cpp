@@ -294,7 +294,7 @@ class OffloadPool {
   int64_t now_ = 0, most_ = 0;
 };
 
-/// When a row was brought up to date.
+/// Bytes of a row's counter, which says when the row was brought up to date.
 constexpr int64_t kRowCounterBytes = 4;
 
 /// Rows of chance owners: as many as the one that has most, times the owners.

@@ -29,7 +29,7 @@ struct Entry {
   uint64_t sum = 0;
 };
 
-/// Among which ranks entries are compared, and what people call that.
+/// Ranks among which entries are compared, and what people call that.
 struct Among {
   const comm::Group& group;
   AxisSet axes;
@@ -104,7 +104,7 @@ class Entries {
     }
   }
 
-  /// One for the parameter, or for each granule.
+  /// Adds one entry for the parameter, or for each granule.
   void add_entries(Kind kind, size_t moment, size_t u, size_t p) {
     const auto& layout = flat_.layout();
     const auto& spec = flat_.units()[u].slots[p].param->spec();

@@ -64,7 +64,7 @@ std::string listed(const std::vector<std::string>& names) {
                      names.size() > kMost ? fmt::format(" and {} more", names.size() - kMost) : "");
 }
 
-/// How many tensor ranks a parameter goes over, some of it on each.
+/// Returns the most tensor ranks that a parameter goes over, some of it on each.
 int64_t most_ranks(const ParamDecl& param) {
   const bool is_table = !param.read_in_backward && param.cut.dim == 0;
   // A rank may have no row of a small table.

@@ -19,9 +19,10 @@ namespace convoy::parallel {
 
 namespace {
 
-/// For the others to end in, once one has failed.
+/// Time for the others to end in, once one has failed.
 constexpr std::chrono::seconds kPatience{4};
-/// After another error they may be within a long block, or in something that nothing ends.
+/// Time for the others after another error: they may be within a long block, or in something that
+/// nothing ends.
 constexpr std::chrono::seconds kForOthers{60};
 
 bool is_consequence(const std::exception_ptr& error) {

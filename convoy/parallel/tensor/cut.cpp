@@ -19,7 +19,7 @@ int64_t first_reader(int64_t part, const TensorCut& cut, int64_t rank, int64_t n
   return part / cut.granule * cut.readers * rank / num_ranks;
 }
 
-/// Where the stretch of a rank begins and ends in a part.
+/// Returns where the stretch of a rank begins and ends in a part.
 int64_t begin_in(int64_t part, const TensorCut& cut, int64_t rank, int64_t num_ranks) {
   return first_reader(part, cut, rank, num_ranks) / cut.readers * cut.granule;
 }

@@ -37,7 +37,7 @@ constexpr int64_t BlockCost::* kCounts[] = {&BlockCost::kept_bytes,
                                             &BlockCost::forward_message_bytes,
                                             &BlockCost::backward_message_bytes};
 
-/// On the line through two measurements.
+/// Returns the cost on the line through two measurements.
 BlockCost between(const BlockCost& a, const BlockCost& b, double part) {
   BlockCost out = a;
   for (const auto field : kSeconds) {

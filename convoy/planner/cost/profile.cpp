@@ -33,8 +33,8 @@ int runs_for(double seconds_of_one) {
   return std::clamp(1 + static_cast<int>(more), kRuns, kMostRuns);
 }
 
-/// Between two runs of a block a training computes with all the others: what the block reads has
-/// left the caches by then, and what they hold is to be written back.
+/// Stands for all other blocks, with which a training computes between two runs of a block. What
+/// the block reads has left the caches by then, and what they hold is to be written back.
 class OtherBlocks {
  public:
   OtherBlocks(const nn::BlockList& blocks, const nn::Block& one) {
@@ -72,7 +72,8 @@ std::set<const nn::Param*> read_behind(const nn::BlockList& blocks, size_t b) {
   return out;
 }
 
-/// Other threads of the process may give small tensors back meanwhile.
+/// Returns by how much memory has grown, at least 0: other threads of the process may give small
+/// tensors back meanwhile.
 int64_t grown(int64_t before, int64_t after) {
   return std::max<int64_t>(0, after - before);
 }
@@ -220,7 +221,8 @@ class BlockRun {
   std::set<const nn::Param*> written_;
 };
 
-/// How blocks run while it lives: as the options say, on their rank's share of the parameters.
+/// Setting in which blocks run while it lives: as the options say, on their rank's share of the
+/// parameters.
 class Setting {
  public:
   Setting(const nn::BlockList& blocks, const parallel::MicroBatch& batch,

@@ -106,7 +106,7 @@ Out multiply(Out out, In other) {
 Out add_rows(Out out, int64_t dim, In index, In rows, Number alpha) {
   return in_place(out, [&] { out.index_add_(dim, index, rows, alpha); }, rows);
 }
-/// For a key of the two.
+/// Returns rows of a table, for a key of the two.
 template <c10::DispatchKey kOf>
 at::Tensor rows_of(In table, int64_t dim, In index) {
   const bool is_seen =
@@ -159,7 +159,7 @@ at::Tensor joined(const at::ITensorListRef& pieces, int64_t dim) {
   return at::cat(pieces, dim);
 }
 
-/// As torch's kernel of processors: the output lies as the queries do, gradients position by
+/// Acts as torch's kernel of processors: the output lies as the queries do, gradients position by
 /// position.
 using Mask = const std::optional<at::Tensor>&;
 std::tuple<at::Tensor, at::Tensor> attention(In q, In k, In v, double dropout, bool causal,

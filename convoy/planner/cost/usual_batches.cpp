@@ -77,8 +77,8 @@ parallel::MicroBatch UsualBatches::mean(int64_t rows) const {
   return of(static_cast<size_t>(nearest - lengths_.begin()), rows, 0);
 }
 
-/// In the largest of a run's micro-batches: the sum of drawn rows is about normal, and the largest
-/// of M of these is below its mean plus sqrt(2 ln M) deviations.
+/// Returns the positions in the largest of a run's micro-batches. The sum of drawn rows is about
+/// normal, and the largest of M of these is below its mean plus sqrt(2 ln M) deviations.
 double UsualBatches::most_positions(int64_t rows) const {
   double sum = 0, squares = 0;
   for (const auto length : lengths_) {

@@ -14,7 +14,7 @@ namespace convoy::planner {
 
 namespace {
 
-/// Where the run's limit is smaller it counts.
+/// Returns the budget, or the run's limit where that is smaller.
 MemoryBudget limited(MemoryBudget room, int64_t device_memory) {
   if (device_memory > 0 && device_memory < room.bytes) {
     room.bytes = device_memory;

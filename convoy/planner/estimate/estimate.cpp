@@ -107,7 +107,8 @@ void Estimator::run_step(const parallel::ModelFactory& factory,
   }
 }
 
-/// As it will run; or, where that may be too large to run here, on the line through two sizes.
+/// Runs the evaluation as it will run; or, where that may be too large to run here, takes it from
+/// the line through two sizes.
 void Estimator::run_evaluation(const parallel::ModelFactory& factory,
                                options::TrainingArguments arguments, const EstimateInputs& inputs,
                                ProfileOptions how) {

@@ -21,7 +21,8 @@ constexpr double kRounding = 1e-9;
 /// Tries of a family that cannot win, to show what it can do.
 constexpr int64_t kTriesOfFamily = 6;
 
-/// In steps of a rounding error, so that equally fast ones are told by another thing.
+/// Returns the time in steps of a rounding error, so that equally fast ones are told by another
+/// thing.
 double rounded(double seconds) {
   return std::floor(std::log(seconds) / kRounding);
 }
@@ -117,7 +118,8 @@ class Search {
     bool recomputes_some = false;  ///< of its blocks, as few as fit
   };
 
-  /// Where devices differ: stages that are cut for them. Those of several virtual stages are not.
+  /// Adds stages that are cut for the devices, where these differ. Those of several virtual stages
+  /// are not.
   void add_cuts(std::vector<Parallelism>& splits) const {
     const auto number = splits.size();
     for (size_t n = 0; n < number; ++n) {

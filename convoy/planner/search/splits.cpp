@@ -33,7 +33,7 @@ std::vector<int64_t> rows_of(int64_t of_rank, int64_t most) {
   return out;
 }
 
-/// Over how many ranks ZeRO may share out a state: all, or those of a host.
+/// Returns the numbers of ranks over which ZeRO may share out a state: all, or those of a host.
 std::vector<int64_t> shards_of(const SearchSpace& space, const Parallelism& split) {
   const int64_t here = space.ranks_per_host / split.ranks.tensor, all = split.state_ranks();
   const bool divides = here > 1 && here < all && all % here == 0 && here % split.ranks.context == 0;
@@ -41,7 +41,7 @@ std::vector<int64_t> shards_of(const SearchSpace& space, const Parallelism& spli
   return {0, here};
 }
 
-/// One rank keeps shards of what is offloaded, and else none.
+/// Sets ZeRO of one rank, which keeps shards of what is offloaded, and else none.
 void set_zero_of_one_rank(Parallelism& split) {
   if (split.state_ranks() == 1) split.zero = parallel::least_zero(split.offload);
 }

@@ -107,7 +107,8 @@ void add_options(OptionTable& table, Written& to) {
       .within(0, kMostMicroseconds);
 }
 
-/// By rank, where a kind is written for each host or device. Throws UsageError else.
+/// Returns the devices by rank, where a kind is written for each host or device. Throws UsageError
+/// else.
 std::vector<Device> devices_of(const std::vector<std::string>& kinds, int64_t hosts,
                                int64_t devices) {
   std::vector<Device> out;

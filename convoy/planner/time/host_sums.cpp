@@ -34,7 +34,7 @@ class GroupOfHosts {
 
   const std::map<int, std::vector<int>>& hosts() const { return hosts_; }
   const std::vector<int>& here(int rank) const { return hosts_.at(cluster_.host_of(rank)); }
-  /// Which rank of a host has its part of what `rank` gets or gives.
+  /// Returns the rank of a host that has its part of what `rank` gets or gives.
   int keeper(int host, int rank) const {
     if (cluster_.host_of(rank) == host) return rank;
     const auto &there = hosts_.at(host), &its = here(rank);

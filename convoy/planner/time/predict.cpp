@@ -41,7 +41,7 @@ struct Played {
     }
   }
 
-  /// Which of the ranks stands for one of a stage of a pipeline with these speeds.
+  /// Returns which of the ranks stands for one of a stage of a pipeline with these speeds.
   size_t place_of(const std::vector<double>& speeds, int stage) const {
     return first_of_.at(speeds) + static_cast<size_t>(stage);
   }
@@ -159,7 +159,7 @@ void hold_memory(Prediction& out, const ModelCosts& numbers, const Cluster& clus
   out.short_of = excess.place;
 }
 
-/// By stage those to the others, as far as messages go there; none of a single one.
+/// Returns by stage the links to the others, as far as messages go there; none of a single one.
 std::vector<std::vector<parallel::Link>> links_between_stages(const Cluster& cluster,
                                                               const parallel::Mesh& mesh) {
   const int num_stages = mesh.degree(Axis::Pipeline);
@@ -177,8 +177,9 @@ std::vector<std::vector<parallel::Link>> links_between_stages(const Cluster& clu
 
 constexpr double kAlike = 1e-9;  // of what two ranks compute
 
-/// When a step's sums end where ranks of several hosts begin them at different times: each rank's
-/// messages are played. Empty: all begin at once, or wait for other things in between.
+/// Returns the function that tells when a step's sums end where ranks of several hosts begin them
+/// at different times: it plays each rank's messages. Empty: all begin at once, or wait for other
+/// things in between.
 parallel::EndOfSums end_of_sums(const Cluster& cluster, const Spread& run, const StepGroups& groups,
                                 const Played& played) {
   const bool reduces = run.split.zero == 0;
@@ -255,8 +256,8 @@ Prediction play(const ModelCosts& numbers, const Cluster& cluster, const Spread&
   return out;
 }
 
-/// In its middle a step repeats itself with as many micro-batches as there are stages: so many
-/// periods are played.
+/// Number of periods that are played: in its middle a step repeats itself with as many
+/// micro-batches as there are stages.
 constexpr int64_t kPlayed = 4;
 
 /// Whether a run has so few micro-batches that all are played.

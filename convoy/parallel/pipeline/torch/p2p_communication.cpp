@@ -19,7 +19,7 @@ namespace {
 /// Alignment of a tensor's first byte in a body, so that it can be viewed as any type.
 constexpr int64_t kAlign = 16;
 
-/// How many descriptions each side of a pair remembers: batches of changing length have many.
+/// Most descriptions that each side of a pair remembers: batches of changing length have many.
 constexpr size_t kMostShapes = 4096;
 
 /// Content of a head.

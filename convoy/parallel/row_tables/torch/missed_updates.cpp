@@ -134,7 +134,8 @@ void MissedUpdates::make_up_alike(const std::vector<int64_t>& rows, int64_t one_
   table.store(index, some);
 }
 
-/// Both ascend: at any time neighbouring rows are under way.
+/// Replays the updates of rows from step `from` to step `to`. Both ascend: at any time neighbouring
+/// rows are under way.
 void MissedUpdates::replay(const std::vector<int64_t>& from, const std::vector<int64_t>& to,
                            const RowState& rows) const {
   const auto grads = at::zeros({rows.weights.numel()}, rows.weights.options());

@@ -70,7 +70,7 @@ at::Tensor RowTable::rounded(const at::Tensor& rows) const {
   return rows.to(dtype_).to(at::kFloat);
 }
 
-/// Each once, in ascending order.
+/// Returns the ids of all ranks, each once, in ascending order.
 std::vector<int64_t> RowTable::of_all_ranks(const at::Tensor& ids) const {
   auto own = numbers_of(ids);
   sort_once(own);
