@@ -43,8 +43,8 @@ template <class E>
   throw error;
 }
 
-/// This rank's own error, of which the others have heard. What is no Error (no memory, LibTorch's)
-/// cannot say so: as_json() tells the others that it does not.
+/// Throws this rank's own error, of which the others have heard. An error that is no Error (no
+/// memory, LibTorch's) cannot say so: as_json() tells the others that it does not.
 [[noreturn]] void throw_own(const std::exception_ptr& own) try {
   std::rethrow_exception(own);
 } catch (Error& error) {

@@ -15,7 +15,8 @@ namespace convoy::comm {
 
 namespace {
 
-/// Without the place in another library's source, which the message of Gloo begins with.
+/// Returns the message without the place in another library's source with which a message of Gloo
+/// begins.
 std::string without_place(const std::string& message) {
   const auto end = message.find("] ");
   return message.rfind('[', 0) == 0 && end != std::string::npos ? message.substr(end + 2) : message;

@@ -30,7 +30,7 @@ double seconds_of(int64_t times, at::Device device, const Work& work) {
   return seconds_since(start);
 }
 
-/// One call of a collective on tensors that were made before.
+/// Returns one call of a collective on tensors that were made before.
 std::function<void()> prepare(const Group& group, const std::string& collective,
                               const at::TensorOptions& options, int64_t count) {
   const auto& known = measurable_collectives();

@@ -48,7 +48,8 @@ bool wait_for(c10d::Store& store, const std::vector<std::string>& keys,
   }
 }
 
-/// Each thing with the values that there are and which of them a rank has: much is the same on all.
+/// Returns each thing with the values that there are and which of them a rank has: much is the same
+/// on all.
 Json packed(const Said& said) {
   Json things = Json::array();
   for (size_t i = 0; i < said.at(0).size(); ++i) {

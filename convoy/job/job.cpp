@@ -81,7 +81,7 @@ Job pipeline_of_threads(Job job, const options::ParallelArguments& arguments,
   return job;
 }
 
-/// One of several ranks.
+/// Makes the job of one of several ranks.
 Job job_of_rank(Job job, const options::ParallelArguments& arguments,
                 const std::vector<at::Device>& visible) {
   const auto& environment = job.environment;

@@ -14,7 +14,8 @@ namespace convoy::job {
 
 namespace {
 
-/// How many ranks of a stage keep a state replica together; context ranks always do.
+/// Returns the number of ranks of a stage that keep a state replica together; context ranks always
+/// do.
 int64_t ranks_of_replica(const options::ParallelArguments& arguments, int64_t ranks_of_stage,
                          const launch::RankEnvironment& environment) {
   const auto& text = arguments.shard_ranks;

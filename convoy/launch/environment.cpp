@@ -172,12 +172,12 @@ bool inside_slurm_step(const Reader& env) {
          env.number("SLURM_NTASKS", 1).value_or(1) > 1;
 }
 
-/// From the port of the ranks' store to that where hosts meet.
+/// Distance from the port of the ranks' store to the port where hosts meet.
 constexpr int kBesideMaster = 10000;
 
 constexpr int kJobPorts = 10000;
-/// From the ports of one step of a job to those of the next: no divisor of kJobPorts, and far from
-/// the jobs that come next.
+/// Distance from the ports of one step of a job to those of the next: no divisor of kJobPorts, and
+/// far from the jobs that come next.
 constexpr int64_t kStepStride = 613;
 
 /// A number that all ranks of one job, or of one step of a SLURM job, have in common.

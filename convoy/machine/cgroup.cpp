@@ -32,7 +32,8 @@ double cpus(const std::string& quota, const std::string& period) {
   return used > 0 && whole > 0 ? used / whole : 0;
 }
 
-/// Below a limit of both versions' files; what is kept of files counts as free.
+/// Returns the memory left below a limit, of both versions' files. What is kept of files counts as
+/// free.
 int64_t memory_left(int64_t limit, const fs::path& used, const fs::path& stat, const char* files) {
   if (limit == 0) return 0;
   const int64_t held =

@@ -15,7 +15,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr size_t kAlign = 64;
-/// Up to this size each of more than two ranks reads all others' data: half the phases, more bytes.
+/// Largest size at which each of more than two ranks reads all others' data: half the phases, more
+/// bytes.
 constexpr size_t kSmall = 8 << 10;
 
 enum Kind : uint32_t { AllReduce = 1, ReduceScatter, AllGather, Broadcast, AllToAll, Barrier };
@@ -40,16 +41,16 @@ size_t part_begin(size_t bytes, int count, int index) {
   return std::min(bytes, lines * static_cast<size_t>(index) / static_cast<size_t>(count) * kAlign);
 }
 
-/// How a result of `bytes` is written.
+/// Returns the function that writes a result of `bytes`.
 auto writer(size_t bytes) {
   return bytes >= kStreamingBytes ? copy_streaming : copy;
 }
 
-/// Before going to sleep: about 40 us. Spinning pays only while each rank has a core of its own;
-/// else the one that is waited for may need this core.
+/// Number of spins before going to sleep: about 40 us. Spinning pays only while each rank has a
+/// core of its own; else the one that is waited for may need this core.
 constexpr int kSpins = 2000;
 constexpr int kYields = 100;
-/// Between two moves to another core.
+/// Time between two moves to another core.
 constexpr std::chrono::milliseconds kSettle{5};
 
 }  // namespace

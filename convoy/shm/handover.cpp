@@ -31,7 +31,7 @@ std::string random_name() {
   return fmt::format("convoy-{:02x}", fmt::join(bytes, ""));
 }
 
-/// In the abstract namespace: a name that begins with a zero byte is no file.
+/// Fills in an address in the abstract namespace: a name that begins with a zero byte is no file.
 socklen_t fill(sockaddr_un& address, const std::string& name) {
   address.sun_family = AF_UNIX;
   const size_t length = std::min(name.size(), sizeof address.sun_path - 1);

@@ -50,8 +50,8 @@ struct Bf16 {
     round(high);
     x = (low >> 16) | (high & 0xffff0000);
   }
-  /// To nearest, ties to even; the lower half is rubbish. NaN stays NaN without a look at it: one
-  /// made of bf16 numbers has nothing in the lower half that could carry.
+  /// Rounds to nearest, ties to even; the lower half is rubbish. NaN stays NaN without a look at
+  /// it: one made of bf16 numbers has nothing in the lower half that could carry.
   static CONVOY_INLINE void round(Words& bits) { bits += 0x7fff + ((bits >> 16) & 1); }
 };
 
@@ -97,7 +97,7 @@ struct Job {
   size_t count;
 };
 
-/// One vector, or its first `bytes`, at `at` of each input.
+/// Reduces one vector, or its first `bytes`, at `at` of each input.
 template <class Type, class Operation, class Inputs>
 CONVOY_INLINE void step(char* out, const Inputs& inputs, size_t at, size_t bytes) {
   typename Type::Stored stored{};
@@ -123,7 +123,7 @@ CONVOY_INLINE void steps(const Job& job, const Inputs& inputs) {
   if (whole < bytes) step<Type, Operation>(out, inputs, whole, bytes - whole);
 }
 
-/// For a few inputs their addresses stay in registers.
+/// Reduces a few inputs, whose addresses stay in registers.
 template <class Type, class Operation, size_t kInputs>
 CONVOY_INLINE void steps_of(const Job& job) {
   std::array<const void*, kInputs> inputs;

@@ -12,7 +12,7 @@ namespace {
 constexpr size_t kLarge = 16 << 10;
 /// Number of slow writes in a row that count: a single one may just have been interrupted.
 constexpr int kSlowInARow = 3;
-/// How often to look whether the others have come near.
+/// Number of writes after which to look whether the others have come near.
 constexpr int kLookEvery = 64;
 
 }  // namespace

@@ -12,7 +12,7 @@ namespace convoy::shm {
 
 namespace {
 
-/// Not the private kind: the word is shared between processes.
+/// Calls the system's futex, not of the private kind: the word is shared between processes.
 void futex(std::atomic<uint32_t>& word, int operation, uint32_t value, const timespec* time) {
   ::syscall(SYS_futex, reinterpret_cast<uint32_t*>(&word), operation, value, time, nullptr, 0);
 }

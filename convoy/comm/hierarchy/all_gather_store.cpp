@@ -49,7 +49,7 @@ bool AllGatherStore::check(const std::vector<std::string>& keys) {
                      [&](const std::string& key) { return words_.contains(key); });
 }
 
-/// Who did not set a key by then never will.
+/// Throws at once where a key is missing: a rank that did not set it by then never will.
 void AllGatherStore::wait(const std::vector<std::string>& keys) {
   if (!check(keys)) {
     fail<CommunicationError>("comm", "'{}': a rank did not tell how to reach it", label_);

@@ -29,7 +29,7 @@ bool means_loopback(const std::string& host) {
   return host == "localhost" || host == "::1" || host.starts_with("127.");
 }
 
-/// Where a rendezvous listens, if it does so on this host.
+/// Place where a rendezvous listens, if it does so on this host.
 struct Listening {
   std::vector<Descriptor> sockets;  ///< none where another serves
   Endpoint endpoint;     ///< the address where this host meets it, or else the one that was given
@@ -299,7 +299,8 @@ class HostAgent {
     }
   }
 
-  /// Without the host of the rendezvous nobody tells what the others do.
+  /// Ends the ranks where the channel to the host of the rendezvous has ended: without that host
+  /// nobody tells what the others do.
   void check_channel() {
     const double timeout = host_.rendezvous.heartbeat_timeout;
     std::string why = channel_->why_ended();

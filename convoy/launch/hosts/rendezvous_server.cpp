@@ -77,8 +77,8 @@ class RendezvousServer::EventLoop {
     }
   }
 
-  /// One from the address that most come from goes, any of them: a stranger drives out its own, and
-  /// at its own address it cannot choose whom.
+  /// Turns one visitor away, any from the address that most come from. A stranger drives out its
+  /// own, and at its own address it cannot choose whom.
   void make_room() {
     std::map<std::string, std::vector<int>> crowds;
     for (const auto& [id, visitor] : visitors_) crowds[visitor.socket.peer_host()].push_back(id);

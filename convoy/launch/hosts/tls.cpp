@@ -139,7 +139,7 @@ void Tls::advance(std::string& plain) {
   }
 }
 
-/// Nothing where the library only waits for more.
+/// Notes why the connection ended. Does nothing where the library only waits for more.
 void Tls::end(int result) {
   const int error = ::SSL_get_error(ssl_.get(), result);
   if (error == SSL_ERROR_WANT_READ) return;

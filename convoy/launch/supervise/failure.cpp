@@ -23,7 +23,8 @@ double failure_time(const RankReport& rank) {
   return rank.error && rank.error->time > 0 ? rank.error->time : rank.end_time;
 }
 
-/// How many ranks that lost contact had waited for it, if it gave no reason of its own.
+/// Returns the number of ranks that lost contact and had waited for this one, if it gave no reason
+/// of its own.
 size_t missed_by(const RankReport& rank, const std::vector<RankReport>& all) {
   if (rank.error || rank.end == RankEnd::kFailed) return 0;
   return static_cast<size_t>(std::count_if(all.begin(), all.end(), [&](const RankReport& other) {

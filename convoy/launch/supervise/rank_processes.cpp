@@ -167,7 +167,7 @@ void RankProcesses::collect_ended() {
   }
 }
 
-/// No two are equal, however coarse the clock.
+/// Notes the time at which a rank ended. No two are equal, however coarse the clock.
 void RankProcesses::note_end_time(Rank& rank) {
   rank.report.end_time = last_end_time_ = std::max(wall_time(), last_end_time_ + 1e-6);
 }
