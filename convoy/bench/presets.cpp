@@ -8,7 +8,7 @@ namespace convoy::bench {
 
 namespace {
 
-/// Behind the name of a schedule: two pipelines that share out the data.
+/// Ending of the name of a schedule: two pipelines that share out the data.
 constexpr std::string_view kTwoPipelines = "-2d";
 
 template <int stage>

@@ -22,7 +22,7 @@ struct Product {
 /// GPT-2's of 4 x 128 tokens, the last its vocabulary.
 constexpr Product kCpuProducts[] = {
     {512, 768, 2304}, {512, 768, 3072}, {512, 3072, 768}, {512, 768, 50257}};
-/// Before them; below so many FLOP/s it is the answer.
+/// Product to time before these. Where it runs below kSlowFlops FLOP/s, that rate is the answer.
 constexpr Product kProbe = {64, 768, 768};
 constexpr double kSlowFlops = 5e9;
 constexpr Product kGpuProducts[] = {{8192, 8192, 8192}};

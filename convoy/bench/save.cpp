@@ -71,7 +71,7 @@ class OpenFile {
   int fd_;
 };
 
-/// As files are written at best: large blocks, one after the other.
+/// Writes a file as files are written at best: large blocks, one after the other.
 void write_plainly(const fs::path& path, int64_t bytes, std::vector<char>& block) {
   const OpenFile file(path, O_WRONLY | O_CREAT | O_TRUNC);
   while (bytes > 0) {

@@ -166,8 +166,8 @@ StrategyRow result(const ComparedTraining& trial, const StrategiesOptions& optio
   return row;
 }
 
-/// As Hugging Face's guide lays it out, with its figures: GPT-2 124M, 4 x 1,024 tokens a device,
-/// two TITAN RTX. What it calls samples per second are steps.
+/// Makes the table as Hugging Face's guide lays it out, with its figures: GPT-2 124M, 4 x 1,024
+/// tokens a device, two TITAN RTX. The guide calls steps samples per second.
 report::Table per_device_table(const std::vector<std::pair<ComparedTraining, Json>>& results) {
   struct Known {
     const char* name;

@@ -47,7 +47,7 @@ void check_ranks(const ComparedTraining& trial) {
                    preset.why, preset.least);
 }
 
-/// Each trial with each learning rate.
+/// Returns each trial with each learning rate.
 std::vector<ComparedTraining> with_learning_rates(const std::vector<ComparedTraining>& trials,
                                                   const std::vector<std::string>& rates) {
   if (rates.empty()) return trials;

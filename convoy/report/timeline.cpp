@@ -33,7 +33,7 @@ const char* word_of(const TimelineBar& bar) {
   return bar.weight ? "weight gradients" : bar.backward ? "backward" : "forward";
 }
 
-/// How long the time is that a picture shows.
+/// Returns the length of the time that a picture shows.
 double shown(const std::vector<std::pair<std::string, Timeline>>& timelines) {
   constexpr double kTimesTheShortest = 1.75;
   double shortest = 0, longest = 0;
@@ -122,7 +122,7 @@ class Picture {
   bool halves_ = false;
 };
 
-/// Some round times up to `end`, with their names.
+/// Returns some round times up to `end`, with their names.
 std::vector<std::pair<double, std::string>> round_times(double end) {
   double step = std::pow(10, std::floor(std::log10(end)));
   if (end / step < 2.5) step /= 4;

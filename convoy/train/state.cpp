@@ -15,7 +15,7 @@ namespace convoy::train {
 
 namespace {
 
-/// Every key that resuming reads, with its value.
+/// Visits every key that resuming reads, with its value.
 template <class State, class Visit>
 void visit_fields(State& s, Visit&& visit) {
   visit("global_step", s.global_step);

@@ -13,7 +13,7 @@ namespace convoy::tasks {
 
 namespace {
 
-/// Most rows of a hundred that may be without targets.
+/// Largest share of rows that may be without targets.
 constexpr double kMostWithoutTargets = 0.01;
 
 /// Rows by what became of them.

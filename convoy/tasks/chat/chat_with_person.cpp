@@ -23,7 +23,7 @@ void note_interrupt(int /*signal*/) {
   asked_to_stop = 1;
 }
 
-/// While it lives, Ctrl-C only leaves a mark, and interrupts reading.
+/// Makes Ctrl-C, while it lives, only leave a mark, and interrupt reading.
 class Interrupts {
  public:
   Interrupts() {

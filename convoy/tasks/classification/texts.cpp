@@ -109,7 +109,8 @@ nn::Bundle batch_of(const std::vector<Row>& all, const std::vector<int64_t>& row
   return out;
 }
 
-/// Some texts may be of unknown tokens alone. With labels most may not: the tokenizer is another.
+/// Tells of texts that are of unknown tokens alone. Some may be, but with labels most may not: the
+/// tokenizer is another.
 void tell_unknown(const std::vector<size_t>& unknown, const data::LabelledTexts& texts,
                   const std::string& where, std::vector<std::string>* notes) {
   if (unknown.empty()) return;

@@ -91,7 +91,7 @@ int64_t most_positions(int64_t shortest, int64_t longest, const models::Language
   return longest + std::min(options.max_new_tokens, config.position_limit() - shortest);
 }
 
-/// Before it is taken, beside the weights.
+/// Checks that the cache fits beside the weights, before it is taken.
 void check_cache(const Prompts& prompts, const models::LanguageModelConfig& config,
                  const GenerateOptions& options, parallel::Strategy& strategy) {
   if (!options.use_cache || prompts.empty()) return;

@@ -120,7 +120,8 @@ std::shared_ptr<const data::TokenTexts> LanguageTask::read(const std::string& fi
   return texts;
 }
 
-/// Another program's ids are looked at when a row of them is read: there may be terabytes.
+/// Finds where the documents of `file` end. Another program's ids are looked at when a row of them
+/// is read: there may be terabytes.
 void LanguageTask::find_documents(data::TokenTexts& texts, const std::string& file) const {
   if (texts.size() > 1 || !keeps_apart()) return;
   if (data_.document_end_token >= 0) {

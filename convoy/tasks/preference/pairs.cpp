@@ -12,7 +12,7 @@ namespace convoy::tasks {
 
 namespace {
 
-/// Most pairs of a hundred that may be without a preference within max_length.
+/// Largest share of pairs that may be without a preference within max_length.
 constexpr double kMostWithout = 0.01;
 
 /// Reads the pairs of one file.

@@ -46,7 +46,8 @@ void Checkpoints::open_output() {
   for (const auto& file : events_in(arguments_.events_folder())) fs::remove(file, ignored);
 }
 
-/// Until this run has saved; what is in the folder itself is this run's alone, also after a kill.
+/// Puts an old run aside until this run has saved. What is in the folder itself is this run's
+/// alone, also after a kill.
 void Checkpoints::put_old_run_aside() {
   if (!holds_run()) return;  // what a run that saved nothing put aside stays
   const auto aside = dir_ / kReplaced;
@@ -92,7 +93,7 @@ void Checkpoints::put_old_run_aside() {
                              dir_.string(), aside.string()));
 }
 
-/// Unless this run went back to it, or still needs its `best` checkpoint.
+/// Removes the old run, unless this run went back to it, or still needs its `best` checkpoint.
 void Checkpoints::remove_old_run(const fs::path& best) const {
   const auto aside = fs::weakly_canonical(dir_ / kReplaced);
   const auto lies_there = [&](const fs::path& path) {
@@ -120,7 +121,8 @@ void Checkpoints::lock_output() {
   remove_unfinished(dir_, own);
 }
 
-/// Before each time that something is written.
+/// Takes the output folder again where it was moved away, before each time that something is
+/// written.
 void Checkpoints::keep_output() {
   if (!lock_.held() || lock_.in_place()) return;
   lock_ = FolderLock(dir_);

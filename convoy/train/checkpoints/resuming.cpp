@@ -104,7 +104,7 @@ void Checkpoints::tell_left_behind(const std::string& newest) {
       dir_.string(), resumed_from_, newest));
 }
 
-/// Other ranks with the same options make other steps.
+/// Tells of other steps than the saved run's, which other ranks make with the same options.
 void Checkpoints::tell_other_batch(const TrainerState& saved, const TrainerState& fresh) {
   if (saved.step_samples == fresh.step_samples || saved.step_samples == 0) return;
   callbacks_.say(fmt::format(
@@ -161,7 +161,7 @@ Json Checkpoints::first_that_fits(const TrainerState& fresh) {
                   dir_.string(), join(passed_over_, "; "));
 }
 
-/// Before hours of work come to the first checkpoint.
+/// Tells which ranks do not see the folder, before hours of work come to the first checkpoint.
 void Checkpoints::tell_who_shares() {
   const auto sees = checkpoint::who_sees(dir_ / ".lock", job_.world());
   std::vector<int> blind;

@@ -25,10 +25,10 @@
 namespace convoy::train {
 namespace fs = std::filesystem;
 
-/// In the state beside a model: the step that its weights are of.
+/// Key in the state beside a model of the step that its weights are of.
 constexpr const char* kModelStep = "model_step";
 
-/// How long what ranks of other hosts send may wait for disks: rank 0 takes one after the other.
+/// Time that data of ranks of other hosts may wait for disks: rank 0 takes one after the other.
 /// That a rank is gone is noticed where the ranks wait for each other.
 constexpr std::chrono::hours kDisk{24};
 
@@ -155,7 +155,7 @@ checkpoint::ConnectWriters Checkpoints::connect_writers() {
   };
 }
 
-/// For an error that all ranks meet.
+/// Keeps the checkpoint under way, after an error that all ranks meet.
 void Checkpoints::keep() noexcept try { finish(); } catch (const std::exception&) {
   // That error is told.
 }
@@ -188,7 +188,7 @@ void Checkpoints::finish() {
   tell_slow_save(saving->final_path, seconds_since(saving->began));
 }
 
-/// Once, and again when it has grown by half.
+/// Tells of a slow save once, and again when it has grown by half.
 void Checkpoints::tell_slow_save(const fs::path& path, double seconds) {
   const double grace = job_.environment.interrupt_grace;
   if (grace <= 0 || seconds <= grace || seconds < 1.5 * slowest_save_) return;
@@ -345,7 +345,7 @@ parallel::State Checkpoints::saved_weights() const {
   return weights;
 }
 
-/// Each rank reads what it keeps.
+/// Reads weights; each rank reads what it keeps.
 void Checkpoints::read_weights(const fs::path& folder) {
   checkpoint::load_weights(folder, checkpoint::saved_part(strategy_.weights()),
                            strategy_.processes(),

@@ -60,7 +60,7 @@ std::string memory_text(const parallel::MemoryUse& use, int64_t most_gathered, i
   return zero == 0 ? text : fmt::format("{} (zero = {})", text, zero);
 }
 
-/// By stage of a pipeline.
+/// Returns the text of bytes by stage of a pipeline.
 std::string stages_text(const std::vector<int64_t>& bytes) {
   constexpr size_t kMost = 16;
   std::vector<std::string> parts;
@@ -100,7 +100,7 @@ std::string plan_text(const options::PlannedStep& planned) {
                      planned.kept ? "; kept from the checkpoint" : "");
 }
 
-/// How far off a prediction was.
+/// Returns how far off a prediction was.
 std::string off(double predicted, double measured) {
   return measured > 0 ? signed_percent(predicted / measured - 1) : "-";
 }

@@ -30,7 +30,8 @@ std::string utc_now() {
   return text.data();
 }
 
-/// When and where a run started, and how large it is: what a report tells beside its curves.
+/// Returns when and where a run started, and how large it is: what a report tells beside its
+/// curves.
 Json start_of(const RunInfo& info) {
   const auto& job = *info.job;
   return {{"time", utc_now()},

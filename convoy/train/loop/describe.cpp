@@ -15,7 +15,7 @@ namespace convoy::train {
 
 namespace {
 
-/// Every layer waits for its sums over tensor ranks.
+/// Returns warnings of slow tensor ranks: every layer waits for its sums over them.
 std::vector<std::string> tensor_warnings(const parallel::Mesh& mesh,
                                          const std::vector<job::RankPlacement>& placements) {
   for (int rank = 0; rank < mesh.num_ranks(); ++rank) {
@@ -41,7 +41,8 @@ bool reads_all(const parallel::Layout& layout) {
   return false;
 }
 
-/// Before hours of work come to the first checkpoint that has no room.
+/// Returns a warning of lacking space, before hours of work come to the first checkpoint that has
+/// no room.
 std::string lack_of_space(const RunContext& run, const dataset::BatchStream& stream,
                           const Checkpoints& checkpoints) {
   const int64_t steps = last_step(run.arguments, run.state) - run.state.global_step;

@@ -21,7 +21,8 @@ namespace {
 
 constexpr int64_t kTraceWarmup = 3;  // steps
 
-/// For whoever resumes: other data or another base than this run's are told then.
+/// Sums what a run reads, for whoever resumes: other data or another base than this run's are told
+/// then.
 void sum_what_it_reads(RunContext& run, const dataset::Dataset& data) {
   if (!run.keeps_sums()) return;
   const Json first = comm::ask_main(

@@ -20,7 +20,7 @@ namespace convoy::train {
 
 namespace {
 
-/// Before a device or a thread is taken for them.
+/// Checks the options before a device or a thread is taken for them. Returns those of the ranks.
 const options::ParallelArguments& checked(const options::TrainingArguments& arguments) {
   arguments.check(/*trains=*/false, /*evaluates=*/false);
   return arguments.parallel;
