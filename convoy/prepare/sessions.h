@@ -35,7 +35,8 @@ struct SessionOptions {
   int64_t window_days = 0;
   int64_t max_length = 20;
   HistoryRows rows = HistoryRows::Blocks;
-  /// Most events before a row's first that the row begins with as context, also those in ids_from.
+  /// Largest number of events before a row's first that the row begins with as context, also those
+  /// in ids_from.
   int64_t context = 0;
   int64_t stride = 0;      ///< events between the ends of sliding windows; 0: half of max_length
   int64_t min_length = 2;  ///< shorter rows are dropped

@@ -87,8 +87,8 @@ struct SessionConfig {
   /// config.json.
   std::set<std::string> frozen_embeddings;
   /// Time at which an evaluation of a body that reads times asks: "last", the time of the session's
-  /// last event, which is what serving knows, or else the time of the target. It belongs to the run
-  /// and is not in config.json.
+  /// last event, which is what serving knows, or "target", the time of the target. It belongs to
+  /// the run and is not in config.json.
   std::string eval_time = "last";
   /// Occurrences of each id in the training data, for negative_sampling = popularity, or among the
   /// targets, for in_batch. Empty: each id counts alike. They come from the data and are not in
@@ -207,7 +207,8 @@ struct SessionConfig {
 
 /// Returns the name of a categorical feature's embedding among the weights.
 std::string embedding_name(const std::string& feature);
-/// Returns the name of a categorical feature's embedding in the item tower.
+/// Returns the name of a categorical feature's embedding in the item tower. kItemTowerNumbers is
+/// the name of the map of all numbers.
 std::string item_tower_name(const std::string& feature);
 inline constexpr const char* kItemTowerNumbers = "item_tower_projection.weight";
 

@@ -14,8 +14,8 @@ namespace convoy::models {
 /// - `hidden` [B, T, D] (or a rank's share) and `item_ids` [B, T];
 /// - `asked` [N], flat positions that predict; without masked items not in prediction on a GPU;
 /// - `key_mask` [B, T] bool with masked items: the positions that are real;
-/// - with permuted items instead `query` [B, T, D], which is of no item, for XLNet's second stream,
-/// and `visible` [B, T, T] bool, the items that each position sees;
+/// - `query` [B, T, D] with permuted items instead: of no item, for XLNet's second stream;
+/// - `visible` [B, T, T] bool with permuted items, too: the items that each position sees;
 /// - for XLNet the entries of put_xlnet_guides();
 /// - in evaluations of targets kUnknownTarget;
 /// - for ReplacedItems the columns.

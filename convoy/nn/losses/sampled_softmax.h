@@ -14,9 +14,10 @@ namespace convoy::nn {
 ///
 /// Kinds of q:
 /// - uniform;
-/// - log-uniform, log((r + 2) / (r + 1)) / log(number of ids + 1) of rank r = k - first_id, for ids
-/// that are sorted by falling count;
+/// - log-uniform: log((r + 2) / (r + 1)) / log(number of ids + 1) of rank r = k - first_id;
 /// - proportional to given weights.
+///
+/// Log-uniform is for ids that are sorted by falling count.
 class NegativeSampler {
  public:
   static const std::vector<std::string>& kinds();  ///< uniform, log_uniform, popularity

@@ -49,7 +49,7 @@ struct MoreColumns {
   /// Whether batches hold models::kExcluded: the items that the owner of each row had before, as
   /// far as kSeenFile beside the data tells, else the items of the row.
   bool excluded = false;
-  bool trains = false;     ///< adds models::kNumContext, where the file has it, and weights
+  bool trains = false;     ///< adds models::kNumContext, if the file has it, and event weights
   bool evaluates = false;  ///< true: the last item of a row is its target; false: it is known
   std::shared_ptr<const KnownIdsOfModel> known = nullptr;  ///< null: all ids are
   /// Whether the data are others than those that the model was trained with. If so, ids that it has
