@@ -201,6 +201,31 @@ TEST_F(Folders, ARestartWithoutACheckpointKeepsTheStartsBeforeIt) {
   EXPECT_TRUE(purges(folder_ / "run" / options::kEvents, 1));
 }
 
+TEST_F(Folders, AJobsUsefulTimeGoesOnOverItsStarts) {
+  const auto state = [&] {
+    const auto file = folder_ / "run/trainer_state.json";
+    return parse_json(read_file(file), file.string());
+  };
+  job::Job job = one_device();
+  job.environment.job_id = "one";
+  job.environment.job_start = 1.5e9;
+  ASSERT_EQ(train(arguments(folder_ / "run", 4), job).error, "");
+  const auto first = state();
+  EXPECT_GT(first.at("useful_seconds"), 0);
+  job.environment.restart_count = 1;
+  ASSERT_EQ(train(arguments(folder_ / "run", 6), job).error, "");
+  EXPECT_GT(state().at("useful_seconds"), first.at("useful_seconds"));
+  EXPECT_EQ(state().at("job_began"), first.at("job_began"));
+  // Another job has its own.
+  job.environment = {};
+  job.environment.job_id = "other";
+  job.environment.job_start = 1.6e9;
+  auto args = arguments(folder_ / "run", 8);
+  args.resume_from_checkpoint = "latest";
+  ASSERT_EQ(train(args, job).error, "");
+  EXPECT_NE(state().at("job_began"), first.at("job_began"));
+}
+
 TEST_F(Folders, ARestartGoesOnFromItsOwnJobWhateverTheClocksSay) {
   job::Job job = one_device();
   job.environment.job_id = "first";
