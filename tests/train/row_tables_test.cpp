@@ -271,8 +271,8 @@ std::string refusal(const parallel::ModelFactory& factory,
 
 TEST(RowTables, TellWhatDoesNotGo) {
   const auto whole = HasSubstr(
-      "row_tables = true needs a table of which a step reads some rows, as the items of a session "
-      "model with sampled_softmax, gbce or bpr, and weight_tying");
+      "row_tables = true needs a table of which a step reads some rows, as of a trained embedding "
+      "that scores, too");
   EXPECT_THAT(refusal(model([](auto& config) { config.sampled_softmax = false; }), by_rows(8, 1)),
               whole);
   EXPECT_THAT(refusal(model([](auto& config) { config.weight_tying = false; }), by_rows(8, 1)),

@@ -134,6 +134,11 @@ void EventWeightsSurvey::add(const data::Rows& rows, const data::Column& items, 
 
 void EventWeightsSurvey::finish() const {
   if (empty() || of_targets_ > 0) return;
+  if (sum_ == 0) {
+    fail<FileError>("data",
+                    "all {} of {} in {} are 0, so no target counts; try another column in {}",
+                    plural(num_events_, "weight"), weights_.column, data_.where(), kWeightsOption);
+  }
   fail<FileError>("data",
                   "{} of {} events in {} have {} above 0, and none of them is a target, which a "
                   "session's first event never is; try another column in {}",
