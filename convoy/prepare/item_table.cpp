@@ -260,11 +260,13 @@ TableFeatures read_item_table(const ItemTable& table) {
   const auto key = key_column(table, source);
   std::vector<int> columns{source.require(key, "--items-key COLUMN")};
   std::vector<ItemColumn> settled_columns;
+  std::vector<bool> guessed;  // kinds that neither the option nor a header of RecBole's form gives
   for (const auto& column : table.columns) {
     const int at = source.require(column.name, "one of its columns in --item-tower");
     const auto& there = source.columns()[static_cast<size_t>(at)];
     columns.push_back(at);
     settled_columns.push_back(settled(column, there, source.is_text()));
+    guessed.push_back(source.is_text() && !column.kind && there.name == there.plain);
     out.features.features.push_back(
         {.name = column.name, .kind = *settled_columns.back().kind, .scale = column.scale});
   }
@@ -293,8 +295,7 @@ TableFeatures read_item_table(const ItemTable& table) {
   check_keys(out.raw_ids, source, key);
   check_some(out.features, settled_columns, file);
   for (size_t i = 0; i < readers.size(); ++i) {
-    const bool is_guess = source.is_text() && !table.columns[i].kind;
-    if (is_guess) warn_of_numbers(out.features.features[i], file, out.warnings);
+    if (guessed[i]) warn_of_numbers(out.features.features[i], file, out.warnings);
   }
   return out;
 }

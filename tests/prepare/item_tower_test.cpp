@@ -169,6 +169,8 @@ TEST(ItemTowerTable, WarnsOfCategoriesThatAreMostlyNumbers) {
   EXPECT_HAS(guessed.warnings[0], "item feature 'price' became categorical");
   EXPECT_HAS(guessed.warnings[0], "holds 'free'; 2 of its 3 values are numbers");
   EXPECT_TRUE(make_sessions(options_with(folder, table, "price:categorical")).warnings.empty());
+  const std::string typed = "what:token,price:token\nx,10\ny,free\nz,30\n";
+  EXPECT_TRUE(make_sessions(options_with(folder, typed, "price")).warnings.empty());
 }
 
 TEST(ItemTowerTable, IsReadAsItWasWrittenOrNotAtAll) {
