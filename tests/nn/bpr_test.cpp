@@ -9,7 +9,7 @@ namespace {
 
 /// RecBole's BPRLoss, of one negative or several, without the 1e-10 that it adds to the sigmoid.
 at::Tensor by_bpr_formula(const at::Tensor& h, const at::Tensor& table, const at::Tensor& targets,
-                          const at::Tensor& negatives, const BprOptions& options) {
+                          const at::Tensor& negatives, const SampledLossOptions& options) {
   const auto own = (h * table.index_select(0, targets)).sum(1, /*keepdim=*/true);
   const auto others = at::bmm(at::embedding(table, negatives), h.unsqueeze(2)).squeeze(2);
   const auto losses = -at::sigmoid((own - others) / options.temperature).log();

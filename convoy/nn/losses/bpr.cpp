@@ -7,7 +7,8 @@
 namespace convoy::nn {
 
 at::Tensor bpr(const at::Tensor& h, const ParamPtr& table, const at::Tensor& targets,
-               const at::Tensor& negatives, const BprOptions& options, const Context& context) {
+               const at::Tensor& negatives, const SampledLossOptions& options,
+               const Context& context) {
   const int64_t n = negatives.size(1);
   const auto ids = at::cat({targets.unsqueeze(1), negatives}, 1);
   const auto loss_of = [&](at::Tensor& scores) {

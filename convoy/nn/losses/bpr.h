@@ -1,14 +1,10 @@
 #pragma once
 
 #include "convoy/nn/block.h"
+#include "convoy/nn/losses/sampled_loss_options.h"
 
 // Shapes: N positions with a target, D model width, V vocabulary with padding, n negatives.
 namespace convoy::nn {
-
-struct BprOptions {
-  double temperature = 1;   ///< divides the scores
-  at::Tensor weights = {};  ///< [N] fp32: factor of each row's loss; undefined: 1
-};
 
 /// Loss of Bayesian personalised ranking (Rendle et al., 2009) of h [N, D] against each row's
 /// target and its own negatives [N, n] int64: -log sigmoid(score of the target - score of the
@@ -16,6 +12,7 @@ struct BprOptions {
 ///
 /// Backward adds to N (n + 1) rows of `table` [V, D].
 at::Tensor bpr(const at::Tensor& h, const ParamPtr& table, const at::Tensor& targets,
-               const at::Tensor& negatives, const BprOptions& options, const Context& context);
+               const at::Tensor& negatives, const SampledLossOptions& options,
+               const Context& context);
 
 }  // namespace convoy::nn

@@ -31,7 +31,7 @@ struct Rivals {
 class SampledLoss {
  public:
   SampledLoss(const at::Tensor& h, Rivals negatives, Rivals targets,
-              const SampledSoftmaxOptions& options)
+              const SampledLossOptions& options)
       : h_(h),
         negatives_(std::move(negatives)),
         targets_(std::move(targets)),
@@ -208,7 +208,7 @@ at::Tensor NegativeSampler::log_probabilities(const at::Tensor& ids) const {
 
 at::Tensor sampled_cross_entropy(const at::Tensor& h, const ParamPtr& table,
                                  const at::Tensor& targets, const NegativeSampler& sampler,
-                                 const SampledSoftmaxOptions& options, const Context& context) {
+                                 const SampledLossOptions& options, const Context& context) {
   const auto drawn = comm::upload(sampler.draw(context.seed, context.step), h.device());
   const SampledNegatives negatives{drawn, sampler.log_probabilities(drawn),
                                    sampler.log_probabilities(targets)};
@@ -217,7 +217,7 @@ at::Tensor sampled_cross_entropy(const at::Tensor& h, const ParamPtr& table,
 
 at::Tensor sampled_cross_entropy(const at::Tensor& h, const ParamPtr& table,
                                  const at::Tensor& targets, const SampledNegatives& negatives,
-                                 const SampledSoftmaxOptions& options, const Context& context) {
+                                 const SampledLossOptions& options, const Context& context) {
   const auto rows = embedding(negatives.ids, table, /*padding=*/false, context.tensor);
   const auto own = embedding(targets, table, /*padding=*/false, context.tensor);
   // fp16 cannot hold the slopes of a softmax over many items.

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "convoy/nn/block.h"
+#include "convoy/nn/losses/sampled_loss_options.h"
 
 // Shapes: N positions with a target, D model width, V vocabulary with padding, n negatives.
 namespace convoy::nn {
@@ -58,11 +59,6 @@ struct SampledNegatives {
   at::Tensor of_targets;  ///< [N] fp32
 };
 
-struct SampledSoftmaxOptions {
-  double temperature = 1;   ///< divides the scores
-  at::Tensor weights = {};  ///< [N] fp32: factor of each row's loss; undefined: 1
-};
-
 /// Returns the sum, fp32 scalar, of the cross-entropies of h [N, D] against each row's target and
 /// the negatives. Scores are lowered, the target's too. A row's target is not among its negatives.
 /// `targets` are [N] int64.
@@ -70,13 +66,13 @@ struct SampledSoftmaxOptions {
 /// Backward adds to n + N rows of the table at most.
 at::Tensor sampled_cross_entropy(const at::Tensor& h, const ParamPtr& table,
                                  const at::Tensor& targets, const SampledNegatives& negatives,
-                                 const SampledSoftmaxOptions& options, const Context& context);
+                                 const SampledLossOptions& options, const Context& context);
 
 /// Returns sampled_cross_entropy() with negatives that a sampler draws for the step. Scores are
 /// lowered by the logarithms of their probabilities (Jean et al., 2015; Bengio and Senecal, 2008).
 /// With all ids it is cross_entropy().
 at::Tensor sampled_cross_entropy(const at::Tensor& h, const ParamPtr& table,
                                  const at::Tensor& targets, const NegativeSampler& sampler,
-                                 const SampledSoftmaxOptions& options, const Context& context);
+                                 const SampledLossOptions& options, const Context& context);
 
 }  // namespace convoy::nn
