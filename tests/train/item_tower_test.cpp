@@ -69,19 +69,9 @@ class ItemTowerLayouts : public testing::TestWithParam<TowerCase> {
 };
 
 TEST_P(ItemTowerLayouts, AreOneDeviceThatAccumulatesBitForBit) {
-  const auto alone = train(arguments(10, 2), one_device());
-  EXPECT_LT(alone.losses.back(), alone.losses.front());
-  expect_same_bits(alone, train(arguments(10, 1), replicas(2)), kTowerSteps);
-  auto again = arguments(10, 2);
-  again.gradient_checkpointing = true;
-  expect_same_bits(alone, train(again, one_device()), kTowerSteps);
-  for (const int64_t zero : {0, 1, 2, 3}) {
-    expect_same_bits(
-        alone,
-        outcome_of_ranks(2,
-                         [&](const job::Job& job) { return train(arguments(10, 1, zero), job); }),
-        kTowerSteps);
-  }
+  expect_bits_of_one_device(
+      [this](const auto& arguments, const auto& job) { return train(arguments, job); }, arguments,
+      {0, 1, 2, 3}, kTowerSteps);
 }
 
 TEST_P(ItemTowerLayouts, TrainThroughStages) {

@@ -77,19 +77,9 @@ class SessionBodies : public testing::TestWithParam<Body> {
 };
 
 TEST_P(SessionBodies, AreOneDeviceThatAccumulatesBitForBit) {
-  const auto alone = train(arguments(10, 2), one_device());
-  EXPECT_LT(alone.losses.back(), alone.losses.front());
-  expect_same_bits(alone, train(arguments(10, 1), replicas(2)), kSteps);
-  auto again = arguments(10, 2);
-  again.gradient_checkpointing = true;
-  expect_same_bits(alone, train(again, one_device()), kSteps);
-  for (const int64_t zero : {0, 3}) {
-    expect_same_bits(
-        alone,
-        outcome_of_ranks(2,
-                         [&](const job::Job& job) { return train(arguments(10, 1, zero), job); }),
-        kSteps);
-  }
+  expect_bits_of_one_device(
+      [this](const auto& arguments, const auto& job) { return train(arguments, job); }, arguments,
+      {0, 3}, kSteps);
 }
 
 // Odd numbers of ranks cut the parameters, the rows of a step and its sums elsewhere.

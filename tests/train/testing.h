@@ -252,4 +252,23 @@ inline void expect_same_bits(const Outcome& a, const Outcome& b, size_t steps) {
   EXPECT_TRUE(at::equal(a.weights, b.weights));
 }
 
+/// Expects that replicas, recomputation and two ranks at each of these stages of ZeRO train as one
+/// device that accumulates their rows, bit for bit, with a loss that falls. `train` trains with
+/// arguments on a job; `arguments` makes them of rows of a device, accumulation and stage.
+inline void expect_bits_of_one_device(
+    const std::function<Outcome(const options::TrainingArguments&, const job::Job&)>& train,
+    const std::function<options::TrainingArguments(int64_t, int64_t, int64_t)>& arguments,
+    const std::vector<int64_t>& stages, size_t steps) {
+  const auto alone = train(arguments(10, 2, 0), one_device());
+  EXPECT_LT(alone.losses.back(), alone.losses.front());
+  expect_same_bits(alone, train(arguments(10, 1, 0), replicas(2)), steps);
+  auto again = arguments(10, 2, 0);
+  again.gradient_checkpointing = true;
+  expect_same_bits(alone, train(again, one_device()), steps);
+  for (const int64_t zero : stages) {
+    const auto of_rank = [&](const job::Job& job) { return train(arguments(10, 1, zero), job); };
+    expect_same_bits(alone, outcome_of_ranks(2, of_rank), steps);
+  }
+}
+
 }  // namespace convoy::train
