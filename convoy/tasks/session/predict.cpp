@@ -12,7 +12,6 @@
 #include "convoy/base/text.h"
 #include "convoy/data/parquet_files.h"
 #include "convoy/prepare/items.h"
-#include "convoy/prepare/scales.h"
 #include "convoy/prepare/seen.h"
 #include "convoy/tasks/answer_lines.h"
 #include "convoy/tasks/session/item_tower.h"
@@ -32,11 +31,9 @@ namespace fs = std::filesystem;
 /// The files that a prediction reads.
 std::vector<fs::path> inputs_of(const PredictionRequest& asked, const std::string& data) {
   std::vector<fs::path> inputs;
-  // All that `convoy data sessions` wrote beside the rows: a prediction must not replace it.
-  for (const char* name :
-       {prepare::kUsersFile, prepare::kSeenFile, prepare::kDecisionsFile, prepare::kScalesFile,
-        prepare::kItemFeaturesFile, prepare::kItemFeaturesInfo, "train.parquet", "valid.parquet",
-        "test.parquet", "items.parquet"}) {
+  // Tables that `convoy data sessions` wrote beside the rows: a prediction must not replace them.
+  for (const char* name : {prepare::kUsersFile, prepare::kSeenFile, prepare::kItemFeaturesFile,
+                           "train.parquet", "valid.parquet", "test.parquet", "items.parquet"}) {
     inputs.push_back(beside(data)(name));
   }
   const data::ParquetFiles dataset(data);

@@ -47,6 +47,11 @@ Json start_of(const RunInfo& info) {
           {"total_batch", info.total_batch}};
 }
 
+/// Whether an earlier start of the run may have logged steps that this one makes again.
+bool follows_a_start(const RunInfo& info) {
+  return info.first_step > 0 || info.job->environment.restart_count > 0;
+}
+
 /// Removes the lines of later steps than `step`, which are made again, from a log: the file is
 /// replaced whole. Returns a sentence where that fails, else "".
 std::string cut_after(const std::filesystem::path& file, int64_t step) try {
@@ -83,9 +88,9 @@ class LogFile : public Callback {
     const std::filesystem::path folder = info.arguments->output.dir;
     file_.reset();
     if (folder.empty()) return;
-    const bool goes_on = info.first_step > 0 || info.job->environment.restart_count > 0;
-    if (goes_on) tell(cut_after(folder / kLog, info.first_step));
-    file_.emplace(folder / kLog, /*keep=*/goes_on);
+    const bool follows = follows_a_start(info);
+    if (follows) tell(cut_after(folder / kLog, info.first_step));
+    file_.emplace(folder / kLog, /*keep=*/follows);
     write({{"start", start_of(info)}});
   }
 
@@ -134,8 +139,7 @@ class Tensorboard : public Callback {
 
   void on_train_begin(const RunInfo& info) override {
     writer_.emplace(folder_);
-    const bool goes_on = info.first_step > 0 || info.job->environment.restart_count > 0;
-    if (goes_on) tell(writer_->purge(info.first_step + 1));
+    if (follows_a_start(info)) tell(writer_->purge(info.first_step + 1));
   }
 
   void on_log(const LogRecord& record) override {
