@@ -4,7 +4,8 @@
 #include <string_view>
 
 // Faults that tests put into a run, to prove that nothing hangs and everyone is told why:
-// CONVOY_FAULT=kind@rank:phase:step, such as sigkill@1:backward:3 (docs/faults.md).
+// CONVOY_FAULT=kind@rank:phase:step, such as sigkill@1:backward:3 (docs/faults.md). A fourth number
+// names the start of the job, 0 unless given; commas stand between several faults.
 namespace convoy {
 
 /// Part of a fault that the caller has to carry out, because it knows the numbers and the group.
@@ -17,8 +18,8 @@ enum class Fault {
 };
 
 /// Reads CONVOY_FAULT for this process: `rank`, or with `threads` of several all ranks of the job.
-/// Only the first attempt of a job is spoilt, so that a restart can succeed. Throws UsageError when
-/// it makes no sense, or names none of `num_ranks`.
+/// A start of a job suffers those that name it; others are the first's, so that a restart can
+/// succeed. Throws UsageError when it makes no sense, or names none of `num_ranks`.
 void arm_fault(int rank, int num_ranks, int restart_count, bool threads = false);
 
 /// Makes this thread rank `rank` of a process whose ranks are threads: only that rank's faults
@@ -33,10 +34,12 @@ bool fault_is_armed(std::string_view phase);
 /// Called at the start of each phase: start, forward, layer (a collective inside one), backward,
 /// layer_backward, backward_weight, reduce, gather, update, offload, send, receive, evaluation,
 /// saving; and where a step's numbers are made: count (of targets), norm (of the rank's gradients),
-/// mask (the indices of rows by which dropout draws). When it and the step (see tell_step) are
-/// those of CONVOY_FAULT, the fault happens: the process is killed, stopped, left (exit), an
-/// exception is thrown (exception, oom), time passes (slow; lag: a little, also in each later
-/// step).
+/// mask (the indices of rows by which dropout draws); where the state is copied to memory: copy
+/// (half of it), copy_sum, copy_end; resume (the weights were read, the moments were not);
+/// instruction (whose number in this start stands in place of the step). When it and the step (see
+/// tell_step) are those of CONVOY_FAULT, the fault happens: the process is killed, stopped, left
+/// (exit), an exception is thrown (exception, oom), time passes (slow; lag: a little, also in each
+/// later step).
 Fault fault_at(std::string_view phase);
 
 /// Whether a fault (nodata) wants this rank's data to end now. Once.

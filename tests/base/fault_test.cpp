@@ -72,5 +72,33 @@ TEST(Fault, HappensInTheThreadThatIsTheRank) {
   EXPECT_EQ(fault_at("forward"), Fault::kNone);
 }
 
+TEST(Fault, NamesTheStartThatSuffersIt) {
+  ::setenv("CONVOY_FAULT", "nan@0:forward:0,nan@0:gather:0,nan@0:send:0:2", 1);
+  const auto armed_in = [](int start) {
+    arm_fault(/*rank=*/0, /*num_ranks=*/1, start);
+    std::vector<std::string> out;
+    for (const auto* phase : {"forward", "gather", "send"}) {
+      if (fault_is_armed(phase)) out.emplace_back(phase);
+    }
+    return out;
+  };
+  EXPECT_EQ(armed_in(0), (std::vector<std::string>{"forward", "gather"}));
+  EXPECT_EQ(fault_at("gather"), Fault::kNan);
+  EXPECT_EQ(armed_in(1), (std::vector<std::string>{}));
+  EXPECT_EQ(armed_in(2), (std::vector<std::string>{"send"}));
+  ::unsetenv("CONVOY_FAULT");
+  arm_fault(0, 1, 0);
+}
+
+TEST(Fault, CountsInstructionsOfAStart) {
+  ::setenv("CONVOY_FAULT", "exception@0:instruction:3", 1);
+  arm_fault(0, 1, 0);
+  ::unsetenv("CONVOY_FAULT");
+  for (int i = 1; i < 3; ++i) EXPECT_EQ(fault_at("instruction"), Fault::kNone);
+  EXPECT_THROW(fault_at("instruction"), std::runtime_error);
+  EXPECT_EQ(fault_at("instruction"), Fault::kNone);
+  arm_fault(0, 1, 0);
+}
+
 }  // namespace
 }  // namespace convoy

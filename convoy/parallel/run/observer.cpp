@@ -40,6 +40,7 @@ class FaultInjector : public Observer {
 
   void before(const Instruction& i) override {
     skips_ = false;
+    fault_at("instruction");
     const char* phase = facts_of(i.op).phase;
     if (phase == nullptr) return;
     const auto fault = fault_at(phase);
