@@ -14,6 +14,7 @@
 #include "convoy/checkpoint/adapter.h"
 #include "convoy/checkpoint/dtypes.h"
 #include "convoy/checkpoint/folder.h"
+#include "convoy/checkpoint/host_parts.h"
 #include "convoy/checkpoint/visitors.h"
 #include "convoy/comm/agree.h"
 #include "convoy/comm/pinned.h"
@@ -26,23 +27,11 @@ using parallel::State;
 
 namespace {
 
-/// Bytes of a GPU that come to the host together, through pinned memory.
-constexpr int64_t kBroughtAtOnce = int64_t{64} << 20;
-
 State all_of(std::vector<FilesOfState>& states) {
   State out;
   for (auto& [files, state] : states)
     std::move(state.begin(), state.end(), std::back_inserter(out));
   return out;
-}
-
-/// Keeps the pieces that this process writes. The state replicas share the writing where all see
-/// the files; else the first replica writes everything, which may be the only one on rank 0's host.
-void keep_own(State& state, bool all_see) {
-  for (auto& tensor : state) {
-    for (auto& piece : tensor.pieces) piece.owned = all_see ? piece.writes : piece.owned;
-    std::erase_if(tensor.pieces, [](const auto& piece) { return !piece.owned; });
-  }
 }
 
 void copy(State& state, PooledBytes& copies) {
@@ -195,37 +184,11 @@ void Save::write(const std::function<void()>& first) noexcept try {
 }
 
 void Save::write_pieces() {
-  std::vector<std::pair<size_t, parallel::StatePiece>> brought;
-  std::vector<std::pair<at::Tensor, at::Tensor>> downloads;
-  int64_t bytes = 0;
-  const auto put_brought = [&] {
-    comm::download_all(downloads);
-    for (const auto& [tensor, piece] : brought) put(tensor, piece);
-    brought.clear();
-    downloads.clear();
-    bytes = 0;
-  };
   // Ranks that write to one file take turns in the system: they begin with different ones.
-  const bool backward = group_.rank() % 2 != 0;
-  for (size_t i = 0; i < state_.size(); ++i) {
-    const size_t t = backward ? state_.size() - 1 - i : i;
-    for (const auto& piece : state_[t].pieces) {
-      if (piece.values.is_cpu()) {
-        put(t, piece);
-        continue;
-      }
-      for (auto& part : piece.parts(kBroughtAtOnce)) {
-        check_stop();
-        const auto from = part.values.contiguous();
-        part.values = at::empty(from.sizes(), from.options().device(at::kCPU));
-        downloads.emplace_back(from, part.values);
-        bytes += static_cast<int64_t>(from.nbytes());
-        brought.emplace_back(t, std::move(part));
-        if (bytes >= kBroughtAtOnce) put_brought();
-      }
-    }
-  }
-  put_brought();
+  each_on_host(
+      state_, /*backward=*/group_.rank() % 2 != 0,
+      [this](size_t tensor, const parallel::StatePiece& piece) { put(tensor, piece); },
+      [this] { check_stop(); });
 }
 
 void Save::complete() noexcept try {

@@ -13,7 +13,11 @@ namespace convoy::checkpoint {
 Sums::Sums(const parallel::State& state)
     : sums_(at::zeros({static_cast<int64_t>(state.size())}, at::kLong)) {}
 
-void Sums::add(size_t tensor, const parallel::StatePiece& piece, const at::Tensor& values) {
+void Sums::add(size_t tensor, uint64_t sum) {
+  sums_.mutable_data_ptr<int64_t>()[tensor] += static_cast<int64_t>(sum);
+}
+
+uint64_t Sums::of(const parallel::StatePiece& piece, const at::Tensor& values) {
   const auto* from = static_cast<const std::byte*>(values.const_data_ptr());
   const auto width = values.element_size();
   uint64_t sum = 0;
@@ -21,7 +25,7 @@ void Sums::add(size_t tensor, const parallel::StatePiece& piece, const at::Tenso
     sum += checksum(from + static_cast<size_t>(at) * width, static_cast<size_t>(length), width,
                     static_cast<uint64_t>(begin));
   });
-  sums_.mutable_data_ptr<int64_t>()[tensor] += static_cast<int64_t>(sum);
+  return sum;
 }
 
 std::vector<uint64_t> Sums::together(const comm::Group& group) {

@@ -16,7 +16,12 @@ class Sums {
   explicit Sums(const parallel::State& state);
 
   /// Adds the checksum of a piece; `values` are its elements, contiguous and on the host.
-  void add(size_t tensor, const parallel::StatePiece& piece, const at::Tensor& values);
+  void add(size_t tensor, const parallel::StatePiece& piece, const at::Tensor& values) {
+    add(tensor, of(piece, values));
+  }
+  void add(size_t tensor, uint64_t sum);
+  /// Checksum of a piece, for add().
+  static uint64_t of(const parallel::StatePiece& piece, const at::Tensor& values);
 
   /// Checksums over all ranks, by number of the tensor.
   std::vector<uint64_t> together(const comm::Group& group);
