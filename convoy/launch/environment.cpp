@@ -316,6 +316,7 @@ RankEnvironment detect_environment(const GetEnv& get) {
     if (env.text("CONVOY_LAUNCHER") == "convoy") {
       out.source = "convoy launch";
       parse_number(env.text("CONVOY_INTERRUPT_GRACE"), out.interrupt_grace);
+      out.kept_memory = env.text("CONVOY_KEPT_MEMORY");
     } else if (env.has("TORCHELASTIC_RUN_ID")) {
       out.source = "torchrun";
       out.agent = agent_of(env.text("TORCHELASTIC_ERROR_FILE"));

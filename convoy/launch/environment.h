@@ -25,6 +25,8 @@ struct RankEnvironment {
   std::string job_id;      ///< equal over all starts, another for each job; "": nobody told
   double job_start = 0;    ///< of its first start, seconds since 1970; 0: nobody told
   std::string agent;  ///< torchrun on this host, equal over all starts that it makes; "": not told
+  /// Folder of files in memory that outlive this process (launch::KeptMemory); "": none.
+  std::string kept_memory;
   double interrupt_grace = 0;  ///< seconds from a signal to SIGKILL; 0: nobody told
   /// Name of the job, or of the step of a SLURM job, that these ranks are; "": nobody told.
   std::string job_name;

@@ -17,7 +17,8 @@ struct NodeInfo {
   int round = 0;     ///< number of earlier starts of the ranks
   int restarts = 0;  ///< of these, because a rank failed
   std::string run_id;
-  double job_start = 0;  ///< begin of the first round, seconds since 1970
+  std::string kept_memory;  ///< folder of launch::KeptMemory on this host; "": none
+  double job_start = 0;     ///< begin of the first round, seconds since 1970
 };
 
 }  // namespace convoy::launch

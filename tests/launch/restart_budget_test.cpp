@@ -33,6 +33,15 @@ TEST(RestartBudget, IsWholeAgainBeyondTheFurthestStep) {
   EXPECT_FALSE(budget.take(failure_in(119))) << "it got no further";
 }
 
+TEST(RestartBudget, KnowsAStepThatFailsAgain) {
+  RestartBudget budget(5);
+  for (const auto& [step, again] : std::vector<std::pair<int64_t, bool>>{
+           {7, false}, {7, true}, {7, true}, {9, false}, {8, false}, {9, false}, {9, true}}) {
+    EXPECT_TRUE(budget.take(failure_in(step)));
+    EXPECT_EQ(budget.failed_twice_in_a_step(), again) << step;
+  }
+}
+
 TEST(RestartBudget, StepsThatAreMadeAgainAreNoProgress) {
   RestartBudget budget(2);
   EXPECT_TRUE(budget.take(failure_in(100)));

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <memory>
 #include <optional>
 
 #include "convoy/base/error.h"
@@ -10,11 +11,29 @@
 #include "convoy/launch/process.h"
 #include "convoy/launch/signals.h"
 #include "convoy/launch/supervise/agent_common.h"
+#include "convoy/launch/supervise/kept_memory.h"
 #include "convoy/launch/supervise/rank_processes.h"
 #include "convoy/launch/supervise/restart_budget.h"
 #include "convoy/launch/supervise/shown_command.h"
 
 namespace convoy::launch {
+namespace {
+
+/// Memory for what outlives ranks that may be started again; null: there is none.
+std::unique_ptr<KeptMemory> keep_memory(const LaunchOptions& options,
+                                        const std::filesystem::path& folder,
+                                        OutputQueue& output_queue) {
+  if (options.max_restarts == 0) return nullptr;
+  try {
+    return std::make_unique<KeptMemory>(folder);
+  } catch (const FileError& error) {
+    output_queue.say(fmt::format("warning: {}; restarts go on from checkpoints\n", error.what()));
+    return nullptr;
+  }
+}
+
+}  // namespace
+
 int run_ranks(const LaunchOptions& options) {
   check(options);
   remove_old_logs(options, options.num_ranks, wall_time());
@@ -25,6 +44,8 @@ int run_ranks(const LaunchOptions& options) {
   node.world_size = options.num_ranks;
   node.run_id = fmt::format("convoy-{}", ::getpid());
   node.job_start = wall_time();
+  const auto memory = keep_memory(options, errors.path() / "memory", output_queue);
+  if (memory) node.kept_memory = memory->folder().string();
   int interrupted_by = 0;
   RestartBudget budget(options.max_restarts);
   for (;; ++node.round, ++node.restarts) {
@@ -50,6 +71,7 @@ int run_ranks(const LaunchOptions& options) {
     }
     if (!failure) return 0;
     if (reader_left(*failure) || !budget.take(*failure)) return failure->exit_code();
+    if (budget.failed_twice_in_a_step()) memory->forget();  // what it holds may be the reason
     output_queue.say(fmt::format("[launch] starting all ranks again ({})\n", budget.to_text()));
   }
 }

@@ -22,6 +22,7 @@ class PrivateFolder {
   PrivateFolder(const PrivateFolder&) = delete;
   PrivateFolder& operator=(const PrivateFolder&) = delete;
 
+  const std::filesystem::path& path() const { return path_; }
   /// A new folder in it, for one round.
   std::filesystem::path make(int round) const;
 

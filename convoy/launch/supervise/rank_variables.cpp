@@ -37,6 +37,7 @@ Variables rank_variables(const NodeInfo& node, const LaunchOptions& options, int
       {"CONVOY_ROUND", number(node.round)},
       {"CONVOY_JOB_START", fmt::format("{:.3f}", node.job_start)},
       {"CONVOY_LAUNCHER", "convoy"},
+      {"CONVOY_KEPT_MEMORY", node.kept_memory},
   };
   // Under a scheduler that tells it, it is not known before the signal.
   const bool scheduled = !options.interrupt_grace_seconds && std::getenv("SLURM_JOB_ID") != nullptr;

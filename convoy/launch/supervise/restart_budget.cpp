@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 namespace convoy::launch {
 
@@ -10,6 +11,7 @@ bool RestartBudget::take(const FailureReport& failure) {
   int64_t step = 0;
   for (const auto& rank : failure.ranks) step = std::max(step, rank.activity.step);
   if (step > furthest_) used_ = 0;
+  repeats_ = step == std::exchange(last_, step);
   furthest_ = std::max(furthest_, step);
   if (used_ >= max_restarts_ || !failure.worth_a_restart()) return false;
   ++used_;

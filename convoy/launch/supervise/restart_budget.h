@@ -15,6 +15,8 @@ class RestartBudget {
 
   /// Counts a failure. False: the job ends with it.
   bool take(const FailureReport& failure);
+  /// Whether the last two failures were in the same step, beyond which the job never got.
+  bool failed_twice_in_a_step() const { return repeats_; }
   /// "1 of 3 restarts", and since which step they count.
   std::string to_text() const;
 
@@ -22,6 +24,8 @@ class RestartBudget {
   int max_restarts_;
   int used_ = 0;
   int64_t furthest_ = 0;  // step under way in which a start ended
+  int64_t last_ = -1;     // step of the last failure
+  bool repeats_ = false;
 };
 
 }  // namespace convoy::launch

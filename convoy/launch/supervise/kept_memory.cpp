@@ -1,0 +1,43 @@
+#include "convoy/launch/supervise/kept_memory.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "convoy/base/error.h"
+#include "convoy/base/files.h"
+
+namespace convoy::launch {
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr std::string_view kPrefix = "memory-";
+
+}  // namespace
+
+KeptMemory::KeptMemory(fs::path folder) : folder_(std::move(folder)) {
+  make_folder(folder_);
+  for (int i = 0; i < kFiles; ++i) {
+    auto& file = files_.emplace_back(::memfd_create("convoy-memory", MFD_CLOEXEC));
+    if (file.get() < 0) {
+      fail<FileError>("launch", "cannot make a file in memory for --max-restarts: {}",
+                      std::strerror(errno));
+    }
+    // A rank that opens it has the file itself, not this process's descriptor.
+    fs::create_symlink(fmt::format("/proc/{}/fd/{}", ::getpid(), file.get()),
+                       folder_ / fmt::format("{}{}", kPrefix, i));
+  }
+}
+
+void KeptMemory::forget() {
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(folder_, ignored)) {
+    if (entry.path().filename().string().starts_with(kPrefix)) continue;
+    fs::remove_all(entry.path(), ignored);
+  }
+}
+
+}  // namespace convoy::launch

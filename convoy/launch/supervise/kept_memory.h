@@ -1,0 +1,30 @@
+#pragma once
+
+#include <filesystem>
+#include <vector>
+
+#include "convoy/launch/spawn.h"
+
+namespace convoy::launch {
+
+/// Files in memory that outlive the ranks of this host, for copies of a training's state. Ranks
+/// find them as links memory-0, memory-1, ... in a folder. The files begin empty, and their memory
+/// is free again when this process ends, however it ends.
+class KeptMemory {
+ public:
+  static constexpr int kFiles = 4;  ///< two for each of two copies
+
+  /// Makes the folder. Throws FileError where the system gives no such files.
+  explicit KeptMemory(std::filesystem::path folder);
+
+  const std::filesystem::path& folder() const { return folder_; }
+  /// Removes all that ranks left in the folder but the links, so that nothing leads to a copy any
+  /// more.
+  void forget();
+
+ private:
+  std::filesystem::path folder_;
+  std::vector<Descriptor> files_;
+};
+
+}  // namespace convoy::launch
