@@ -56,6 +56,11 @@ std::vector<fs::path> checkpoints_of(const options::TrainingArguments& arguments
   if ((from.empty() && !again) || dir.empty()) return out;
   const checkpoint::Line line(dir);
   for (const auto& [step, path] : line.checkpoints()) out.push_back(path);
+  if (again && !met.environment.kept_memory.empty()) {
+    for (const auto& [step, path] : checkpoint::list_checkpoints(met.environment.kept_memory)) {
+      out.push_back(path);
+    }
+  }
   std::reverse(out.begin(), out.end());
   return out;
 }

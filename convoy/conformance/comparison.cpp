@@ -121,7 +121,8 @@ bool is_no_cause(const std::string& key) {
       "train.save_strategy",      "train.save_total_limit",
       "train.report_to",          "train.resume_from_checkpoint",
       "train.sum_steps",          "train.save_async",
-      "train.logging_dir",        "train.check_replicas_steps"};
+      "train.logging_dir",        "train.check_replicas_steps",
+      "train.memory_copy_steps"};
   return key.starts_with("output.") || kKeys.contains(key);
 }
 

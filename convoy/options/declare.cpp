@@ -100,6 +100,12 @@ void TrainingArguments::declare(OptionTable& t) {
   t.add(s, "save_total_limit", save_total_limit, "checkpoints to keep; none = all").at_least(1);
   t.add(s, "save_async", save_async,
         "write checkpoints in the background, from a copy of what each rank owns");
+  t.add(s, "memory_copy_steps", memory_copy_steps,
+        "every N steps copy the state to memory that convoy launch --max-restarts keeps, from "
+        "which a restart goes on; 0 = never; none = every 10 steps on CPUs, for at most 1 % of the "
+        "time, "
+        "where two copies take at most a quarter of the memory that is free")
+      .at_least(0);
   t.add(s, "resume_from_checkpoint", resume_from_checkpoint,
         "folder of a checkpoint, or 'latest' for the newest in output.dir")
       .once()

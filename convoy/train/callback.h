@@ -37,7 +37,8 @@ struct RunInfo {
   std::string pipeline;              ///< blocks of each stage; "": one holds all
   parallel::MemoryUse memory;        ///< that each rank holds
   std::vector<int64_t> stage_bytes;  ///< of these, state of a rank of each stage of a pipeline
-  int64_t most_gathered = 0;         ///< bytes of weights that each rank gathers at a time
+  std::string memory_copies;  ///< how often the state is copied to memory, or why not; "": untold
+  int64_t most_gathered = 0;  ///< bytes of weights that each rank gathers at a time
   std::vector<job::RankPlacement> placements;  ///< place of each rank
   std::vector<data::RankShare> shares;         ///< rows and batches of each rank
   std::vector<std::string> warnings;

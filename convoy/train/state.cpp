@@ -77,6 +77,7 @@ void check_makes_sense(const TrainerState& s, const std::string& where) {
   check("skipped_steps", static_cast<double>(s.skipped_steps), steps);
   check("steps_without_targets", static_cast<double>(s.steps_without_targets), steps);
   check("last_step_position", static_cast<double>(s.last_step_position), kAny);
+  check("micro_batch_rows", static_cast<double>(s.micro_batch_rows), kAny);
   check("job_began", s.job_began, kAny);
   check("useful_seconds", s.useful_seconds, kAny);
   check("earlier_updates", static_cast<double>(s.earlier_updates), kAny);
@@ -129,6 +130,7 @@ Json TrainerState::to_json() const {
   if (!lineage.empty()) out["lineage"] = checkpoint::to_json(lineage);
   if (last_step_position >= num_rows) out["last_step_position"] = last_step_position;
   if (steps_without_targets > 0) out["steps_without_targets"] = steps_without_targets;
+  if (micro_batch_rows > 0) out["micro_batch_rows"] = micro_batch_rows;
   if (job_began > 0) {
     out["useful_seconds"] = useful_seconds;
     out["job_began"] = job_began;
@@ -163,6 +165,7 @@ TrainerState TrainerState::from_json(const Json& json, const std::string& where)
     state.lineage = checkpoint::lineage_from_json(json.value("lineage", Json::array()));
     read_if_there("last_step_position", state.last_step_position);
     read_if_there("steps_without_targets", state.steps_without_targets);
+    read_if_there("micro_batch_rows", state.micro_batch_rows);
     read_if_there("useful_seconds", state.useful_seconds);
     read_if_there("job_began", state.job_began);
     if (json.contains("rows_sum")) state.rows_sum = sum_from(json.at("rows_sum"), where);

@@ -60,6 +60,8 @@ struct TrainerState {
   double useful_seconds = 0;
   /// Beginning of this training by that job, in seconds since 1970; 0: no launcher told the job's.
   double job_began = 0;
+  /// Rows of a micro-batch that auto_find_batch_size chose for the job; 0: it was not asked to.
+  int64_t micro_batch_rows = 0;
   Json log_history = Json::array();
 
   /// Updates of the earlier runs whose moments this one began with (Trainer::load_moments).

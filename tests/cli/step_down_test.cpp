@@ -67,6 +67,23 @@ TEST_F(StepDown, InTheMiddleOfATrainingTheSumsAreTheSame) {
   expect_near(losses("whole"), losses("found"));
 }
 
+// A start that took the larger micro-batches again would end with other bits.
+TEST_F(StepDown, ARestartKeepsTheSmallerMicroBatches) {
+  const auto launched = [](const std::string& name) {
+    return "$convoy launch -n 2 --max-restarts 2 train --family gpt2 --n_embd 32 --n_layer 4 "
+           "--n_head 2 --n_positions 32 --vocab_size 100 --random_tokens 20000 --block_size 32 "
+           "--threads 1 --max_steps 8 --logging_steps 1 --ddp_timeout 30 --save_strategy no "
+           "--auto_find_batch_size --global_batch_size 16 --memory_copy_steps 1 --output_dir " +
+           name;
+  };
+  const std::string short_of_memory = "CONVOY_FAULT=oom@1:backward:3";
+  ASSERT_EQ(shell(short_of_memory + " " + launched("whole")), 0) << output_;
+  ASSERT_EQ(shell(short_of_memory + ",sigkill@0:forward:6 " + launched("again")), 0) << output_;
+  expect("start 2: going on from the memory copy of step 5");
+  EXPECT_EQ(losses("whole"), losses("again"));
+  EXPECT_TRUE(model("whole") == model("again"));
+}
+
 // Rank 0 finds what fits it; the other has less. What the system gives to no process any more after
 // a step, such as stacks of threads, is no matter of this test.
 TEST_F(StepDown, ARankThatMayHaveLessMemoryIsTheReason) {

@@ -54,7 +54,7 @@ const std::vector<Entry>& entries_of_trainer() {
       {Belief::MayChange,
        {"train.logging_strategy", "train.logging_steps", "train.logging_first_step",
         "train.eval_strategy", "train.eval_steps", "train.eval_on_start", "train.save_strategy",
-        "train.save_steps", "train.save_total_limit", "train.save_async",
+        "train.save_steps", "train.save_total_limit", "train.save_async", "train.memory_copy_steps",
         "train.resume_from_checkpoint", "train.report_to", "train.logging_dir"}},
       // With another metric or direction the best evaluation starts anew.
       {Belief::MayChange,

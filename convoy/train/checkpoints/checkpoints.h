@@ -13,6 +13,7 @@
 #include "convoy/base/folder_lock.h"
 #include "convoy/checkpoint/save.h"
 #include "convoy/train/callback_handler.h"
+#include "convoy/train/checkpoints/memory_copying.h"
 #include "convoy/train/checkpoints/model_files.h"
 #include "convoy/train/state.h"
 
@@ -38,11 +39,19 @@ class Checkpoints {
   /// warns why newer ones are not. Returns its state, none for a new run, which begins with
   /// `fresh`. Throws UsageError for a folder of others, or a checkpoint that does not fit.
   std::optional<TrainerState> resume(const TrainerState& fresh);
-  const std::string& resumed_from() const { return resumed_from_; }
+  /// Path of that checkpoint, or a name for a person; "": a new run.
+  std::string resumed_from() const { return memory_.shown(resumed_from_); }
 
   /// Begins to write a checkpoint, or writes it where `wait` or save_async is off. One at a time:
   /// waits for one that is under way.
   void save(TrainerState& state, bool wait);
+  /// Decides about memory copies after `step`. Returns a sentence of it, or "".
+  std::string begin_memory_copies(int64_t step) {
+    return memory_.begin(step, saved_weights(), strategy_.moments(), strategy_.processes());
+  }
+  bool is_memory_copy_due(int64_t step) const { return memory_.is_due(step); }
+  /// Copies the state to memory, from which a restart goes on.
+  void copy_to_memory(const TrainerState& state);
   /// Whether this process has still to write its part. Not collective.
   bool writing() const;
   /// Waits for the checkpoint under way, if any. Throws what any rank met.
@@ -99,6 +108,9 @@ class Checkpoints {
   void remove_old_run(const std::filesystem::path& best) const;
   std::deque<std::filesystem::path> checkpoints_of_this_job() const;
   void find_candidates();
+  std::optional<std::filesystem::path> next_candidate();
+  bool was_named(const std::filesystem::path& folder) const;
+  void check_best_was_saved(const TrainerState& saved) const;
   Json first_that_fits(const TrainerState& fresh);
   std::string follow_or_branch(const std::filesystem::path& from, TrainerState& state) const;
   void keep_lineage(const TrainerState& state);
@@ -138,9 +150,11 @@ class Checkpoints {
   const std::filesystem::path dir_;  // "" = nothing is saved
   std::string resume_from_;          // a folder, "latest", or "" for a new run
   ModelFiles files_;
-  FolderLock lock_;                               // of output.dir, on the main rank
-  std::deque<std::filesystem::path> candidates_;  // to go on from, on the main rank
-  bool candidate_was_named_ = false;              // then no other one will do
+  FolderLock lock_;  // of output.dir, on the main rank
+  MemoryCopying memory_;
+  std::deque<std::filesystem::path> memory_candidates_;  // to go on from, on the main rank
+  std::deque<std::filesystem::path> candidates_;         // of them those on the disk
+  bool candidate_was_named_ = false;                     // then no other one will do
   std::vector<std::string> passed_over_;
   std::string resumed_from_;
   std::map<std::vector<int>, comm::Group> writers_;  // with connections of their own

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "convoy/base/error.h"
+#include "convoy/base/fault.h"
 #include "convoy/base/files.h"
 #include "convoy/base/json_value.h"
 #include "convoy/base/text.h"
@@ -61,6 +62,7 @@ std::optional<TrainerState> Checkpoints::resume(const TrainerState& fresh) {
     const auto& group = strategy_.processes();
     try {
       read_weights(folder);
+      fault_at("resume");
       checkpoint::load_optimizer(folder / kOptimizer, strategy_.moments(), group);
     } catch (const FileError& error) {  // of all ranks
       if (found.at("was_named").get<bool>()) throw;
@@ -83,7 +85,7 @@ std::optional<TrainerState> Checkpoints::resume(const TrainerState& fresh) {
     }
     if (job_.environment.restart_count > 0) {
       callbacks_.say(fmt::format("start {}: going on from {}", job_.environment.restart_count + 1,
-                                 resumed_from_));
+                                 resumed_from()));
     }
     auto state = TrainerState::from_json(found.at("state"), resumed_from_);
     comm::ask_main(job_.world(), "begin a branch", [&] {
@@ -110,7 +112,7 @@ void Checkpoints::tell_other_batch(const TrainerState& saved, const TrainerState
   callbacks_.say(fmt::format(
       "warning: {} was trained with {} a step, this run goes on with {}; try "
       "--global_batch_size {} to keep them",
-      resumed_from_, plural(saved.step_samples, "row"), fresh.step_samples, saved.step_samples));
+      resumed_from(), plural(saved.step_samples, "row"), fresh.step_samples, saved.step_samples));
 }
 
 /// Data may change on purpose between epochs; nobody replaces it by mistake without a word.
@@ -138,21 +140,42 @@ void Checkpoints::check_same_base(const fs::path& folder, const TrainerState& sa
 }
 
 void Checkpoints::pass_over(const fs::path& folder, const FileError& error) {
-  passed_over_.push_back(fmt::format("{} is passed over: {}", folder.string(), reason_of(error)));
-  callbacks_.say("warning: " + passed_over_.back());
+  const auto text = fmt::format("{} is passed over: {}", memory_.shown(folder), reason_of(error));
+  callbacks_.say("warning: " + text);
+  if (!memory_.holds(folder)) return passed_over_.push_back(text);
+  std::error_code ignored;
+  fs::remove_all(folder, ignored);  // the next copy takes its place
+}
+
+/// Whether somebody named this very checkpoint to go on from: then no other one will do.
+bool Checkpoints::was_named(const fs::path& folder) const {
+  return candidate_was_named_ && !memory_.holds(folder);
+}
+
+/// The next folder to look at, furthest step first; nothing where there are no more.
+std::optional<fs::path> Checkpoints::next_candidate() {
+  const auto step_of_first = [](const std::deque<fs::path>& folders) {
+    return folders.empty() ? -1 : checkpoint::step_of(folders.front());
+  };
+  const bool from_memory =
+      !memory_candidates_.empty() &&
+      (candidate_was_named_ || step_of_first(memory_candidates_) >= step_of_first(candidates_));
+  auto& from = from_memory ? memory_candidates_ : candidates_;
+  if (from.empty()) return std::nullopt;
+  const auto out = from.front();
+  from.pop_front();
+  return out;
 }
 
 /// The state of the first candidate that this run can go on from; those up to it are done with.
 /// Null where there are none.
 Json Checkpoints::first_that_fits(const TrainerState& fresh) {
-  while (!candidates_.empty()) {
-    const auto folder = candidates_.front();
-    candidates_.pop_front();
+  while (const auto folder = next_candidate()) {
     try {
-      return look_at(folder, fresh);
+      return look_at(*folder, fresh);
     } catch (const FileError& error) {
-      if (candidate_was_named_) throw;
-      pass_over(folder, error);
+      if (was_named(*folder)) throw;
+      pass_over(*folder, error);
     }
   }
   if (passed_over_.empty()) return {};
@@ -200,6 +223,8 @@ std::deque<fs::path> Checkpoints::checkpoints_of_this_job() const {
 
 /// The best first; none for a new run.
 void Checkpoints::find_candidates() {
+  const auto& asked = arguments_.resume_from_checkpoint;
+  if (asked.empty() || resumes(arguments_)) memory_candidates_ = memory_.left();
   if (!dir_.empty()) candidates_ = checkpoints_of_this_job();
   if (!candidates_.empty() || resume_from_.empty()) return;
   candidate_was_named_ = resume_from_ != "latest";
@@ -215,7 +240,7 @@ void Checkpoints::find_candidates() {
   for (const auto& [step, path] : line.checkpoints()) {
     candidates_.push_front(path);
   }
-  if (!candidates_.empty()) return;
+  if (!candidates_.empty() || !memory_candidates_.empty()) return;
   // Of a run that --overwrite_output_dir put aside, when the new one had not saved yet.
   const auto old = checkpoint::latest_checkpoint(dir_ / kReplaced);
   fail<UsageError>("train",
@@ -270,14 +295,27 @@ Json Checkpoints::look_at(const fs::path& folder, const TrainerState& fresh) con
         "of ranks), or resume from the end of an epoch",
         folder.string(), saved.data_order, fresh.data_order);
   }
-  saved.best_model_checkpoint = best_seen_from_here(folder, saved);
+  const bool in_memory = memory_.holds(folder);
+  if (in_memory) {
+    check_best_was_saved(saved);
+  } else {
+    saved.best_model_checkpoint = best_seen_from_here(folder, saved);
+  }
   const auto left_behind = follow_or_branch(folder, saved);
   return {{"folder", folder.string()},
           {"state", saved.to_json()},
-          {"was_named", candidate_was_named_},
+          {"was_named", was_named(folder)},
           {"has_manifest", fs::exists(folder / checkpoint::Manifest::kName)},
-          {"left_behind", candidate_was_named_ ? left_behind : ""},
-          {"was_abandoned", !candidate_was_named_ && was_left_behind(folder)}};
+          {"left_behind", was_named(folder) ? left_behind : ""},
+          {"was_abandoned", !in_memory && !candidate_was_named_ && was_left_behind(folder)}};
+}
+
+/// A save that was under way when the ranks ended is missing, and the copy would never make it up.
+void Checkpoints::check_best_was_saved(const TrainerState& saved) const {
+  if (!arguments_.load_best_model_at_end || saved.best_step < 0) return;
+  const auto lack = lack_of_best(saved);
+  if (lack.empty()) return;
+  fail<FileError>("train", "the checkpoint of its best step {} {}", saved.best_step, lack);
 }
 
 /// Goes on where the run's line ends, or begins a branch of it. Returns the newest checkpoint that
@@ -291,6 +329,7 @@ std::string Checkpoints::follow_or_branch(const fs::path& from, TrainerState& st
     if (own) state.lineage = line.lineage();
     return "";
   }
+  if (memory_.holds(from) && all.back().first <= state.global_step) return "";
   std::erase_if(state.lineage,
                 [&](const auto& branch) { return branch.from_step >= state.global_step; });
   state.lineage.push_back({line.next_id(), state.global_step});

@@ -49,7 +49,8 @@ Checkpoints::Checkpoints(const options::TrainingArguments& arguments, const job:
       strategy_(strategy),
       callbacks_(callbacks),
       dir_(arguments.output.dir),
-      resume_from_(resume_source(arguments)) {}
+      resume_from_(resume_source(arguments)),
+      memory_(arguments, job) {}
 
 Checkpoints::~Checkpoints() = default;
 
@@ -140,6 +141,15 @@ void Checkpoints::save(TrainerState& state, bool wait) {
                           group);
   saving_ = std::move(saving);
   if (!beside) finish();
+}
+
+void Checkpoints::copy_to_memory(const TrainerState& state) {
+  auto texts = files_.texts;
+  if (!files_.config.is_null()) texts[kConfig] = files_.config.dump();
+  texts[kState] = state.to_json().dump();
+  const auto lack = memory_.write(state.global_step, saved_weights(), strategy_.moments(), texts,
+                                  strategy_.processes());
+  if (!lack.empty()) callbacks_.say("warning: " + lack);
 }
 
 /// Groups for the writers: messages of other hosts' ranks must not hold up the training's own.

@@ -183,6 +183,7 @@ class Console : public Callback {
     item("output", "{}",
          arguments.output.dir.empty() ? "nothing is saved; try --output_dir DIR"
                                       : arguments.output.dir);
+    if (!info.memory_copies.empty()) item("copies", "{}", info.memory_copies);
     if (!info.resumed_from.empty()) {
       item("resumed", "from {} at step {}", info.resumed_from, info.first_step);
     }

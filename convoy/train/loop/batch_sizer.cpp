@@ -116,21 +116,38 @@ int64_t BatchSizer::fewer_rows() const {
   return 0;
 }
 
-void BatchSizer::step_down(TrainingStream& stream, int short_rank) {
+/// Makes the same step of micro-batches of `rows` from here on.
+void BatchSizer::use_rows(int64_t rows) {
   auto& arguments = run_.arguments;
-  const auto& state = run_.state;
-  const int64_t rows = arguments.per_device_train_batch_size, fewer = fewer_rows();
-  arguments.gradient_accumulation_steps *= rows;
-  arguments.gradient_accumulation_steps /= fewer;
-  arguments.per_device_train_batch_size = fewer;
-  run_.strategy->set_micro_batches(arguments.gradient_accumulation_steps, fewer);
+  arguments.gradient_accumulation_steps *= arguments.per_device_train_batch_size;
+  arguments.gradient_accumulation_steps /= rows;
+  arguments.per_device_train_batch_size = rows;
+  run_.state.micro_batch_rows = rows;
+  run_.strategy->set_micro_batches(arguments.gradient_accumulation_steps, rows);
   planner::set_memory_advice(memory_advice(run_));
+}
+
+void BatchSizer::step_down(TrainingStream& stream, int short_rank) {
+  const auto& arguments = run_.arguments;
+  const auto& state = run_.state;
+  const int64_t rows = arguments.per_device_train_batch_size;
+  use_rows(fewer_rows());
   stream.reopen();
   run_.callbacks.say(fmt::format(
       "step {}: {} has too little memory for micro-batches of {}; all ranks continue with {} x {} "
       "accumulation, the same {} rows a step",
       state.global_step + 1, run_.strategy->replica().groups().mesh.who(short_rank),
-      plural(rows, "row"), fewer, arguments.gradient_accumulation_steps, state.step_samples));
+      plural(rows, "row"), arguments.per_device_train_batch_size,
+      arguments.gradient_accumulation_steps, state.step_samples));
+}
+
+void BatchSizer::take_up(TrainingStream& stream, int64_t rows) {
+  const auto& arguments = run_.arguments;
+  const int64_t own = arguments.per_device_train_batch_size;
+  const bool same_step = rows > 0 && own * arguments.gradient_accumulation_steps % rows == 0;
+  if (!arguments.auto_find_batch_size || !same_step || rows == own) return;
+  use_rows(rows);
+  stream.open();
 }
 
 int ranks_here(const job::Job& job) {

@@ -23,6 +23,9 @@ class BatchSizer {
   /// Takes smaller micro-batches on all ranks after a step that was too large for `short_rank`, and
   /// reads the step's rows again.
   void step_down(TrainingStream& stream, int short_rank);
+  /// Takes the micro-batches of an earlier start of this job, which may have stepped down: others
+  /// would give other bits. Nothing where `rows` do not make the same step.
+  void take_up(TrainingStream& stream, int64_t rows);
 
   /// Whether an error tells that device_memory ended a step.
   bool ran_out(const std::exception& error) const;
@@ -31,6 +34,7 @@ class BatchSizer {
 
  private:
   void find();
+  void use_rows(int64_t rows);
   std::string estimate_beside(const parallel::MemoryUse& fact, int64_t limit) const;
 
   RunContext& run_;

@@ -63,6 +63,7 @@ void Trainer::Impl::prepare() {
                           static_cast<uint64_t>(state.global_step)));
   evaluations_.check_patience();
   RunInfo info = describe(run_, stream_.get(), *checkpoints_, evaluations_.stopped_early());
+  if (!ended()) info.memory_copies = checkpoints_->begin_memory_copies(state.global_step);
   if (!other_rate.empty()) info.warnings.push_back(other_rate);
   if (!run_.job.in_threads() && run_.job.devices.at(0).is_cpu()) {
     std::vector<std::string> hosts;
@@ -96,6 +97,9 @@ void Trainer::Impl::begin_state() {
         std::ceil(arguments.num_train_epochs * static_cast<double>(per_epoch)));
   }
   state.earlier_updates = earlier_updates_;
+  if (arguments.auto_find_batch_size) {
+    state.micro_batch_rows = arguments.per_device_train_batch_size;
+  }
   state.job_id = run_.job.environment.job_id;
   if (run_.job.environment.job_start > 0) state.job_began = beginning_in_job(run_);
 }
@@ -127,6 +131,10 @@ std::string Trainer::Impl::resume() {
   state.first_rows_sum = fresh.first_rows_sum;
   state.base_sum = fresh.base_sum;
   const bool same_job = fresh.job_began > 0 && job::is_same_job(state.job_id, fresh.job_id);
+  if (same_job) batch_sizer_.take_up(stream_, state.micro_batch_rows);
+  if (arguments.auto_find_batch_size) {
+    state.micro_batch_rows = arguments.per_device_train_batch_size;
+  }
   if (!same_job || state.job_began == 0) {
     state.useful_seconds = 0;
     state.job_began = fresh.job_began;

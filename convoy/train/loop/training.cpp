@@ -130,6 +130,10 @@ void Trainer::Impl::after_step(bool epoch_end) {
     if (!end && !arguments.save_async) stop_.ended_by = stop_.of_any_rank(ranks);
     if (stop_.ended_by != 0) leave(/*is_saved=*/true);
   }
+  if (!ended() && checkpoints_->is_memory_copy_due(state.global_step)) {
+    add_up_rows();
+    checkpoints_->copy_to_memory(state);
+  }
   clock_.resume();
 }
 
