@@ -90,7 +90,7 @@ TEST(Activity, IsNotThatOfAThreadBesideIt) {
   tell_operation("");
 }
 
-TEST(Activity, OfThreadsThatWorkSideBySideIsKeptApart) {
+TEST(Activity, KeepsThreadsThatWorkAtOnceApart) {
   ThreadOperation first, second;
   const auto told = [](ThreadOperation& own, const std::string& text) {
     std::thread([&] {

@@ -45,7 +45,7 @@ TEST(AppendFiles, KeepsOrEmptiesWhatIsThere) {
   fs::remove_all(folder);
 }
 
-TEST(AppendFiles, WhatFollowsAMoveGoesToANewFileOnlyWhenAsked) {
+TEST(AppendFiles, OpensANewFileAfterAMoveOnlyWhenAsked) {
   const auto folder = unique_folder("convoy-test");
   fs::create_directory(folder / "run");
   AppendFile file(folder / "run/log", false);

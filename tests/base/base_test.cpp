@@ -149,7 +149,7 @@ TEST(Text, Numbers) {
   }
 }
 
-TEST(Text, ForPeople) {
+TEST(Text, FormatsBytesTimesAndCountsForPeople) {
   EXPECT_EQ(human_bytes(512), "512 B");
   EXPECT_EQ(human_bytes(1536.0 * 1024 * 1024), "1.50 GiB");
   EXPECT_EQ(human_seconds(80), "1 min 20 s");
@@ -186,7 +186,7 @@ TEST(Text, Utf8) {
   }
 }
 
-TEST(Text, WhatATerminalWouldObeyIsShownAsNumbers) {
+TEST(Text, EscapesControlCharacters) {
   EXPECT_EQ(printable("h.0.weight \u00e9 \u4e2d"), "h.0.weight \u00e9 \u4e2d");
   EXPECT_EQ(printable(std::string("a\0b", 3)), "a\\x00b");
   EXPECT_EQ(printable("\x1b[2J\n\x7f"), "\\x1b[2J\\x0a\\x7f");
@@ -198,7 +198,7 @@ TEST(Text, WhatATerminalWouldObeyIsShownAsNumbers) {
             "\\xffa\\xc3");
 }
 
-TEST(Text, OfAShortWordNotEveryLetterMayDiffer) {
+TEST(Text, SuggestsNoShortNameThatDiffersInEveryLetter) {
   EXPECT_EQ(nearest("lr", {"dir"}), "");
   EXPECT_EQ(nearest("dri", {"dir"}), "dir");
 }
@@ -213,7 +213,7 @@ TEST(Text, WrapsAtDoubleSpacesFirst) {
   EXPECT_EQ(wrap("", 2, 10), "");
 }
 
-TEST(Files, WhatKeepsFromWritingIsSaid) {
+TEST(Files, WriteErrorsNameTheCauseAndARemedy) {
   EXPECT_EQ(write_trouble(EACCES), "Permission denied; try a place where you may write");
   EXPECT_EQ(write_trouble(ENOSPC),
             "No space left on device; try to free some space, or another place");

@@ -15,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-TEST(FolderLocks, OneProcessHasItUntilItEndsInWhateverWay) {
+TEST(FolderLocks, LastUntilTheirProcessExitsOrIsKilled) {
   const auto folder = unique_folder("convoy-test");
   int ready[2];
   ASSERT_EQ(::pipe(ready), 0);

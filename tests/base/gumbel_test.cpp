@@ -9,7 +9,7 @@
 namespace convoy {
 namespace {
 
-TEST(Gumbel, TheLargestSumIsDrawnByItsWeight) {
+TEST(Gumbel, DrawsTheLargestSumByItsWeight) {
   const std::vector<double> weights{0.5, 0.02, 0.3, 0.08, 0.1};
   constexpr int64_t kDraws = 100000;
   const auto count = static_cast<int64_t>(weights.size());

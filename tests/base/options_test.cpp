@@ -94,7 +94,7 @@ TEST(Options, EscapesInListsAreCharacters) {
   }
 }
 
-TEST(Options, WhatHasNoEffectIsRefused) {
+TEST(Options, RefusesOptionsWithoutEffect) {
   Bound o;
   EXPECT_NO_THROW(o.table.check());
   o.table.set("cycles", "3", "here");
@@ -226,7 +226,7 @@ TEST(Options, FlagsOfOtherProgramsAreAnswered) {
   EXPECT_EQ(o.table.to_toml().find("token"), std::string::npos);
 }
 
-TEST(Options, WhatOthersCallAnOptionIsAnsweredWithItsName) {
+TEST(Options, SuggestsTheNameForAnAliasOfOtherPrograms) {
   OptionTable table;
   double rate = 0;
   std::string dir;

@@ -89,7 +89,7 @@ bool refuse_nameless_files() {
          ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
 }
 
-TEST_F(Scratch, WhereNoFileIsNamelessTheNameGoesAtOnce) {
+TEST_F(Scratch, UnlinksItsFileAtOnceWhereTmpfileIsRefused) {
   bool refused = false;
   std::thread([&] {
     refused = refuse_nameless_files();

@@ -160,7 +160,7 @@ TEST(LeftOvers, ARemovedFolderIsWholeOrAbsent) {
   fs::remove_all(folder);
 }
 
-TEST(LeftOvers, OnlyOwnLeftOversAreRemoved) {
+TEST(LeftOvers, RemovesOnlyTemporariesOfTheNamedFiles) {
   const auto folder = unique_folder("convoy-test");
   const AtomicFile mine(folder / "model"), other(folder / "top.csv"), twice(folder / "model");
   EXPECT_NE(mine.temporary(), twice.temporary());
@@ -180,7 +180,7 @@ TEST(LeftOvers, OnlyOwnLeftOversAreRemoved) {
   fs::remove_all(folder);
 }
 
-TEST(LeftOvers, WhatAKilledWriterLeftGoesWhenTheFileIsWrittenAgain) {
+TEST(LeftOvers, NextWriteRemovesTheTemporaryOfAKilledWriter) {
   const auto folder = unique_folder("convoy-test");
   const auto hour_ago = fs::file_time_type::clock::now() - std::chrono::hours(1);
   for (const char* name : {"top.csv", "exported"}) {
@@ -219,7 +219,7 @@ TEST(LeftOvers, WhatAKilledWriterLeftGoesWhenTheFileIsWrittenAgain) {
   fs::remove_all(folder);
 }
 
-TEST(AtomicFile, WhoMayReadTheOldOneMayReadTheNewOne) {
+TEST(AtomicFile, KeepsThePermissionsOfTheOldFile) {
   const auto folder = unique_folder("convoy-test");
   const auto mode_of = [](const fs::path& path) {
     return static_cast<int>(fs::status(path).permissions());

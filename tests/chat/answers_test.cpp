@@ -67,7 +67,7 @@ constexpr const char* kThinks =
     "%}<think></think>{% endif %}{{ m.content | trim }}<|im_end|>\n{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
 
-TEST_F(Answers, OfTagsAreTransformersMasks) {
+TEST_F(Answers, GenerationTagsGiveTransformersMasks) {
   const auto expected = read_ordered("masks.json");
   const auto templates = read_ordered("templates.json");
   const auto words = tokenizer();
@@ -139,7 +139,7 @@ TEST_F(Answers, LeaveOutPromptsAndConversationsWithoutAny) {
   EXPECT_TRUE(rendered.answers.empty());
 }
 
-TEST_F(Answers, OfTextsAreTheCompletionAndTheEnd) {
+TEST_F(Answers, PlainTextsTrainOnTheCompletionAndItsEnd) {
   const auto words = tokenizer();
   const auto row = row_of_text(words, conversation(R"({"prompt": "2 + 2 =", "completion": " 4"})"));
   EXPECT_EQ(shown(words, row), "2 + 2 =[[ 4<|im_end|>]]");
@@ -156,7 +156,7 @@ TEST_F(Answers, KeepTheOrderOfKeysAndDropWhatIsNull) {
 }
 
 // Columns of tables are of one type each.
-TEST_F(Answers, OfListsInTextsOfJsonAreRead) {
+TEST_F(Answers, ReadMessageListsInJsonTexts) {
   const auto row = conversation(
       R"({"prompt": "[{\"role\": \"user\", \"content\": \"Hi\"}]",
           "completion": "[{\"role\": \"assistant\", \"content\": \"Yes\"}]"})");

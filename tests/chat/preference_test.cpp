@@ -107,7 +107,7 @@ TEST(Preferences, AreReadFromTextsOfJson) {
   EXPECT_EQ(text_of(pair(R"({"prompt": "", "chosen": "[]", "rejected": "[{}]"})").chosen), "|[]");
 }
 
-TEST(Preferences, ThatTellNothingAreRefused) {
+TEST(Preferences, RefuseRowsThatStateNoPreference) {
   expect_error(R"([1])", "a row is no object; expected one with chosen and rejected");
   expect_error(R"({"prompt": "a", "chosen": "b"})", "a row: rejected is missing");
   expect_error(R"({"chosen": 3, "rejected": "b"})", "a row: chosen is a number");
@@ -149,7 +149,7 @@ class PreferenceTokens : public ::testing::Test {
   const fs::path folder_ = unique_folder("convoy-preference-");
 };
 
-TEST_F(PreferenceTokens, OfAnswersAreCompared) {
+TEST_F(PreferenceTokens, CompareTheAnswersWithTheirEnds) {
   const auto chat = chat_of(
       "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
       "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}");
@@ -178,7 +178,7 @@ TEST_F(PreferenceTokens, BeginWhereTheyPartFromThePromptAlone) {
             "<|im_start|>Hi<|im_start|>[[Yes]] / <|im_start|>Hi<|im_start|>[[No]]");
 }
 
-TEST_F(PreferenceTokens, OfAPromptThatStandBeforeNoAnswerAreLost) {
+TEST_F(PreferenceTokens, ReportPromptTokensThatNeitherAnswerKeeps) {
   const auto tokenizer = tokenizers::Tokenizer::load(folder_);
   const auto lost = [&](const char* row) {
     return tokenizer.decode(rows_of(tokenizer, nullptr, pair(row)).lost);

@@ -92,7 +92,7 @@ class BinaryTokens : public ::testing::Test {
   fs::path folder_;
 };
 
-TEST_F(BinaryTokens, OfMegatronHaveDocuments) {
+TEST_F(BinaryTokens, ReadMegatronsDocuments) {
   for (const uint8_t code : {8, 4}) {
     const auto file = megatron(code);
     expect_ids(file, {3, 5, 7});
@@ -103,7 +103,7 @@ TEST_F(BinaryTokens, OfMegatronHaveDocuments) {
   expect_ids(megatron(8, {0, 2, 3}), {5, 7});  // a document of two sentences
 }
 
-TEST_F(BinaryTokens, OfLlmcAndNanoGptAreOneDocument) {
+TEST_F(BinaryTokens, ReadLlmcAndNanoGptAsOneDocument) {
   expect_ids(llmc(20240520, 1, 7), {7});
   expect_ids(llmc(20240801, 7, 7), {7});
   EXPECT_EQ(map_binary_tokens(folder_ / "l.bin")->format, "llm.c");
@@ -121,7 +121,7 @@ TEST_F(BinaryTokens, AreCutIntoDocumentsByTheTokenThatEndsThem) {
   EXPECT_THAT(ends_by_token(ids, 1), ElementsAre(7));
 }
 
-TEST_F(BinaryTokens, ThatDoNotFitTheirIndexAreRefused) {
+TEST_F(BinaryTokens, RefuseIdsThatDoNotFitTheirIndex) {
   megatron(8, {0, 1, 2, 4});
   EXPECT_THAT(refusal(folder_ / "m.bin"), HasSubstr("its document 3 ends with sequence 4 of 3"));
   megatron(8, {0, 1, 2, 3}, {3, 2, 1});
@@ -144,7 +144,7 @@ TEST_F(BinaryTokens, ThatDoNotFitTheirIndexAreRefused) {
   EXPECT_THAT(refusal(folder_ / "m.idx"), HasSubstr("there is no " + (folder_ / "m.bin").string()));
 }
 
-TEST_F(BinaryTokens, ThatAreCutAreRefused) {
+TEST_F(BinaryTokens, RefuseTruncatedFiles) {
   EXPECT_THAT(refusal(llmc(20240520, 1, 8)), HasSubstr("says that it has 8 ids, and has 7"));
   EXPECT_THAT(refusal(llmc(20240520, 2, 7)), HasSubstr("of version 2; expected 1"));
   write_file(folder_ / "train.bin", bytes_of<uint16_t>(kIds) + "x");
@@ -160,7 +160,7 @@ TEST_F(BinaryTokens, AreDescribed) {
   EXPECT_FALSE(inspect_tokens(folder_ / "m.parquet", kIdsColumn));
 }
 
-TEST_F(BinaryTokens, OfAMixtureAreKnownAgain) {
+TEST_F(BinaryTokens, ChecksumSeesOneChangedId) {
   write_file(folder_ / "train.bin", bytes_of<uint16_t>(kIds));
   const auto sum = sum_of_some(map_binary_tokens(folder_ / "train.bin")->ids);
   auto others = kIds;
@@ -187,7 +187,7 @@ void write_arrow(const fs::path& file, const std::vector<testing::Named>& column
   testing::ok(writer->Close());
 }
 
-TEST_F(BinaryTokens, OfArrowFilesEqualThoseOfParquet) {
+TEST_F(BinaryTokens, ReadArrowFilesAsParquet) {
   const auto ids = testing::lists<arrow::Int32Builder>({{5, 6, 50256}, {}, {0, 8, 9, 50256}});
   testing::write_parquet(folder_ / "ids.parquet", {{"input_ids", ids}});
   const auto parquet = read_token_texts(folder_ / "ids.parquet", "text", std::nullopt);
@@ -201,7 +201,7 @@ TEST_F(BinaryTokens, OfArrowFilesEqualThoseOfParquet) {
   }
 }
 
-TEST_F(BinaryTokens, OfSavedDataSetsAreTheirFilesOneAfterTheOther) {
+TEST_F(BinaryTokens, ReadFilesOfASavedDatasetInOrder) {
   const auto folder = folder_ / "saved/train";
   make_folder(folder);
   write_arrow(folder / "data-00000-of-00002.arrow",
@@ -229,7 +229,7 @@ TEST_F(BinaryTokens, OfSavedDataSetsAreTheirFilesOneAfterTheOther) {
               HasSubstr("state.json names no data files"));
 }
 
-TEST_F(BinaryTokens, OfArrowFilesHaveOneLengthOrNot) {
+TEST_F(BinaryTokens, ReadFixedSizeListsOfArrow) {
   arrow::FixedSizeListBuilder builder(arrow::default_memory_pool(),
                                       std::make_shared<arrow::Int64Builder>(), 2);
   auto& values = static_cast<arrow::Int64Builder&>(*builder.value_builder());
@@ -243,7 +243,7 @@ TEST_F(BinaryTokens, OfArrowFilesHaveOneLengthOrNot) {
   EXPECT_THAT(read.ends, ElementsAre(2, 4));
 }
 
-TEST_F(BinaryTokens, OfArrowFilesThatAreNotAllToBeLearntAreRefused) {
+TEST_F(BinaryTokens, RefuseArrowMasksAndLabelsThatLeaveOutTokens) {
   const auto file = folder_ / "ids.arrow";
   const auto ids = testing::lists<arrow::Int32Builder>({{5, 6}, {7, 0}});
   const auto problem = [&](const std::string& column = "text") {
@@ -269,7 +269,7 @@ TEST_F(BinaryTokens, OfArrowFilesThatAreNotAllToBeLearntAreRefused) {
   EXPECT_THAT(problem("input_id"), HasSubstr("it has input_ids, attention_mask, labels"));
 }
 
-TEST_F(BinaryTokens, OfArrowFilesThatAreNullOrDamagedAreRefused) {
+TEST_F(BinaryTokens, RefuseNullOrDamagedArrowLists) {
   const auto problem = [&](const std::shared_ptr<arrow::Array>& ids) {
     write_arrow(folder_ / "ids.arrow", {{"input_ids", ids}}, true);
     return testing::message_of(
@@ -290,7 +290,7 @@ TEST_F(BinaryTokens, OfArrowFilesThatAreNullOrDamagedAreRefused) {
   EXPECT_THAT(problem(lists({0, 5, 4}, nullptr)), HasSubstr("ids.arrow"));
 }
 
-TEST_F(BinaryTokens, OfSavedDataSetsHaveTheSameColumnsInAllFiles) {
+TEST_F(BinaryTokens, RefuseASavedDatasetWhoseFilesDifferInColumns) {
   const auto folder = folder_ / "saved";
   make_folder(folder);
   const auto ids = testing::lists<arrow::Int64Builder>({{5, 6}});

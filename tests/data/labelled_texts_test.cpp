@@ -72,7 +72,7 @@ TEST_F(LabelledTextsOf, CategoriesAreWhatTheyStandFor) {
 }
 
 /// Memory where nothing lies is a file that cannot be read.
-TEST_F(LabelledTextsOf, WhatCannotBeReadIsNotTheEnd) {
+TEST_F(LabelledTextsOf, ReadErrorIsNotTakenForTheEnd) {
   fs::create_symlink("/proc/self/mem", folder_ / "broken.jsonl");
   EXPECT_MESSAGE(read_labelled_texts(folder_ / "broken.jsonl", {}),
                  "cannot read " + (folder_ / "broken.jsonl").string() + " to its end: ");

@@ -126,7 +126,7 @@ TEST(EpochOrder, TextNamesWhatItDependsOn) {
             "one permutation of all rows");
 }
 
-TEST(EpochOrder, ByRowGroupsKeepsRanksApart) {
+TEST(EpochOrder, RowGroupOrderKeepsRanksApart) {
   const std::vector<int64_t> groups = {5, 6, 7, 8};
   auto order = EpochOrder::by_row_groups(groups, {.seed = 1}, 2);
   EXPECT_EQ(order.num_rows(), 26);

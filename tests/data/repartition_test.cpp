@@ -88,7 +88,7 @@ TEST(Repartition, KeepsPhysicalTypes) {
   }
 }
 
-TEST(Repartition, OfNoRowsHasNoPartitions) {
+TEST(Repartition, RefusesAFileWithoutRows) {
   Folder folder;
   const auto input = write_rows(folder / "in.parquet", 0, 4);
   for (const auto& options : {RepartitionOptions{.input = input, .partitions = 2},

@@ -125,7 +125,7 @@ TEST_F(TokenFile, IdsOfOtherToolsAreRead) {
               HasSubstr("holds list<element: float>; expected text, or lists of integers"));
 }
 
-TEST_F(TokenFile, WhatOtherToolsWriteBesideIdsIsNotIgnored) {
+TEST_F(TokenFile, ChecksMasksAndLabelsBesideTheIds) {
   const auto file = folder_ / "ids.parquet";
   const auto message_with = [&](const char* name, std::vector<std::vector<int64_t>> beside) {
     testing::write_parquet(file,

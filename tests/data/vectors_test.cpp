@@ -55,7 +55,7 @@ TEST_F(VectorColumns, AreOneARowOrOneForEachItem) {
   EXPECT_EQ(read(2).columns.at("x").floats, (Floats{1, 2, 3, 4}));
 }
 
-TEST_F(VectorColumns, ThatDoNotFitAreErrorsThatNameTheRow) {
+TEST_F(VectorColumns, ErrorsNameTheRowThatDoesNotFit) {
   write(float_lists({{1, 2}, {3, 4}, {5}}));
   EXPECT_MESSAGE(read(2),
                  "column 'x', row 2 of " + file() + " holds a vector of 1 number; expected 2");

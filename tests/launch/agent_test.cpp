@@ -93,7 +93,7 @@ TEST_F(Agent, LosingAPeerIsNotTheCause) {
   EXPECT_EQ(json["ranks"][2]["end"], "stopped");
 }
 
-TEST_F(Agent, WithoutAnotherReasonTheFirstLossIsReported) {
+TEST_F(Agent, ReportsTheFirstLossWhereNoRankGaveAReason) {
   EXPECT_EQ(
       run(R"(if [ $RANK = 0 ]; then echo '{"kind": "CommunicationError", "error": "[comm] late",
                    "time": 1}' > $CONVOY_ERROR_FILE; exit 1; fi; sleep 60)"),

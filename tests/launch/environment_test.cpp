@@ -60,7 +60,7 @@ const Variables kSlurm = {{"SLURM_PROCID", "3"},
                           {"SLURM_TASKS_PER_NODE", "2(x2),1"},
                           {"SLURM_NODELIST", "n[07-09]"}};
 
-TEST(Environment, WithoutALauncherThisIsTheOnlyRank) {
+TEST(Environment, IsTheOnlyRankWithoutALauncher) {
   const auto env = detect({});
   expect_place(env, {0, 1, 0, 1, 0, 1});
   EXPECT_FALSE(env.launched());

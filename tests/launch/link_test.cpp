@@ -27,7 +27,7 @@ class OverLink : public Agents {
   Link link_;
 };
 
-TEST_F(OverLink, WhenItIsCutBothSidesNoticeAndTheServingOneGoesOn) {
+TEST_F(OverLink, BothHostsNoticeACutAndTheServingOneGoesOn) {
   const std::string script =
       "echo $MASTER_ADDR $GLOO_SOCKET_IFNAME $WORLD_SIZE > $D/place-$N-$CONVOY_ROUND; "
       "echo $$ > $D/pid-$N-$CONVOY_ROUND-$LOCAL_RANK; [ $CONVOY_ROUND = 1 ] || sleep 60";

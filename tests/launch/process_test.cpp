@@ -117,7 +117,7 @@ TEST(ErrorFile, KeepsTheFirstReasonInBothForms) {
   std::filesystem::remove_all(folder);
 }
 
-TEST(ErrorFile, OfAProgramThatCaught) {
+TEST(ErrorFile, IsWrittenForAnExceptionThatAProgramCaught) {
   const auto folder = unique_folder("error-file-test");
   const auto report = [&](const std::exception& error, const std::string& name) {
     ::setenv("RANK", "1", 1);

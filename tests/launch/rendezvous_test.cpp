@@ -106,7 +106,7 @@ TEST_F(Rules, StartsWhenAllAreThereInTheOrderOfNodeRanks) {
   EXPECT_TRUE(rules_->over());
 }
 
-TEST_F(Rules, WithEnoughWaitsForALastCallOnly) {
+TEST_F(Rules, EnoughHostsWaitForALastCallOnly) {
   begin(2, 4);
   come(0);
   wait(100);
@@ -201,7 +201,7 @@ TEST_F(Rules, ALostHostFormsTheJobAnewWithoutARestart) {
   EXPECT_NE(said_.find("host h1 (10.0.0.1) is lost: silent for 10 s"), std::string::npos) << said_;
 }
 
-TEST_F(Rules, WhenTooFewAreLeftAReplacementIsAwaitedOnlyShortly) {
+TEST_F(Rules, TooFewHostsAwaitAReplacementOnlyShortly) {
   for (const bool one_comes : {true, false}) {
     sent_.clear();
     begin(2, 2);
@@ -253,7 +253,7 @@ TEST_F(Rules, ANewHostIsTakenInWhileThereIsRoom) {
   EXPECT_EQ(last(2)["num_nodes"], 2) << "who waits takes the free place";
 }
 
-TEST_F(Rules, WhoIsStoppedLeavesAndTheRestGoesOnIfItIsEnough) {
+TEST_F(Rules, StoppedHostLeavesAndEnoughOthersGoOn) {
   begin(1, 2);
   come(0);
   come(1);

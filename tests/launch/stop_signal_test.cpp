@@ -57,7 +57,7 @@ struct Noting {
   pid_t pid = -1;
 };
 
-TEST(StopSignal, TheFirstIsNotedAndALaterOneKills) {
+TEST(StopSignal, FirstOneIsNotedAndALaterOneKills) {
   Noting process;
   ::kill(process.pid, SIGTERM);
   EXPECT_EQ(process.next(), SIGTERM);
@@ -70,7 +70,7 @@ TEST(StopSignal, TheFirstIsNotedAndALaterOneKills) {
   EXPECT_EQ(WTERMSIG(status), SIGINT);
 }
 
-TEST(StopSignal, WithNothingToSaveTheFirstEndsTheProcess) {
+TEST(StopSignal, EndsAProcessThatHasNothingToSave) {
   for (const int signal : {SIGINT, SIGTERM}) {
     PipeEnds ready = make_pipe();
     const pid_t pid = ::fork();

@@ -37,7 +37,7 @@ TEST(Cores, GiveTheNumberOfRanks) {
   }
 }
 
-TEST(Cores, OfABoundProcessAreItsOwn) {
+TEST(Cores, BoundProcessCountsItsOwn) {
   cpu_set_t before, one;
   ASSERT_EQ(::sched_getaffinity(0, sizeof before, &before), 0);
   CPU_ZERO(&one);

@@ -93,7 +93,7 @@ TEST_F(MadeUpMachine, TwoSocketsWithTwoThreadsACore) {
   EXPECT_EQ(host.overcommit, 2);
 }
 
-TEST_F(MadeUpMachine, NothingIsThere) {
+TEST_F(MadeUpMachine, EmptySystemReadsAsUnknown) {
   const Host host = read_host(root_);
   EXPECT_EQ(host.system + host.cpu + host.huge_pages, "");
   EXPECT_EQ(host.threads, 0);
@@ -152,7 +152,7 @@ TEST_F(MadeUpMachine, ControlGroupsOfVersionOneInAContainer) {
   EXPECT_EQ(limits.memory_bytes, 0);
 }
 
-TEST_F(MadeUpMachine, WhatIsLeftOfTheMemory) {
+TEST_F(MadeUpMachine, TellsTheAvailableMemory) {
   EXPECT_EQ(available_memory(root_), 0) << "unknown";
   EXPECT_FALSE(memory_kills(root_).has_value());
   file("proc/meminfo", "MemTotal: 900 kB\nMemAvailable: 300 kB\nSwapFree: 50 kB\n");
@@ -213,7 +213,7 @@ TEST(SystemFiles, ListsOfCpus) {
   EXPECT_TRUE(cpus_in("0-99999999999").empty());
 }
 
-TEST(Limits, OfThisProcess) {
+TEST(Limits, AreReadOfThisProcess) {
   const Limits limits = read_limits();
   EXPECT_GE(limits.usable_cpus, 1);
   EXPECT_GT(limits.temporary.total_bytes, 0);
@@ -221,7 +221,7 @@ TEST(Limits, OfThisProcess) {
   EXPECT_GT(limits.here.free_bytes, 0);
 }
 
-TEST(MemoryLimit, TheTightestCounts) {
+TEST(MemoryLimit, IsTheTightestOfAllLimits) {
   constexpr int64_t kGib = 1 << 30;
   Limits limits;
   EXPECT_EQ(memory_limit(0, {}, limits).bytes, 0) << "unknown";

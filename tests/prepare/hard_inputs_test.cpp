@@ -24,7 +24,7 @@ class AsNobody {
   bool changed_ = false;
 };
 
-TEST(HardInputs, WhatMayNotBeReadOrWrittenSaysSo) {
+TEST(HardInputs, ErrorsNameFilesThatMayNotBeReadOrWritten) {
   const testing::Folder folder;
   const auto file = folder / "train.parquet";
   testing::write_parquet(file, {{"items", testing::int_lists({{1, 2}})}});

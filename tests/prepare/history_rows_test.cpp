@@ -58,7 +58,7 @@ TEST(HistoryRows, AreBlocksSlidingWindowsOrTheLastEvents) {
 }
 
 // "007" and "7" are two items, also where the column is a feature.
-TEST(EventColumns, WithTwoUsesKeepTheirTexts) {
+TEST(EventColumns, KeepTheirTextsInTwoUses) {
   Folder folder;
   const std::string events =
       "who,what,when\na,007,1\na,7,2\na,007,3\nb,7,1\nb,8,2\nb,007,3\nb,7,4\n";
@@ -223,7 +223,7 @@ TEST(EventColumns, TimesMayChangeTheirFormFarInsideAFile) {
   EXPECT_HAS(mixed, "of one kind in the whole column; try to mend it, or --time");
 }
 
-TEST(HistoryRows, OfOneEventCountAsLeftOutWhereTheyAre) {
+TEST(HistoryRows, SingleEventsCountAsLeftOutOnlyWhereTheyAre) {
   Folder folder;
   auto options = options_for(folder.write("e.csv", long_history()), folder);
   options.validation = parse_validation("none");

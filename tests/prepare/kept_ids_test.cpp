@@ -53,7 +53,7 @@ TEST(KeptIds, NewOnesComeBehind) {
             (std::vector<std::vector<int64_t>>{{3, 3, 3, 3, 2}}));
 }
 
-TEST(KeptIds, OfALogThatHoldsTheEarlierEventsAgainWarn) {
+TEST(KeptIds, WarnOfALogThatRepeatsEarlierEvents) {
   const Folder folder;
   const std::string head = "user_id,item_id,timestamp,kind\n";
   const std::string day0 = "u,a,1,x\nu,b,2,x\nv,b,2,x\nv,c,3,x\n", day1 = "u,c,4,x\nv,a,5,x\n";
@@ -68,7 +68,7 @@ TEST(KeptIds, OfALogThatHoldsTheEarlierEventsAgainWarn) {
   EXPECT_EQ(prepare_into(folder, head + day0 + "u,d,9,x\n", "d2", "d1").warnings.size(), 1U);
 }
 
-TEST(KeptIds, OfEventsBeforeTheEarlierOnesWarn) {
+TEST(KeptIds, WarnOfEventsBeforeTheEarlierOnes) {
   const Folder folder;
   const std::string head = "user_id,item_id,timestamp,kind\n";
   prepare_into(folder, head + "u,a,11,x\nu,b,12,x\nv,b,20,x\nv,c,21,x\n", "d0");
@@ -79,7 +79,7 @@ TEST(KeptIds, OfEventsBeforeTheEarlierOnesWarn) {
   EXPECT_HAS(told.warnings[0], "put behind the histories of their users there");
 }
 
-TEST(KeptIds, OfTimesInAnotherUnitAreRefused) {
+TEST(KeptIds, RefuseTimesInAnotherUnit) {
   const Folder folder;
   const std::string head = "user_id,item_id,timestamp,kind\n";
   const std::string seconds = "u,a,1700000000,x\nu,b,1700000001,x\n";

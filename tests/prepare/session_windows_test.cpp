@@ -69,7 +69,7 @@ TEST(SessionWindows, CutSessionsAndHaveFoldersOfTheirOwn) {
             std::string::npos);
 }
 
-TEST(SessionWindows, AndPausesNeedATimeOfEveryEvent) {
+TEST(SessionWindows, NeedATimeOfEveryEventAsPausesDo) {
   Folder folder;
   SessionOptions options;
   options.inputs = {folder.write("e.csv", "who,what,when\na,x,1\na,y,\na,z,3\n,x,\nb,x,5\n")};

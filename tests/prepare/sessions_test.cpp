@@ -25,7 +25,7 @@ using IntRows = std::vector<std::vector<int64_t>>;
 using FloatRows = std::vector<std::vector<float>>;
 
 // As databases export NUMERIC, and Spark texts.
-TEST(Sessions, OfDecimalsAndBytes) {
+TEST(Sessions, ReadDecimalsAndBytes) {
   Folder folder;
   const auto decimals = [](int scale, const std::vector<const char*>& values) {
     arrow::Decimal128Builder builder(arrow::decimal128(20, scale));
@@ -207,7 +207,7 @@ TEST(Sessions, FilesWithTimesInOtherUnitsAreNotMerged) {
   }
 }
 
-TEST(Sessions, WithoutValidationEverythingTrains) {
+TEST(Sessions, AllTrainWithoutValidation) {
   Folder folder;
   SessionOptions options = options_for(folder.write("e.csv", kEvents), folder);
   options.validation = parse_validation("none");

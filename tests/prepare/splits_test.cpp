@@ -113,7 +113,7 @@ TEST_F(Splits, RowsHoldTheEndOfAHistoryAndTheFilterAllOfIt) {
   EXPECT_EQ(report.test.num_cut, 1);
 }
 
-TEST_F(Splits, ByRatioHaveARowForEachTarget) {
+TEST_F(Splits, RatiosGiveARowForEachTarget) {
   make("ratio:0.5,0.25,0.25");
   // Of 5: 1.25 and 1.25, of 3: one each, of 2: the test first, of 1: none.
   EXPECT_EQ(rows("train"), (Texts{"a: p q r"}));
@@ -141,7 +141,7 @@ TEST_F(Splits, ByRatioHaveARowForEachTarget) {
   }
 }
 
-TEST_F(Splits, ByDatesHoldOutEverythingFromADayOn) {
+TEST_F(Splits, DatesHoldOutEverythingFromADayOn) {
   const auto report = make("date:2024-05-01,2024-06-01");
   EXPECT_EQ(rows("train"), (Texts{"a: p q"}));
   EXPECT_EQ(rows("valid"), (Texts{"a: p q r", "a: p q r s", "b: q p"}));

@@ -25,7 +25,7 @@ SyntheticOptions small(const std::filesystem::path& output) {
   return options;
 }
 
-TEST(Synthetic, SameSeedSameBytes) {
+TEST(Synthetic, SameSeedGivesTheSameBytes) {
   Folder folder;
   SyntheticOptions options = small(folder / "a");
   options.features = true;
@@ -101,7 +101,7 @@ TEST(Synthetic, FilesAgreeWithTheSchema) {
   }
 }
 
-TEST(Synthetic, WhatFollowsAnItemIsLearnable) {
+TEST(Synthetic, NextItemIsLearnable) {
   Folder folder;
   make_synthetic(small(folder / "a"));
   std::map<int64_t, std::map<int64_t, int64_t>> follows;

@@ -51,7 +51,7 @@ TEST_F(RunPage, ARunUnderWayIsReadAsFarAsItIsWritten) {
   EXPECT_TRUE(run.plan.is_null());
 }
 
-TEST_F(RunPage, WhatEndedHasItsResultsAndTheLastPlan) {
+TEST_F(RunPage, FinishedRunHasItsResultsAndTheLastPlan) {
   write("log.jsonl", "{\"step\": 1, \"loss\": 2}\n{\"train_loss\": 2, \"train_runtime\": 1}\n");
   write("all_results.json", "{\"eval_loss\": 3, \"train_loss\": 2}");
   write("checkpoint-10/plan.json", "{\"split\": \"left behind\"}");

@@ -30,7 +30,7 @@ TEST(Timeline, TheSecondHalfOfABackwardIsSeen) {
   EXPECT_THAT(picture, HasSubstr(">weight gradients<"));
 }
 
-TEST(Timeline, OfALongOneTheBeginningIsDrawn) {
+TEST(Timeline, DrawsTheBeginningOfALongOne) {
   const Timeline brief{{{0, 4, 0}}}, longer{{{0, 6, 1}, {6, 8, 2}, {8, 14, 3}}};
   const auto picture = timeline_svg({{"brief", brief}, {"longer", longer}}, "both");
   EXPECT_THAT(picture, HasSubstr("forward of micro-batch 2"));
@@ -38,7 +38,7 @@ TEST(Timeline, OfALongOneTheBeginningIsDrawn) {
   EXPECT_THAT(picture, HasSubstr(">the first 50 %<"));
 }
 
-TEST(Timeline, WhatWasMeasuredIsDrawnOverItsSimulation) {
+TEST(Timeline, DrawsAMeasuredStepOverItsSimulation) {
   const Timeline measured{{{0, 0.1, 0}, {0.3, 0.5, 0, true}}, {{0.12, 0.3, 0}}};
   const Timeline simulated{{{0, 0.1, 0}, {0.2, 0.4, 0, true}}, {{0.1, 0.2, 0}}};
   EXPECT_EQ(timeline_text(simulated, 5, 0.5), "stage 0  0.aa.\nstage 1  .0...\n");

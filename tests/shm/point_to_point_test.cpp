@@ -80,7 +80,7 @@ TEST(PointToPoint, RanksMoveWhatTheyWaitFor) {
   });
 }
 
-TEST(PointToPoint, WhatIsNotExpectedIsRefusedByName) {
+TEST(PointToPoint, RefusesAnUnexpectedMessageByName) {
   run_ranks(2, [](auto segment, int rank) {
     PointToPoint peers(segment, rank, kPatience);
     std::vector<float> data(10);

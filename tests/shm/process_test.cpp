@@ -78,7 +78,7 @@ TEST(Processes, AFewOfAFullHostDoNotBelieveThatTheyHaveCores) {
   EXPECT_EQ(taken->slot_bytes(), crowded->slot_bytes());
 }
 
-TEST(Processes, OneThatIsKilledIsMissedAtOnceWithWhatItWasDoing) {
+TEST(Processes, KilledOneIsMissedAtOnceWithItsOperation) {
   auto segment = Segment::create(2);
   Handover handover(segment);
   const pid_t child = start([&] {
@@ -111,7 +111,7 @@ TEST(Processes, OneThatIsKilledIsMissedAtOnceWithWhatItWasDoing) {
 }
 
 // In two containers both may be process 7.
-TEST(Processes, OneWithTheSameNumberIsMissedToo) {
+TEST(Processes, EndedOneOfTheSameNumberIsMissedToo) {
   auto segment = Segment::create(2);
   Handover handover(segment);
   const pid_t child = start([&] {
@@ -128,7 +128,7 @@ TEST(Processes, OneWithTheSameNumberIsMissedToo) {
   EXPECT_TRUE(segment->is_alive(0));
 }
 
-TEST(Processes, WhatARankPostedBeforeItLeftStillCounts) {
+TEST(Processes, MessagesPostedBeforeAnExitStillCount) {
   auto segment = Segment::create(2);
   Handover handover(segment);
   const pid_t child = start([&] {
@@ -217,7 +217,7 @@ TEST(Segment, ServesARankThatIsBoundToOneCore) {
   EXPECT_EQ(exit_code(child), 0);
 }
 
-TEST(Segment, WhatTheHostDoesNotGiveIsNoLostRank) {
+TEST(Segment, RefusedMemoryIsNoLostRank) {
   const auto refused = [](const std::function<void()>& take) -> std::string {
     try {
       take();

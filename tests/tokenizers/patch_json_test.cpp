@@ -144,7 +144,7 @@ TEST(PatchJson, Gpt2sBlankInFrontIsWhatTheSettingsSay) {
               ElementsAre(2, 2));
 }
 
-TEST(PatchJson, WhatVersionsOfTransformersDifferInIsRefused) {
+TEST(PatchJson, RefusesSettingsInWhichVersionsOfTransformersDiffer) {
   const auto config = [](const char* key, bool value, const char* name = "LlamaTokenizerFast") {
     return Json{
         {"tokenizer_class", name}, {"bos_token", "<s>"}, {"eos_token", "</s>"}, {key, value}};

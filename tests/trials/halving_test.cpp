@@ -87,7 +87,7 @@ TEST(Halving, LeavesOutWhatFails) {
   EXPECT_THAT(table_of(other).to_text(), HasSubstr("failed"));
 }
 
-TEST(Halving, OfTheLastRoundTakesTheNextBest) {
+TEST(Halving, TakesTheNextBestForAFailureOfTheLastRound) {
   auto search = search_of(9, 3);  // 9, 3, 1
   std::vector<double> values{.1, .2, .3, .4, .5, .6, .7, .8, .9};
   run(search, 1,
