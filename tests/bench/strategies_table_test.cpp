@@ -61,7 +61,7 @@ TEST(Strategies, TableShowsWhatPeopleCompare) {
   EXPECT_NE(strategies_table({unknown}).to_text().find(" - "), std::string::npos);
 }
 
-TEST(Strategies, WhatFailedSaysSoAndIsNoBase) {
+TEST(Strategies, FailedRowIsMarkedAndIsNoBaseline) {
   auto rows = example_rows();
   rows[0].failure = "exit code 1";
   fill_speedups(rows);

@@ -202,7 +202,7 @@ TEST_F(CheckpointCommand, NamesCannotSpeakToTheTerminal) {
   }
 }
 
-TEST_F(CheckpointCommand, WithoutAManifestNumbersThatAreNotFiniteAreNamed) {
+TEST_F(CheckpointCommand, VerifyNamesTensorsThatAreNotFiniteWithoutAManifest) {
   const std::string shard =
       json("out/model.safetensors.index.json").at("weight_map").at("transformer.wte.weight");
   auto bytes = read_file(folder_ / "out" / shard);

@@ -45,7 +45,7 @@ TEST_F(HardClassification, APredictionThatIsStoppedLeavesNothing) {
   }
 }
 
-TEST_F(HardClassification, WhatAConfigLacksIsReadInTheRunsOptionsOrTold) {
+TEST_F(HardClassification, TakesMissingConfigKeysFromTheRunsOptions) {
   train_one();
   auto config = json("out/config.json");
   config.erase("architectures");
@@ -69,7 +69,7 @@ TEST_F(HardClassification, TheShortHelpShowsItsOptions) {
   }
 }
 
-TEST_F(HardClassification, WhatAModelOfItCannotHaveIsSaid) {
+TEST_F(HardClassification, RefusesOptionsThatAClassifierCannotHave) {
   const std::string base = std::string(kTask) + kTiny + "--max_steps 1 ";
   EXPECT_EQ(run(base + "--data.text_pair second --type_vocab_size 1"), 2);
   expect("text_pair = second needs type_vocab_size of at least 2; got 1");

@@ -40,7 +40,7 @@ TEST_F(ClassificationPairs, AColumnTextPairIsRead) {
   EXPECT_NEAR(last("alone.json", "eval_loss"), last("again.json", "eval_loss"), 1e-6);
 }
 
-TEST_F(ClassificationPairs, OneThatIsNotReadIsTold) {
+TEST_F(ClassificationPairs, WarnOfAPairColumnThatIsNotRead) {
   ASSERT_EQ(run(std::string(kTrain) + kTiny + "--text_pair none --output_dir out"), 0) << output_;
   expect(
       "warning: pairs.csv has a column text_pair, which is not read: the model is one of single");

@@ -322,7 +322,7 @@ TEST_F(ClassificationCommand, ARunHasNoTokenizerButItsOwn) {
   expect("fresh holds no run, but a file tokenizer.json that would pass for this run's");
 }
 
-TEST_F(ClassificationCommand, WhatDoesNotFitIsSaid) {
+TEST_F(ClassificationCommand, RefusesDataAndOptionsThatDoNotFit) {
   const std::string base = std::string(kTask) + kTiny + "--max_steps 1 ";
   EXPECT_EQ(run(base + "--data.label opinions"), 1);
   expect("opinions");

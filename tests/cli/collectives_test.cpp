@@ -40,7 +40,7 @@ TEST_F(Collectives, MeasureTheRanksOfALauncher) {
   EXPECT_EQ(rows[0]["ranks"], 2);
 }
 
-TEST_F(Collectives, OfThreadsNeedNoRanks) {
+TEST_F(Collectives, ThreadsEngineNeedsNoRanks) {
   ASSERT_EQ(run("bench collectives --engines threads --sizes 1K --seconds 0.01 --collectives "
                 "all_reduce --json"),
             0)
@@ -57,7 +57,7 @@ TEST_F(Collectives, AreOfTheDeviceThatIsAskedFor) {
   expect("device = cuda was asked for");
 }
 
-TEST_F(Collectives, WhatMakesNoSenseIsRefused) {
+TEST_F(Collectives, RefuseImpossibleOptions) {
   EXPECT_EQ(run("bench collectives --sizes 1X"), 2) << output_;
   expect("--sizes names '1X'; expected bytes such as 1024, 64K or 16M");
   EXPECT_EQ(run("bench collectives --ranks 1"), 2) << output_;

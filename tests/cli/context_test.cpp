@@ -111,7 +111,7 @@ TEST_F(ContextCommand, BenchComparesIt) {
   for (const auto& row : rows) EXPECT_NEAR(row["loss"], rows[0]["loss"], 1e-5) << row;
 }
 
-TEST_F(ContextCommand, WhatDoesNotGoTogetherIsTold) {
+TEST_F(ContextCommand, RefusesOptionsThatDoNotGoTogether) {
   const auto refused = [&](const std::string& command, const char* why) {
     EXPECT_EQ(run(command), 2) << output_;
     expect(why);

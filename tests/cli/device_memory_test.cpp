@@ -90,7 +90,7 @@ TEST_F(DeviceMemory, SaysWhatFits) {
 }
 
 // Sessions differ in length, and the largest of more rows is longer by less.
-TEST_F(DeviceMemory, MostRowsAreOnesThatTrain) {
+TEST_F(DeviceMemory, LargestEstimatedBatchTrains) {
   make_sessions(2000);
   for (const char* body : {"--model.body bert", "--model.body xlnet --masking plm"}) {
     SCOPED_TRACE(body);

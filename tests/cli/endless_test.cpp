@@ -74,7 +74,7 @@ class Endless : public Ranks {
 
 class Death : public Endless, public ::testing::WithParamInterface<const char*> {};
 
-TEST_P(Death, OfOneRankStopsAllWithinSeconds) {
+TEST_P(Death, StopsAllRanksWithinSeconds) {
   const std::string how = GetParam();
   ASSERT_NO_FATAL_FAILURE(start(how));
   const auto killed = std::chrono::steady_clock::now();

@@ -197,7 +197,7 @@ TEST_F(Errors, UnknownFieldsOfTheSchemaAreNamed) {
   expect("warning: feature 'item_id-list' of syn/schema.json has the unknown field 'tags'");
 }
 
-TEST_F(Errors, MoreRanksThanRows) {
+TEST_F(Errors, RefusesMoreRanksThanRows) {
   using namespace data::testing;
   write_train({{"item_id-list", int_lists({{1, 2, 3}})}});
   refused("--nproc 2", "syn/train.parquet holds 1 rows for 2 ranks");

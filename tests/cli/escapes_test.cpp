@@ -39,7 +39,7 @@ class Escapes : public LanguageCommand {
   }
 };
 
-TEST_F(Escapes, OfDataAndOfRanksDoNotReachTheTerminal) {
+TEST_F(Escapes, AreDisarmedInDataAndInOutputOfRanks) {
   struct Case {
     const char* what;
     std::string words;

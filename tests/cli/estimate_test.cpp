@@ -196,7 +196,7 @@ TEST_F(EstimateCommand, RefusesWhatATrainingWould) {
   ASSERT_EQ(run("estimate --per_device_train_batch_size 100000" + options("")), 0) << output_;
 }
 
-TEST_F(EstimateCommand, OfAnOptimizerThatKeepsLessIsAsMuchLess) {
+TEST_F(EstimateCommand, CountsTheStatesOfEachOptimizer) {
   const auto optimizer_bytes = [&](const std::string& name) {
     EXPECT_EQ(run("estimate --json --optim " + name + options("") + " > estimate.json"), 0)
         << output_;
@@ -246,7 +246,7 @@ TEST_F(EstimateCommand, CountsNotWhatTheAllocatorAddsToABucket) {
   EXPECT_NEAR(predicted / json("step.json")["memory_bytes"].get<double>(), 1, 0.01);
 }
 
-TEST_F(EstimateCommand, OfLongRowsTakesLittleMemoryHere) {
+TEST_F(EstimateCommand, EstimatesLongRowsInLittleMemory) {
   make_folder(folder_ / "long");
   write_file(folder_ / "long/config.json",
              R"({"model_type": "llama", "hidden_size": 4096, "num_hidden_layers": 32,
@@ -263,7 +263,7 @@ TEST_F(EstimateCommand, OfLongRowsTakesLittleMemoryHere) {
 }
 
 // A batch that would fill this host is not run; the blocks' costs come from fewer rows.
-TEST_F(EstimateCommand, OfRowsWithoutNumberTakesLittleMemoryHere) {
+TEST_F(EstimateCommand, EstimatesHugeBatchesInLittleMemory) {
   const std::string of =
       " estimate --family gpt2 --n_layer 1 --n_embd 64 --n_head 2 --vocab_size 500 "
       "--random_tokens 20000000 --block_size 64 --per_device_train_batch_size ";

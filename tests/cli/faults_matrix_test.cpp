@@ -79,7 +79,7 @@ class FaultsMatrix : public Faults {
 const std::vector<std::string> kKinds{"sigkill", "sigstop", "exception", "exit",
                                       "oom",     "nan",     "slow",      "mismatch"};
 
-TEST_F(FaultsMatrix, DISABLED_OfRanks) {
+TEST_F(FaultsMatrix, DISABLED_CoversRanks) {
   auto kinds = kKinds;
   kinds.emplace_back("nodata");
   try_all("Ranks that share out the data", kinds,
@@ -90,7 +90,7 @@ TEST_F(FaultsMatrix, DISABLED_OfRanks) {
            {.title = "Gloo, 4", .backend = "gloo", .ranks = 4}});
 }
 
-TEST_F(FaultsMatrix, DISABLED_OfStages) {
+TEST_F(FaultsMatrix, DISABLED_CoversStages) {
   try_all("Stages of a pipeline", kKinds,
           {"forward", "backward", "backward_weight", "send", "receive", "reduce", "saving"},
           {{.title = "shm, 2 stages x 2 ranks", .ranks = 4, .stages = 2},
@@ -102,7 +102,7 @@ TEST_F(FaultsMatrix, DISABLED_OfStages) {
           });
 }
 
-TEST_F(FaultsMatrix, DISABLED_OfLayers) {
+TEST_F(FaultsMatrix, DISABLED_CoversLayers) {
   try_all("Layers that tensor ranks share out", kKinds, {"layer", "layer_backward"},
           {{.title = "shm, 2 tensor ranks", .tensor = 2},
            {.title = "shm, 2 x 2 data", .ranks = 4, .tensor = 2},
@@ -116,7 +116,7 @@ TEST_F(FaultsMatrix, DISABLED_OfLayers) {
             .rank = 3}});  // of the first stage, which has the layers
 }
 
-TEST_F(FaultsMatrix, DISABLED_OfPositions) {
+TEST_F(FaultsMatrix, DISABLED_CoversPositions) {
   try_all("Rows whose positions context ranks share out", kKinds, {"layer", "layer_backward"},
           {{.title = "shm, 2 context ranks", .context = 2},
            {.title = "shm, 2 x 2 data", .ranks = 4, .context = 2},
@@ -124,7 +124,7 @@ TEST_F(FaultsMatrix, DISABLED_OfPositions) {
            {.title = "shm, 2 x 2 tensor", .ranks = 4, .tensor = 2, .context = 2}});
 }
 
-TEST_F(FaultsMatrix, DISABLED_OfShards) {
+TEST_F(FaultsMatrix, DISABLED_CoversShards) {
   auto kinds = kKinds;
   kinds.pop_back();  // another collective: as without ZeRO
   try_all("Ranks that keep shards (ZeRO), shared memory, 2 ranks", kinds,

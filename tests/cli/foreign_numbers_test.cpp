@@ -6,7 +6,7 @@ namespace {
 
 using ForeignNumbers = LanguageCommand;
 
-TEST_F(ForeignNumbers, WithoutTopKTokensAreDrawnAmongFifty) {
+TEST_F(ForeignNumbers, DefaultTopKDrawsAmongFiftyTokens) {
   ASSERT_EQ(
       run(std::string("train") + kGpt2 + kTiny + "--vocab_size 200 --max_steps 1 --output_dir out"),
       0)
@@ -41,7 +41,7 @@ TEST_F(ForeignNumbers, WithoutTopKTokensAreDrawnAmongFifty) {
   EXPECT_EQ(output_.find("by default"), std::string::npos) << output_;
 }
 
-TEST_F(ForeignNumbers, OfRequestsAreReadWholeOrRefused) {
+TEST_F(ForeignNumbers, RequestsAreReadExactlyOrRefused) {
   ASSERT_EQ(run(std::string("train") + kGpt2 + kTiny + "--max_steps 1 --output_dir out"), 0);
   const std::vector<std::pair<const char*, const char*>> odd{
       {R"("seed": -1)", R"("seed\" is -1; expected a whole number of 0 to 9223372036854775807)"},

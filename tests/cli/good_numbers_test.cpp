@@ -59,7 +59,7 @@ TEST_F(GoodNumbers, AreTheSameOnTwoRanks) {
   EXPECT_TRUE(one.contains("eval_popularity_baseline_mrr_at_20"));
 }
 
-TEST_F(GoodNumbers, OtherDefaultsAreThoseOfOthers) {
+TEST_F(GoodNumbers, DefaultsOfOtherTasksFollowTheirReference) {
   ASSERT_EQ(run("train --print-config"), 0) << output_;
   expect("per_device_train_batch_size = 128");
   ASSERT_EQ(run("train --help"), 0) << output_;

@@ -51,7 +51,7 @@ TEST_F(HardInputs, EventsOutOfOrderTwiceAndInEveryScript) {
   }
 }
 
-TEST_F(HardInputs, WhatCannotTrainSaysSoAtTheStart) {
+TEST_F(HardInputs, RefusesImpossibleTrainingsAtTheStart) {
   make_sessions();
   const auto train = "train" + kTiny + "--max_steps 5 ";
   EXPECT_EQ(run(train + "--features user"), 2);
@@ -105,7 +105,7 @@ TEST_F(HardInputs, AFolderInTransformers4RecsFormTrainsFromProtobufText) {
   expect("syn/valid.parquet");
 }
 
-TEST_F(HardInputs, WithoutMemoryTheErrorSaysWhatToTry) {
+TEST_F(HardInputs, OutOfMemoryErrorSaysWhatToTry) {
 #ifdef __SANITIZE_ADDRESS__
   GTEST_SKIP() << "the sanitizer takes all addresses";
 #endif

@@ -337,7 +337,7 @@ TEST_F(LanguageCommand, BenchmarksTellPeakAndFloorAndLayOutTheGuidesTable) {
               2 * json("bench/single-1/all_results.json").at("epoch").get<double>(), 0.02);
 }
 
-TEST_F(LanguageCommand, WhatAFolderHoldsAndLacksIsSaid) {
+TEST_F(LanguageCommand, TellsWhichKeysAFolderAddsOrLacks) {
   ASSERT_EQ(run(std::string("train") + kGpt2 + kTiny +
                 "--max_steps 1 --output_dir out --max_shard_size 20KB"),
             0)
@@ -383,7 +383,7 @@ TEST_F(LanguageCommand, WhatAFolderHoldsAndLacksIsSaid) {
   EXPECT_EQ(json("typed/config.json").at("model_type"), "gpt2");
 }
 
-TEST_F(LanguageCommand, WhatDoesNotFitIsSaid) {
+TEST_F(LanguageCommand, RefusesOptionsThatDoNotFit) {
   const std::string base = std::string("train") + kGpt2;
   EXPECT_EQ(run("train --family gpt3 --data.train text.txt"), 2);
   expect("model family 'gpt3' is unknown; expected one of session, bert, gemma2, ");

@@ -164,7 +164,7 @@ TEST_F(OverLink, AProfileOfBothHostsKnowsTheirLink) {
   expect("bench plan tries plans on this host, but slow.json is of 2 hosts");
 }
 
-TEST_F(OverLink, WhenItIsCutAllRanksStopAndSayWhereTheyWere) {
+TEST_F(OverLink, CutLinkStopsAllRanksWhichNameTheirOperation) {
   auto cutter = std::thread([&] {
     wait_for_steps();
     link_.cut();

@@ -59,7 +59,7 @@ class Memory : public CommandTest {
   fs::path group_;
 };
 
-TEST_F(Memory, MoreThanThereCanBeIsAnErrorAndNoKill) {
+TEST_F(Memory, AllocationBeyondTheLimitIsAnErrorAndNoKill) {
   EXPECT_EQ(within(train(2400)), 1) << output_;
   expect("convoy: error: [memory] there is no memory left for ");
   expect("this machine's control group allows 700.0 MiB, and ");

@@ -46,7 +46,7 @@ TEST_F(Messages, AStackThatIsTooSmall) {
   EXPECT_EQ(shell("ulimit -s 1024; $convoy " + train_ + "--nproc 2"), 0) << output_;
 }
 
-TEST_F(Messages, TooManyThreadsOrProcesses) {
+TEST_F(Messages, RefuseMoreThreadsOrProcessesThanTheSystemAllows) {
   EXPECT_EQ(run(train_ + "--threads 100000"), 2);
   expect("parallel.threads = 100000 is out of range; expected between 0 and 1024");
   EXPECT_EQ(as_nobody("ulimit -u 1; $convoy " + train_), 1);

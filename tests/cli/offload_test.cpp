@@ -17,7 +17,7 @@ class OffloadCommand : public CommandTest {
   }
 };
 
-TEST_F(OffloadCommand, WithoutRoomForHalfOfTheOptimizersStateADiskHelps) {
+TEST_F(OffloadCommand, TrainsFromDiskWhereTheOptimizersStateHasNoRoom) {
 #ifdef __SANITIZE_ADDRESS__
   GTEST_SKIP() << "the sanitizer takes its own share";
 #endif

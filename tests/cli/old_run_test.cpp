@@ -37,7 +37,7 @@ TEST_F(OldRun, GoesOnFromItsCheckpointOnAnyNumberOfRanks) {
   }
 }
 
-TEST_F(OldRun, ItsModelIsAStart) {
+TEST_F(OldRun, ModelStartsANewTraining) {
   ASSERT_EQ(run("train --model_name_or_path old --random_tokens 64 --block_size 8 --max_steps 1 "
                 "--learning_rate 0 --logging_steps 1 --output_dir new"),
             0)

@@ -41,7 +41,7 @@ TEST_F(PipelineCommand, StagesTrainToTheBitsOfOneDevice) {
   expect("batch          2 per device x 2 devices x 2 accumulation = 8 in total");
 }
 
-TEST_F(PipelineCommand, WhatAutoFoundIsToldAndCanBeFollowed) {
+TEST_F(PipelineCommand, SavesTheScheduleOfAutoForRunsToFollow) {
   const std::string two = "--max_steps 4 --nproc 2 --pipeline_parallel_size 2 ";
   ASSERT_EQ(run(llama(two + "--pipeline_schedule auto --output_dir found")), 0) << output_;
   const auto told = std::regex_replace(output_, std::regex(R"(\s+)"), " ");
@@ -298,7 +298,7 @@ TEST_F(PipelineCommand, StagesThatAreNumbersAreComparedDrawnAndSaved) {
   }
 }
 
-TEST_F(PipelineCommand, WhatIsTooLargeToCompareIsRefused) {
+TEST_F(PipelineCommand, RefusesPipelinesTooLargeToCompare) {
   EXPECT_EQ(run("schedule --stages 100000 --micro_batches 1"), 2) << output_;
   expect("a pipeline of 100000 stages is too long to be compared; expected at most 1024");
   EXPECT_EQ(run("schedule --stages 2 --micro_batches 10000000"), 2) << output_;
@@ -372,7 +372,7 @@ TEST_F(PipelineCommand, StagesWithOtherOptionsDoNotStart) {
   }
 }
 
-TEST_F(PipelineCommand, WhatDoesNotGoTogetherIsTold) {
+TEST_F(PipelineCommand, RefusesOptionsThatDoNotGoTogether) {
   const auto refused = [&](const std::string& options, const char* why) {
     EXPECT_EQ(run(llama("--max_steps 1 " + options)), 2) << output_;
     expect(why);

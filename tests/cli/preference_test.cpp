@@ -303,7 +303,7 @@ TEST_F(PreferenceCommand, TextsThatNothingEndsAreTold) {
   EXPECT_FALSE(says(no_end)) << "templates end messages: " << output_;
 }
 
-TEST_F(PreferenceCommand, WhatCannotBeLearntIsToldInASentence) {
+TEST_F(PreferenceCommand, RefusesPairsThatCannotBeLearnt) {
   const std::string train = std::string(kPairs) + "--max_steps 1 ";
   const auto refused = [&](const std::string& lines, const std::string& part) {
     write_file(folder_ / "bad.jsonl", lines);

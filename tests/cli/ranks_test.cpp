@@ -54,7 +54,7 @@ TEST_F(Ranks, HaveATimeOfOnesOwnToSaveAfterASignal) {
   }
 }
 
-TEST_F(Ranks, ThatMayOpenFewFilesSaySo) {
+TEST_F(Ranks, NameTheLimitOnOpenFiles) {
   EXPECT_EQ(shell("ulimit -n 10; RANK=1 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=" +
                   std::to_string(unused_port()) + " timeout 60 $convoy train" + kTiny),
             2);
@@ -222,7 +222,7 @@ TEST_F(Ranks, EvaluationIsTheSameOnTwoRanks) {
   EXPECT_DOUBLE_EQ(one["eval_ndcg_at_10"], two["eval_ndcg_at_10"]);
 }
 
-TEST_F(Ranks, TheRestGoesOnWhenAHostIsLost) {
+TEST_F(Ranks, RemainingHostsGoOnWhenOneIsLost) {
   // 75 steps an epoch, so that no checkpoint is at its end: three hosts go on in mid-epoch.
   const auto agent = [](const std::string& conf) {
     return "$convoy launch --nnodes 1:4 --rdzv-endpoint 127.0.0.1:$port -n 1 --rdzv-conf " + conf +

@@ -65,7 +65,7 @@ TEST_F(RowLengths, MemoryCoversTheLongestAndTimeIsOfAUsualOne) {
   EXPECT_LT(with_one, 0.4 * all_long);
 }
 
-TEST_F(RowLengths, OfSessionsTheFilesSayThem) {
+TEST_F(RowLengths, AreReadFromTheFilesOfSessions) {
   // The last session is the longest by far.
   std::string events = "user,item,time\n";
   int64_t time = 0;

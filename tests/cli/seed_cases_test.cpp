@@ -50,7 +50,7 @@ class SmallSeedCases : public CommandTest {
 };
 
 // DDP or ZeRO, whichever is faster; on a host with other work another kind may measure the same.
-TEST_F(SmallSeedCases, WhatFitsNeedsNoMoreThanDdpOrZero) {
+TEST_F(SmallSeedCases, ModelThatFitsNeedsNoMoreThanDdpOrZero) {
   const auto found = plan("--ranks 2");
   for (const char* name : {"ddp", "zero 1"}) {
     const auto simple = family(found, name);
@@ -61,7 +61,7 @@ TEST_F(SmallSeedCases, WhatFitsNeedsNoMoreThanDdpOrZero) {
   train_as_planned(found["best"], 2);
 }
 
-TEST_F(SmallSeedCases, WhatDoesNotFitIsSharedOut) {
+TEST_F(SmallSeedCases, ModelTooLargeForADeviceIsSplit) {
   constexpr int kLimit = 70;  // of 79 MB of state
   const auto found = plan("--ranks 2 " + within(kLimit));
   EXPECT_EQ(family(found, "ddp")["fits"], "no");
@@ -94,7 +94,7 @@ TEST_F(SmallSeedCases, ALayerThatDoesNotFitIsCut) {
 }
 
 // AdamW takes four times the weights: 78 MB on 2 x 36 are too many, offloaded they fit.
-TEST_F(SmallSeedCases, WhatAllRanksTogetherCannotHoldIsOffloaded) {
+TEST_F(SmallSeedCases, ModelTooLargeForAllRanksIsOffloaded) {
   const std::string small = "--ranks 2 " + within(36);
   EXPECT_TRUE(plan(small, 1)["best"].is_null());
   const auto best = plan(small + "--offload_dir . ")["best"];

@@ -49,7 +49,7 @@ class Start : public CommandTest {
   std::string port_;
 };
 
-TEST_F(Start, WithoutAMasterItObeysSignalsAndTheTimeout) {
+TEST_F(Start, ObeysSignalsAndTheTimeoutWithoutAMaster) {
   EXPECT_EQ(stopped(1, "TERM"), 143) << output_;
   EXPECT_EQ(stopped(1, "INT"), 130) << output_;
   EXPECT_EQ(shell(rank(1, "--ddp_timeout 2")), 3);
@@ -57,7 +57,7 @@ TEST_F(Start, WithoutAMasterItObeysSignalsAndTheTimeout) {
   EXPECT_EQ(lines(), 1) << output_;
 }
 
-TEST_F(Start, WithAMasterThatNeverAnswersItObeysSignalsAndTheTimeout) {
+TEST_F(Start, ObeysSignalsAndTheTimeoutWhenTheMasterNeverAnswers) {
   ASSERT_EQ(::listen(listener_, 50), 0);
   EXPECT_EQ(stopped(1, "TERM"), 143) << output_;
   EXPECT_EQ(shell(rank(1, "--ddp_timeout 2")), 3);
@@ -77,7 +77,7 @@ TEST_F(Start, ALongWaitSaysWhatItIsFor) {
   expect("this host does not know the name");
 }
 
-TEST_F(Start, WithoutAPartnerItObeysSignalsAndTheTimeout) {
+TEST_F(Start, ObeysSignalsAndTheTimeoutWithoutAPartner) {
   ::close(listener_);
   listener_ = -1;
   EXPECT_EQ(stopped(0, "TERM"), 143) << output_;
@@ -108,7 +108,7 @@ TEST_F(Start, ALongFirstStepObeysSignals) {
 }
 
 // As a careless service manager starts programs.
-TEST_F(Start, WithoutStandardDescriptorsItWritesToNoFileOfItsOwn) {
+TEST_F(Start, KeepsItsFilesIntactWithoutStandardDescriptors) {
   for (const char* closed : {"0<&-", "1>&-", "2>&-", "0<&- 1>&-", "0<&- 1>&- 2>&-"}) {
     for (const char* way : {"train", "launch -n 2 train"}) {
       ASSERT_EQ(shell(fmt::format("$convoy {}{}--max_steps 3 --output_dir out "

@@ -57,7 +57,7 @@ TEST_F(StepDown, StagesOfAPipelineGoOnTogether) {
   }
 }
 
-TEST_F(StepDown, InTheMiddleOfATrainingTheSumsAreTheSame) {
+TEST_F(StepDown, KeepsTheLossesOfTheTraining) {
   ASSERT_EQ(shell(train("--output_dir whole --per_device_train_batch_size 8")), 0) << output_;
   ASSERT_EQ(shell("CONVOY_FAULT=oom@1:backward:3 " +
                   train("--output_dir found --auto_find_batch_size --global_batch_size 16 ")),
@@ -118,7 +118,7 @@ TEST_F(StepDown, ARankThatMayHaveLessMemoryIsTheReason) {
   EXPECT_EQ(losses("small"), losses("found"));
 }
 
-TEST_F(StepDown, WhereNoneIsSmallerOrNobodyAskedTheTrainingEnds) {
+TEST_F(StepDown, TrainingEndsWhereNoSmallerBatchIsAllowed) {
   EXPECT_EQ(shell("CONVOY_FAULT=oom@1:forward:1 " +
                   train("--auto_find_batch_size --global_batch_size 2")),
             1)

@@ -180,7 +180,7 @@ TEST_F(T5Command, RanksGiveWhatAccumulationGives) {
   }
 }
 
-TEST_F(T5Command, WhatDoesNotFitIsSaid) {
+TEST_F(T5Command, RefusesOptionsThatDoNotFit) {
   const std::string base = std::string(kTiny) + "--max_steps 1 ";
   EXPECT_EQ(shell("$convoy " + base.substr(0, base.find("--eos")) +
                   "--data.train text.txt --data.tokenizer words"),

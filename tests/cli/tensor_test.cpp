@@ -186,7 +186,7 @@ TEST_F(TensorCommand, BenchComparesWhatIsSharedOutWithAllElse) {
   expect("3d on 4 ranks: 2 stages x 2 tensor ranks and others with other rows need 8 ranks");
 }
 
-TEST_F(TensorCommand, WhatDoesNotGoTogetherIsTold) {
+TEST_F(TensorCommand, RefusesOptionsThatDoNotGoTogether) {
   const auto refused = [&](const std::string& options, const char* why) {
     EXPECT_EQ(run(gpt2("--max_steps 1 " + options)), 2) << output_;
     expect(why);

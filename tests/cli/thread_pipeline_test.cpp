@@ -72,7 +72,7 @@ TEST_F(StagesAsThreads, HaveTheBitsOfProcesses) {
   }
 }
 
-TEST_F(StagesAsThreads, AndProcessesGoOnFromEachOthersCheckpoints) {
+TEST_F(StagesAsThreads, ResumeFromCheckpointsOfProcessesAndBack) {
   const std::string more = "--lr_scheduler_type constant --output_dir ";
   const std::string threads = " --pp_size 2", processes = " --pp_size 3 --nproc 3";
   ASSERT_EQ(run(kLlama + "--max_steps 8 " + more + "whole"), 0) << output_;
@@ -132,7 +132,7 @@ TEST_F(StagesAsThreads, EvaluateAndPredict) {
   }
 }
 
-TEST_F(StagesAsThreads, OneThatFailsIsNamed) {
+TEST_F(StagesAsThreads, FailedStageIsNamed) {
   const auto failed = [&](const std::string& fault, const std::string& options, int code) {
     const auto begin = std::chrono::steady_clock::now();
     EXPECT_EQ(shell(fmt::format("CONVOY_FAULT={} timeout 60 $convoy {}", fault,

@@ -33,7 +33,7 @@ class ComparisonTest : public ::testing::Test {
   fs::path folder_;
 };
 
-TEST_F(ComparisonTest, OfRunsWithoutACommonStepIsNone) {
+TEST_F(ComparisonTest, RunsWithoutACommonStepHaveNone) {
   const auto found =
       compare(log("a", start(0, 5) + line(5, 2)), log("b", start(0, 7) + line(7, 3)));
   EXPECT_FALSE(found.anything);

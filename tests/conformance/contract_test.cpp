@@ -76,14 +76,14 @@ TEST(Contract, AllowsForBothSidesRoundingInBf16) {
   EXPECT_DOUBLE_EQ(widened(usual, ours, theirs).gradients, 0.5);
 }
 
-TEST(Contract, OfBitsIsBrokenByOneBit) {
+TEST(Contract, EqualBitsAreBrokenByOneBit) {
   Difference off;
   off.same_bits = false;
   EXPECT_FALSE(broken({}, off).empty());
   EXPECT_TRUE(broken({}, {}).empty());
 }
 
-TEST(Layouts, OfTwoRanksHaveEveryTechnique) {
+TEST(Layouts, TwoRanksTryEveryTechnique) {
   std::set<std::string> families;
   bool threads = false;
   for (const auto& it : layouts_of(
@@ -100,7 +100,7 @@ TEST(Layouts, OfTwoRanksHaveEveryTechnique) {
   EXPECT_TRUE(threads);
 }
 
-TEST(Layouts, OfFourRanksCombineThem) {
+TEST(Layouts, FourRanksCombineTechniques) {
   std::set<std::string> families;
   for (const auto& it :
        layouts_of({.num_ranks = 4, .rows = 1, .micro_batches = 8, .num_blocks = 4})) {

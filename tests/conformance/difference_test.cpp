@@ -83,7 +83,7 @@ TEST_F(DifferenceTest, LeavesOutUpdatesByRoundingErrorAlone) {
   EXPECT_FALSE(found.same_bits);
 }
 
-TEST_F(DifferenceTest, OfNumbersThatAreNotFiniteIsInfinite) {
+TEST_F(DifferenceTest, NonFiniteNumbersDifferInfinitely) {
   Written norm, weight;
   norm.norm = NAN;
   weight.weight[1] = NAN;

@@ -185,7 +185,7 @@ TEST(ContextParallel, SkipsTheStepsThatOneDeviceSkips) {
 }
 
 // All families, meshes and ways to draw and keep; ./dev test --all.
-TEST(ContextParallel, DISABLED_OfTheWholeGridTrainsAsOneDevice) {
+TEST(ContextParallel, DISABLED_WholeGridTrainsAsOneDevice) {
   struct Many {
     parallel::Degrees mesh;
     int zero = 0;

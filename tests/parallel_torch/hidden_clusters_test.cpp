@@ -230,7 +230,7 @@ HiddenCluster two_hosts(double seconds_of_gradients) {
   return out;
 }
 
-TEST(HiddenClusters, WhereALinkBecomesSlowThePlanChangesAndWins) {
+TEST(HiddenClusters, SlowLinkChangesThePlanWhichThenWins) {
   const auto fast = two_hosts(0.002), slow = two_hosts(0.4);
   const auto plan_of = [](const HiddenCluster& hidden) {
     const auto found = planner::search(hidden.numbers(), hidden.cluster, hidden.space);
@@ -253,7 +253,7 @@ TEST(HiddenClusters, WhereALinkBecomesSlowThePlanChangesAndWins) {
 }
 
 /// As docs/planning.md has it: ./dev test --all.
-TEST(HiddenClusters, DISABLED_OfFiftySeeds) {
+TEST(HiddenClusters, DISABLED_PlansHoldForFiftySeeds) {
   expect_plans_hold(given("CONVOY_SEED", 0), given("CONVOY_CLUSTERS", 50),
                     {.median = 0.02, .worst = 0.2, .regret = 0.03});
 }

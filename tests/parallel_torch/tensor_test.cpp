@@ -202,7 +202,7 @@ class OwnBlock : public nn::Block {
 class GridFamilies : public Families {};
 
 // All meshes and kinds of numbers; ./dev test --all.
-TEST_P(GridFamilies, DISABLED_OfTheWholeGridTrainAsOneDevice) {
+TEST_P(GridFamilies, DISABLED_WholeGridTrainsAsOneDevice) {
   const std::vector<std::pair<parallel::Degrees, int>> meshes{
       {{.tensor = 2}, 0},
       {{.tensor = 3}, 0},

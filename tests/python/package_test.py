@@ -121,7 +121,7 @@ class Train(InFolder):
         self.train("slow", max_steps=30, callbacks=[wait_for_the_end])
         self.assertEqual(done, [True])
 
-    def test_what_a_callback_raises_saves_and_stops(self):
+    def test_an_error_of_a_callback_saves_and_stops(self):
         def stop(event):
             if event["event"] == "step" and event["step"] >= 3:
                 raise ZeroDivisionError("from a callback")
@@ -175,7 +175,7 @@ class Train(InFolder):
         self.assertEqual([line["step"] for line in result.log if "grad_norm" in line], [1, 2, 3, 4])
         self.assertIn({"message": "one\u2028line\x85"}, result.log)
 
-    def test_without_a_folder_the_metrics_are_there_all_the_same(self):
+    def test_returns_metrics_without_a_folder(self):
         result = convoy.train({**SMALL, "data.path": self.data}, max_steps=2)
         self.assertEqual((result.output_dir, result.log), (None, []))
         self.assertGreater(result.metrics["train_loss"], 0)

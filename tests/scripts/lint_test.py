@@ -27,7 +27,7 @@ convoy_torch_part(parallel COMPONENTS comm)
                                 ("convoy/parallel/run_plan/run_plan.h", "parallel"), ("convoy/convoy.h", None), ("cli/main.cpp", None)):
             self.assertEqual(components.of(path), component, path)
 
-    def test_what_a_component_may_not_include_is_refused(self):
+    def test_refuses_includes_that_a_component_may_not_have(self):
         components = arrows.Components(self.TEXT)
         for component, target in (("parallel", "convoy/parallel/run/pass.h"), ("parallel", "convoy/comm/group.h"), ("base", "convoy/comm/group.h"),
                                   ("parallel_torch", "group.h")):
@@ -250,7 +250,7 @@ class JsonNumbers(unittest.TestCase):
                      'const std::string type = message.at("type");', "json.get<Printed>()"):
             self.assertIsNone(lint.JSON_NUMBER.search(line), line)
 
-    def test_in_every_folder_that_reads_what_others_wrote(self):
+    def test_covers_every_folder_that_reads_foreign_files(self):
         for folder in ("launch", "train", "checkpoint", "tasks"):
             self.assertTrue(f"convoy/{folder}/any.cpp".startswith(lint.FOREIGN_NUMBERS))
         self.assertTrue("cli/any.cpp".startswith(lint.FOREIGN_NUMBERS))

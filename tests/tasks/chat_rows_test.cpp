@@ -24,7 +24,7 @@ at::Tensor row_of(std::vector<int64_t> values) {
   return at::tensor(values, at::kLong).unsqueeze(0);
 }
 
-TEST(ChatRows, OneARowHaveNothingButIdsAndLabels) {
+TEST(ChatRows, UnpackedHaveOnlyIdsAndLabels) {
   const auto all = conversations({3, 2, 4});
   const auto rows = rows_of_conversations(*all, {1, 3}, std::nullopt);
   EXPECT_EQ(rows, (RowsOfConversations{{1}, {2}}));

@@ -99,7 +99,7 @@ TEST(ClassificationLabels, KeepTheNumbersThatAModelKnows) {
   EXPECT_EQ(placed({"a", "b"}, {"a", "a"}), (Names{"a", "b"})) << "one of them would be lost";
 }
 
-TEST(ClassificationLabels, OfAnotherKindOfProblemAreRefused) {
+TEST(ClassificationLabels, RefuseOtherProblemTypes) {
   Json config{{"id2label", {{"0", "dull"}, {"1", "good"}}}};
   for (const auto& problem : {Json(), Json("single_label_classification")}) {
     config["problem_type"] = problem;

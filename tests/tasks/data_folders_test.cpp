@@ -26,7 +26,7 @@ class DataFolders : public CommandTest {
   }
 };
 
-TEST_F(DataFolders, WithoutValidationRowsAreReadAsTheyAre) {
+TEST_F(DataFolders, TrainingRowsAreReadAsTheyAreWithoutValidation) {
   ASSERT_EQ(run("data sessions events.csv --output whole --validation none --ids-from d"), 0);
   ASSERT_FALSE(fs::exists(folder_ / "whole/valid.parquet"));
   ASSERT_EQ(run("train --data.path whole --d_model 8 --n_layer 1 --n_head 2 --max_steps 1 "
@@ -50,7 +50,7 @@ TEST_F(DataFolders, APipeIsCalledSo) {
   EXPECT_FALSE(says("/proc/")) << output_;
 }
 
-TEST_F(DataFolders, OfWindowsNameOneToTry) {
+TEST_F(DataFolders, ErrorsNameAWindowToTry) {
   ASSERT_EQ(run("data sessions events.csv --output w --windows day --ids-from d"), 0) << output_;
   for (const std::string command : {"eval out --data w", "predict out --data w"}) {
     EXPECT_EQ(run(command), 2) << command;

@@ -45,7 +45,7 @@ TEST(Bootstrap, IsThePercentilesOfResampledPersons) {
   EXPECT_DOUBLE_EQ(clusters.standard_errors()[0], std::sqrt(0.5 * 4 / 3) / 5);
 }
 
-TEST(Bootstrap, OfOneRowEachHasTheUsualStandardError) {
+TEST(Bootstrap, OneRowAPersonGivesTheUsualStandardError) {
   Clusters clusters(1);
   const std::vector<double> scores{0.1, 0.4, 0, 1, 0.63};
   double mean = 0, squares = 0;

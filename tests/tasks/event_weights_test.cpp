@@ -59,7 +59,7 @@ TEST_F(EventWeights, AreThoseOfOneDeviceInEveryLayout) {
   }
 }
 
-TEST_F(EventWeights, OfCategoriesAreNumbersByTheirValues) {
+TEST_F(EventWeights, MapValuesOfACategoryToNumbers) {
   ASSERT_EQ(train(std::string(kAlone) + "--event_weights stars --output_dir numbers"), 0)
       << output_;
   expect("targets count in the loss as stars-list says");
@@ -84,7 +84,7 @@ TEST_F(EventWeights, OfCategoriesAreNumbersByTheirValues) {
   EXPECT_TRUE(json("both/config.json").at("features").size() > 2);
 }
 
-TEST_F(EventWeights, ThatAreNoneAreRefused) {
+TEST_F(EventWeights, RefuseColumnsThatHoldNoWeights) {
   const auto refused = [&](const std::string& option, const std::string& part, int code = 2) {
     EXPECT_EQ(train("--output_dir x --event_weights " + option), code) << option << output_;
     expect(part);
@@ -98,7 +98,7 @@ TEST_F(EventWeights, ThatAreNoneAreRefused) {
   refused("kind:buy=0,view=0", "of kind-list in syn/train.parquet are 0, so no target counts", 1);
 }
 
-TEST_F(EventWeights, BelowZeroAreRefusedByRow) {
+TEST_F(EventWeights, NegativeOnesAreRefusedByRow) {
   using namespace data::testing;
   write_parquet(folder_ / "syn/train.parquet", {{"item_id-list", int_lists({{1, 2, 3}, {2, 1}})},
                                                 {"stars-list", float_lists({{1, 2, 3}, {2, -1}})}});
@@ -106,7 +106,7 @@ TEST_F(EventWeights, BelowZeroAreRefusedByRow) {
   expect("row 1 of syn/train.parquet has stars-list = -1; expected a weight of at least 0");
 }
 
-TEST_F(EventWeights, OfDataThatIsNotThereAreDrawn) {
+TEST_F(EventWeights, AreDrawnInAnEstimateWithoutData) {
   fs::remove(folder_ / "syn/train.parquet");
   fs::remove(folder_ / "syn/valid.parquet");
   for (const std::string option : {"stars", "kind:buy=5"}) {

@@ -77,7 +77,7 @@ TEST_F(FirstWeights, AreTheEarlierOnesAndRowsAsIfTheyHadAlwaysBeenThere) {
   }
 }
 
-TEST_F(FirstWeights, WhatTheModelDoesNotHaveMayBeOfAnyDtype) {
+TEST_F(FirstWeights, UnusedTensorsMayBeOfAnyDtype) {
   const auto path = folder_ / "first/model.safetensors";
   std::vector<formats::TensorView> views;
   std::vector<std::string> bytes;
@@ -117,7 +117,7 @@ TEST_F(FirstWeights, AreNotEvaluatedOnOtherIds) {
   expect("was trained with the item ids ");
 }
 
-TEST_F(FirstWeights, OfAnotherModelOrOtherIdsAreRefused) {
+TEST_F(FirstWeights, RefuseAnotherModelOrOtherIds) {
   const auto refused = [&](const std::string& data, const std::string& more,
                            const std::string& part) {
     EXPECT_NE(train(data, "--max_steps 1 --model_name_or_path first " + more, "no"), 0) << output_;

@@ -51,7 +51,7 @@ TEST_F(MaxLength, FollowsTheDataAndWhatIsCutIsTold) {
   expect("300 of 590 items");
 }
 
-TEST_F(MaxLength, ByASchemaAloneIsAtMost512) {
+TEST_F(MaxLength, IsAtMost512FromASchemaAlone) {
   make(600, "d");
   auto schema = json("d/schema.json");
   ASSERT_EQ(run(kSmall + "--data.path d --output_dir long"), 0) << output_;

@@ -82,7 +82,7 @@ TEST_F(PaddedRows, AreReadAsRowsOfTheirItems) {
   EXPECT_FALSE(says("60 of 60 rows are longer")) << output_;
 }
 
-TEST_F(PaddedRows, WithoutATargetAreTold) {
+TEST_F(PaddedRows, AreReportedWhereTheyHaveNoTarget) {
   write("ragged", rows(false), rows(true));
   auto few = padded(rows(true));
   few[0] = {7, 0, 0, 0};
@@ -97,7 +97,7 @@ TEST_F(PaddedRows, WithoutATargetAreTold) {
 }
 
 // Padding is at the end of rows; elsewhere it would be read as an item.
-TEST_F(PaddedRows, WithPaddingElsewhereAreRefused) {
+TEST_F(PaddedRows, AreRefusedWithPaddingBeforeAnItem) {
   write("ragged", rows(false), rows(true));
   ASSERT_EQ(train("ragged", "r"), 0) << output_;
   auto front = rows(true), middle = rows(true);

@@ -89,7 +89,7 @@ TEST_F(SessionValues, AreFeaturesThatPredictionReadsAsTheDataHasThem) {
             10);
 }
 
-TEST_F(SessionValues, ThatArePredictedAreNoFeatures) {
+TEST_F(SessionValues, PredictedOnesAreNoFeatures) {
   make_values();
   ASSERT_EQ(
       run(command("--max_steps 2 --prediction_tasks next-item,binary:bought --summary_type cls")),

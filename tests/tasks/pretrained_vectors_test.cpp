@@ -144,7 +144,7 @@ TEST_F(PretrainedVectors, ComeFromMatricesByNumber) {
   }
 }
 
-TEST_F(PretrainedVectors, OfAFeatureAreByItsOwnRawIds) {
+TEST_F(PretrainedVectors, FollowTheRawIdsOfAFeature) {
   const auto names = prepare::ItemNames::load(folder_ / "syn/category.parquet");
   std::vector<std::string> raw_ids;
   std::vector<std::vector<float>> vectors;
@@ -162,7 +162,7 @@ TEST_F(PretrainedVectors, OfAFeatureAreByItsOwnRawIds) {
   }
 }
 
-TEST_F(PretrainedVectors, ThatDoNotFitAreRefusedBeforeTraining) {
+TEST_F(PretrainedVectors, AreRefusedBeforeTrainingWhereTheyDoNotFit) {
   auto some = all_items();
   some.erase(some.begin(), some.begin() + 2);
   write_parquet(some, "some.parquet");

@@ -10,7 +10,7 @@
 namespace convoy::tasks {
 namespace {
 
-TEST(Metrics, ByHand) {
+TEST(Metrics, EqualValuesByHand) {
   RankingMetrics metrics({2, 10});
   metrics.add(at::tensor({1, 2, 3, 11}, at::kLong));
   metrics.add(at::tensor({1000000}, at::kLong));
@@ -70,7 +70,7 @@ TEST(Metrics, HaveStandardErrorsThatDoNotDependOnTheLayout) {
   EXPECT_FALSE(values.contains("eval_avg_precision_at_10_stderr")) << "it is MRR's";
 }
 
-TEST(Metrics, NothingGivesZero) {
+TEST(Metrics, AreZeroWithoutRows) {
   EXPECT_EQ(RankingMetrics({10}).values("x").at("xndcg_at_10"), 0);
 }
 

@@ -37,7 +37,7 @@ TEST_F(RequestOptions, SayWhetherSeenItemsAreLeftOut) {
   EXPECT_EQ(answered("--exclude_seen false", request).at("items").size(), 30);
 }
 
-TEST_F(RequestOptions, WithoutEffectAreRefusedOrTold) {
+TEST_F(RequestOptions, AreRefusedOrReportedWhereTheyHaveNoEffect) {
   train();
   for (const std::string option : {"--max_length 3", "--bf16 true", "--top_ks 5"}) {
     EXPECT_EQ(run("predict out --requests " + option), 2) << output_;
@@ -47,7 +47,7 @@ TEST_F(RequestOptions, WithoutEffectAreRefusedOrTold) {
   expect("without effect here: --learning_rate");
 }
 
-TEST_F(RequestOptions, OfMetricsHaveNoEffectWhereNothingIsMeasured) {
+TEST_F(RequestOptions, MetricOptionsHaveNoEffectInPredictions) {
   train();
   ASSERT_EQ(run("predict out --metric_names transformers4rec"), 0) << output_;
   expect("without effect here: --metric_names");

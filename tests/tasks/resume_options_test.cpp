@@ -321,7 +321,7 @@ TEST_F(ResumedTask, TakesOrRefusesWhatTheTableSays) {
   }
 }
 
-TEST_F(ResumedTask, OfTextsTakesOrRefusesWhatTheTableSays) {
+TEST_F(ResumedTask, TextTasksTakeOrRefuseWhatTheTableSays) {
   std::string words = "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n", lines, labelled;
   for (int i = 0; i < 20; ++i) words += "w" + std::to_string(i) + "\n";
   for (int i = 0; i < 400; ++i) lines += "w" + std::to_string(i * 7 % 20) + " ";

@@ -26,7 +26,7 @@ std::string complaint(const std::vector<std::pair<std::string, std::string>>& op
   return "";
 }
 
-TEST(SessionArguments, WhatAMaskingDoesNotReadIsAnError) {
+TEST(SessionArguments, RefuseOptionsThatTheMaskingDoesNotRead) {
   const std::pair<std::string, std::string> xlnet{"model.body", "xlnet"};
   const std::pair<std::string, std::string> hides{"model.mlm_probability", "0.3"};
   EXPECT_EQ(complaint({xlnet, hides}), "");

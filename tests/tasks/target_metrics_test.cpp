@@ -50,7 +50,7 @@ TEST(TargetMetrics, AreWhatPairsOfRowsSay) {
   });
 }
 
-TEST(TargetMetrics, OfNumbersAreTheMeanSquareAndItsRoot) {
+TEST(TargetMetrics, NumbersGiveTheMeanSquaredErrorAndItsRoot) {
   TargetMetrics metrics({"click", /*binary=*/false});
   metrics.add(told(at::tensor({1.0F, 2.0F}), at::tensor({4.0F, 2.0F})));
   metrics.add(told(at::tensor({-1.0F}), at::tensor({3.0F})));
@@ -59,7 +59,7 @@ TEST(TargetMetrics, OfNumbersAreTheMeanSquareAndItsRoot) {
   EXPECT_NEAR(metrics.values("").at("click_rmse"), std::sqrt(25.0 / 3), 1e-12);
 }
 
-TEST(TargetMetrics, OfOneKindOfAnswerHaveNoOrder) {
+TEST(TargetMetrics, OneKindOfAnswerGivesNoAuc) {
   TargetMetrics metrics({"click", /*binary=*/true});
   EXPECT_EQ(metrics.values("").at("click_auc"), 0) << "before a row is there";
   metrics.add(told(at::tensor({0.2F, 0.9F}), at::tensor({1.0F, 1.0F})));

@@ -129,7 +129,7 @@ TEST_F(UnknownItems, EveryLayoutAgrees) {
   }
 }
 
-TEST_F(UnknownItems, OfTodayAreCountedByYesterdaysModel) {
+TEST_F(UnknownItems, NewTargetsAreCountedByAnEarlierModel) {
   make("d0", "", 0, 0);
   make("d1", "--ids-from d0", 100, 5);
   ASSERT_EQ(run(kSmall + "--data.path d0 --output_dir r0"), 0) << output_;
@@ -236,7 +236,7 @@ TEST_F(UnknownItems, CategoriesThatTrainingNeverSawAreUnknownToo) {
   EXPECT_FALSE(says("of genre-list are unknown")) << "behind what is read";
 }
 
-TEST_F(UnknownItems, WithVectorsOfTheirOwnAreKnown) {
+TEST_F(UnknownItems, AreKnownWithVectorsOfTheirOwn) {
   make("d");
   // numpy's form: a header, then the numbers.
   std::string header = "{'descr': '<f4', 'fortran_order': False, 'shape': (14, 4), }";

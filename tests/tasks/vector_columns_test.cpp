@@ -129,7 +129,7 @@ TEST_F(VectorColumnsTest, ARequestIsAnsweredAsARowOfTheDataIs) {
                  "vectors of 3 numbers and of 2 in one list");
 }
 
-TEST_F(VectorColumnsTest, ThatDoNotFitAreRefusedBeforeTraining) {
+TEST_F(VectorColumnsTest, RefusesVectorsThatDoNotFitBeforeTraining) {
   write("train", 4);
   expect_refused("row 99 of syn/train.parquet holds a vector of 4 numbers; expected 3");
   write("train", 3, 1);

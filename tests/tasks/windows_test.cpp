@@ -113,7 +113,7 @@ TEST_F(WindowsCommand, BeginLaterInFoldersOfAnyWidthWithATableByRows) {
   EXPECT_NEAR(loss(rows.at(0)) / loss(whole.at(0)), 1, 1e-5);
 }
 
-TEST_F(WindowsCommand, OfAWeekHaveSevenDays) {
+TEST_F(WindowsCommand, WeeksHaveSevenDays) {
   make_windows();
   ASSERT_EQ(run("data sessions events.csv --output weeks --windows week"), 0) << output_;
   EXPECT_TRUE(fs::exists(folder_ / "weeks/0001/train.parquet"));
@@ -156,7 +156,7 @@ TEST_F(WindowsCommand, ResumeByTheWordsOfPython) {
   EXPECT_NE(output_.find("already holds a run"), std::string::npos) << output_;
 }
 
-TEST_F(WindowsCommand, WhatEndedInItsLastEvaluationIsEvaluatedAgain) {
+TEST_F(WindowsCommand, RunKilledInItsLastEvaluationIsEvaluatedAgain) {
   make_windows();
   const auto command = kTrain + "--windows days --end 3 --eval_strategy no --output_dir ";
   ASSERT_EQ(run(command + "all"), 0) << output_;
