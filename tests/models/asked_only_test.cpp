@@ -108,7 +108,7 @@ XlnetConfig xlnet() {
   return config;
 }
 
-TEST(AskedOnly, OfBertIsWhatAWholeLayerGivesThere) {
+TEST(AskedOnly, BertLayerGivesTheStatesOfAWholeLayer) {
   const auto whole = run(make_bert_layer(bert(), "bert", 1), bundle_of(false), "hidden");
   const auto some = make_bert_layer(bert(), "bert", 1, Gives::Asked);
   expect_same(run(some, bundle_of(false), "hidden"), whole);
@@ -123,13 +123,13 @@ TEST(AskedOnly, OfBertIsWhatAWholeLayerGivesThere) {
   }
 }
 
-TEST(AskedOnly, OfAlbertTheLastLayerAlone) {
+TEST(AskedOnly, AlbertSkipsPositionsInTheLastLayerAlone) {
   const auto layers = make_albert_layers(bert(), "albert", 2, Gives::Asked);
   EXPECT_GT(run(layers[0], bundle_of(false), "hidden").states.abs().amin().item<float>(), 0);
   EXPECT_EQ(layers[1]->cost_key(), make_bert_layer(bert(), "bert", 1, Gives::Asked)->cost_key());
 }
 
-TEST(AskedOnly, OfXlnetIsWhatAWholeLayerGivesThere) {
+TEST(AskedOnly, XlnetLayerGivesTheStatesOfAWholeLayer) {
   const auto config = xlnet();
   for (const bool two_streams : {false, true}) {
     const char* stream = two_streams ? "query" : "hidden";
@@ -143,7 +143,7 @@ TEST(AskedOnly, OfXlnetIsWhatAWholeLayerGivesThere) {
   }
 }
 
-TEST(AskedOnly, OfXlnetsEarlierLayersTheQueriesAlone) {
+TEST(AskedOnly, EarlierXlnetLayersSkipQueriesAlone) {
   const auto config = xlnet();
   const auto in = [] {
     auto out = bundle_of(true);
@@ -190,7 +190,7 @@ at::Tensor states_of(const nn::BlockPtr& block, nn::Mode mode, bool names_asked 
   return block->forward(in, context).at("hidden").reshape({-1, kWidth});
 }
 
-TEST(AskedOnly, OfCausalLayersInEvaluationAndPrediction) {
+TEST(AskedOnly, CausalLayersSkipPositionsExceptInTraining) {
   for (const auto& [name, make] : causal_layers()) {
     SCOPED_TRACE(name);
     for (const auto mode : {nn::Mode::Evaluate, nn::Mode::Predict}) {

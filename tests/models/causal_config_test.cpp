@@ -94,7 +94,7 @@ TEST(LanguageModelConfig, BothSpellingsOfRotaryParametersAreOne) {
   EXPECT_EQ(read(out.dump())->to_json(), out);
 }
 
-TEST(LanguageModelConfig, WhatWouldChangeNumbersIsRefusedByName) {
+TEST(LanguageModelConfig, RefusesUnsupportedKeysThatWouldChangeNumbers) {
   const std::string llama = R"({"model_type": "llama", "rope_scaling": )";
   EXPECT_THAT(error_of(llama + R"({"rope_type": "ntk"}})"), HasSubstr("'ntk'"));
   EXPECT_THAT(error_of(llama + R"({"rope_type": "longrope"}})"), HasSubstr("short_factor"));

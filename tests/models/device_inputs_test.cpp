@@ -39,7 +39,7 @@ std::vector<std::pair<std::string, nn::BlockList>> families() {
           {"t5", t5.make_blocks()}};
 }
 
-TEST(DeviceInputs, WhatIsAskedForIsFoundWhereTheBatchWasLoaded) {
+TEST(DeviceInputs, AskedPositionsComeFromTheLoadedBatch) {
   const nn::Bundle batch{{"input_ids", at::arange(B * T).view({B, T}) + 1}};
   const nn::Bundle decoy{{"input_ids", at::full({B, T}, 3, at::kLong)}};
   for (const auto& [name, blocks] : families()) {
@@ -74,7 +74,7 @@ TEST(DeviceInputs, IdsOutOfRangeAreRefusedWhereTheBatchWasLoaded) {
 }
 
 // What a stage hands on travels to the next one with each micro-batch.
-TEST(DeviceInputs, OfLlamaNoTablesTravel) {
+TEST(DeviceInputs, LlamaSendsNoRotaryTables) {
   const auto ids = at::arange(B * T).view({B, T}) + 1;
   const auto blocks = small_llama({.ids = kIds}).make_blocks();
   for (const bool packed : {false, true}) {

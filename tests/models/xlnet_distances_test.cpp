@@ -30,7 +30,7 @@ TEST(XlnetDistances, AreDroppedInTrainingOnly) {
 }
 
 // Micro-batches of a step have rows of other lengths; steps have other masks.
-TEST(XlnetDistances, OfAStepAreTheSameWhateverTheLengthOfRows) {
+TEST(XlnetDistances, DoNotDependOnTheLengthOfRowsInAStep) {
   const nn::Context train{.mode = nn::Mode::Train, .seed = 3, .step = 5};
   const auto whole = distances(20, .25, train), part = distances(12, .25, train);
   EXPECT_TRUE(at::equal(whole.narrow(0, 8, 24), part));

@@ -216,7 +216,7 @@ TEST(Attention, TakesAKeyMaskWithCausality) {
   }
 }
 
-TEST(Attention, OfOtherPositionsWithALearnedBias) {
+TEST(Attention, CrossAttentionTakesALearnedBias) {
   for (const auto& [T, S] : {std::pair<int64_t, int64_t>{5, 7}, {7, 3}, {300, 420}}) {
     for (const double rate : {0.0, 0.3}) {
       for (const bool masked : {false, true}) {
@@ -290,7 +290,7 @@ TEST(Attention, ABiasGoesWithCausality) {
   expect_close(attention(in.q, in.k, in.v, options, context), expected);
 }
 
-TEST(Attention, OfOtherPositionsAsksForThemOnceWithACache) {
+TEST(Attention, CrossAttentionComputesItsKeysOnceWithACache) {
   auto q = at::randn({2, 2, 1, 4}), k = at::randn({2, 2, 5, 4}), v = at::randn({2, 2, 5, 4});
   int asked = 0;
   const auto make = [&]() -> KvCache::Seen {

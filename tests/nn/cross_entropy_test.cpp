@@ -68,7 +68,7 @@ ParamPtr bf16_param(const at::Tensor& value, bool trainable = true) {
   return made;
 }
 
-TEST(CrossEntropy, OfBf16ScoresIsNearTheExactOne) {
+TEST(CrossEntropy, Bf16ScoresStayNearTheExactLoss) {
   at::manual_seed(1);  // how near depends on the draw
   for (const auto& [rows, num_ids] : {std::pair{5, 9}, {5, 17}, {1300, 2500}}) {
     SCOPED_TRACE(rows);
@@ -279,7 +279,7 @@ TEST(CrossEntropy, AddsToWhatTheTableHasAlready) {
   expect_close(once->grad(), twice->grad());
 }
 
-TEST(CrossEntropy, WithABiasAndTheNumberOfBestScores) {
+TEST(CrossEntropy, AddsABiasAndCountsCorrectTargets) {
   auto h = at::randn({6, 4}).requires_grad_(true);
   auto e = at::randn({9, 4}), b = at::randn({9});
   auto table = param(e.clone()), bias = param(b.clone());

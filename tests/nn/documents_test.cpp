@@ -168,7 +168,7 @@ TEST(Documents, ChangeNoBitOfEachOther) {
   }
 }
 
-TEST(Documents, OfWholeRowsAreRows) {
+TEST(Documents, OneDocumentARowEqualsPlainRows) {
   const PackedInputs in;
   for (auto [name, options] : packed_kinds()) {
     SCOPED_TRACE(name);

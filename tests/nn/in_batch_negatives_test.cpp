@@ -58,7 +58,7 @@ TEST(InBatchNegatives, AreTheOtherTargetsOfTheStep) {
   nn::expect_grads_near({{h.grad(), exact_h.grad()}, {table->grad(), exact_table.grad()}}, 2e-6);
 }
 
-TEST(InBatchNegatives, OfOneItemLeaveNothingToLearn) {
+TEST(InBatchNegatives, GiveNoLossWhereAllTargetsAreOneItem) {
   auto h = at::randn({3, 8}).requires_grad_(true);
   const auto table = nn::param(at::randn({kBatchIds, 8}));
   const auto targets = at::full({3}, 7, at::kLong);

@@ -8,7 +8,7 @@
 namespace convoy::nn {
 namespace {
 
-TEST(LabelSmoothing, WithTheCrossEntropyIsTorchs) {
+TEST(LabelSmoothing, EqualsTorchsTogetherWithTheCrossEntropy) {
   const auto states = at::randn({60, 8}), rows = at::randn({40, 8});
   for (const int64_t first : {0, 1}) {
     const auto targets = at::randint(first, 40, {60}, at::kLong);

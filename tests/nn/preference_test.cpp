@@ -84,7 +84,7 @@ TEST(Preference, LossAndGradientsAreThoseOfAutograd) {
   }
 }
 
-TEST(Preference, OfBf16IsNear) {
+TEST(Preference, Bf16StaysNearTorchsFp32) {
   at::manual_seed(3);  // how near depends on the draw
   Case given;
   given.h = given.h.to(at::kBFloat16).to(at::kFloat);

@@ -58,7 +58,7 @@ TEST_P(Sampler, DrawsEachIdAsOftenAsItsProbabilitySays) {
   }
 }
 
-TEST_P(Sampler, OfAllIdsTheLossIsThatOfTheSoftmax) {
+TEST_P(Sampler, DrawingAllIdsGivesTheLossOfTheSoftmax) {
   const auto table = at::randn({50, 8}), targets = at::randint(1, 50, {33}, at::kLong);
   const auto states = at::randn({33, 8});
   Context context;
@@ -84,7 +84,7 @@ TEST_P(Sampler, OfAllIdsTheLossIsThatOfTheSoftmax) {
   }
 }
 
-TEST_P(Sampler, OfSomeIdsItIsWhatTorchMakesOfTheFormula) {
+TEST_P(Sampler, DrawingSomeIdsGivesTheFormulasLossInTorch) {
   const auto sampler = sampler_of(400, 25);
   Context context;
   context.seed = 3;

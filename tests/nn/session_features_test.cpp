@@ -169,7 +169,7 @@ TEST(SessionFeatures, RefuseWhatIsNoWidth) {
   EXPECT_THAT(said({{"items", 3}}, "element-wise-sum"), testing::HasSubstr("got 3 of 'items'"));
 }
 
-TEST(SessionFeatures, OfAWholeSessionAreAtAllPositions) {
+TEST(SessionFeatures, ValuesOfAWholeSessionAreAtAllPositions) {
   auto config = with_price();
   config.features.push_back({"age", false, 0, /*is_list=*/false});
   config.features.push_back({"country", true, 4, /*is_list=*/false});

@@ -93,7 +93,7 @@ TEST(SessionTargets, CountOnceForEachItemThatIsAskedFor) {
   EXPECT_NEAR(all.at("loss").item<double>() / expected.item<double>(), 1, 1e-6);
 }
 
-TEST(SessionTargets, OfAnEvaluationAreThoseOfPrediction) {
+TEST(SessionTargets, EvaluationPredictsAsPredictionDoes) {
   for (const auto& [body, summary] : std::vector<std::pair<std::string, std::string>>{
            {"gpt2", "mean"}, {"xlnet", "mean"}, {"gpt2", "cls"}, {"xlnet", "cls"}}) {
     auto config = with_targets(body, summary);
@@ -181,7 +181,7 @@ TEST(SessionTargets, ClsReadsEveryItem) {
   }
 }
 
-TEST(SessionTargets, OfRowsWithoutItemsDoNotCount) {
+TEST(SessionTargets, RowsWithoutItemsDoNotCount) {
   auto config = with_targets("bert", "cls");
   auto none = three_sessions();
   none["items"] = at::zeros_like(none.at("items"));

@@ -324,7 +324,7 @@ TEST(Session, VectorsAreProjectedWhereThatIsAskedFor) {
   EXPECT_FALSE(at::equal(model.run(batch, nn::Mode::Predict).at("scores"), before));
 }
 
-TEST(Session, UnderClmALaterItemChangesNoBitOfAnEarlierState) {
+TEST(Session, ClmStatesDoNotDependOnLaterItems) {
   for (const char* body : {"gpt2", "xlnet clm", "sasrec", "ligr", "hstu"}) {
     const Model model(config_of(body));
     const auto batch = columns({{7, 2, 11, 12, 5, 1}});
@@ -340,7 +340,7 @@ TEST(Session, UnderClmALaterItemChangesNoBitOfAnEarlierState) {
 
 // As Transformers4Rec's XLNet under clm. Hidden are the last item in training, and in evaluation
 // the last of max_length.
-TEST(Session, FromBothSidesAnEarlierStateKnowsLaterItems) {
+TEST(Session, BidirectionalStatesDependOnLaterItems) {
   auto config = config_of("xlnet clm");
   config.attn_type = "bi";
   for (const bool attend : {false, true}) {

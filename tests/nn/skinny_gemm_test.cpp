@@ -30,7 +30,7 @@ TEST(FewRows, TimesALargeMatrixAreTheProduct) {
   }
 }
 
-TEST(FewRows, OfAMatrixOf16BitsAreThoseOfItsNumbers) {
+TEST(FewRows, MultiplyA16BitMatrixAsItsFp32Numbers) {
   for (const auto type : {at::kBFloat16, at::kHalf}) {
     for (const int64_t rows : {1, 8, 17}) {
       const auto x = at::randn({rows, 512});
@@ -72,7 +72,7 @@ TEST(FewRows, ArePartsOf16BitsThatLoseNothing) {
   }
 }
 
-TEST(FewRows, ThatAreNoNumbersStayNone) {
+TEST(FewRows, NonFiniteInputsStayNonFinite) {
   for (const auto type : {at::kBFloat16, at::kHalf}) {
     for (const float odd : {INFINITY, -INFINITY, NAN}) {
       auto x = at::randn({3, 64});
@@ -86,7 +86,7 @@ TEST(FewRows, ThatAreNoNumbersStayNone) {
   }
 }
 
-TEST(FewRows, OfAPieceOfAMatrix) {
+TEST(FewRows, MultiplyStridedMatrices) {
   const auto matrix = at::randn({400, 1408}).narrow(1, 704, 704);
   expect_product(at::randn({400, 8}).t(), matrix, at::randn({704}));
   expect_product(at::randn({400, 8}).t(), matrix.t().contiguous().t(), at::randn({704}));

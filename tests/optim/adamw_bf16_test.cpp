@@ -59,7 +59,7 @@ TEST(StochasticRounding, LeavesWhatBf16Holds) {
   }
 }
 
-TEST(StochasticRounding, ByOperationsIsTheSame) {
+TEST(StochasticRounding, TensorOperationsRoundAlike) {
   at::manual_seed(1);
   const auto values = at::randn({1000}), draws = at::randint(65536, {1000}, at::kLong);
   EXPECT_TRUE(rounded(values, draws).equal(rounded_stochastically(values, draws)));

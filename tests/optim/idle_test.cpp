@@ -44,7 +44,7 @@ TEST(Idle, AdamWIsAtRestSomeUpdatesAfterTheLastGradient) {
   EXPECT_LT(rested.states[0].abs().max().item<double>(), 1e-30);
 }
 
-TEST(Idle, WhatMovesForEverIsTold) {
+TEST(Idle, OptimizersThatNeverComeToRestReturnZero) {
   EXPECT_EQ(make_optimizer("lion_32bit")->updates_until_idle(), 0);
   EXPECT_EQ(make_optimizer("adamw_bf16")->updates_until_idle(), 0);
   // The second moment fades faster than the first.

@@ -30,7 +30,7 @@ TEST(Lion, IsThePapersInDoublePrecision) {
   expect_lion(before, after);
 }
 
-TEST(Lion, ByOperationsIsTheSame) {
+TEST(Lion, TensorOperationsGiveTheSameUpdate) {
   const auto before = random_stretch(*make_lion(kLion), 1003, 0.1), after = copy_of(before);
   lion_by_operations(after, kAsked, kLion);
   expect_lion(before, after);

@@ -81,7 +81,7 @@ TEST_P(BertParity, AHundredAdamWSteps) {
   expect_losses(*model(), file_, kBertBatches, [&](int64_t i) { return batch(i); });
 }
 
-TEST_P(BertParity, ThereAndBackAndWithAnotherHead) {
+TEST_P(BertParity, RoundTripsAndTakesAnotherHead) {
   const auto folder = unique_folder("convoy-bert");
   auto replica = model();
   checkpoint::save_weights(folder, replica->weights(), replica->world());
@@ -155,7 +155,7 @@ TEST_P(BertParity, ABodyAloneWithoutItsPrefixIsReadAndItsHeadToldAsDrawn) {
 }
 
 // hidden_states.py calls this with a folder of Hugging Face's and what it computes of sentences.
-TEST(HiddenStates, DISABLED_OfAFolder) {
+TEST(HiddenStates, DISABLED_EqualHuggingFacesForAFolder) {
   const std::filesystem::path folder = std::getenv("CONVOY_MODEL");
   const formats::SafetensorsFile expected(std::filesystem::path(std::getenv("CONVOY_STATES")));
   models::BertTextConfig config;

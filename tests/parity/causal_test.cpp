@@ -131,7 +131,7 @@ TEST_P(CausalParity, LogitsWithAKeyMask) {
   }
 }
 
-TEST_P(CausalParity, OnlyTheLogitsThatAreAskedFor) {
+TEST_P(CausalParity, ComputesOnlyTheRequestedLogits) {
   auto replica = model();
   auto few = batch(0);
   few.inputs["logits_to_keep"] = at::scalar_tensor(2, at::kLong);
@@ -182,7 +182,7 @@ TEST_P(CausalParity, AHundredAdamWSteps) {
 }
 
 // there_and_back.py calls this with the folder of a model from Hugging Face.
-TEST(ThereAndBack, DISABLED_OfAFolder) {
+TEST(ThereAndBack, DISABLED_KeepsTheModelOfAFolder) {
   const std::filesystem::path folder = std::getenv("CONVOY_THERE_AND_BACK");
   const auto where = (folder / "there/config.json").string();
   const auto json = parse_json(read_file(where), where);

@@ -253,7 +253,7 @@ TEST_P(Generate, TellsTheMemoryOfItsCache) {
   }
 }
 
-TEST(Cache, ThatDoesNotFitBesideTheWeightsIsRefused) {
+TEST(Cache, IsRefusedWhereItDoesNotFitBesideTheWeights) {
   const auto model = make_model("llama", "", expectations());
   auto& config = dynamic_cast<models::DecoderConfig&>(*model.config);
   config.max_position_embeddings = int64_t{1} << 40;

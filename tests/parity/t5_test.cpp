@@ -59,7 +59,7 @@ TEST_P(T5Parity, AHundredAdamWSteps) {
   expect_losses(*model(), file_, kT5Batches, [&](int64_t i) { return batch(i); });
 }
 
-TEST_P(T5Parity, ThereAndBack) {
+TEST_P(T5Parity, RoundTripsThroughItsFiles) {
   const auto folder = unique_folder("convoy-t5");
   auto replica = model();
   checkpoint::save_weights(folder, replica->weights(), replica->world());

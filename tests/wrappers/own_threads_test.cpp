@@ -9,7 +9,7 @@
 namespace convoy::wrappers {
 namespace {
 
-TEST(OwnThreads, OfALoopStayThoseOfItsJob) {
+TEST(OwnThreads, KeepTheThreadCountOfTheJob) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");  // world() is made once in a process
   EXPECT_EXIT(
       {
