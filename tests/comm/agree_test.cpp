@@ -25,7 +25,7 @@ TEST(Agree, AllHearWhatTheFirstRankSaw) {
   });
 }
 
-TEST(Agree, WhatOneRankThrowsAllThrow) {
+TEST(Agree, AllRanksThrowTheErrorOfOne) {
   std::atomic<int> thrown{0}, done{0};
   run_thread_ranks(4, [&](Group group) {
     each_rank(group, "work", [&] { ++done; });
@@ -44,7 +44,7 @@ TEST(Agree, WhatOneRankThrowsAllThrow) {
 }
 
 // A disk may need longer than a collective may wait.
-TEST(Agree, WhatLastsLongerThanTheTimeoutIsWaitedFor) {
+TEST(Agree, LongWorkIsWaitedForBeyondTheTimeout) {
   constexpr std::chrono::milliseconds kTimeout{500}, kLong{1500};
   std::atomic<int> told{0};
   run_thread_ranks(
@@ -147,7 +147,7 @@ TEST(Agree, AnErrorIsToldWhileTheDiskIsStillAtWork) {
   EXPECT_EQ(worked, 1);
 }
 
-TEST(Agree, WhereThereIsNoThreadAllHear) {
+TEST(Agree, AllRanksHearThatAThreadCannotStart) {
   std::optional<FewThreads> none;
   std::atomic<int> worked{0};
   run_thread_ranks(3, [&](const Group& group) {

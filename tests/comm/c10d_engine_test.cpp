@@ -154,7 +154,7 @@ TEST(C10dEngine, AnErrorSaysItsLabelAndNcclsOwnReason) {
   }
 }
 
-TEST(C10dEngine, WhatAGpuDoesNotEndIsToldByWhoWouldReadItsNumbers) {
+TEST(C10dEngine, UnfinishedCollectiveOfAGpuFailsTheNextWaitOfTheHost) {
   Fake nccl("nccl");
   auto tensor = at::zeros({4});
   nccl.group.all_reduce(tensor, ReduceOp::Sum, "reduce bucket 0");

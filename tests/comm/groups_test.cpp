@@ -40,7 +40,7 @@ TEST(Groups, EachAddsUpTheRanksThatTheMeshNames) {
   });
 }
 
-TEST(Groups, OfTheSameRanksAreOne) {
+TEST(Groups, AxesOfTheSameRanksShareAGroup) {
   std::vector<std::string> names;
   const auto connect = [&](const std::vector<int>& ranks, const std::string& name) {
     names.push_back(name);

@@ -31,7 +31,7 @@ std::shared_ptr<FakeWork> start(const std::string& label, int other, millisecond
   return work;
 }
 
-TEST(Pending, WhoIsLateIsNamedByTheFirstCollectiveThatIsNotDone) {
+TEST(Pending, FirstUnfinishedCollectiveNamesTheLateRanks) {
   const auto first = start("reduce bucket 0", 1, milliseconds(60000));
   const auto second = start("gather bucket 7", 3, milliseconds(150));
   const auto third = start("reduce loss", 2, milliseconds(150));
@@ -84,7 +84,7 @@ TEST(Pending, AWaitForSomethingElseEndsWithIt) {
   finish_pending();
 }
 
-TEST(Pending, WhatEndsInTimeGivesTheOthersTheirTimeAnew) {
+TEST(Pending, EachFinishedCollectiveRestartsTheTimeout) {
   std::vector<std::shared_ptr<FakeWork>> works;
   for (int i = 0; i < 4; ++i) works.push_back(start("step", 1, milliseconds(400)));
   std::thread gpu([&] {
@@ -98,7 +98,7 @@ TEST(Pending, WhatEndsInTimeGivesTheOthersTheirTimeAnew) {
   for (const auto& work : works) EXPECT_EQ(work->waits, 1);
 }
 
-TEST(Pending, WhatWentWrongIsToldByTheNextWhoLooks) {
+TEST(Pending, NextWaitThrowsAFailureOnce) {
   const auto work = start("reduce bucket 0", 1, milliseconds(1000));
   work->error = "[comm] 'reduce bucket 0' did not finish: a peer is gone";
   work->ended = true;

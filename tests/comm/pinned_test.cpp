@@ -30,7 +30,7 @@ namespace convoy::comm {
 namespace {
 
 // Torch's own pool would take a power of two: nearly twice as much.
-TEST(Pinned, NotOneByteMoreThanIsAskedFor) {
+TEST(Pinned, AllocatesExactlyTheBytesAskedFor) {
   for (const int64_t bytes : {int64_t{1}, int64_t{4096}, (int64_t{1} << 20) + 1}) {
     {
       auto memory = pinned_bytes(bytes);

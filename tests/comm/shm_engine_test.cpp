@@ -16,7 +16,7 @@ TEST(ShmEngine, Collectives) {
   });
 }
 
-TEST(ShmEngine, ManyMayBeUnderWay) {
+TEST(ShmEngine, ManyCollectivesMayBeInFlight) {
   run_thread_ranks(2, [](Group group) {
     std::vector<at::Tensor> tensors;
     std::vector<Group::Handle> handles;

@@ -151,7 +151,7 @@ TEST(Check, RefusesWrongPeersAndBlocksOfOthers) {
   EXPECT_THAT(stages.refusal(broken), HasSubstr("names a micro-batch that there is not"));
 }
 
-TEST(Check, WhatTwoStagesHoldIsSummedOverThem) {
+TEST(Check, TiedGradientsAreSummedOverTheirStages) {
   const LayoutOptions options{.parallelism = {.bucket_bytes = 0}, .stages = {{0, 1}, {2}}};
   const auto first = tied_layout(options), second = first.of_stage(1);
   EXPECT_TRUE(first.is_tied(1) && second.is_tied(1) && !first.is_tied(0));
@@ -259,7 +259,7 @@ TEST(Check, PartsAreSummedOverTensorRanksBeforeTheirBucketIsReduced) {
   EXPECT_THAT(refusal(broken), HasSubstr("is the collective that meets"));
 }
 
-TEST(Check, WhatIsRecomputedKeepsItsInputOnly) {
+TEST(Check, RecomputedBlocksKeepOnlyTheirInput) {
   const TwoStages stages;
   const StepOptions options{.parallelism = {.micro_batches = 2}, .recomputed = {0, 1, 2}};
   EXPECT_EQ(stages.check(stages.all_forwards_first(options), options),

@@ -220,7 +220,7 @@ TEST(Choose, AScheduleOfAFileIsFollowed) {
   EXPECT_THAT(it.refusal(), HasSubstr("v.csv has 4 virtual stages; got a model of 3 blocks"));
 }
 
-TEST(Choose, WhatAutoFoundIsNamed) {
+TEST(Choose, NamesTheScheduleThatAutoFound) {
   Asked it;
   it.parallelism.pipeline.schedule = &kAutomatic;
   const auto found = it.plan();
@@ -235,7 +235,7 @@ TEST(Choose, WhatAutoFoundIsNamed) {
   EXPECT_EQ(schedule_named(pipe_of(plain.cut, 4), other), "");
 }
 
-TEST(Choose, WhatIsPutOffIsAllThatStaysAfterTheFirstHalf) {
+TEST(Choose, DeferredBytesAreAllThatStaysAfterTheFirstHalf) {
   Asked it;
   it.parallelism.pipeline.schedule = &kZeroBubble;
   it.parallelism.pipeline.virtual_stages = 1;

@@ -61,7 +61,7 @@ TEST(Compare, SizesThatTakeMinutesAreRefused) {
   EXPECT_THAT(refusal(4, 1, 1'000'000), HasSubstr("try fewer micro-batches"));
 }
 
-TEST(Compare, WhatCannotBeHadIsTold) {
+TEST(Compare, TellsWhyASchedulesPlanIsRefused) {
   const auto all = compare_schedules(
       StageNumbers{}.costs(2),
       {.parallelism = {.ranks = {.pipeline = 2},

@@ -32,7 +32,7 @@ std::string with_head(const std::string& head) {
   return R"({"layer0": )" + block + R"(, "embedding": )" + block + R"(, "head": )" + head + "}";
 }
 
-TEST(Counts, OfAFileAreThoseOfTheModelsBlocks) {
+TEST(Counts, FileGivesTheCountsOfEachBlock) {
   const auto all = read_costs(
       with_head(R"({"forward": 3, "backward": 4.5, "weight": 0, "kept": 8, "put_off": 0})"));
   ASSERT_EQ(all.size(), 3U);
@@ -45,7 +45,7 @@ TEST(Counts, OfAFileAreThoseOfTheModelsBlocks) {
   EXPECT_EQ(costs.put_off, (std::vector<double>{40, 40, 0}));
 }
 
-TEST(Counts, OfAFileMaySayWhatMessagesTake) {
+TEST(Counts, FileMayGiveTheTimeOfMessages) {
   const auto all = read_costs(with_head(
       R"({"forward": 3, "backward": 4, "weight": 0, "kept": 8, "put_off": 0, "send": 0.5,
           "send_grad": 0.25})"));
@@ -55,7 +55,7 @@ TEST(Counts, OfAFileMaySayWhatMessagesTake) {
   EXPECT_EQ(costs_of(counts_from_json(to_json(all))).send, costs.send);
 }
 
-TEST(Counts, OfAnotherModelOrNoNumbersAreRefused) {
+TEST(Counts, RefuseFilesOfAnotherModelOrWithoutNumbers) {
   const std::string good = R"({"forward": 3, "backward": 4, "weight": 1, "kept": 8, "put_off": 2})";
   EXPECT_EQ(file_refusal(with_head(good)), "taken");
   EXPECT_THAT(file_refusal("[]"), HasSubstr("expected numbers by the name of a block"));

@@ -21,7 +21,7 @@ std::string refusal(const std::string& text, int num_ranks = 2, int64_t num_micr
   return "accepted";
 }
 
-TEST(ScheduleFile, WhatIsWrittenIsReadBack) {
+TEST(ScheduleFile, IsReadBackAsWritten) {
   for (const auto* entry : pipeline_schedules()) {
     for (const int ranks : {1, 2, 4}) {
       for (const int64_t micro_batches : {1, 3, 8}) {

@@ -133,7 +133,7 @@ TEST(CutBlocks, AThousandLayersTakeNoLonger) {
   EXPECT_LT(static_cast<double>(std::clock() - began) / CLOCKS_PER_SEC, 10);
 }
 
-TEST(CutBlocks, OfALayoutNeighbouringStretchesOfARankAreOne) {
+TEST(CutBlocks, LayoutJoinsNeighbouringStretchesOfARank) {
   const auto cut = cut_at({1, 2, 3}, 4, 2, Placement::V);
   const Layout layout({{{0}, {1}, {2}, {3}}, {}}, {{{{32}}}, {{{32}}}, {{{32}}}, {{{32}}}},
                       {.stages = stages_of(cut)});

@@ -35,7 +35,7 @@ TEST(Halves, TheGradientIsSentAfterTheFirstAndAddedAfterTheSecond) {
                         "accumulate unit 2, micro-batch 1\nreduce bucket 1\n"));
 }
 
-TEST(Halves, ForWhomNobodyWaitsTheyAreOneBackward) {
+TEST(Halves, AreOneBackwardWhereNobodyWaits) {
   const auto text = to_text(two_ranks().programs[0]);
   EXPECT_THAT(text, HasSubstr("backward block 1, micro-batch 0\n"));
   EXPECT_THAT(text, testing::Not(HasSubstr("backward input")));
@@ -51,7 +51,7 @@ TEST(Halves, TheSecondReadsNoWeights) {
             layout.buckets_of_backward(3));
 }
 
-TEST(Halves, WhatIsPutOffIsCounted) {
+TEST(Halves, CountDeferredWeightGradients) {
   const auto alive = two_ranks({.parallelism = {.micro_batches = 4}}).check();
   EXPECT_EQ(alive[0], (Alive{.blocks = 4}));
   EXPECT_EQ(alive[1], (Alive{.blocks = 2, .put_off = 4}));

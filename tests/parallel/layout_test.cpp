@@ -282,7 +282,7 @@ TEST(Cut, StretchesOfWhatIsReadOverlapAndEachGranuleHasOneOwner) {
   }
 }
 
-TEST(Cut, WhatSeveralRanksHoldIsComputedInBoxesThatAllOfThemHave) {
+TEST(Cut, CommonBoxesCoverWhatSeveralRanksHold) {
   const TensorCut keys{.dim = 0, .granule = 2, .readers = 2};
   EXPECT_EQ(common_boxes({6, 5}, keys, {0, 2}),
             (std::vector<TensorBox>{{{0, 0}, {2, 5}, {0, 0}}, {{2, 0}, {2, 5}, {2, 0}}}));
@@ -323,7 +323,7 @@ TEST(Layout, BucketsThatStayWholeLieBetweenShards) {
   }
 }
 
-TEST(Layout, WhatIsNotTrainedComesLastAndHasWeightsOnly) {
+TEST(Layout, FrozenParametersComeLastAndHaveWeightsOnly) {
   for (const int stage : {0, 3}) {
     const LayoutOptions options{.parallelism = {.zero = stage, .bucket_bytes = 1 << 20},
                                 .num_parts = 2};

@@ -99,7 +99,7 @@ TEST_F(MeasuredSteps, AreReadOfTheFirstRankOfEachStage) {
   EXPECT_EQ(steps[0].length, steps[0].ranks[1].back().end);
 }
 
-TEST_F(MeasuredSteps, OfThreadsAreInOneFile) {
+TEST_F(MeasuredSteps, ThreadsShareOneTraceFile) {
   const auto plan = planned("1f1b");
   run(plan, 0, 0, 11);
   run(plan, 1, 4000, 12);
@@ -109,7 +109,7 @@ TEST_F(MeasuredSteps, OfThreadsAreInOneFile) {
   EXPECT_EQ(steps[0].ranks[1].size(), 8U);
 }
 
-TEST_F(MeasuredSteps, OfAnotherPlanAreRefused) {
+TEST_F(MeasuredSteps, RefuseTracesOfAnotherPlan) {
   const auto plan = planned();
   EXPECT_THAT(refusal(plan), HasSubstr("cannot read the trace"));
   write_file(folder_ / "t.json", "{");

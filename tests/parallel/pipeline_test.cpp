@@ -98,7 +98,7 @@ TEST(PipelineSchedule, AnotherNameIsRefused) {
   }
 }
 
-TEST(PipelineSchedule, WhatCrossesIsSentAtOnceAndReceivedWhenNeeded) {
+TEST(PipelineSchedule, SendsAtOnceAndReceivesWhenNeeded) {
   const Pipeline pipeline(&kOneFOneB, 2, 3);
   EXPECT_THAT(to_text(pipeline.programs[0]),
               HasSubstr("forward block 0, micro-batch 1\n"

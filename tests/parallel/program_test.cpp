@@ -82,7 +82,7 @@ TEST(Program, SmallBucketsStayWholeAndAreGatheredAfterTheirUpdate) {
             layout.buckets()[3].all.length());
 }
 
-TEST(Program, WhatIsNotTrainedIsGatheredOnlyWhereItIsInShards) {
+TEST(Program, FrozenWeightsAreGatheredOnlyWhereTheyAreInShards) {
   for (const int stage : {1, 3}) {
     const auto layout =
         frozen_layout({.parallelism = {.zero = stage, .bucket_bytes = 0}, .num_parts = 2});

@@ -56,7 +56,7 @@ Case make_case(std::mt19937& random, bool alike) {
   return out;
 }
 
-TEST(Recompute, TheFewestBlocksOfEachStageThatFit) {
+TEST(Recompute, ChoosesTheFewestBlocksThatFitInEachStage) {
   std::mt19937 random(5);
   for (int trial = 0; trial < 30; ++trial) {
     const auto it = make_case(random, trial % 2 == 0);
@@ -85,7 +85,7 @@ TEST(Recompute, TheFewestBlocksOfEachStageThatFit) {
   }
 }
 
-TEST(Recompute, TheMemoryThatIsAdvisedIsEnoughForAllStages) {
+TEST(Recompute, AdvisedMemoryIsEnoughForAllStages) {
   std::mt19937 random(7);
   for (int trial = 0; trial < 30; ++trial) {
     const auto it = make_case(random, trial % 2 == 0);
@@ -105,7 +105,7 @@ TEST(Recompute, TheMemoryThatIsAdvisedIsEnoughForAllStages) {
   }
 }
 
-TEST(Recompute, WhatCannotFitIsTold) {
+TEST(Recompute, RefusesMemoryThatNoChoiceFits) {
   std::mt19937 random(6);
   const auto it = make_case(random, true);
   try {
@@ -117,7 +117,7 @@ TEST(Recompute, WhatCannotFitIsTold) {
   }
 }
 
-TEST(Recompute, SoManyBlocksOfAStageAsAreAskedFor) {
+TEST(Recompute, TakesTheRequestedNumberOfBlocksOfAStage) {
   const auto pipe = loop_pipe(2, 1, 2);
   Costs costs{.forward = std::vector<double>(6, 1), .backward = std::vector<double>(6, 2)};
   costs.kept = {3, 9, 9, 5, 7, 99};

@@ -59,7 +59,7 @@ TEST(Schedules, DISABLED_EveryProgramOfTheWholeGridIsSound) {
   expect_sound(ranks, micro_batches, virtual_stages);
 }
 
-TEST(Schedules, WithShardsTiesRecomputationAndHalvesTheyAreSound) {
+TEST(Schedules, AreSoundWithShardsTiesRecomputationAndHalves) {
   for (const auto* entry : pipeline_schedules()) {
     for (const auto& pipe : pipes_for(entry, 3, 5, {1, 2})) {
       for (const int zero : {0, 1, 2, 3}) {
@@ -262,7 +262,7 @@ TEST(Plan, AVNeedsTwoVirtualStagesAndAPipelineItsBlocks) {
               HasSubstr("2 virtual stages each needs as many blocks; got 4"));
 }
 
-TEST(Plan, WithoutAModelStagesHaveCosts) {
+TEST(Plan, TakesCostsOfStagesWithoutAModel) {
   const Costs costs{{1, 1, 1, 1}, {2, 2, 2, 2}, {1, 1, 1, 1}};
   PlanOptions options{.parallelism = {.ranks = {.pipeline = 4}, .micro_batches = 8}};
   EXPECT_NEAR(plan_stages(costs, options).played.idle(), 3.0 / 11, 1e-9);

@@ -102,7 +102,7 @@ TEST(Halves, ProductsOfWeightsComeInTheSecond) {
   }
 }
 
-TEST(Halves, WhatSeveralBlocksReadIsWrittenInTheFirst) {
+TEST(Halves, SharedWeightsGetTheirGradientInTheFirst) {
   const auto a = std::make_shared<Layers>("a", false);
   Half it({a, std::make_shared<Layers>("b", true, a->first())});
   const std::vector<MicroBatch> batches{{{{"x", at::ones({3, 4})}}, at::arange(3)}};

@@ -17,7 +17,7 @@ comm::Groups stages(const comm::Group& group) {
 }
 
 // What is sent is kept until it is known to have arrived, which Gloo does not tell.
-TEST(P2PCommunication, WhatAnotherStageSendsLaterSaysWhatHasArrived) {
+TEST(P2PCommunication, LaterMessagesAcknowledgeEarlierSends) {
   constexpr int64_t kMicroBatches = 20, kAhead = 3;
   comm::run_gloo_ranks(2, [&](const comm::Group& group) {
     P2PCommunication p2p(stages(group), at::kCPU);
@@ -50,7 +50,7 @@ TEST(P2PCommunication, WhatAnotherStageSendsLaterSaysWhatHasArrived) {
 
 // Gloo sends what its receiver has asked for: the next bundle is asked for while this rank
 // computes.
-TEST(P2PCommunication, WhatIsExpectedComesWhileTheReceiverComputes) {
+TEST(P2PCommunication, ExpectedBundlesArriveWhileTheReceiverComputes) {
   // Larger than what sockets hold, and bundles that have less, more and none of the last one's
   // room.
   const std::vector<int64_t> sizes{8 << 20, 8 << 20, 8 << 20, 1000,   9 << 20,

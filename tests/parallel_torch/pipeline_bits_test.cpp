@@ -148,7 +148,7 @@ Trial grid_trial(const Trial& model, const Way& way, int stages, int64_t micro_b
 constexpr std::array<int64_t, 3> kMicroBatches{1, 4, 7};
 
 /// Every way with every model, some number of each.
-TEST(PipelineBits, OfSomeOfTheGridAreThoseOfOneDevice) {
+TEST(PipelineBits, AreThoseOfOneDeviceInASampleOfTheGrid) {
   Comparison all;
   size_t which = 0;
   for (const auto& model : all_models()) {

@@ -137,7 +137,7 @@ TEST(PipelineTime, IsThatOfTheSimulation) {
 }
 
 /// All schedules, as docs/pipeline.md shows them: ./dev test --all.
-TEST(PipelineTime, DISABLED_OfAllSchedulesIsThatOfTheSimulation) {
+TEST(PipelineTime, DISABLED_IsThatOfTheSimulationForAllSchedules) {
   fmt::print(
       "| | alike, simulated | measured | uneven, simulated | measured | bytes of each stage |\n"
       "|---|--:|--:|--:|--:|--:|\n");

@@ -48,7 +48,7 @@ TEST(Pool, IsCountedWhereItsBufferIsTheFirstTensor) {
   EXPECT_EQ(memory.held(), 0);
 }
 
-TEST(Pool, WhatItHadIsInNoPoolWhenItDies) {
+TEST(Pool, RestoresTheMemoryCountWhenItDies) {
   constexpr int64_t kHeld = 1 << 20;
   tensor_memory.begin_counting();
   tensor_memory.add(kHeld);

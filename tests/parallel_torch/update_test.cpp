@@ -68,7 +68,7 @@ std::map<std::string, at::Tensor> updated_on(int tensors, const std::string& opt
   return out;
 }
 
-TEST(Update, WhatIsDrawnDoesNotDependOnHowParametersAreCut) {
+TEST(Update, RandomDrawsDoNotDependOnHowParametersAreCut) {
   for (const auto& optimizer : optim::optimizer_names()) {
     SCOPED_TRACE(optimizer);
     const auto whole = updated_on(1, optimizer);

@@ -31,7 +31,7 @@ TEST(Accuracy, CountsPairsInTheirOrder) {
   EXPECT_EQ(kendalls_tau({{1, 1}}), 1);
 }
 
-TEST(Accuracy, TheFirstMayBeSlowerThanAnother) {
+TEST(Accuracy, RegretIsHowMuchSlowerTheFirstPlanIs) {
   EXPECT_NEAR(regret_of({{1, 1.1}, {2, 1}}), 0.1, 1e-12);
   EXPECT_EQ(regret_of({{1, 1}, {2, 1.1}}), 0);
 }

@@ -87,7 +87,7 @@ Cluster plain_cluster(int hosts, int devices) {
   return out;
 }
 
-TEST(GroupTimes, OfOneRankAreNone) {
+TEST(GroupTimes, OneRankTakesNoTime) {
   const parallel::Mesh mesh({.pipeline = 4}, 0, 4);
   const auto cluster = usual_cluster("h100-80", 4);
   EXPECT_EQ(GroupTimes(cluster, mesh, parallel::kRows).all_reduce(1e9), 0);
@@ -117,7 +117,7 @@ TEST(GroupTimes, AreOfTheGroupThatSpansMostHosts) {
   EXPECT_FALSE(GroupTimes(cluster, even, parallel::Axis::Tensor).crosses_hosts());
 }
 
-TEST(GroupTimes, OfManyHostsAreThoseOfTheFirstThatRepeat) {
+TEST(GroupTimes, ManyHostsTakeTheTimesOfTheFirstThatRepeat) {
   auto cluster = plain_cluster(3, 8);
   cluster.phases_overlap = false;
   // Three ranks a group, eight a host: every third host is as the first.

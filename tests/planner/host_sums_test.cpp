@@ -7,7 +7,7 @@
 namespace convoy::planner {
 namespace {
 
-TEST(HostSums, TheNextOneBeginsOnSomeRanksBeforeTheLastHasEnded) {
+TEST(HostSums, NextSumBeginsOnSomeRanksBeforeTheLastHasEnded) {
   Cluster cluster;
   cluster.num_hosts = cluster.devices_per_host = 2;
   cluster.inside = cluster.between = {0, 100};
@@ -39,7 +39,7 @@ TEST(HostSums, GroupsThatShareALinkTakeTurns) {
   EXPECT_NEAR(groups.waits(100, 1, {1, 1, 1, 1}), 1, 1e-9);
 }
 
-TEST(HostSums, OfARankThatBeginsLateTheOthersPartsHaveCome) {
+TEST(HostSums, LateRankFindsThePartsOfTheOthersArrived) {
   Cluster cluster;
   cluster.num_hosts = cluster.devices_per_host = 2;
   cluster.inside = cluster.between = {0, 1};

@@ -214,7 +214,7 @@ TEST(Search, TriesNoMoreStagesAndTensorRanksThanTheModelHas) {
                                       "three heads"}));
 }
 
-TEST(Search, OfEquallyFastSplitsTheSimplerOneWins) {
+TEST(Search, PrefersTheSimplerOfEquallyFastSplits) {
   // Nothing is to be sent or updated: ddp and every stage of ZeRO take the same.
   PaperModel model;
   auto numbers = model.numbers();

@@ -48,7 +48,7 @@ double state_of(const PaperModel& model) {
 }
 
 // "Case 1: your model fits onto a single GPU": DDP or ZeRO, whichever is faster.
-TEST(SeedCases, WhatFitsIsTrainedByDdpOrZeroWhicheverIsFaster) {
+TEST(SeedCases, ModelThatFitsTrainsByTheFasterOfDdpAndZero) {
   const PaperModel model;
   for (const double inside : {100.0, 1.0}) {
     const auto cluster = described(1, 4, 10 * kGiga, inside);
@@ -65,7 +65,7 @@ TEST(SeedCases, WhatFitsIsTrainedByDdpOrZeroWhicheverIsFaster) {
 }
 
 // "Case 2: your model doesn't fit": with very fast links all three are similar, else PP is faster.
-TEST(SeedCases, WhatDoesNotFitIsSharedOut) {
+TEST(SeedCases, ModelTooLargeForADeviceIsSplit) {
   PaperModel model;
   model.layers = 16;
   const auto with = [&](double inside) {
@@ -139,7 +139,7 @@ TEST(SeedCases, TensorRanksCrossHostsOnlyWhereThatIsFaster) {
 
 // "Several nodes": with fast links ZeRO, or all three kinds at once; with slow links and little
 // memory all of them with ZeRO 1.
-TEST(SeedCases, OnSlowLinksBetweenHostsAllKindsAreNeeded) {
+TEST(SeedCases, SlowLinksBetweenHostsNeedAllKinds) {
   PaperModel model;
   model.layers = 16;
   const auto with = [&](double memory, double between) {

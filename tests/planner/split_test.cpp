@@ -7,7 +7,7 @@ namespace convoy::planner {
 namespace {
 
 // A training without stages knows no counts when it chooses the blocks to recompute.
-TEST(Split, WithoutStagesRecomputesTheBlocksThatATrainingDoes) {
+TEST(Split, RecomputesTheBlocksOfATrainingWithoutStages) {
   auto model = PaperModel();
   const auto decl = model.decl();
   StepFacts facts;

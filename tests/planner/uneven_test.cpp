@@ -115,7 +115,7 @@ TEST(Uneven, SearchIsBruteForce) {
 }
 
 // Of ranks that are alike one stands for all.
-TEST(Symmetry, OneOfEachStageTakesWhatAllRanksTake) {
+TEST(Symmetry, OneRankOfEachStageStandsForAll) {
   PaperModel model;
   model.layers = 6;
   model.heads = 3;  // tensor ranks have uneven shares
@@ -142,7 +142,7 @@ TEST(Symmetry, OneOfEachStageTakesWhatAllRanksTake) {
 }
 
 // Of many micro-batches the first and the last are played.
-TEST(Symmetry, OfManyMicroBatchesSomeStandForAll) {
+TEST(Symmetry, SomeOfManyMicroBatchesStandForAll) {
   PaperModel model;
   model.layers = 7;
   const auto numbers = model.numbers();

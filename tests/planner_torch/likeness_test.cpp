@@ -61,7 +61,7 @@ nn::BlockPtr module_of(const std::string& name, int64_t activations, Seen& seen,
   return std::make_shared<nn::ModuleBlock>(layer, run, name, cost_key);
 }
 
-TEST(Likeness, OfAModuleIsItsOwn) {
+TEST(Likeness, UnnamedModulesStayApart) {
   Seen seen;
   // Of one name, as modules have that nobody named.
   const nn::BlockList blocks{module_of("model", 1, seen), module_of("model", 1, seen),
@@ -72,7 +72,7 @@ TEST(Likeness, OfAModuleIsItsOwn) {
   EXPECT_EQ(counts[2].kept - counts[1].kept, 3 * kEach);
 }
 
-TEST(Likeness, OfModulesThatSaySoIsOne) {
+TEST(Likeness, ModulesOfOneKeyAreProfiledOnce) {
   Seen alone, together, other;
   const ProfileOptions once{.is_timed = false};  // what is timed is run more often
   profile({module_of("a", 1, other), module_of("b", 1, alone)}, states(kInner), once);
@@ -85,7 +85,7 @@ TEST(Likeness, OfModulesThatSaySoIsOne) {
   EXPECT_TRUE(together.all_given && other.all_given);
 }
 
-TEST(Likeness, OfLayersOfABodyIsTheirs) {
+TEST(Likeness, LayersOfABodyShareAKey) {
   const models::Small size{.layers = 4};
   const auto all_alike = [](const nn::BlockList& blocks, size_t first, size_t number) {
     for (size_t n = 1; n < number; ++n) {

@@ -45,7 +45,7 @@ OperatorGraph graph_of(bool in_a_row, size_t alike = 1) {
   return all.front();
 }
 
-TEST(Operators, ThatNeedEachOtherTakeTheirTimeOnAnyNumberOfRanks) {
+TEST(Operators, DependentOnesTakeTheirTimeOnAnyNumberOfRanks) {
   const auto row = graph_of(true);
   EXPECT_GE(row.operators, 2 * kProducts + 1);
   EXPECT_GT(row.in_a_row, 0.8 * (row.seconds - row.outside));
@@ -53,7 +53,7 @@ TEST(Operators, ThatNeedEachOtherTakeTheirTimeOnAnyNumberOfRanks) {
   EXPECT_GT(row.least_seconds(8), 0.8 * row.seconds);
 }
 
-TEST(Operators, ThatNeedOnlyTheInputMayBeComputedAtOnce) {
+TEST(Operators, IndependentOnesMayBeComputedAtOnce) {
   const auto fan = graph_of(false, 3);
   EXPECT_LT(fan.in_a_row, 0.5 * fan.seconds);
   EXPECT_GE(fan.least_seconds(2), 0.5 * fan.seconds);

@@ -109,7 +109,7 @@ TEST(SkippedProducts, AreZerosOfTheirShapeUnlessAutogradKnowsThem) {
   EXPECT_TRUE(at::mm(a, b).equal(at::full({2, 4}, 3.0)));
 }
 
-TEST(Trace, WhatSeveralBlocksReadIsNotPutOff) {
+TEST(Trace, TiedWeightGradientsAreNotDeferred) {
   const models::Small size{.ids = 60, .width = 32, .layers = 1, .length = kLength};
   auto config = models::small_gpt2(size);
   config.tie_word_embeddings = false;
