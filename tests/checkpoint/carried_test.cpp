@@ -84,7 +84,7 @@ TEST_F(CarriedWeights, AreNotSavedFromAFileThatWasWrittenOver) {
   EXPECT_EQ(saved.tensors().size(), 3U);
 }
 
-TEST_F(CarriedWeights, OtherOnesAreTold) {
+TEST_F(CarriedWeights, RefuseAFolderThatCarriesOthers) {
   const auto others = carried();
   fs::remove_all(base_);
   make_wrapper(folder_ / "text", base_, "mistral3", true, /*first_byte=*/2);

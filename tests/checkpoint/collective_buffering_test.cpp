@@ -159,7 +159,7 @@ TEST(CollectiveBuffering, ElementsThatNobodyOwnsAreNotWaitedFor) {
   });
 }
 
-TEST(CollectiveBuffering, WhereOneFailsOrIsStoppedNobodyWaits) {
+TEST(CollectiveBuffering, FailedOrStoppedRankBlocksNobody) {
   const auto whole = at::zeros({4000, 2001});
   for (const bool stopped : {false, true}) {
     std::atomic<int> failed{0}, over{0};

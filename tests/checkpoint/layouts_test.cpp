@@ -131,7 +131,7 @@ TEST_F(Layouts, GiveTheSameFilesAndReadThoseOfAnyOther) {
 }
 
 // What ranks keep is all that counts here; nothing runs.
-TEST_F(Layouts, OfStagesAndTensorRanksDoSo) {
+TEST_F(Layouts, StagesAndTensorRanksGiveTheSameFiles) {
   const std::map<std::string, std::vector<std::vector<int64_t>>> pipelines{
       {"no pipeline", {}}, {"halves", {{0, 1}, {2, 3}}}, {"turns", {{0, 2}, {1, 3}}}};
   for (const auto& [pipeline, stages] : pipelines) {
@@ -165,7 +165,7 @@ TEST_F(Layouts, OfStagesAndTensorRanksDoSo) {
 }
 
 // One state through layouts of all kinds, each of which loads, runs, saves and goes on.
-TEST_F(Layouts, ThatRunGiveTheSameFilesEachTimeAndGoOn) {
+TEST_F(Layouts, SaveTheSameFilesAndResumeOneAfterTheOther) {
   struct Way {
     parallel::Degrees mesh;
     int zero = 0;
@@ -256,7 +256,7 @@ TEST_F(Layouts, AWeightThatIsNotFiniteIsNamedWithItsOwnerOnAllRanks) {
   }
 }
 
-TEST_F(Layouts, OfEachFamilyCutForTensorRanksAreTheModelOnce) {
+TEST_F(Layouts, TensorRanksOfEachFamilyOwnEachElementOnce) {
   const models::Small size{.ids = 23, .width = 12, .length = 6};
   const std::map<std::string, parallel::ModelFactory> families{
       {"gpt2", [&] { return models::small_gpt2(size).make_blocks(); }},
@@ -370,7 +370,7 @@ TEST_F(Layouts, AFullDiskIsToldByAllAndLeavesNoFile) {
   EXPECT_EQ(refused, 2);
 }
 
-TEST(Visitors, WhoDoesNotSeeTheFilesSendsToRankZero) {
+TEST(Visitors, RanksWithoutTheFilesSendTheirPiecesToRankZero) {
   comm::run_thread_ranks(3, [](const comm::Group& group) {
     // Rank r has elements 2 r and 2 r + 1 of each tensor.
     parallel::State state(2);

@@ -179,7 +179,7 @@ TEST(Lora, FrozenWeightsHaveNoMasters) {
   }
 }
 
-TEST(Lora, BelowTheFirstAdapterNoBackwardRuns) {
+TEST(Lora, BackwardStopsAtTheFirstAdapter) {
   Trial trial{.family = "llama", .steps = 3};
   trial.change = [](const nn::BlockList& blocks) {
     return with_lora(blocks, 0, {"model.layers.1.mlp.down_proj"});

@@ -167,7 +167,7 @@ TEST_F(OtherNames, TheBiasOfAnUntiedBertIsItsDecoders) {
   EXPECT_TRUE(at::equal(again.value(kDecoderBias), filled(1)));
 }
 
-TEST_F(OtherNames, OfATiedBertEitherBiasWillDo) {
+TEST_F(OtherNames, TiedBertTakesEitherNameOfItsBias) {
   StartedModel from(bert(true).make_blocks());
   const auto layout = bert(true).layout();
   auto tensors = of(from);
@@ -185,7 +185,7 @@ TEST_F(OtherNames, OfATiedBertEitherBiasWillDo) {
   EXPECT_TRUE(at::equal(both.value(kBias), filled(2)));
 }
 
-TEST_F(OtherNames, OfT5sOneTableAnyNameWillDo) {
+TEST_F(OtherNames, T5TakesAnyNameOfItsSharedTable) {
   const auto config = models::small_t5({.ids = 13, .width = 8, .layers = 1});
   StartedModel from(config.make_blocks());
   auto tensors = of(from);

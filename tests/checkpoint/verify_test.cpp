@@ -171,7 +171,7 @@ TEST_F(Verify, AnIndexWithoutTensorsIsRefused) {
               HasSubstr("weight_map names no tensor"));
 }
 
-TEST_F(Verify, WhatIsStrangeAboutAnExportIsSaid) {
+TEST_F(Verify, WarnsOfOddTensorsInAnExport) {
   fs::remove(folder_ / Manifest::kName);
   const float values[] = {1, NAN};
   const uint8_t small[] = {1, 2};
@@ -190,7 +190,7 @@ TEST_F(Verify, WhatIsStrangeAboutAnExportIsSaid) {
   EXPECT_THAT(export_model(folder_, out_ / "good", {"bf16", 1000}).warnings, IsEmpty());
 }
 
-TEST_F(Verify, WhereNoExportCanGoIsSaid) {
+TEST_F(Verify, RefusesPlacesWhereNoExportCanGo) {
   fs::create_symlink(out_ / "nowhere", out_ / "link");
   const std::map<fs::path, std::string> places{
       {"", "the new folder has no name; try a path such as model"},

@@ -74,7 +74,7 @@ class Writers : public testing::Test {
   const fs::path folder_ = unique_folder("convoy-writers");
 };
 
-TEST_F(Writers, WhatRanksElsewhereOwnDoesNotStandBeforeTheTrainingsMessages) {
+TEST_F(Writers, PiecesOfRanksElsewhereDoNotDelayTheTrainingsMessages) {
   std::promise<void> trained;
   const auto until_trained = trained.get_future().share();
   std::atomic<int> steps{0};
@@ -146,7 +146,7 @@ int64_t bytes_written() {
 }
 
 // After an error of one rank nobody waits for what it had still to write.
-TEST(BackgroundSave, WhatIsGivenUpIsNotWritten) {
+TEST(BackgroundSave, StopsWritingWhenGivenUp) {
   const auto folder = unique_folder("convoy-writers");
   constexpr int64_t kMany = 32 << 20;
   parallel::StateTensor tensor{"w", {kMany}};

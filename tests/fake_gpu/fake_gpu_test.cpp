@@ -264,7 +264,7 @@ TEST_F(FakeGpu, IndexingByAMaskMakesTheHostWait) {
             "");
 }
 
-TEST_F(FakeGpu, OutOfMemoryIsTorchs) {
+TEST_F(FakeGpu, ThrowsTorchsOutOfMemoryError) {
   try {
     at::empty({int64_t{1} << 30}, here_);
     FAIL();

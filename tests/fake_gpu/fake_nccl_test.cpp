@@ -176,7 +176,7 @@ TEST_F(FakeNccl, AResultThatNobodyWaitedForIsTold) {
   EXPECT_NE(text.find("after 'nccl all_reduce'"), std::string::npos) << text;
 }
 
-TEST_F(FakeNccl, WhatARankNeverJoinsNeverEnds) {
+TEST_F(FakeNccl, CollectiveThatARankNeverJoinsNeverEnds) {
   run(
       [](c10d::Backend& nccl, at::Device device) {
         std::vector<at::Tensor> x{ones(device, 4)};

@@ -168,25 +168,25 @@ class Checkpoints(OnFakeGpus):
             self.assertAlmostEqual(result.losses[-1][0], whole.losses[-1][0], delta=1e-5)
             self.assertEqual(len(result.losses), 3)
 
-    def test_of_one_gpu(self):
+    def test_one_gpu_resumes(self):
         self.goes_on((), 1, 8)
 
-    def test_of_data_parallel_on_two(self):
+    def test_data_parallel_on_two_resumes(self):
         self.goes_on(("--strategy", "dp"), 2, 4)
 
-    def test_of_data_parallel_on_four(self):
+    def test_data_parallel_on_four_resumes(self):
         self.goes_on(("--strategy", "dp"), 4, 2)
 
-    def test_of_zero3(self):
+    def test_zero3_resumes(self):
         self.goes_on((*RANKS[2], "--zero", "3"), 2, 4)
 
-    def test_of_offloaded_state(self):
+    def test_offloaded_state_resumes(self):
         self.goes_on((*RANKS[2], "--zero", "3", *OFFLOAD), 2, 4)
 
-    def test_of_a_pipeline(self):
+    def test_a_pipeline_resumes(self):
         self.goes_on((*RANKS[2], "--pipeline_parallel_size", "2"), 2, 2, 4)
 
-    def test_of_the_cpu(self):
+    def test_a_gpu_resumes_from_the_cpu(self):
         whole = self.good(self.runs.known("gpt2", batches(8, 1)))
         saved = self.good(self.runs.train("gpt2", self.SAVE, name="saved"))
         result = self.good(self.runs.train("gpt2", ("--resume_from_checkpoint", str(saved.folder / "checkpoint-2")), 1))

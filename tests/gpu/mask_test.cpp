@@ -31,7 +31,7 @@ TEST_F(Masks, HaveTheHostsBits) {
   }
 }
 
-TEST_F(Masks, OfScoresDropWhatTheHostsDo) {
+TEST_F(Masks, DropTheScoresThatTheHostDrops) {
   Context context;
   context.seed = 11;
   context.step = 3;

@@ -50,7 +50,7 @@ TEST_F(Training, IsThatOfTheCpu) {
   EXPECT_GT(comm::peak_device_bytes(gpu_), 0);
 }
 
-TEST_F(Training, InHalfPrecisionStaysNear) {
+TEST_F(Training, HalfPrecisionStaysNearFp32) {
   const auto exact = run("gpt2", {at::kCPU});
   options::TrainingArguments arguments;
   arguments.bf16 = true;

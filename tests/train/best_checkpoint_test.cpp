@@ -63,7 +63,7 @@ class BestCheckpoints : public Folders {
   std::shared_ptr<Said> said_;
 };
 
-TEST_F(BestCheckpoints, ThatOfABranchDoesNotPassForIt) {
+TEST_F(BestCheckpoints, CheckpointOfABranchDoesNotPassForTheBest) {
   ASSERT_EQ(run(options("a", 6)).state.best_step, 2);
   const auto best = weights("a/checkpoint-2");
   auto branch = options("a", 2, folder_ / "a/checkpoint-1");
@@ -84,7 +84,7 @@ TEST_F(BestCheckpoints, ThatOfABranchDoesNotPassForIt) {
   expect_best("b", best);
 }
 
-TEST_F(BestCheckpoints, ThatOfAnotherRunMayHaveBeenTrainedAnew) {
+TEST_F(BestCheckpoints, BestOneOfAnotherRunMayHaveBeenRetrained) {
   ASSERT_EQ(run(options("a", 6)).state.best_step, 2);
   const auto best = weights("a/checkpoint-2");
   run(options("b", 8, folder_ / "a/checkpoint-6"));
@@ -115,7 +115,7 @@ TEST_F(BestCheckpoints, CopiesFindTheirOwn) {
   expect_best("c", best);
 }
 
-TEST_F(BestCheckpoints, WhereItIsLostTheModelIsSaidToBeOfTheLastStep) {
+TEST_F(BestCheckpoints, LostOneLeavesTheModelOfTheLastStep) {
   ASSERT_EQ(run(options("a", 6)).state.best_step, 2);
   fs::remove_all(folder_ / "a/checkpoint-2");
   run(options("a", 8, "latest"));
@@ -124,7 +124,7 @@ TEST_F(BestCheckpoints, WhereItIsLostTheModelIsSaidToBeOfTheLastStep) {
   expect_last_step("a", 8);
 }
 
-TEST_F(BestCheckpoints, WhereItIsSpoiltTheTrainingIsNotLost) {
+TEST_F(BestCheckpoints, DamagedOneDoesNotFailTheTraining) {
   ASSERT_EQ(run(options("a", 6)).state.best_step, 2);
   const auto file = folder_ / "a/checkpoint-2/model.safetensors";
   auto bytes = read_file(file);

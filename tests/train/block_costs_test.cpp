@@ -65,7 +65,7 @@ TEST(BlockCosts, AreMeasuredForLargeMicroBatchesWhereThatIsSoonDone) {
   EXPECT_THAT(sizes_run(slow, *rows(100), 40), ElementsAre(4, 8));
 }
 
-TEST(BlockCosts, BeyondWhatIsRunGrowEvenly) {
+TEST(BlockCosts, GrowLinearlyBeyondTheMeasuredRows) {
   const auto data = rows(100);
   planner::BlockCosts costs([] { return nn::BlockList{std::make_shared<Slow>(40ms)}; },
                             zero_arguments(0), *data, measuring());

@@ -69,7 +69,7 @@ TEST_F(Branches, AModelAtTheBeginningOfABranchIsOnIt) {
                                 checkpoint::lineage_from_json(state.at("lineage"))));
 }
 
-TEST_F(Branches, WhatWasLeftBehindIsGoneOnWithOnlyAloud) {
+TEST_F(Branches, AbandonedBranchIsResumedOnlyWithAWarning) {
   ASSERT_EQ(train(arguments(folder_ / "a", 6), one_device()).error, "");
   ASSERT_EQ(go_on((folder_ / "a/checkpoint-2").string(), 4).error, "");
   for (const char* gone : {"a/checkpoint-2", "a/checkpoint-4"}) fs::remove_all(folder_ / gone);
@@ -163,7 +163,7 @@ TEST_F(Branches, ALineThatTheNextStartWritesIsTheSame) {
   EXPECT_EQ(again.state.log_history, whole.state.log_history);
 }
 
-TEST_F(Branches, WhatAKillOrAPersonTookFromAFinishedRunIsWritten) {
+TEST_F(Branches, MissingFilesOfAFinishedRunAreWrittenAgain) {
   files_.config["width"] = 8;
   files_.texts["run.toml"] = "text";
   ASSERT_EQ(train(arguments(folder_ / "a", 4), one_device()).error, "");

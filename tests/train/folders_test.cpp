@@ -60,7 +60,7 @@ TEST_F(Folders, RanksAgreeOnWhetherAModelIsThereAndWhichWasBest) {
   EXPECT_EQ(ends[0].error + ends[1].error, "");
 }
 
-TEST_F(Folders, WhatRankZeroRefusesAllRefuseInTheSameWords) {
+TEST_F(Folders, AllRanksRefuseInTheWordsOfRankZero) {
   ASSERT_EQ(train(arguments(folder_ / "a", 2), one_device()).error, "");
   auto ends = train_two({arguments(folder_ / "a", 4), arguments(folder_ / "b", 4)});
   EXPECT_NE(ends[0].error.find("already holds a run"), std::string::npos) << ends[0].error;

@@ -90,7 +90,7 @@ TEST(Job, RanksAndReplicasShareGpusAndSaySo) {
   EXPECT_TRUE(job::plan_job(three, {}, gpus(4)).warnings.empty());
 }
 
-TEST(Job, WithoutALauncherStagesAreThreads) {
+TEST(Job, StagesAreThreadsWithoutALauncher) {
   options::ParallelArguments two;
   two.parallelism.ranks.pipeline = 2;
   const auto on_cpu = job::plan_job(two, {}, kCpu);
@@ -191,7 +191,7 @@ TEST(Arguments, HelpIsReturnedForTheProgramToPrint) {
   EXPECT_EQ(arguments.learning_rate, 0.5);
 }
 
-TEST(Arguments, WhatAProgramSetsIsHeldAgainstTheSameRules) {
+TEST(Arguments, CheckValuesThatAProgramSets) {
   const auto refused = [](const auto& set, const std::string& part) {
     options::TrainingArguments arguments;
     set(arguments);

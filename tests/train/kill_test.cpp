@@ -72,7 +72,7 @@ double environment_number(const char* name, double otherwise) {
 }
 
 /// Twenty moments; CONVOY_KILLS makes it more, CONVOY_SEED chooses others.
-TEST(Kill, AtAnyMomentOfSavingWhatIsListedIsWhole) {
+TEST(Kill, LeavesOnlyWholeCheckpointsListedAtAnyMomentOfSaving) {
   if (const char* run = std::getenv(kRun)) return save_all_the_time(run);
   const auto kills = static_cast<int>(environment_number("CONVOY_KILLS", 20));
   const auto seed = static_cast<uint64_t>(environment_number("CONVOY_SEED", 1));

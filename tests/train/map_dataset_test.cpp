@@ -69,7 +69,7 @@ TEST(MapDataset, SortedRowsComeAsUniformDraws) {
   }
 }
 
-TEST(MapDataset, ItsOrderIsOfSeedAndEpochAlone) {
+TEST(MapDataset, OrderDependsOnSeedAndEpochAlone) {
   const auto order = [](int64_t world, int64_t accumulation, int64_t batch) {
     std::vector<std::vector<int64_t>> steps(5);
     for (int64_t rank = 0; rank < world; ++rank) {

@@ -53,7 +53,7 @@ TEST_F(MetricsFile, HasTheLastLineInPrometheusFormat) {
   EXPECT_EQ(files, 1u) << "nothing else stays";
 }
 
-TEST_F(MetricsFile, WithoutAFolderIsRefused) {
+TEST_F(MetricsFile, IsRefusedInAMissingFolder) {
   EXPECT_THAT([&] { train(folder_ / "none/convoy.prom"); },
               testing::ThrowsMessage<UsageError>(HasSubstr("convoy.prom is in no folder")));
 }
@@ -68,12 +68,12 @@ TEST_F(MetricsFile, TellsTheEndHoweverItCame) {
   EXPECT_THAT(read_file(file), HasSubstr("convoy_running{} 0\n"));
 }
 
-TEST_F(MetricsFile, OfAnotherNameIsRefused) {
+TEST_F(MetricsFile, IsRefusedUnlessItEndsInProm) {
   EXPECT_THAT([&] { train(folder_ / "train.bin"); },
               testing::ThrowsMessage<UsageError>(HasSubstr("does not end in .prom")));
 }
 
-TEST_F(MetricsFile, ThatCannotBeWrittenIsToldOnce) {
+TEST_F(MetricsFile, WarnsOnceWhereItCannotBeWritten) {
   std::vector<std::string> told;
   const auto folder = folder_ / "gone";
   make_folder(folder);

@@ -11,7 +11,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-TEST_F(Folders, WhatIsOverwrittenStaysUntilTheNewRunHasSaved) {
+TEST_F(Folders, OverwrittenRunStaysUntilTheNewOneHasSaved) {
   write_file(folder_ / "words.txt", "old");
   files_.config["width"] = 8;
   files_.texts["notes.txt"] = "old";

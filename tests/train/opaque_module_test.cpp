@@ -132,7 +132,7 @@ class OpaqueModule : public InFolder {
   std::shared_ptr<dataset::Dataset> data_ = points();
 };
 
-TEST_F(OpaqueModule, ThatCannotBeTrainedIsRefused) {
+TEST_F(OpaqueModule, IsRefusedWhereItCannotBeTrained) {
   const auto with = [](const auto& change) {
     return [=] {
       return nn::module_model(std::make_shared<Net>(false), [=](Net& net, const nn::Bundle& in) {
@@ -337,7 +337,7 @@ nn::BlockList layers(bool frozen) {
   return out;
 }
 
-TEST_F(OpaqueModule, WhatIsNotTrainedIsInShardsToo) {
+TEST_F(OpaqueModule, FrozenParametersAreShardedToo) {
   const auto make = [] { return layers(/*frozen=*/true); };
   const auto expected = expect_stages_agree(make, [](int64_t stage, parallel::Replica& replica) {
     const auto& layout = replica.flat().layout();

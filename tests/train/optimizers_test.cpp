@@ -36,7 +36,7 @@ class EachOptimizer : public testing::TestWithParam<std::string> {
   const std::filesystem::path folder_ = unique_folder("convoy-optimizers");
 };
 
-TEST_P(EachOptimizer, OfEveryLayoutGivesOneDevicesBits) {
+TEST_P(EachOptimizer, GivesOneDevicesBitsInEveryLayout) {
   for (const char* precision : {"fp32", "bf16"}) {
     const auto alone =
         outcome_of(small_llama, texts(), in_precision(arguments(0, 2), precision), one_device());

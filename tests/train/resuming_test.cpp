@@ -32,7 +32,7 @@ TEST_F(TrainerTest, ResumingInMidEpochGivesTheSameBits) {
   EXPECT_EQ(state("whole")["log_history"], state("checkpoint-8")["log_history"]);
 }
 
-TEST_F(TrainerTest, WhatASignalStopsLogsEachStepOnce) {
+TEST_F(TrainerTest, RunStoppedByASignalLogsEachStepOnce) {
   const auto losses = [&](const std::string& name, int64_t stop_after) {
     auto args = arguments(name);
     args.logging_steps = 1;

@@ -55,7 +55,7 @@ void expect_near(const Outcome& rows, const Outcome& dense) {
   EXPECT_LT((difference / dense.weights.abs().max()).item<double>(), 3e-6);
 }
 
-TEST(RowTables, OfSeveralRanksAreOneDeviceThatAccumulatesBitForBit) {
+TEST(RowTables, SeveralRanksEqualAccumulationBitForBit) {
   const auto alone = outcome_of(model(), sessions(), by_rows(8, 2), one_device());
   EXPECT_LT(alone.losses.back(), alone.losses.front());
   expect_same_bits(alone, outcome_of(model(), sessions(), by_rows(8, 1), replicas(2)), kSteps);
@@ -70,7 +70,7 @@ TEST(RowTables, OfSeveralRanksAreOneDeviceThatAccumulatesBitForBit) {
   expect_same_bits(alone, outcome_of(model(), sessions(), again, one_device()), kSteps);
 }
 
-TEST(RowTables, OfThreeRanksAndReplicasHaveTheBitsOfOneDeviceToo) {
+TEST(RowTables, ThreeRanksAndReplicasHaveTheBitsOfOneDevice) {
   const auto factory = model([](auto& config) {
     config.stochastic_swap_noise = 0.2;
     config.swap_values = {{"items", at::arange(1, kItems, at::kLong)},

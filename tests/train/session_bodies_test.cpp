@@ -83,7 +83,7 @@ TEST_P(SessionBodies, AreOneDeviceThatAccumulatesBitForBit) {
 }
 
 // Odd numbers of ranks cut the parameters, the rows of a step and its sums elsewhere.
-TEST_P(SessionBodies, OfThreeRanksAreOneDeviceThatAccumulatesBitForBit) {
+TEST_P(SessionBodies, ThreeRanksEqualAccumulationBitForBit) {
   const auto alone = train(arguments(7, 3), one_device());
   expect_same_bits(alone, train(arguments(7, 1), replicas(3)), kSteps);
   for (const int64_t zero : {0, 3}) {

@@ -49,7 +49,7 @@ TEST(SharedOptions, AreAllButThoseThatMayDiffer) {
                   "output.trace", "output.trace_steps", "output.events", "output.metrics_file"));
 }
 
-TEST(SharedOptions, OfAFolderCountsWhetherThereIsOne) {
+TEST(SharedOptions, CompareOnlyWhetherAFolderIsSet) {
   options::TrainingArguments first, second, third;
   first.output.dir = "/data/run";
   second.output.dir = "/scratch/run";

@@ -116,7 +116,7 @@ TEST_F(Targets, MetricsThatAreNotFiniteAreToldAndComeBackFromAState) {
   EXPECT_TRUE(saved.at("eval_loss").is_number());
 }
 
-TEST_F(Targets, OnlyWholeNumbersOfStepsAndBatchesThatCount) {
+TEST_F(Targets, RefusesFractionsOfStepsAndBatchesThatOverflow) {
   const auto error = [&](const std::function<void(options::TrainingArguments&)>& change) {
     auto args = arguments("a");
     change(args);

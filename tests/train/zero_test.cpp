@@ -228,7 +228,7 @@ TEST(Zero, StateReplicasOfOneRankAreDistributedDataParallelBitForBit) {
   }
 }
 
-TEST(Zero, WhatSeveralStateReplicasSendIsCounted) {
+TEST(Zero, CountsTheTrafficOfSeveralStateReplicas) {
   const auto member = in_copies(4, 2);
   for (const int64_t stage : {1, 2}) {
     SCOPED_TRACE(stage);
@@ -272,7 +272,7 @@ TEST(Zero, EvaluationTakesPartWithoutRows) {
   for (const double loss : losses) EXPECT_EQ(loss, losses[0]);
 }
 
-TEST(Zero, WhatOverflowsOnOneRankIsSkippedByAll) {
+TEST(Zero, AllRanksSkipAStepThatOverflowsOnOne) {
   auto config = models::small_session({.width = 8, .layers = 1, .length = 8});
   config.features.push_back({"price", false, 0});
   const auto factory = [config] { return models::make_session_model(config); };
@@ -352,7 +352,7 @@ TEST(Zero, EachRankKeepsWhatItsStageSays) {
   }
 }
 
-TEST(Zero, WhatIsWholeForAWhileTakesWhatTheProgramHasAlive) {
+TEST(Zero, GatheredMemoryIsWhatTheProgramHasAlive) {
   const auto deep_gpt2 = [] {
     return models::small_gpt2(
                {.ids = kIds, .width = 24, .heads = 3, .layers = 4, .length = kLength})
