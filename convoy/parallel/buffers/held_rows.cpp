@@ -22,7 +22,7 @@ at::Tensor HeldRows::take(int64_t first, int64_t count) {
   const std::lock_guard lock(mutex_);
   internal_check(first >= taken_, "parallel", "rows are taken in ascending order");
   taken_ = first + count;
-  // One that was kept may be changing at this moment: it is not even looked at.
+  // Skips rows that were kept, which another thread may be changing now.
   int64_t begin = first;
   const auto copy_until = [&](int64_t row) {
     std::memcpy(to + static_cast<size_t>(begin - first) * bytes,

@@ -123,7 +123,7 @@ bool Update::clip() {
   take_totals(values);
   if (spoilt_loss_ >= 0) return false;
   const double count = result.count > 0 ? result.count : 1;
-  // Of the absolute value, since a NaN may have a sign, too, which would be told.
+  // abs() drops the sign of a NaN, which a message would show.
   const auto norm =
       static_cast<float>(std::sqrt(std::abs(values[kSquares])) / count / input_->loss_scale);
   result.grad_norm = norm;

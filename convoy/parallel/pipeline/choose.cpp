@@ -160,7 +160,7 @@ class Choosing {
       auto plan = plan_pipeline(costs_, plan_options());
       return {std::move(plan.cut), std::move(plan.orders), recomputed_};
     }
-    // What is recomputed follows from the cut, so memory counts afterwards only.
+    // Recomputed blocks follow from the cut, so the memory limit is checked after it.
     auto options = plan_options();
     options.memory = 0;
     return ordered(plan_pipeline(costs_, options).cut);

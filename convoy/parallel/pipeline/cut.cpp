@@ -56,7 +56,7 @@ Cut cut_blocks(const std::vector<double>& costs, int num_stages, int virtual_sta
   if (virtual_stages == 1) {
     ends = cut_once(problem);
   } else {
-    // As if each stretch were a stage: a good beginning.
+    // Starts from the best cut where each virtual stage were a stage of its own.
     const CutProblem apart(costs, num_stages * virtual_stages, 1, Placement::Loop);
     ends = cut_once(apart);
     if (problem.num_stretches() <= kMany) ends = improved(problem, std::move(ends));

@@ -24,7 +24,7 @@ std::pair<double, Ends> cut_by(const CutProblem& problem, double limit, const Ad
     for (size_t end = s; end <= n; ++end) {
       for (size_t begin = end; begin-- >= s;) {
         const double cost = problem.cost(begin, end);
-        // More blocks cost more yet.
+        // Longer stretches cost more still.
         if (cost > room(limit) || add(0, cost) > best[s][end]) break;
         const double all = add(best[s - 1][begin], cost);
         if (all >= best[s][end]) continue;

@@ -40,7 +40,8 @@ std::vector<Way> ways(const PlanOptions& options) {
   for (int v = searches ? 1 : most; v <= most; ++v) {
     if (options.parallelism.pipeline.placement == Placement::V && v != 2) continue;
     const auto asked = v == 2 ? options.parallelism.pipeline.placement : Placement::Loop;
-    // Of equally fast ones the v, where a table that the ends share needs no sum over ranks.
+    // Tries the V first, which wins among equally fast placements: a table that both ends share
+    // needs no sum over ranks there.
     if (asked == Placement::V || (!asked && either)) out.push_back({v, Placement::V});
     if (asked != Placement::V) out.push_back({v, Placement::Loop});
   }

@@ -63,7 +63,8 @@ std::vector<Action> one_virtual_stage(const Pipe& pipe, int rank) {
 std::vector<Action> in_v(const Pipe& pipe, int rank) {
   const int64_t down = rank, up = pipe.num_virtual_stages() - 1 - rank;
   const int64_t ranks = pipe.num_ranks();
-  // With fewer the pattern has gaps: those that there are not are left out.
+  // The pattern needs this many micro-batches to have no gaps; actions of those beyond the real
+  // ones are left out.
   const int64_t m = std::max(pipe.num_micro_batches, 2 * ranks - 1);
   Writer out(pipe.num_micro_batches);
   const auto both = [&out](int64_t v) {

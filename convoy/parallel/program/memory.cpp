@@ -130,7 +130,7 @@ class Activations {
         break;
       case Op::Backward:
       case Op::BackwardInput:
-        // What it returned before, unless that was sent; the next block had it until now.
+        // Frees the output of the forward, which the next block held until now, unless it was sent.
         if (again && layout_.holds(i.block + 1)) now_ -= cost.returned_bytes;
         if (i.block + 1 < layout_.table().num_blocks()) now_ -= cost.grad_bytes;
         reach(i.op == Op::Backward ? cost.backward_bytes : cost.half_bytes);
@@ -196,7 +196,8 @@ class Activations {
     under_way_.pop_front();
   }
 
-  /// Whoever sends a gradient had got the output, and what was sent to it before.
+  /// Frees the messages that a received gradient acknowledges: its sender had the output, and all
+  /// that was sent to it before.
   void arrive(const Instruction& gradient) {
     const auto is_output = [&](const Sent& sent) {
       return sent.send.op == Op::Send && sent.send.block == gradient.block &&
@@ -349,7 +350,7 @@ StepMemory memory_of(const Layout& layout, const Program& program, const StepOpt
     out.buffers += read * row * (4 + (low ? width : 0) + 4 * gradients);
   }
   for (const auto& i : program) pool.see(i);
-  // What a step leaves under way is there when the next begins.
+  // The second step starts with the transfers that the first leaves in flight.
   constexpr int kSteps = 2;
   for (int step = 0; step < kSteps && out.offloaded > 0; ++step) {
     for (const auto& i : program) offload.see(i);

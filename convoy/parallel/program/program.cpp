@@ -70,7 +70,7 @@ class Maker {
     }
     add({Op::ReduceLoss});
     add({Op::Clip});
-    // In the order in which the next forward reads them.
+    // Updates buckets in the order in which the next forward reads them.
     for (int64_t bucket = layout_.num_trained_buckets() - 1; bucket >= 0; --bucket) {
       add({.op = Op::Update, .bucket = bucket});
       if (layout_.gathers_updates(bucket)) add({.op = Op::Gather, .bucket = bucket});
@@ -141,7 +141,8 @@ class Maker {
   void finish(int64_t unit, int64_t m) {
     add({.op = Op::Accumulate, .unit = unit, .micro_batch = m});
     const bool last = m + 1 == options_.parallelism.micro_batches;
-    // Here, since buckets are not cut alike on tensor ranks that have unequal shares.
+    // Sums each unit, not each bucket, since tensor ranks with unequal shares cut buckets
+    // differently.
     if ((last || each_) && layout_.sums_over_tensor(unit)) {
       add({.op = Op::ReduceTensor, .unit = unit, .micro_batch = m});
     }

@@ -71,7 +71,7 @@ StepResult Executor::run(const Program& program, const std::vector<MicroBatch>& 
   }
   p2p_.settle();  // all was received before the last sums
   auto result = update_.result;
-  // On a GPU the clock would also count what is still to be computed there.
+  // The host's clock would also count work still queued on a GPU.
   result.wait_seconds = flat_.fp32().device().is_cpu() ? wait_seconds_ : NAN;
   return result;
 }
@@ -354,13 +354,13 @@ void Executor::fail_for_gradient(const std::vector<MicroBatch>& micro_batches,
     for (int64_t r = 0; r < world.size(); ++r) {
       if (comm::item<int64_t>(spoilt[r]) != 0) ranks.push_back(r);
     }
-    // What a stage spoils is spoilt on all before it.
+    // A bad gradient of a stage also reaches all stages before it, so the last one is to blame.
     const auto stage_of = [&](int64_t r) {
       return groups_.mesh.of(static_cast<int>(r)).place(Axis::Pipeline);
     };
     const int last = ranks.empty() ? 0 : stage_of(ranks.back());
     std::erase_if(ranks, [&](int64_t r) { return stage_of(r) < last; });
-    // What one of some tensor or context ranks spoils in a layer, all of them have.
+    // A bad gradient of one tensor or context rank reaches all ranks that share the layer.
     std::vector<std::string> groups;
     const bool together = std::all_of(ranks.begin(), ranks.end(), [&](int64_t r) {
       const auto rank = static_cast<int>(r);

@@ -113,7 +113,7 @@ class FaultInjector : public Observer {
       return spoil_gradient(flat_.layout().buckets()[static_cast<size_t>(bucket)].units);
     }
     const auto& all = flat_.layout().buckets()[static_cast<size_t>(bucket)].all;
-    // One element is enough for a norm that is not finite.
+    // One NaN element is enough to make the norm NaN.
     const auto end = fault_ == Fault::kNan ? all.begin + 1 : all.end;
     spoil(flat_.grads(bucket, {all.begin, end}));
   }

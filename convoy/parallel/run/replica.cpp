@@ -200,7 +200,8 @@ MemoryUse Replica::memory() const {
   out.optimizer += rows_.optimizer_bytes();
   out.buffers += rows_.fetched_bytes();
   out.gathered = flat_.num_pooled_bytes();
-  // Where gradients are kept whole, what later micro-batches write beside the sum.
+  // Bytes of the gradients that later micro-batches write beside the sum, where gradients are kept
+  // whole.
   const bool is_sharded = flat_.layout().is_sharded(Kind::Gradients);
   (is_sharded ? out.gathered : out.buffers) += executor_->num_pooled_gradients() * 4;
   for (const auto& buffer : buffers()) out.buffers += bytes(buffer.tensor);

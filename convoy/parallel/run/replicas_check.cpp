@@ -23,7 +23,7 @@ struct Entry {
   size_t moment = 0;
   size_t unit = 0, param = 0;
   int64_t granule = -1;
-  // Of this rank:
+  // Values of this rank:
   bool here = false;
   bool is_sharded = false;
   uint64_t sum = 0;
@@ -219,7 +219,7 @@ void check_replicas(const FlatBuffers& flat, const comm::Groups& groups, int64_t
   entries.join_shards();
   look(2, [&](const Entry& entry) { return entries.is_common(entry); });
   look(3, [&](const Entry& entry) { return entries.is_tied(entry); });
-  // Others may have found something else, or nothing: all tell the same.
+  // Ranks may have found different entries, or none: all agree on the one to report.
   auto mine = at::full({4}, -1, at::kLong);
   for (size_t axis = among.size(); axis-- > 0;) {
     if (!found.at(axis)) continue;

@@ -83,7 +83,7 @@ void keep_planned(std::vector<Spans>& steps, const Program& planned, int stage,
   }
 }
 
-/// One step of all stages.
+/// Returns one step of all stages as a timeline.
 Timeline as_timeline(const std::vector<Spans>& stages) {
   Timeline out{.ranks = stages};
   double begin = stages[0].front().begin;

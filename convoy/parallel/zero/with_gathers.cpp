@@ -40,8 +40,8 @@ Program with_gathers(Program program, const Layout& layout, const StepOptions& o
       size_t earliest = 0;
       if (const auto known = current.find(bucket); known != current.end()) {
         auto& stay = stays[known->second];
-        // What the last block reads, too (a tied table), is there when most is in memory: it
-        // would save nothing to drop it until then.
+        // A bucket that the last block reads, too (a tied table), stays gathered: memory peaks
+        // there anyway.
         const bool kept =
             stay.micro_batch == program[at].micro_batch &&
             ((forward && stay.forward) || !options.parallelism.gathers.reshard_after_forward);

@@ -213,7 +213,7 @@ Pass profile_at_once(const parallel::ModelFactory& factory, const parallel::Micr
   std::vector<std::vector<BlockCost>> busy(static_cast<size_t>(num_threads));
   const int threads_each = at::get_num_threads();
   at_once(num_threads, [&](int n) {
-    // However this thread ends, the others do not wait for it.
+    // Leaves the group however this thread ends, so that the others do not wait for it.
     const std::shared_ptr<void> leaves(nullptr, [&](void*) { neighbours.leave(); });
     at::set_num_threads(threads_each);
     busy[static_cast<size_t>(n)] = profile(factory(), batch, options);

@@ -52,7 +52,7 @@ PipelineInputs pipeline_inputs(const parallel::ModelFactory& factory,
   if (batch.empty()) return out;
   const auto replica = job::replica_options(arguments, true);
   out.counts = trace(blocks, batch, {replica.compute_dtype, replica.seed});
-  // Of a micro-batch of rows like these.
+  // Costs of a whole micro-batch.
   const auto rows = static_cast<double>(arguments.per_device_train_batch_size);
   for (auto& block : out.counts) block = block.times(rows);
   return out;

@@ -20,7 +20,7 @@ namespace convoy::planner {
 
 namespace {
 
-// Those that pipeline_costs knows, by its names; then the others.
+// Times that pipeline_costs has, too, under its names; the other times follow.
 constexpr std::pair<const char*, double BlockCost::*> kProfileSeconds[] = {
     {"forward", &BlockCost::forward_seconds},
     {"backward", &BlockCost::backward_seconds},

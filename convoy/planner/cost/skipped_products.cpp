@@ -12,9 +12,9 @@
 
 #include "convoy/nn/shapes_only.h"
 
-// While a thread includes a key, torch asks its kernels, too. No tensor has these keys, and nothing
-// of torch itself. The first comes before all others; the second behind those of autograd, which
-// has recorded by then what it has to.
+// Two dispatch keys that neither tensors nor torch itself use. While a thread includes one, torch
+// dispatches to the kernels that are registered for it here. The first key comes before all others;
+// the second comes after autograd, which has recorded the operation by then.
 namespace convoy::planner {
 
 namespace {

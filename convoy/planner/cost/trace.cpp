@@ -59,7 +59,8 @@ bool changes_numbers(std::string_view name) {
   constexpr std::string_view kOthers[] = {"aten::detach_", "aten::requires_grad_", "aten::set_",
                                           "aten::resize_", "aten::squeeze_", "aten::unsqueeze_",
                                           "aten::transpose_", "aten::t_",
-                                          // What is copied or filled was counted when it was made.
+                                          // Copied or filled tensors were counted when they were
+                                          // made.
                                           "aten::copy_", "aten::fill_", "aten::zero_"};
   return name.starts_with("aten::") && name.ends_with('_') &&
          std::find(std::begin(kOthers), std::end(kOthers), name) == std::end(kOthers);
@@ -104,7 +105,7 @@ class Storages {
     const auto [found, is_new] =
         seen_.try_emplace(storage, Seen{tensor.storage().getWeakStorageImpl(), bytes});
     if (is_new) return bytes;
-    // Some operations make a tensor of nothing first.
+    // Counts growth alone: some operations make an empty tensor first.
     return std::max(0.0, bytes - std::exchange(found->second.bytes, bytes));
   }
 
@@ -113,7 +114,7 @@ class Storages {
     double bytes;
   };
 
-  // While there is a weak reference, no other storage has the address.
+  // Weak references keep the addresses from being given to other storages.
   std::map<c10::StorageImpl*, c10::weak_intrusive_ptr<c10::StorageImpl>> ignored_;
   std::map<c10::StorageImpl*, Seen> seen_;
 };

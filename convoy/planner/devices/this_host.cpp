@@ -178,7 +178,8 @@ double seconds_of_update(const options::TrainingArguments& arguments, int num_ra
 }
 
 double seconds_of_accumulate(int num_ranks) {
-  // What is added was just computed, and what it is added to has left the caches.
+  // Large enough that sums have left the caches, while the gradient that is added was just
+  // computed.
   constexpr int64_t kElements = 1 << 20, kUnits = 16;
   constexpr int kRuns = 3;
   return on_slowest(num_ranks, [] {

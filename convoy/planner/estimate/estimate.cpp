@@ -64,7 +64,7 @@ bool has_room(int64_t bytes) {
   return available == 0 || 2 * bytes < available;
 }
 
-/// Beyond these it is worth looking at one and two rows first.
+/// Number of rows beyond which one and two rows run first.
 constexpr int64_t kFewRows = 64;
 
 /// Whether each block runs with so many rows here, judged by one and two.
@@ -144,7 +144,7 @@ BlockShare Estimator::reported_share(int64_t rows) const {
 Parallelism Estimator::asked() const {
   auto out = run_.parallelism;
   out.rows = rows_;
-  // Without others to share with no stage of ZeRO shares anything, but for what is offloaded.
+  // ZeRO needs other ranks to share with, or offloaded state.
   const bool has_shards = run_.mesh.degree(parallel::kState) > 1 ||
                           out.offload.gradients != parallel::Place::Device ||
                           out.offload.parameters != parallel::Place::Device;
@@ -219,7 +219,8 @@ int64_t Estimator::most_rows(const Parallelism& way, int64_t bytes, bool holds_b
     if (holds_batch) other.micro_batches = of_rank / rows;
     return other;
   };
-  // Between the sizes that have run costs are guessed: what is found runs, too, and is found anew.
+  // Costs between the measured sizes are interpolated: the size that is found is measured, too, and
+  // searched for again.
   constexpr int kTries = 5;
   int64_t found = 0, ran = 0;  // that fits as it ran
   for (int i = 0; i < kTries; ++i) {

@@ -100,7 +100,7 @@ void check_memory(const std::vector<MemoryPart>& parts,
       *std::max_element(parts.begin(), parts.end(), [](const auto& a, const auto& b) {
         return a.parameters + a.frozen < b.parameters + b.frozen;
       });
-  // More ranks of one host share its memory; what replicas hold twice, a split does not.
+  // Replicas on one host hold the state twice in its memory; a split over ranks does not.
   std::string splits;
   if (all && environment.world_size > 1) {
     splits = fmt::format("what convoy plan --ranks {} finds, or ", environment.world_size);

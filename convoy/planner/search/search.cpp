@@ -101,7 +101,7 @@ class Search {
       if (fits != also) return fits;
       return fits ? is_faster(a, b) : a.prediction.memory.sum() < b.prediction.memory.sum();
     });
-    // Where another split of the kind does go, why this one does not says nothing.
+    // A reason counts only for a family of which no split is possible.
     for (const auto& [family, reason] : of_family_) {
       if (!families_.contains(family)) reasons_.insert(reason);
     }

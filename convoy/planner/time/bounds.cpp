@@ -74,7 +74,7 @@ double least_of_links(const ModelCosts& numbers, const Cluster& cluster, const p
   const bool each = split.reduces_each_shard();
   double out = state.least(Collective::ReduceScatter, bytes) * (each ? micro_batches : 1);
   if (split.zero < 3 || split.ranks.pipeline > 1 || split.keep_bytes > 0) return out;
-  // Where backward turns into forward and forward into backward some buckets are still there.
+  // Buckets stay gathered where forward turns into backward, and backward into the next forward.
   const double largest = *std::max_element(of_blocks.begin(), of_blocks.end()) +
                          static_cast<double>(split.bucket_bytes) / sizeof(float);
   const double kept = static_cast<double>(split.gathers.prefetch + 1) * largest;

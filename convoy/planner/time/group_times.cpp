@@ -16,7 +16,7 @@ OverHosts lie_over_hosts(const Cluster& cluster, const parallel::Mesh& mesh,
   // Groups lie in blocks of so many ranks.
   const int block = strides.empty() ? 1 : strides.back().first * strides.back().second;
   const bool alike = block % per_host == 0 || per_host % block == 0;
-  // From the next host that begins with a block on all is as before.
+  // Hosts repeat from the next one on that begins with a block.
   const int64_t repeats = std::lcm<int64_t>(block, per_host);
   const int64_t different = alike ? 1 : std::min<int64_t>(repeats, mesh.num_ranks());
   std::map<int, double> leaves;  // [host]
@@ -67,7 +67,7 @@ GroupTimes::GroupTimes(const Cluster& cluster, const parallel::Mesh& mesh, paral
   over_ = known == nullptr ? lie_over_hosts(cluster, mesh, axes)
                            : known->over_hosts(cluster, mesh, axes);
   constexpr int kMostPlayed = 16;  // ranks
-  // Where ranks are alike on one host, none is ready before another.
+  // Equal ranks on one host are all ready at the same time.
   const bool differs = over_.num_hosts > 1 || !cluster.each.empty();
   if (!differs || !cluster.phases_overlap || mesh.num_ranks() > kMostPlayed) return;
   played_ = known == nullptr ? std::make_shared<const HostSums>(cluster, mesh, axes)
@@ -117,7 +117,7 @@ double GroupTimes::least(Collective of, double bytes) const {
 Link link_of_stages(const Cluster& cluster, const parallel::Mesh& mesh, int from, int to) {
   const int ranks = mesh.num_ranks() / mesh.degree(parallel::Axis::Pipeline);
   const int first = from * ranks, per_host = cluster.devices_per_host;
-  // From the second host on all are alike, but the last, which has less of the stage.
+  // Hosts from the second on are alike, except the last, which may have fewer ranks of the stage.
   const int different = std::min(ranks, 2 * per_host);
   int most = 0, leave = 0;  // so many of a host at once
   for (int rank = first; rank < first + different; ++rank) {

@@ -293,7 +293,7 @@ Prediction predict(const ModelCosts& numbers, const Cluster& cluster, const para
   if (run.split.offload.any() && before.fit != Fit::No) return play(numbers, cluster, run, false);
   shorter.split.micro_batches += period;
   auto out = play(numbers, cluster, shorter, false);
-  // Where a step grows by less than its computing, something else has not yet been hidden.
+  // A step that grows by less than its computing hides more than the shorter one.
   constexpr double kRounding = 1e-6;
   const double computes = out.computing - before.computing;
   const bool hides_more = out.seconds - before.seconds < computes * (1 - kRounding);

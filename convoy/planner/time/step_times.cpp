@@ -39,7 +39,7 @@ parallel::StepTimes times_of(const parallel::Layout& layout, const ModelCosts& n
     }
     out.reduce_tensor.push_back(
         elements == 0 ? 0 : groups.tensor.all_reduce(4 * static_cast<double>(elements)));
-    // Where each micro-batch is reduced, its sum adds it.
+    // The collective itself adds to the sum where each micro-batch is reduced.
     const bool adds = !split.reduce_each || !layout.is_sharded(parallel::Kind::Gradients);
     const auto length = static_cast<double>(layout.units()[unit].all.length());
     out.accumulate.push_back(adds ? length * numbers.accumulate_seconds : 0);

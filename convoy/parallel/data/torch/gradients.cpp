@@ -183,7 +183,7 @@ void Gradients::reduce_tied(int64_t unit) {
   const auto own = layout.updated(bucket, flat_.rank());
   for (int64_t begin = own.begin; begin < own.end; begin += kTiedElements) {
     const auto mine = flat_.grads(bucket, {begin, std::min(begin + kTiedElements, own.end)});
-    // In the order of the stages, so that all have the same bits.
+    // Adds in the order of the stages, so that all of them get the same bits.
     std::vector<at::Tensor> parts;
     for (const int stage : layout.stages_of(unit)) {
       if (stage == pipeline.rank()) {
@@ -228,7 +228,8 @@ void Gradients::wait() {
 }
 
 comm::Group::Handle Gradients::sum_over_replicas(int64_t bucket) {
-  // What is not scattered among the ranks of a state replica was summed over all ranks.
+  // Gradients that are not scattered over the ranks of a state replica are already summed over all
+  // ranks.
   if (groups_.replicas.size() == 1 || !flat_.layout().shares_out_updates()) return {};
   return groups_.replicas.start_all_reduce(
       flat_.grads(bucket, flat_.part(bucket)), comm::ReduceOp::Sum,

@@ -76,7 +76,7 @@ Offload::~Offload() {
     try {
       wait();
     } catch (const std::exception&) {
-      // Nobody needs it any more.
+      // The transfer failed, but nobody needs its result any more.
     }
   };
   for (auto& [key, entry] : entries_) end(entry, entry.wait);

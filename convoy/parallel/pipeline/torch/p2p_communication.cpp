@@ -19,7 +19,8 @@ namespace {
 /// Alignment of a tensor's first byte in a body, so that it can be viewed as any type.
 constexpr int64_t kAlign = 16;
 
-/// Most descriptions that each side of a pair remembers: batches of changing length have many.
+/// Largest number of descriptions that each side of a pair remembers; batches of changing length
+/// have many.
 constexpr size_t kMostShapes = 4096;
 
 /// Content of a head.
@@ -76,7 +77,7 @@ P2PCommunication::~P2PCommunication() {
     try {
       message.wait();
     } catch (const std::exception&) {
-      // Whoever waits for something of the group is told.
+      // The next wait for this group reports the error.
     }
   }
 }
@@ -262,7 +263,7 @@ void P2PCommunication::post(const Instruction& i, Packet packet) {
   InFlight message{.peer = i.peer, .number = sent_.at(peer)++, .packet = std::move(packet)};
   const auto& [head, text, body] = message.packet;
   message.head = heads_towards(forth).start_send(head, i.peer, "shapes of " + label);
-  // What the receiver has asked for already; of no values one byte.
+  // Bytes that the receiver has asked for already; one byte stands for no values.
   const int64_t room = asks_early() ? last_sent_.at(peer) : 0;
   const int64_t there = std::min(room, body.numel());
   if (room > 0) {

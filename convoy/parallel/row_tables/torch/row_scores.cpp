@@ -101,8 +101,8 @@ RowTable::Scores RowTable::score_own(const Asked& asked, const at::Tensor& own) 
     sums.push_back(at::logsumexp(scores, 1));  // the loss is over all
     asked.left_out.mask(scores, begin * num_ranks + rank, num_ranks);
     const auto ids = at::arange(begin, begin + some, target.options()) * num_ranks + rank;
-    // Not (scores > wanted): a score that is no number must not look like a hit. Equal ones rank by
-    // id; the target's own, which another product gave, is not its rival.
+    // A NaN score must count as better, hence not (scores > wanted). Equal scores rank by id. The
+    // target's own score comes from another product and does not compete.
     const auto better = (scores <= wanted).logical_not_().logical_and_(ids != target);
     const auto before = (scores == wanted).logical_and_(ids < target);
     out.better.add_(better.logical_or_(before).sum(1));
