@@ -16,7 +16,8 @@ constexpr uint64_t kMaskSite = 0x6d61736b;  // keeps these draws apart from thos
 constexpr uint64_t kSpanSite = 0x7370616e, kOrderSite = 0x6f726472;
 constexpr uint64_t kChoice = uint64_t{1} << 40;  // counter of a row's choice, beyond all positions
 
-/// Neither none nor all of two or more of the `places` of a row are chosen, none of one.
+/// Makes sure that, of the `places` of a row, at least one is chosen and one is not; none where
+/// there is only one place.
 void leave_some(bool* chosen, const std::vector<int64_t>& places, uint64_t key) {
   size_t count = 0;
   for (const int64_t t : places) count += chosen[t];

@@ -20,7 +20,7 @@ std::vector<int64_t> cut(int64_t count, int64_t parts, uint64_t key) {
   std::vector<int64_t> lengths;
   int64_t length = 1, cuts = parts - 1;
   for (int64_t place = 1; place < count; ++place) {
-    // Of the places left so many are cuts.
+    // Probability of a cut here: remaining cuts over remaining places.
     const double chance = static_cast<double>(cuts) / static_cast<double>(count - place);
     if (cuts > 0 && uniform01(key, static_cast<uint64_t>(place)) < chance) {
       lengths.push_back(length);
@@ -62,7 +62,7 @@ int64_t SpanCorruption::text_length(int64_t input) const {
                      input_length(length));
   }
   while (input_length(length + 1) <= input) ++length;
-  // As in T5's own code, whose targets are to be no longer than the inputs then.
+  // T5's own code does this as well, to keep targets no longer than inputs at this density.
   if (noise_density == 0.5 && target_length(length) > input) --length;
   return length;
 }

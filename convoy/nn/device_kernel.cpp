@@ -78,7 +78,7 @@ at::Tensor kept_on(at::Device device, std::vector<int64_t> key,
                    const std::function<at::Tensor()>& make) {
   constexpr size_t kMost = 256;
   static std::mutex mutex;
-  // For ever: the library that made them may be closed before.
+  // Never destroyed: the library that made the tensors may be unloaded before.
   struct Entry {
     at::Tensor tensor;
     uint64_t used = 0;

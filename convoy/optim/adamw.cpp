@@ -78,7 +78,7 @@ class AdamW : public Optimizer {
   }
 
   int64_t updates_until_idle() const override {
-    // Of how far an update moves a weight: 192 updates with the usual betas.
+    // Share of an update's step that is left: 192 updates with the usual betas.
     constexpr double kLeft = 1.9e-9;
     const double each = settings_.beta1 / std::sqrt(settings_.beta2);
     if (!(each < 1)) return 0;  // the second moment fades faster

@@ -157,7 +157,7 @@ void start_from(const fs::path& folder, const models::LanguageModelConfig& confi
           comm::Lasts::Long);
     }
     if (!is_main) return;
-    // What else the folder lacks, the adapter holds.
+    // An adapter holds the weights that the folder lacks.
     for (const auto& name : adapter.empty() ? report.drawn : std::vector<std::string>()) {
       notes->push_back(
           fmt::format("warning: {} has no {}: it is initialised randomly", folder.string(), name));

@@ -40,9 +40,9 @@ std::string unread_options(const OptionTable& table, const fs::path& folder,
     const auto& section = option.section;
     const bool of_training =
         (section == "train" || section == "output") && !read_without_training(option);
-    // What is predicted keeps nothing for a backward.
+    // Predictions keep no activations for a backward.
     const bool of_states = option.key() == "parallel.sequence_parallel" && command != "eval";
-    // What is predicted comes after all that is known: no target has a time, nothing is measured.
+    // Predictions have no targets, so no time of a target and no metrics.
     static const std::set<std::string> kOfMetrics{"train.eval_time", "train.top_ks",
                                                   "train.baselines", "train.metric_names"};
     const bool of_metrics = command != "eval" && kOfMetrics.contains(option.key());

@@ -117,7 +117,7 @@ at::Tensor ModuleReplicas::forward(const at::Tensor& input) {
       row += outputs[r].size(0);
     }
     if (devices_[0].is_cuda()) {
-      // This is one of autograd's own device threads: it must serve the replicas' graphs itself.
+      // This runs on an autograd thread of a device, which must run the replicas' graphs itself.
       std::vector<at::Tensor> roots, gradients;
       for (size_t r = 0; r < used; ++r) {
         if (!outputs[r].requires_grad()) continue;

@@ -59,7 +59,7 @@ class DecoderInput : public nn::Block {
 
 }  // namespace
 
-// Where heads of keys are read unevenly, attention is given one for each head of queries.
+// A rank whose query heads share key heads unevenly gets one key head for each query head.
 int64_t DecoderConfig::key_width_on(const parallel::TensorPlace& place) const {
   const auto here = HeadsHere::of(num_attention_heads, num_key_heads(), place);
   return (here.keys_read().empty() ? here.keys : here.queries) * head_width();

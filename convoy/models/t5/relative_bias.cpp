@@ -23,7 +23,8 @@ at::Tensor relative_buckets(const at::Tensor& distances, const RelativeBuckets& 
   const auto growth =
       std::log(static_cast<double>(buckets.max_distance) / static_cast<double>(own));
   auto shared = at::log(far.to(at::kFloat) / own) / growth * (count - own);
-  // What is near has a bucket of its own: its logarithm, of 0 perhaps, is not asked for.
+  // Near positions have a bucket of their own each; clamping hides their logarithm, which may be
+  // that of 0.
   shared = (shared.clamp_min(0).to(at::kLong) + own).clamp_max(count - 1);
   return out + at::where(far < own, far, shared);
 }

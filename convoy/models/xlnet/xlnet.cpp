@@ -146,7 +146,7 @@ void drop_distances(nn::Bundle& bundle, double rate, int64_t most, const nn::Con
   const int64_t T = distances.size(0) / 2;
   auto of_step = context;
   of_step.samples = at::zeros({1}, at::kLong);
-  // By distance, whatever the length of the batch.
+  // The mask is drawn by distance, so it does not depend on the length of the batch.
   const int64_t longest = std::max(most, T);
   distances = nn::dropout(distances.unsqueeze(0), rate, of_step, kSite,
                           {2 * longest, distances.size(1)}, {longest - T, 0})

@@ -110,7 +110,8 @@ class Pieces {
     rows_ = std::clamp<int64_t>(elements / (H_ * T_ * S_), 1, B_);
     queries_ = std::clamp<int64_t>(elements / (H_ * S_), 1, T_);
     if (is_windowed(options, S_)) {
-      // As many as a window has, so that half of the scores are seen.
+      // Takes as many queries as the window has keys, so that half of the computed scores are
+      // visible.
       const int64_t n = std::min(T_, std::max<int64_t>(options.window, kFewQueries));
       queries_ = std::clamp<int64_t>(elements / (H_ * std::min(S_, options.window + n)), 1, n);
       const int64_t scores = H_ * queries_ * std::min(S_, options.window + queries_);
@@ -295,7 +296,7 @@ at::Tensor attend_kept(const at::Tensor& q, const KvCache::Seen& all,
   if (options.cap != 0 || q.size(2) > 1) {
     return in_pieces(q, all.keys, all.values, options, context);
   }
-  // One query sees a whole stretch of keys.
+  // The visible keys of a single query are contiguous.
   const auto [begin, size] = keys_seen(options, all.keys.size(2) - 1, 1, all.keys.size(2));
   auto here = options;
   here.window = 0;

@@ -68,7 +68,8 @@ class Ring {
     grad_ = grad.to(q_.scalar_type()).contiguous();
     slopes_ = (grad_.to(at::kFloat) * out_.to(at::kFloat)).sum(-1, true);
     dq_ = at::zeros(q_.sizes(), fp32);
-    // What was added up of a rank's keys and values follows them round, and comes home in the end.
+    // The summed gradients of a rank's keys and values travel round the ring behind them, and end
+    // at their rank.
     at::Tensor sum, coming;
     comm::Group::Handle under_way;
     go_round([&](int source, const at::Tensor& k, const at::Tensor& v) {

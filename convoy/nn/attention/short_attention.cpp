@@ -22,7 +22,8 @@ using lanes::Bf16;
 using lanes::Floats;
 using lanes::kLanes;
 
-// Beyond, torch's fused kernel is as fast, and keeps less.
+// Largest sizes for this kernel: beyond them torch's fused kernel is as fast, and keeps less
+// memory.
 constexpr int64_t kMostPairs = 1 << 14, kMostKeys = 1024;
 constexpr float kNever = -HUGE_VALF;
 

@@ -52,7 +52,7 @@ WindowCache::Seen WindowCache::append(const at::Tensor& k, const at::Tensor& v, 
     held_ += T;
     return {last(keys_, held_, before + T), last(values_, held_, before + T)};
   }
-  // More at once than there is room for.
+  // Copies keys and values that are more than the cache has room for.
   const auto joined = [&](const at::Tensor& kept, const at::Tensor& fresh) {
     return before == 0 ? fresh.contiguous() : at::cat({last(kept, held_, before), fresh}, 2);
   };

@@ -19,8 +19,8 @@ using lanes::Floats;
 [[gnu::always_inline]] inline void weigh(const Curve& curve, const Floats& x, Floats& s,
                                          Floats& slope) {
   if (curve.normal) {
-    // Of the tail beyond |x|: e^(-x^2 / 2) times a polynomial of 1 / (1 + 0.26 |x|), fitted to a
-    // relative 6e-9.
+    // Tail of the normal distribution beyond |x|: e^(-x^2 / 2) times a polynomial of 1 / (1 + 0.26
+    // |x|), fitted to a relative error of 6e-9.
     const Floats far = x < 0 ? -x : x, u = 1 / (1 + 0.26f * far);
     Floats e = -0.5f * x * x;
     lanes::exponentiate(e);

@@ -235,7 +235,8 @@ at::Tensor layer_norm(const at::Tensor& x, const ParamPtr& weight, const ParamPt
   const auto x_dtype = x.scalar_type(), dtype = norm_dtype(x, weight, reader);
   const std::vector<int64_t> normalized{x.size(-1)};
   const auto input = x.detach().to(dtype);
-  // What is no copy is read again in backward.
+  // Backward reads weight and bias again, unless forward made a copy in another dtype, which is
+  // kept.
   const auto w = weight->value().to(dtype), b = bias->value().to(dtype);
   const bool copies = x.is_cuda() && weight->value().scalar_type() != dtype;
   const auto kept_w = copies ? w : at::Tensor(), kept_b = copies ? b : at::Tensor();

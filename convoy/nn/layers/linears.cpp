@@ -134,7 +134,7 @@ std::vector<at::Tensor> linears(const Operand& x, const std::vector<DenseParams>
                                   return std::vector{state.backward(of_out)};
                                 });
   }
-  // In the products' type once: all of them keep it.
+  // Casts the input once to the dtype of the products, for all layers to keep.
   auto read = x;
   if (!x.gathered) read.value = x.value.detach().to(all.front().weight->value().scalar_type());
   std::vector<at::Tensor> out(all.size());

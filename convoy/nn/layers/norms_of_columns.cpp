@@ -29,7 +29,7 @@ at::Tensor only_owned(const at::Tensor& x, const at::Tensor& owned) {
   return owned.defined() ? x * owned : x;
 }
 
-/// One of the norms, in fp32.
+/// RMS norm of one tensor's columns, in fp32.
 struct Norm {
   ParamPtr weight;
   at::Tensor input, owned;  // [N, C], [C]

@@ -150,7 +150,7 @@ at::Tensor rms_norm(const at::Tensor& x, const ParamPtr& weight, double epsilon,
   const auto input = rows(x);
   const auto factors = without_grad([&] { return factors_of(weight->value()); });
   const auto [out, scale] = without_grad([&] { return forward(input, factors, epsilon); });
-  // What is no copy is read again in backward.
+  // Backward reads the weight again, unless forward made a copy in another dtype, which is kept.
   const bool copy = x.is_cuda() && weight->value().scalar_type() != dtype;
   const auto kept = copy ? factors : at::Tensor();
   return with_backward(out, {x},

@@ -160,7 +160,7 @@ Operand to_columns(const at::Tensor& x, const ParamPtr& weight, const TensorRank
   if (!is_cut(weight, tensor)) return x;
   if (ranks.shares()) return gathered(x, weight, ranks);
   if (!x.requires_grad()) return x;
-  // On the host the sum takes the cores that would compute meanwhile.
+  // Weight gradients overlap with the sum on GPUs only: on the host both need the same cores.
   const auto late = x.is_cpu() ? nullptr : std::make_shared<LateWrites>();
   Operand out(
       with_backward(x.detach(), {x}, [=](const at::Tensor& grad) -> std::vector<at::Tensor> {

@@ -3,7 +3,7 @@
 #include "convoy/base/error.h"
 #include "convoy/tasks/language/task.h"
 
-// Where a language model has its chat template.
+// Search for the chat template of a language model.
 namespace convoy::tasks {
 namespace fs = std::filesystem;
 

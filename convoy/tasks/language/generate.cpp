@@ -305,7 +305,7 @@ void check_cache(parallel::Strategy& strategy, const models::LanguageModelConfig
       std::max(strategy.num_local_ranks(), launch::detect_environment().local_world_size);
   auto& replica = strategy.replica();
   const auto& tensor = replica.groups().tensor;
-  // Of the last rank: none has more heads of queries.
+  // The last rank has the most heads of queries.
   const double bytes =
       models::cache_bytes(config, rows, positions, config.cache_dtype(replica.compute_dtype()),
                           {tensor.size() - 1, tensor.size()});

@@ -13,7 +13,7 @@
 #include "convoy/tasks/language/task.h"
 #include "convoy/tasks/text_output.h"
 
-// Which tokens are likely in a place of texts: for [MASK], for a sentinel, or next.
+// Likely tokens at a place of a text: for [MASK], for a sentinel, or next.
 namespace convoy::tasks {
 namespace fs = std::filesystem;
 

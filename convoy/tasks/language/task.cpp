@@ -147,7 +147,7 @@ void LanguageTask::settle(OptionTable& table) {
     }
   } else if (tokenizer_) {
     follow_tokenizer("model.vocab_size", tokenizer_->vocab_size());
-    // Those of the family are of its usual tokenizer.
+    // The tokenizer's special ids replace the family's, which are those of its usual tokenizer.
     const auto& special = tokenizer_->special_ids();
     for (const auto& [key, id] :
          {std::pair("model.bos_token_id", special.bos), {"model.eos_token_id", special.eos}}) {

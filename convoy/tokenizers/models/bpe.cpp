@@ -94,7 +94,7 @@ void Bpe::lengths(std::string_view word, std::span<const int32_t> ids,
   size_t at = 0;
   for (const int32_t id : ids) {
     const size_t begin = at;
-    // What no token stands for is gone, or part of the next one.
+    // Skips symbols that no token stands for: they are dropped, or part of the next token.
     while (at < word.size() && unk_id_ == Vocabulary::kNone && !symbol_at(word, at).second) {
       at = symbol_at(word, at).first;
     }

@@ -17,7 +17,8 @@ bool is_in(const Range (&ranges)[N], char32_t c) {
                      [c](const Range& range) { return c >= range.first && c <= range.last; });
 }
 
-// What tokenizers 0.23 joins to a letter beside Unicode 16's marks, and the marks it does not join.
+// Characters that tokenizers 0.23 joins to a letter beside Unicode 16's marks, and marks that it
+// does not join.
 constexpr Range kJoining[] = {{0xE33, 0xE33},     {0xEB3, 0xEB3},     {0x1ACF, 0x1ADD},
                               {0x1AE0, 0x1AEB},   {0x200C, 0x200D},   {0xFF9E, 0xFF9F},
                               {0x10EFA, 0x10EFB}, {0x11B60, 0x11B67}, {0x1E6E3, 0x1E6E3},
@@ -27,7 +28,7 @@ constexpr Range kSeparate[] = {
     {0x102B, 0x102C}, {0x1038, 0x1038}, {0x1062, 0x1064},  {0x1067, 0x106D}, {0x1083, 0x1083},
     {0x1087, 0x108C}, {0x108F, 0x108F}, {0x109A, 0x109C},  {0x1A61, 0x1A61}, {0x1A63, 0x1A64},
     {0xAA7B, 0xAA7B}, {0xAA7D, 0xAA7D}, {0x11720, 0x11721}};
-// Those that join what follows.
+// Characters that join to the one that follows.
 constexpr Range kPrepended[] = {{0x600, 0x605},     {0x6DD, 0x6DD},     {0x70F, 0x70F},
                                 {0x890, 0x891},     {0x8E2, 0x8E2},     {0xD4E, 0xD4E},
                                 {0x110BD, 0x110BD}, {0x110CD, 0x110CD}, {0x111C2, 0x111C3},

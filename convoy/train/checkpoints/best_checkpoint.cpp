@@ -30,7 +30,8 @@ std::string Checkpoints::best_seen_from_here(const fs::path& from,
   if (saved.best_step >= 0 && saved.best_step == saved.global_step) return seen_from_here(from);
   const fs::path named = saved.best_model_checkpoint;
   if (named.empty()) return "";
-  // It may have moved with its run, or its run goes on from a copy elsewhere.
+  // Also looks in the run's new folder, where the run was moved, and in this run's, where it goes
+  // on from a copy.
   const auto run = from / "..", moved = run / named.filename();
   std::error_code error;
   for (const auto& place : {run / named, moved, dir_ / named.filename()}) {
@@ -128,7 +129,7 @@ std::vector<std::string> Checkpoints::lose_their_best(const fs::path& path,
       }
       out.push_back(other.filename().string());
     } catch (const FileError&) {
-      // Nobody goes on from there.
+      // A checkpoint whose state cannot be read is passed over: no run resumes from it.
     }
   }
   return out;

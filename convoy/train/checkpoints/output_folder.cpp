@@ -35,7 +35,7 @@ void Checkpoints::open_output() {
   }
   check_inputs();
   lock_output();
-  // Which of them is whole is found out later.
+  // Whether one of them is whole is found out when it is loaded.
   if (!checkpoints_of_this_job().empty()) resume_from_ = "latest";
   check_output();
   if (!arguments_.output.overwrite || !resume_from_.empty()) return;

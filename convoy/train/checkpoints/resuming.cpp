@@ -214,7 +214,7 @@ std::deque<fs::path> Checkpoints::checkpoints_of_this_job() const {
       wanted = id.empty() || job::is_same_job(read_state(path).job_id, id);
       own = own || wanted;
     } catch (const FileError&) {
-      // Whoever goes on tells of it.
+      // An unreadable state is reported when a run resumes from it.
     }
     if (wanted) out.push_front(path);
   }
@@ -241,7 +241,8 @@ void Checkpoints::find_candidates() {
     candidates_.push_front(path);
   }
   if (!candidates_.empty() || !memory_candidates_.empty()) return;
-  // Of a run that --overwrite_output_dir put aside, when the new one had not saved yet.
+  // Suggests the checkpoint of a run that --overwrite_output_dir put aside before the new one
+  // saved.
   const auto old = checkpoint::latest_checkpoint(dir_ / kReplaced);
   fail<UsageError>("train",
                    "there is no checkpoint in {}; expected a folder checkpoint-<step>; "

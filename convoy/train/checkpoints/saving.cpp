@@ -99,7 +99,7 @@ void Checkpoints::save(TrainerState& state, bool wait) {
   const Doing doing("save " + final_path.filename().string());
   inject_fault("saving", strategy_, job_.world());
   const auto& group = strategy_.processes();
-  // What is saved must be worth coming back to.
+  // Weights that are not finite are not worth resuming from.
   checkpoint::check_finite(checkpoint::saved_part(strategy_.weights()), group, state.global_step);
   const auto weights = saved_weights();
   if (state.best_step == state.global_step) {
@@ -167,7 +167,7 @@ checkpoint::ConnectWriters Checkpoints::connect_writers() {
 
 /// Keeps the checkpoint under way, after an error that all ranks meet.
 void Checkpoints::keep() noexcept try { finish(); } catch (const std::exception&) {
-  // That error is told.
+  // The error that ended the training is reported instead.
 }
 
 /// A process that has nothing under way, or is done with it, waits for the others.

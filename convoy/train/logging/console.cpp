@@ -313,12 +313,12 @@ std::string metrics_text(const Metrics& metrics) {
     const auto at = key.find("_at_");
     int64_t cutoff = 0;
     if (at != std::string::npos) parse_number(key.substr(at + 4), cutoff);
-    // Where others have errors, what has none says the same as one of them by another name.
+    // A metric without an error, where others have one, is another name of one of them.
     if (cutoff > 0 && any_error && !metrics.contains(key + kStandardError)) continue;
     if (cutoff > 0) cutoffs.insert(cutoff);
     others[{key.substr(5, at == std::string::npos ? at : at - 5), cutoff}] = value;
   }
-  // One cut-off, the usual one; a table has them all.
+  // Shows one cut-off, 10 where there is one; the table has all.
   const int64_t shown = cutoffs.contains(10) ? 10 : cutoffs.empty() ? 0 : *cutoffs.begin();
   for (const auto& [name, value] : others) {
     const auto& [kind, cutoff] = name;

@@ -49,7 +49,7 @@ class MetricsFile : public Callback {
  public:
   MetricsFile(fs::path file, std::function<void(const std::string&)> warn)
       : file_(std::move(file)), warn_(std::move(warn)) {}
-  /// However the training ended.
+  /// Writes that the training has ended, in whatever way.
   ~MetricsFile() override {
     if (families_.empty()) return;
     set("running", kRunning, 0);

@@ -74,7 +74,8 @@ void Trainer::stop_on(std::function<const std::atomic<int>&()> listen) {
   impl_->stop_.set(std::move(listen));
 }
 Metrics Trainer::train() try { return impl_->train(); } catch (const std::exception& any) {
-  // What was saved before is good. Where only some ranks throw, nobody would answer.
+  // Keeps the checkpoint under way only where all ranks throw: otherwise the others would not
+  // answer.
   const auto* error = dynamic_cast<const Error*>(&any);
   const bool alone = impl_->run_.strategy->processes().size() == 1;
   if (alone || (error != nullptr && error->on_all_ranks())) impl_->checkpoints_->keep();

@@ -63,7 +63,7 @@ void Trainer::Impl::train_epoch() {
       continue;
     }
     stop_.listen();
-    // Beyond stop_steps, too: what is due at the end of an epoch is due there.
+    // Reads on beyond stop_steps, to find the end of an epoch and do what is due there.
     const bool more = state.global_step < state.max_steps;
     tell_operation("data");
     if (more) batch = stream_.next();
