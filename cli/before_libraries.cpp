@@ -27,7 +27,8 @@ constexpr rlim_t kLeastStack = 1 << 20;
   if (::getcwd(here, sizeof here) == nullptr && errno == ENOENT) {
     leave("convoy: error: [cli] the working folder was deleted; try cd to another\n");
   }
-  // What is opened first would get their numbers, and what is printed go there.
+  // Fills closed descriptors 0 to 2, which files opened later would get: messages would go into
+  // those files.
   for (int fd = 0; fd <= 2; ++fd) {
     if (::fcntl(fd, F_GETFD) == -1 && errno == EBADF && ::open("/dev/null", O_RDWR) != fd) {
       leave("convoy: error: [cli] descriptors 0 to 2 are closed, and /dev/null cannot be opened\n");

@@ -82,7 +82,7 @@ Words all_words(const CLI::App& program) {
 }
 
 std::string bash(const Words& words) {
-  // Behind launch stand its options, then a command with those of its own.
+  // `launch` takes its own options, then a command with the options of that command.
   std::string out =
       "_convoy() {\n"
       "  local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} words=\n"

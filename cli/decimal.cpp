@@ -31,7 +31,7 @@ void make_decimal(CLI::Option& option, const char* expected) {
     Number number{};
     return read_decimal(text, number) ? fmt::format("{}", number) : text;
   });
-  // Behind the option's own checks, which say more.
+  // Runs after the option's own checks, whose messages say more.
   option.check(CLI::Validator(
       [expected](std::string& text) {
         Number number{};

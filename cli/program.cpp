@@ -82,7 +82,7 @@ std::string fitted(const std::string& help) {
 }
 
 bool takes_config(const std::vector<std::string>& args) {
-  // Its --device is its own: it trains nothing.
+  // `bench collectives` has a --device of its own, as it trains nothing.
   if (args.size() > 1 && args[0] == "bench" && args[1] == "collectives") return false;
   return !args.empty() && find_command(args[0]).reads != Reads::Nothing;
 }

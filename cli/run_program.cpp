@@ -79,7 +79,7 @@ void tell(const char* kind, const std::string& text, int code, const std::vector
   auto who = environment.world_size > 1 ? fmt::format(" on rank {} of {} ({})", environment.rank,
                                                       environment.world_size, launch::host_name())
                                         : "";
-  // Of ranks that are threads here.
+  // Ranks that are threads of this process are named by what failed.
   if (const auto failed = noted_failure(); !failed.empty()) who = " on " + failed;
   const bool noted = launch::write_error_file(environment, kind, message, missing, code);
   if (::ftrylockfile(stdout) == 0) {  // else a reader who pauses keeps a thread waiting in there

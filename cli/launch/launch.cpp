@@ -138,7 +138,7 @@ int launch_command(CLI::App& app, const CLI::App& command, const Arguments& argu
 }  // namespace
 
 void add_launch(CLI::App& app, RunCommand& run) {
-  // Without this limit CLI11 takes `train` in `launch train` for a second command of the program.
+  // CLI11 takes `train` in `launch train` for a second command of the program without this limit.
   app.require_subcommand(1);
   CLI::App* command = app.add_subcommand("launch", "Start a command as several ranks");
   const auto arguments = std::make_shared<Arguments>();

@@ -40,7 +40,7 @@ std::vector<std::string> typed_for_plan(const OptionTable& table) {
   // Stage 3, as the plans with it read how its shards are gathered.
   for (const auto& [key, value] : settings_of({.zero = 3}, table)) {
     const auto* option = table.find(key);
-    // What a plan reads: the rows of a step, and what a file says beside parallelism.
+    // Options that a plan reads: the rows of a step, and settings of a file beside parallelism.
     const bool is_read = option->name == "per_device_train_batch_size" ||
                          option->name == "gradient_accumulation_steps" ||
                          option->name == "global_batch_size" || option->name == "deepspeed" ||
@@ -57,7 +57,7 @@ void set(OptionTable& table, const Settings& settings) {
 
 Settings settings_of_run(const parallel::Parallelism& split, const OptionTable& table) {
   auto out = settings_of(split, table);
-  // Of one rank not all GPUs of its host.
+  // A split of one rank uses one device; `auto` would use all GPUs of the host.
   out.emplace_back("parallel.strategy", split.num_ranks() == 1 ? "single" : "auto");
   return out;
 }
@@ -104,7 +104,8 @@ std::string TrialFolder::write(Configured& configured, const Settings& settings)
   }
   set(table, settings);
   auto out = write(configured);
-  // What one trial says must not hold for the next; of a key that is set twice the first value was.
+  // Restores the options, so that one trial leaves nothing for the next. Goes backwards: the first
+  // entry of a key that was set twice has the original value.
   for (auto it = before.rbegin(); it != before.rend(); ++it) {
     const auto& [key, value, source] = *it;
     table.set(key, value, source);

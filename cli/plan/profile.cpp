@@ -95,7 +95,8 @@ void warn_of_bound_cores(const job::Job& met) {
 /// Measures a profile with the ranks that a launcher started, whatever their hosts. The first runs
 /// the blocks, and all time their sums. Returns nothing on the other ranks.
 std::optional<planner::Profile> measure_together(const Asked& asked, const ProfileFlags& flags) {
-  // Where the ranks are is all that counts, not what the run does with them.
+  // Default options suffice to connect the ranks: the profile depends on where they are, not on a
+  // run.
   options::ParallelArguments parallel;
   parallel.device = "cpu";
   parallel.threads = asked.configured->training.parallel.threads;

@@ -55,7 +55,7 @@ std::vector<std::string> kept_by_stages(const parallel::RunPlan& plan, bool in_b
   return out;
 }
 
-/// One schedule of the model.
+/// Pipeline schedule to compare for this model.
 struct Way {
   std::string name;
   parallel::Parallelism parallelism;
@@ -146,7 +146,7 @@ int show_schedules(const ScheduleOptions& options) {
     return show_stages(options.stages, options.plot);
   const auto configured = read_config(options.config);
   auto& arguments = configured->training;
-  // What a run's file says of its own trace is no wish to see it.
+  // Only a typed --trace asks to show one; a run's file may name the trace that the run wrote.
   const bool traced = configured->table.find("output.trace")->typed;
   if (traced && !save.empty()) {
     fail<UsageError>("cli",

@@ -47,7 +47,7 @@ Evaluation evaluate(const std::string& folder, const EvalOptions& options,
     tell(notes);
   }
   Evaluation out{name, trainer.evaluate(*data, "eval_"), {}};
-  // Others wait for it: another evaluation may follow.
+  // The other ranks wait for the main rank's report, as another evaluation may follow.
   comm::ask_main(
       job->world(), "report an evaluation",
       [&, &name = name] {

@@ -74,7 +74,7 @@ void check_earlier(const tasks::Window& window, const std::string& before, const
   }
   for (const auto& [key, now] : window.options) {
     std::error_code error;
-    // What is not there was moved.
+    // A missing path counts as moved, not as changed.
     if (fs::exists(was(key, now), error) && !same_file(was(key, now), now)) note(key, now);
   }
   if (other.empty()) return;

@@ -124,7 +124,7 @@ bool may_be_rounding(const Verdict& verdict) {
 void judge_beside(Verdict& verdict, const conformance::Difference& ours,
                   const conformance::Difference& theirs) {
   verdict.rounding = ours;
-  // Where products are those of one device, few weights round differently.
+  // Few weights round differently where matrix products are the same as on one device.
   const double part = verdict.contract.same_products ? 0.05 : 1;
   verdict.contract.at_most = conformance::widened(verdict.contract.at_most, ours, theirs, part);
   verdict.broken = conformance::broken(verdict.contract, verdict.difference);

@@ -167,7 +167,7 @@ std::vector<Verdict> verify_all(const VerifyOptions& options, const VerifySubjec
     auto verdict = verification.verify(subject.one_device, own, true).get();
     verification.allow_for_rounding(verdict, subject.one_device, own);
     progress.wipe();
-    // Of a run's own layout a refusal is an answer, too, but no proof.
+    // A refused layout of the run itself is a usage error: nothing was verified.
     if (!verdict.refused.empty()) throw UsageError(verdict.refused);
     return {std::move(verdict)};
   }

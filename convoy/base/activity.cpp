@@ -67,8 +67,8 @@ void write(Page& page, const Board& from) {
 
 Activity read(const Page& page) {
   Activity out;
-  // One whose writer died half-way is read as it is, a quarter of a second later: a writer that
-  // lost its core on a busy machine comes back.
+  // Waits a quarter of a second at most for a page that is half written, as its writer may only
+  // have lost its core. After that the writer has died, and the page is read as it is.
   for (int attempt = 0; attempt < kQuickLooks + 1250; ++attempt) {
     if (attempt >= kQuickLooks) std::this_thread::sleep_for(std::chrono::microseconds(200));
     const uint64_t before = page.version.load(std::memory_order_acquire);

@@ -181,7 +181,7 @@ std::string read_file(const fs::path& path) {
   }
   std::ifstream in(path, std::ios::binary);
   if (!in) fail<FileError>("files", "cannot read {}: {}", path.string(), reason());
-  // Not `<< in.rdbuf()`, which takes an error midway for the end.
+  // Reads by pieces, as `<< in.rdbuf()` takes an error midway for the end of the file.
   std::string out;
   std::vector<char> piece(size_t{1} << 18);
   const auto whole = fs::is_regular_file(path, error) ? fs::file_size(path, error) : 0;

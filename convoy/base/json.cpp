@@ -8,8 +8,8 @@ namespace convoy {
 
 namespace {
 
-/// Most levels of nesting that are read: more than in any file of ours or Hugging Face's. Code that
-/// follows values into themselves has a stack.
+/// Largest depth of nested lists and objects that is read: more than any file of ours or of Hugging
+/// Face has. Recursive code over the values has a limited stack.
 constexpr int64_t kMostNested = 500;
 
 /// Returns how deep lists and objects lie in each other.

@@ -6,7 +6,7 @@
 #include "convoy/base/options.h"
 #include "convoy/base/text.h"
 
-// One option: how its text becomes a value and the value text, and what it may be.
+// One option: conversion of its text to a value and back, and the check of its limits.
 namespace convoy {
 
 namespace {

@@ -3,7 +3,7 @@
 #include "convoy/base/options.h"
 #include "convoy/base/text.h"
 
-// What a table shows: TOML, --help, the page in docs.
+// Texts of an option table: TOML, --help, and the options page of the docs.
 namespace convoy {
 
 std::string OptionTable::to_toml(bool with_help) const {

@@ -62,7 +62,7 @@ std::string input_name(const std::string& input) {
 }
 
 bool is_piped(const std::string& input) {
-  // What these lead to is another thing in another process.
+  // These paths name another file in another process.
   for (const char* own : {"/dev/stdin", "/dev/fd/", "/proc/self/"}) {
     if (input.starts_with(own)) return true;
   }

@@ -39,7 +39,7 @@ void remove_folder(const char* folder) {
   constexpr timespec kPause{0, 100'000'000};
   for (int i = 0; i < kTries && ::access(folder, F_OK) == 0; ++i) {
     if (i > 0) ::nanosleep(&kPause, nullptr);
-    // Not fork(), which asks the allocator, in whose middle a signal may have come.
+    // vfork(), since fork() runs handlers of the allocator, which this signal may have interrupted.
     const pid_t child = ::vfork();
     if (child == 0) {
       ::execl("/bin/rm", "rm", "-rf", "--", folder, static_cast<char*>(nullptr));

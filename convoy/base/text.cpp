@@ -41,7 +41,7 @@ bool parse_whole(std::string_view text, T& out) {
 
 std::string nearest(std::string_view word, const std::vector<std::string>& candidates) {
   std::string best;
-  // Of a short word not every letter may differ: "lr" is not "dir".
+  // At least one letter of a short word must match: "lr" does not suggest "dir".
   size_t best_distance =
       std::min(std::max<size_t>(2, word.size() / 3) + 1, std::max<size_t>(word.size(), 1));
   for (const auto& candidate : candidates) {
@@ -214,7 +214,7 @@ std::string printable(std::string_view text) {
   while (!text.empty()) {
     const size_t length = utf8_length(text);
     const auto first = static_cast<unsigned char>(text[0]);
-    // Those of Unicode's second block are two bytes long.
+    // Control characters U+0080 to U+009F (the second block) take two bytes.
     const bool second_block =
         length == 2 && first == 0xC2 && static_cast<unsigned char>(text[1]) < 0xA0;
     if (length == 0 || first < 0x20 || first == 0x7F) {

@@ -161,7 +161,8 @@ std::vector<CollectiveTime> time_host(const CollectivesOptions& options, const S
   const launch::TemporaryFolder folder(unique_folder("convoy-bench"));
   const bool threads =
       std::find(options.engines.begin(), options.engines.end(), "threads") != options.engines.end();
-  // Without an engine of theirs ranks would leave before all have met.
+  // A multi-process engine needs a group of its own for the ranks to meet; otherwise some would
+  // leave before all have met.
   const bool processes = options.engines.size() > (threads ? 1 : 0);
   for (const int ranks : options.ranks) {
     if (processes) {

@@ -12,8 +12,8 @@ namespace convoy::bench {
 
 namespace {
 
-// What an update reads and writes of a parameter beside the optimizer's states: weight and gradient
-// in, weight out; in bf16 also the weight that products see, and the gradient's second form.
+// Bytes per parameter that an update reads and writes beside the optimizer's states: weight and
+// gradient in, weight out; in bf16 also the bf16 copy of the weight and the gradient's other dtype.
 constexpr double kUpdateBytes = 12, kUpdateBytesBf16 = 18;
 constexpr double kPatience = 20;  // seconds of training before it is measured beside them
 

@@ -13,8 +13,8 @@ struct Entry {
   Peaks peaks;
 };
 
-// From NVIDIA's data sheets and white papers. Where these tell figures with sparsity, half of them;
-// of GeForce those with sums in fp32, since fp16's are twice as fast there.
+// Peaks from NVIDIA's data sheets and white papers. Figures with sparsity are halved. GeForce cards
+// have the figures with fp32 sums, as fp16 sums are twice as fast there.
 constexpr Entry kTable[] = {
     // Blackwell architecture data sheets: GB200 NVL72 and HGX B200, one GPU's share.
     {"GB200", {2500, 2500, 1250, 80}},

@@ -126,7 +126,7 @@ class Finder {
     ByteRange span{before.size(), text.size() - behind.size()};
     const auto shown = text.substr(span.begin, span.end - span.begin);
     if (said.find(trimmed(shown)) == std::string::npos) return std::nullopt;
-    // What the template puts behind a last answer ends this one, too.
+    // Text that the template puts behind a last answer belongs to this answer, too.
     if (const auto alone = parts(turn + 1)) span.end += common_prefix(alone->second, behind);
     return span;
   }

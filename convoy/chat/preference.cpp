@@ -138,7 +138,7 @@ class Encoder {
 Row row_from(std::vector<int32_t> ids, size_t prompt) {
   Row out;
   out.is_target.assign(ids.size(), true);
-  // Nothing stands before the first token.
+  // The first token is never a target, as no token precedes it.
   std::fill_n(out.is_target.begin(), std::min(ids.size(), std::max<size_t>(1, prompt)), false);
   out.ids = std::move(ids);
   return out;

@@ -108,7 +108,7 @@ Line::Line(const fs::path& run) : checkpoints_(all_named(run)) {
     try {
       lineage_ = lineage_from_json(parse_json(read_file(file), file.string()));
     } catch (const std::exception&) {
-      // Then the checkpoints alone tell.
+      // An unreadable file is passed over: the checkpoints alone tell the lineage.
     }
   }
   std::vector<std::pair<fs::path, std::optional<Lineage>>> found;
@@ -122,7 +122,7 @@ Line::Line(const fs::path& run) : checkpoints_(all_named(run)) {
   std::vector<std::pair<int64_t, fs::path>> left_behind, own;
   for (const auto& each : checkpoints_) {
     const auto& lineage = found[i++].second;
-    // One that cannot be read is told of by who goes on.
+    // An unreadable checkpoint counts as the run's own; whoever resumes from it reports it.
     const bool follows = !lineage || is_on(lineage_, each.first, *lineage);
     (follows ? own : left_behind).push_back(each);
   }

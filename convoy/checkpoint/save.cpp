@@ -160,7 +160,7 @@ void Save::stop() noexcept {
   try {
     writers_.abort("the save was given up");
   } catch (const std::exception&) {
-    // Then the thread ends with its wait.
+    // A failed abort is no error: the thread ends when its wait times out.
   }
 }
 
@@ -195,7 +195,7 @@ void Save::complete() noexcept try {
   if (writers_.size() > 1) {
     std::vector<bool> sees(static_cast<size_t>(writers_.size()), false);
     sees[0] = true;
-    // What cannot be written is taken all the same: the others wait to be rid of it.
+    // Pieces are received even after a write error, as the ranks that send them wait for that.
     const auto take = [this](size_t tensor, const parallel::StatePiece& piece) {
       check_stop();
       if (error_) return;

@@ -107,8 +107,8 @@ struct Source {
 
 /// A chunk's elements as they are in the file.
 at::Tensor read_chunk(const Chunk& chunk, const Source& source) {
-  // Where rows lie nearer to each other than this, reading what is between costs less than asking
-  // the system for each.
+  // Gap between rows, in bytes, up to which reading the bytes in between costs less than one more
+  // system call.
   constexpr size_t kGap = 4096;
   const auto& part = chunk.part;
   const auto width = source.width;

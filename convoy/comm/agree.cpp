@@ -100,8 +100,8 @@ void do_beside(const Group& group, const std::string& label, const std::function
 void until_all(const Group& group, const std::string& label,
                const std::function<bool(std::chrono::milliseconds)>& is_over) {
   constexpr std::chrono::milliseconds kMost{200};
-  // As it may be called any number of times, a rank's other collective would pass for one of them
-  // where the engine does not compare: all say what they are in.
+  // Ranks may call this a different number of times. A rank in another collective would pass for
+  // one that calls it, where the engine compares no labels; so each sends a hash of its label.
   const auto name = static_cast<int64_t>(std::hash<std::string>()(label) >> 1);
   for (std::chrono::milliseconds patience{1};; patience = std::min(2 * patience, kMost)) {
     auto told = at::tensor({is_over(patience) ? int64_t{0} : int64_t{1}, name, -name}, at::kLong);

@@ -42,7 +42,7 @@ class C10dWork : public Work {
     if (told_) return;
     try {
       work_->wait();
-      // Of NCCL a wait of the stream does not throw it.
+      // NCCL's wait() is one of the stream and throws no error of the collective.
       if (const auto error = work_->exception()) std::rethrow_exception(error);
     } catch (const std::exception& error) {
       told_ = true;

@@ -44,7 +44,7 @@ Groups::Groups(const parallel::Mesh& mesh, const Connect& connect, const Connect
   replicas = make(Axis::Replicate, "replicas");
   context = make(Axis::Context, "context");
   tensor = make(Axis::Tensor, "tensor");
-  // What NCCL sends waits for its receive: the two directions must not wait for each other.
+  // NCCL's send waits for its receive, so each direction needs a communicator of its own.
   if (pipeline.size() > 1 && std::string_view(pipeline.engine()) == "nccl") {
     const auto stages = mesh.ranks_along(Axis::Pipeline);
     pipeline_back = connect(stages, fmt::format("pipeline-back-{}", stages.front()));

@@ -21,7 +21,7 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr int64_t kRowsAtOnce = 4096;
-// What other tools write beside ids.
+// Columns that other tools write beside the ids.
 constexpr const char* kMaskColumn = "attention_mask";
 constexpr const char* kLabelsColumn = "labels";
 

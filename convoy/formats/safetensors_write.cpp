@@ -179,7 +179,8 @@ void SafetensorsPieces::start(size_t begin, size_t end, size_t bytes) {
   end_ = waiting_ == 0 ? end : std::max(end_, end);
   waiting_ += bytes;
   if (waiting_ < kAtOnce) return;
-  // Others write the gaps between rows: of pages under way to the disk they would have to wait.
+  // Starts writeback only for mostly contiguous bytes: other ranks write the gaps, and writes to
+  // pages under writeback wait.
   if (end_ - begin_ < waiting_ + waiting_ / 4) {
     ::sync_file_range(fd_, static_cast<off_t>(begin_), static_cast<off_t>(end_ - begin_),
                       SYNC_FILE_RANGE_WRITE);
@@ -195,7 +196,8 @@ void SafetensorsPieces::sync(const std::function<void()>& between) {
   if (between && ::fstat(fd_, &file) != 0) file.st_size = 0;
   for (off_t begin = 0; begin < file.st_size; begin += kAtOnce) {
     between();
-    // What cannot be waited for so is waited for below, where errors are told, too.
+    // A file system without sync_file_range() is left to fdatasync() below, which also reports
+    // errors.
     if (::sync_file_range(fd_, begin, kAtOnce, kAndWait) != 0) break;
   }
   if (::fdatasync(fd_) == 0 || errno == EINVAL) return;

@@ -12,7 +12,7 @@ namespace convoy::formats {
 
 namespace {
 
-// Of NumPy's format 1.0, with room for any shape.
+// Size of a header of NumPy's format 1.0, with room for any shape.
 constexpr size_t kHeaderBytes = 128;
 
 std::string npy_header(int64_t count, int64_t width) {

@@ -166,7 +166,7 @@ Value stretch_of(Budget& budget, const Value& value, const Value* begin, const V
   const int64_t by = bound(step).value_or(1);
   if (by == 0) trouble("the step of [::] is zero");
   const int64_t count = length(value);
-  // As Python finds its bounds.
+  // Clamps a bound of [a:b:c] as Python does.
   const auto place = [&](std::optional<int64_t> given, int64_t otherwise) {
     if (!given) return otherwise;
     const int64_t lowest = by < 0 ? -1 : 0, highest = by < 0 ? count - 1 : count;

@@ -51,7 +51,8 @@ Value integers(Operator op, int64_t a, int64_t b) {
       if (__builtin_mul_overflow(a, b, &out)) too_large();
       return Value(out);
     case Operator::kDiv: {
-      // Both are exact in 64 bits of mantissa, so this rounds once more, at most.
+      // The 64-bit mantissa of long double holds both operands, so this rounds one more time at
+      // most.
       return Value(static_cast<double>(static_cast<long double>(a) / static_cast<long double>(b)));
     }
     case Operator::kFloorDiv:

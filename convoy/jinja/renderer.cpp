@@ -180,7 +180,7 @@ Renderer::Flow Renderer::loop_over(const Node& node, std::vector<Value> items,
     if (run(node.blocks[0]) == Flow::kBreak) break;
   }
   if (scope != nullptr && !scope->kept) scope->variables.clear();
-  // Nobody has it but this list, as nearly always.
+  // Frees the loop's variables where only this list holds them, which is nearly always so.
   if (loop.use_count() == 2 && loops_.back() == loop) loops_.pop_back();
   return Flow::kOn;
 }

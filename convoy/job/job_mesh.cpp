@@ -9,7 +9,7 @@
 #include "convoy/job/job.h"
 #include "convoy/parallel/refuse.h"
 
-// Who the ranks of a job are.
+// Places of a job's ranks in the mesh.
 namespace convoy::job {
 
 namespace {

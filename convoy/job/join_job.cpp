@@ -21,7 +21,7 @@
 #include "convoy/job/placement.h"
 #include "convoy/machine/gpus.h"
 
-// How the ranks of a job meet.
+// Rendezvous of a job's ranks.
 namespace convoy::job {
 
 FolderLock lock_output_folder(const std::filesystem::path& folder, const Job& job,
@@ -107,7 +107,7 @@ void start_here(Job& job) {
   at::set_num_threads(job.threads);
   start_threads(job.threads);
   comm::use_device(job.devices[0]);
-  // Its attention makes a plan for every shape, of which batches have many, and has failed on
+  // cuDNN's attention makes a plan for each shape, of which batches have many, and has failed on
   // masks.
   if (job.devices[0].is_cuda()) at::globalContext().setSDPUseCuDNN(false);
 }
@@ -208,7 +208,7 @@ Job join_job(const options::ParallelArguments& given, const Decide& decide) {
       [&](const auto& ranks, const auto& name) {
         return connector->connect_later(ranks, name, std::chrono::seconds(arguments.timeout));
       });
-  // On one host nothing listens once the ranks share memory.
+  // No connector is kept on one host, as nothing listens once the ranks share memory.
   if (std::string_view(job.world().engine()) != "shm") job.connector = connector;
   if (arguments.shard_ranks == "host" && mesh.degree(parallel::Axis::Replicate) > 1) {
     std::vector<std::string> hosts;

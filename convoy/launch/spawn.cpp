@@ -60,7 +60,8 @@ struct Word {
   int reason = 0;
 };
 
-/// Nobody learns how a child ended while SIGCHLD is ignored, which a parent may hand down.
+/// Restores SIGCHLD's default, which a parent may have set to ignore: the exit status of a child is
+/// lost while it is ignored.
 void hear_of_children() {
   struct sigaction action{};
   ::sigaction(SIGCHLD, nullptr, &action);

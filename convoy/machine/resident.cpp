@@ -14,7 +14,8 @@ int64_t resident_bytes() {
 }
 
 int64_t peak_resident_bytes() {
-  // Not getrusage(): its figure starts at what the launcher held when it forked.
+  // VmHWM of this program; getrusage() also counts the memory that the launcher held when it
+  // forked.
   std::ifstream status("/proc/self/status");
   for (std::string word; status >> word;) {
     int64_t kilobytes = 0;

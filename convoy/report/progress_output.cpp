@@ -42,7 +42,7 @@ class Output {
   void show(std::string_view text) {
     std::unique_lock lock(mutex_);
     if (!behind_ && takes(text.size())) {
-      // Not under the lock: another writer, or a terminal, may make it wait after all.
+      // Writes without the lock, since another writer or a terminal may make it wait after all.
       behind_ = true;
       write(text, lock);
       return waiting_.empty() ? end() : catch_up_beside();

@@ -23,7 +23,7 @@ int current_core() {
 }
 
 void leave_core(int core) {
-  // Of the process: this thread may have been kept on one core.
+  // Takes the cores of the process, since this thread may have been bound to one.
   cpu_set_t allowed;
   if (::sched_getaffinity(::getpid(), sizeof allowed, &allowed) != 0) return;
   cpu_set_t others = allowed;

@@ -224,7 +224,7 @@ void PointToPoint::check(const Transfer& transfer) const {
   const auto waited = Clock::now() - transfer.last_move;
   if (waited < kLook) return;
   if (!segment_->is_alive(transfer.other)) {
-    // What it left in the mailbox still counts.
+    // A message that a rank left in the mailbox before it ended still counts.
     const auto& box = segment_->mailbox(transfer.other, rank_);
     if (!transfer.outgoing && box.written.load() != box.taken.load()) return;
     give_up(transfer, fmt::format("{} has ended", describe(*segment_, transfer.other)),

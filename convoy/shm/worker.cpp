@@ -72,7 +72,7 @@ void Worker::loop() {
     lock.lock();
     busy_ = false;
     lock.unlock();
-    // After this the caller may go on, and free what the work used.
+    // The caller may go on after finish(), and free memory that the work holds.
     task.work = nullptr;
     task.ticket->finish(std::move(error));
     lock.lock();

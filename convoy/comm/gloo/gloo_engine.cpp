@@ -15,7 +15,7 @@ namespace convoy::comm {
 
 std::shared_ptr<Engine> make_gloo_engine(const StoreAddress& point,
                                          const c10::intrusive_ptr<c10d::Store>& store) {
-  // Else each rank asks the store for every other one's address.
+  // One store request for the addresses of all ranks, instead of one for each other rank.
   [[maybe_unused]] static const int once = ::setenv("GLOO_ENABLE_STORE_V2_API", "1", 0);
   try {
     auto options = c10d::ProcessGroupGloo::Options::create(std::max(point.timeout, point.patience));

@@ -220,7 +220,8 @@ Group make_hierarchy_group(const StoreAddress& point, const c10::intrusive_ptr<c
   };
   local.rank = levels.local_rank[static_cast<size_t>(point.rank)];
   local.size = num_ranks[static_cast<size_t>(levels.own_host)];
-  // When the network fails, those who wait for their host's first rank shall hear it from that one.
+  // Ranks wait longer for their host's first rank than that one waits for the network: so it is the
+  // one that reports a failure of the network.
   local.timeout += std::chrono::seconds(2);
   const auto on_host = gathered("gather keys on hosts", AllGatherStore::Begins::AtSet);
   if (local.size > 1) {

@@ -11,7 +11,8 @@
 namespace convoy::launch {
 namespace {
 
-// As in RankProcesses: the host where a rank only lost its peers often speaks first.
+// Seconds to wait for further reports, as in RankProcesses: a host whose rank only lost its peers
+// often reports before the host that failed.
 constexpr double kSettleSeconds = 1;
 constexpr int kLost = 3;  // exit code of a CommunicationError
 

@@ -37,7 +37,8 @@ CleanupProcess::CleanupProcess(const std::filesystem::path& folder) : alive_(mak
 
 CleanupProcess::~CleanupProcess() {
   if (process_ <= 0) return;
-  // This end reads, too, so that writing raises no signal although the process may be gone.
+  // This process holds the read end, too, so that writing raises no SIGPIPE where the child has
+  // died.
   [[maybe_unused]] const ssize_t written = ::write(alive_.write.get(), "", 1);
   while (::waitpid(process_, nullptr, 0) < 0 && errno == EINTR) {
   }

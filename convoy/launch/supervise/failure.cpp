@@ -165,8 +165,8 @@ size_t find_culprit(const std::vector<RankReport>& ranks) {
   }
   const bool in_vain = ranks[best].error && !ranks[best].error->missing.empty();
   if (most > 0 || !in_vain) return best;
-  // Who was missed may have waited itself, and failed for it: at the end of such a chain stands one
-  // that waited for nobody.
+  // A missing rank may have waited for another one itself. At the end of such a chain is a rank
+  // that waited for nobody, but hangs.
   for (const bool suspended : {true, false}) {
     for (size_t i = 0; i < ranks.size(); ++i) {
       if (hangs(ranks[i]) && ranks[i].suspended == suspended) return i;
@@ -232,7 +232,7 @@ Json FailureReport::to_json() const {
           {"exit_code", exit_code()},     {"ranks", std::move(list)}};
 }
 
-// What is not known reads as the first.
+// An unknown text is read as the first value, kFailed.
 NLOHMANN_JSON_SERIALIZE_ENUM(RankEnd, {{RankEnd::kFailed, "failed"},
                                        {RankEnd::kSucceeded, "succeeded"},
                                        {RankEnd::kStopped, "stopped"},

@@ -68,7 +68,7 @@ void RankOutput::finish() {
 
 void RankOutput::hand_on(std::string_view line) {
   if (!line.empty() && line.back() == '\r') line.remove_suffix(1);
-  // Of a progress bar that redraws itself only the last drawing matters.
+  // Keeps the last drawing alone of a progress bar that redraws its line.
   if (const size_t redrawn = line.rfind('\r'); redrawn != std::string_view::npos) {
     line.remove_prefix(redrawn + 1);
   }

@@ -81,7 +81,8 @@ void RankProcesses::start_rank(Rank& rank, const std::vector<int>& cores) {
   command.env["TORCHELASTIC_ERROR_FILE"] = file_of(rank, ".json").string();
   command.env["CONVOY_ERROR_FILE"] = file_of(rank, ".json").string();
   command.env["CONVOY_STATUS_FILE"] = file_of(rank, ".status").string();
-  // In groups of their own the ranks cannot read the terminal; a file or a pipe rank 0 may read.
+  // Ranks get an empty standard input, since a process group in the background cannot read the
+  // terminal. Rank 0 may read a file or a pipe.
   Descriptor nothing;
   if (rank.report.rank > node_.first_rank || ::isatty(0) == 1) {
     nothing = Descriptor(::open("/dev/null", O_RDONLY | O_CLOEXEC));

@@ -39,13 +39,13 @@ Variables rank_variables(const NodeInfo& node, const LaunchOptions& options, int
       {"CONVOY_LAUNCHER", "convoy"},
       {"CONVOY_KEPT_MEMORY", node.kept_memory},
   };
-  // Under a scheduler that tells it, it is not known before the signal.
+  // A scheduler tells its grace period with the signal, so it is not known before.
   const bool scheduled = !options.interrupt_grace_seconds && std::getenv("SLURM_JOB_ID") != nullptr;
   if (!scheduled) {
     env["CONVOY_INTERRUPT_GRACE"] =
         fmt::format("{:g}", options.interrupt_grace_seconds.value_or(kInterruptGrace));
   }
-  // Nothing needs to be reachable from elsewhere.
+  // Ranks listen on the interface between their hosts alone: on one host, on loopback.
   if (!node.interface.empty()) {
     set_unless_given(env, "GLOO_SOCKET_IFNAME", node.interface);
     set_unless_given(env, "NCCL_SOCKET_IFNAME", node.interface);
