@@ -19,9 +19,9 @@ constexpr rlim_t kLeastStack = 1 << 20;
   ::_exit(1);
 }
 
-/// Looks for trouble before any library starts. In a folder that was deleted the math library ends
-/// the program with a riddle while it is loaded. With a small stack the libraries end it without a
-/// word. Some of them open files of their own.
+/// Checks the working folder, the stack and the descriptors before any library starts. The math
+/// library crashes in a deleted folder while it is loaded, libraries end the program silently with
+/// a small stack, and some open files of their own.
 [[gnu::no_sanitize("address", "undefined", "thread")]] void look(int, char**, char**) {
   char here[PATH_MAX];
   if (::getcwd(here, sizeof here) == nullptr && errno == ENOENT) {
@@ -45,7 +45,8 @@ constexpr rlim_t kLeastStack = 1 << 20;
 
 }  // namespace
 
-/// Returns whether the command that was typed computes. Where nothing is computed nothing waits.
+/// Whether the typed command computes. Other commands have no threads that wait, for whose settings
+/// the program would start again.
 extern "C" [[gnu::no_sanitize("address", "undefined", "thread")]] bool convoy_may_start_again(
     int argc, char** argv) {
   return argc >= 2 && convoy::cli::find_command(argv[1]).computes;

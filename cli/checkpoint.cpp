@@ -30,7 +30,7 @@ struct Flags {
   bool json = false;
 };
 
-/// Lines of a table, the first under the label.
+/// Prints lines of a table, the first one beside the label.
 void block(const char* label, const std::string& text) {
   for (const auto& row : split(trim(text), '\n')) {
     fmt::print("{:<11}{}\n", label, row);
@@ -73,7 +73,7 @@ std::string tensors_table(const checkpoint::Contents& contents) {
   return table.to_text();
 }
 
-/// Finds the weights that a folder stands for; tells of a newer checkpoint that it does not.
+/// Finds the weights of a folder; reports a newer checkpoint that cannot be used.
 fs::path find_and_tell(const fs::path& typed) {
   const auto found = checkpoint::find_weights(typed);
   if (const auto newer = checkpoint::tell_newer(found); !newer.empty()) tell({newer});
@@ -101,8 +101,8 @@ int run_inspect(const Flags& flags) {
   return 0;
 }
 
-/// A run's folder stands for its model, the checkpoint that it would go on from, and a newer one
-/// that is not whole.
+/// Returns the folders to verify: of a run its model, the checkpoint that it would resume from, and
+/// a newer one that is not whole.
 std::vector<fs::path> folders_to_verify(const fs::path& typed) {
   const auto named = checkpoint::newest_named(typed);
   if (!named) return {checkpoint::find_weights(typed)};

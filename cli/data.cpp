@@ -25,7 +25,7 @@ struct InspectFlags {
   bool json = false;
 };
 
-/// A folder of data for training and for evaluation is looked at file by file.
+/// Files to inspect: of a folder, its data for training and for evaluation.
 std::vector<std::string> parts_of(const std::string& path) {
   std::vector<std::string> parts;
   for (const char* name : {"train.parquet", "valid.parquet", "test.parquet"}) {

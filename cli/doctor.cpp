@@ -60,7 +60,7 @@ std::vector<doctor::Finding> check_launcher() {
   }
 }
 
-/// Opens torch's CUDA library and the NCCL plugin only where there is a GPU.
+/// Checks NCCL. Opens torch's CUDA library and the NCCL plugin only where there is a GPU.
 doctor::EngineCheck nccl(int num_gpus) {
   if (num_gpus == 0) return {"nccl", false, "no GPU is visible"};
   if (const auto& cuda = comm::open_cuda(); cuda.num_devices == 0) {

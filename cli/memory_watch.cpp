@@ -37,7 +37,8 @@ void release(void* memory) {
   below->raw_deleter()(memory);
 }
 
-/// The kernel hands memory out when it is first written, so much of `now` may be still to come.
+/// Warns once where memory is short for `bytes` more, or for bytes that were allocated but not
+/// written: the kernel assigns pages at the first write.
 void look(int64_t bytes, int64_t now) {
   next_look = now + kStep;
   const int64_t available = machine::available_memory();

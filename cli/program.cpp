@@ -28,7 +28,7 @@ size_t description_column(const std::string& line) {
   return column == std::string::npos || column > 60 ? begin + 2 : column;
 }
 
-/// Whether `--nproc` was typed: each rank is a process, also where it is one.
+/// Whether `--nproc` was typed: then each rank is a process, even a single one.
 bool typed_nproc() {
   return std::any_of(typed_args().begin(), typed_args().end(), [](const std::string& word) {
     return word == "--nproc" || word.starts_with("--nproc=");

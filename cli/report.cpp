@@ -25,7 +25,7 @@ struct ReportOptions {
   std::string trace;
 };
 
-/// Names by which the runs differ: where their folders are called alike, with those above.
+/// Gives runs names that differ: folders of equal names get those above, too.
 void tell_apart(std::vector<report::RunRecord>& runs) {
   std::set<std::string> names;
   for (const auto& run : runs) names.insert(run.name);
@@ -45,7 +45,7 @@ void check_output(const std::string& output) {
   fail<UsageError>("cli", "--output {} is there and is no report; try another file", output);
 }
 
-/// The one that a run goes on from last.
+/// Checkpoints on the run's branch by step: the one that it would resume from comes last.
 std::vector<std::filesystem::path> checkpoints_of(const std::filesystem::path& run) {
   const checkpoint::Line line(run);
   std::vector<std::filesystem::path> out;

@@ -62,7 +62,7 @@ std::string no_more_threads() {
       limit ? fmt::format(", ulimit -u = {}", *limit) : "");
 }
 
-/// A reader who pauses has so long to read why a program ended.
+/// Time for a paused reader to take the last message, before the program ends.
 constexpr std::chrono::milliseconds kLastWords{1000};
 
 /// Says what went wrong in one line, where the launcher finds it too; the first time only.
@@ -106,7 +106,7 @@ void tell(const char* kind, const std::string& text, int code, const std::vector
   std::_Exit(code);
 }
 
-/// Tells of another rank's end while this one's disk is still at work.
+/// Reports that another rank has ended while this rank's disk is still at work.
 void tell_communication(const std::exception& any) {
   const auto* error = dynamic_cast<const CommunicationError*>(&any);
   if (error) tell("CommunicationError", error->what(), kCommunication, error->missing());
@@ -154,7 +154,7 @@ const CLI::App* command_of(const std::vector<std::string>& words, const CLI::App
   return at;
 }
 
-/// A value that looks like an option, and is none, is written as one word with its option.
+/// Joins an option and a value that begins with "-" into one word.
 std::vector<std::string> with_values(const std::vector<std::string>& args, const CLI::App& app) {
   const auto* command = command_of(args, app);
   std::vector<std::string> out;
@@ -175,7 +175,7 @@ std::vector<std::string> with_values(const std::vector<std::string>& args, const
   return out;
 }
 
-/// The command and sub-command that was typed, each with a space behind it. Refuses unknown ones.
+/// Typed command and sub-command, each with a space behind it. Refuses unknown ones.
 std::string named_command(CLI::App& app, const std::vector<std::string>& typed) {
   std::string words;
   const CLI::App* at = &app;

@@ -45,7 +45,7 @@ bool is_same_user(int socket) {
   return ::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &who, &size) == 0 && who.uid == ::getuid();
 }
 
-/// The one that has the name may not listen yet.
+/// Whether another rank has reported the mistake. The socket's owner may not listen yet.
 bool is_told(int socket, const sockaddr* address, socklen_t size) {
   for (int i = 0; i < 20; ++i) {
     if (::connect(socket, address, size) == 0) return is_same_user(socket);

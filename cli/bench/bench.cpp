@@ -174,8 +174,8 @@ struct SaveFlags : bench::SaveOptions {
   bool json = false;
 };
 
-/// Variable that hands the folder of the files to ranks that this process starts. The process
-/// outlives them, and can clear away what they leave.
+/// Environment variable with the folder of the files, for ranks that this process starts. The
+/// process outlives them, and removes the files that they leave.
 constexpr const char* kSaveFolder = "CONVOY_BENCH_SAVE_FOLDER";
 
 int bench_save(SaveFlags flags) {

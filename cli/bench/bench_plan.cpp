@@ -33,7 +33,7 @@ struct BenchPlanFlags {
   bool json = false;
 };
 
-/// A split that was drawn, or that the search chose, and what became of it.
+/// Split that was drawn, or that the search chose, with its prediction and its training.
 struct Drawn {
   parallel::Parallelism split;
   planner::Prediction prediction;
@@ -49,7 +49,7 @@ struct Drawn {
   }
 };
 
-/// The plan, and splits that fit and that the seed draws.
+/// Returns the plan, and splits that fit, drawn by the seed.
 std::vector<Drawn> draw(const planner::PlanReport& report, int64_t plans, uint64_t seed) {
   std::vector<Drawn> out;
   const auto* best = report.found.best();
@@ -78,9 +78,9 @@ double spread_of(const std::vector<double>& seconds) {
   return *most / *least - 1;
 }
 
-/// Trains each in fresh ranks, all of them in turns, and what does not repeat twice more. Costs are
-/// measured anew by `prepare` in each round but the first, before which the search has measured
-/// them, since few hosts are as fast now as a minute before.
+/// Trains each split in fresh ranks, all of them in turns, and splits whose times scatter twice
+/// more. `prepare` measures the costs anew in each round but the first, since a host's speed
+/// changes within minutes.
 void measure(std::vector<Drawn>& all, Configured& configured, const BenchPlanFlags& flags,
              const std::function<planner::PlanReport()>& prepare) {
   constexpr double kRepeats = 0.05;

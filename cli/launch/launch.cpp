@@ -93,7 +93,7 @@ std::vector<std::string> find_command(CLI::App& app, const CLI::App& command) {
   return words;
 }
 
-/// A job for each host is seldom what was meant.
+/// Warns where a launcher started this one once for each rank: a job for each is seldom meant.
 void warn_of_copies() {
   const int copies = launch::copies_started();
   if (copies == 1) return;

@@ -14,7 +14,7 @@ namespace {
 constexpr int kDefaultPort = 29400;  // torchrun's
 constexpr int kMostNodes = 65536;
 
-/// "4" or "2:4".
+/// Parses the range of a number of hosts: "4" or "2:4".
 std::pair<int, int> read_range(const std::string& text) {
   const auto parts = split(text, ':');
   int64_t low = 0;
@@ -29,7 +29,7 @@ std::pair<int, int> read_range(const std::string& text) {
   return {static_cast<int>(low), static_cast<int>(high)};
 }
 
-/// torchrun's --rdzv-conf: "key=value,key=value".
+/// Parses torchrun's --rdzv-conf: "key=value,key=value".
 void read_conf(const std::string& text, launch::HostOptions& out) {
   auto& options = out.rendezvous;
   const std::map<std::string, double*> numbers = {

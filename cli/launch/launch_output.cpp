@@ -11,7 +11,7 @@
 namespace convoy::cli {
 namespace {
 
-/// A local rank that `option` names.
+/// Parses a local rank that `option` names.
 int64_t rank_of(const char* option, const std::string& text, int num_ranks) {
   int64_t rank = 0;
   if (!parse_number(text, rank) || rank < 0) {

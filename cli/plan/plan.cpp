@@ -46,7 +46,8 @@ std::string origin_text(const planner::PlanReport& report, const std::vector<Ver
   return out + "\n";
 }
 
-/// The fastest of all kinds and, behind them, one at least of each combination of techniques.
+/// Candidates to show: the fastest of each family and, behind them, at least one of each
+/// combination of techniques.
 std::vector<const planner::Candidate*> shown(const std::vector<const planner::Candidate*>& kinds,
                                              bool all) {
   constexpr size_t kFastest = 12;
@@ -180,7 +181,7 @@ Asked ask(const PlanOptions& options, bool needs_data) {
   return asked;
 }
 
-/// Plans for each number of ranks that is asked for. 1: for some nothing fits.
+/// Plans for each requested number of ranks. Returns 1 where nothing fits for some of them.
 int plan_for_each(const PlanOptions& options) {
   if (!options.output.empty() || options.verify > 0) {
     fail<UsageError>("cli",

@@ -27,7 +27,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Question that a plan answers: where any of it differs, the plan is made anew.
+/// Everything that a kept plan depends on: where any of it differs, the run is planned anew.
 Json question_of(const options::TrainingArguments& arguments, const job::Job& met) {
   const auto& ranks = met.environment;
   return {{"ranks", ranks.world_size},
@@ -45,7 +45,8 @@ Json question_of(const options::TrainingArguments& arguments, const job::Job& me
           {"offload_dir", arguments.parallel.parallelism.offload.folder.string()}};
 }
 
-/// Checkpoint that the run may go on from, the first that is whole; none: it begins.
+/// Checkpoints that the run may resume from, the newest first: it takes the first whole one. None:
+/// it starts anew.
 std::vector<fs::path> checkpoints_of(const options::TrainingArguments& arguments,
                                      const job::Job& met) {
   const auto from = train::resume_source(arguments);
@@ -65,8 +66,8 @@ std::vector<fs::path> checkpoints_of(const options::TrainingArguments& arguments
   return out;
 }
 
-/// The plan of the checkpoint that the run goes on from; null where there is none for `question`.
-/// Where the newest cannot be read, resuming passes over it, too, or goes on by a new plan.
+/// Plan in the checkpoint that the run resumes from; null where there is none for `question`.
+/// Unreadable newer checkpoints are passed over, as resuming does, or lead to a new plan.
 Json kept_plan(const options::TrainingArguments& arguments, const job::Job& met,
                const Json& question) {
   for (const auto& folder : checkpoints_of(arguments, met)) {

@@ -45,7 +45,7 @@ void print_sums(const planner::Profile& profile) {
   if (hosts > 1) print(plural(profile.of.ranks, "rank") + on_hosts(profile), profile.sums.all);
 }
 
-/// Prints the blocks of the largest micro-batch on one tensor rank, but for those like the one
+/// Prints the blocks of the largest micro-batch on one tensor rank, without those equal to the one
 /// before.
 void print_blocks(const planner::Profile& profile) {
   auto chosen = profile.blocks.begin();
@@ -79,7 +79,8 @@ planner::Profile measure(const Asked& asked, int num_ranks,
   return out;
 }
 
-/// The first rank computes for all of its host, on the cores that it may use.
+/// Warns of a bound process: the first rank measures for all of its host, but only on the cores
+/// that it may use.
 void warn_of_bound_cores(const job::Job& met) {
   const int needed = met.environment.local_world_size * met.threads;
   const int cores = machine::usable_cores();

@@ -31,7 +31,8 @@ struct ScheduleOptions {
   StagesAsked stages;
 };
 
-/// Peak of each stage: bytes, or where none are known micro-batches through all its blocks.
+/// Peak of each stage in bytes or, where sizes are unknown, in micro-batches through all its
+/// blocks.
 std::vector<std::string> kept_by_stages(const parallel::RunPlan& plan, bool in_bytes) {
   std::vector<std::string> out;
   if (in_bytes) {
@@ -62,7 +63,7 @@ struct Way {
   bool asked = false;  ///< it is what a training would do
 };
 
-/// All that have a name, and one that is read from a file.
+/// Schedules to compare: all that have a name, and the one of a file.
 std::vector<Way> ways_of(const options::TrainingArguments& arguments,
                          const parallel::Parallelism& parallelism) {
   const auto& asked = arguments.parallel.parallelism.pipeline;
@@ -79,7 +80,7 @@ std::vector<Way> ways_of(const options::TrainingArguments& arguments,
   return out;
 }
 
-/// The schedules side by side, and each of them drawn.
+/// Compares schedules in a table, and draws each of them.
 class Comparison {
  public:
   explicit Comparison(bool in_bytes) : in_bytes_(in_bytes) {
@@ -124,7 +125,7 @@ const char* about_the_costs(bool given, bool counted) {
                  : "Block costs are the elements of a block's matrices. Messages take no time.";
 }
 
-/// Throws UsageError for what has no effect together.
+/// Throws UsageError for options that have no effect together.
 void check(const ScheduleOptions& options) {
   if (!options.plot.empty() && std::filesystem::path(options.plot).extension() != ".svg") {
     fail<UsageError>("cli", "--plot {} would be a picture in SVG; try a name that ends with .svg",

@@ -38,7 +38,7 @@ parallel::Timeline scaled(parallel::Timeline timeline, double factor) {
   return timeline;
 }
 
-/// The step of median length; of two the faster one.
+/// Step of median length; of an even number the faster middle one.
 const parallel::Timeline& median(std::vector<parallel::Timeline>& steps) {
   std::ranges::sort(steps, {}, &parallel::Timeline::length);
   return steps[(steps.size() - 1) / 2];

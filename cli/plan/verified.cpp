@@ -13,8 +13,8 @@ namespace convoy::cli {
 
 namespace {
 
-/// The fastest ones that fit, first one of each kind; also ddp and the fastest stage of ZeRO, with
-/// which people would begin.
+/// Candidates to train for a check: the fastest that fit, at first one of each family, and ddp and
+/// the fastest stage of ZeRO, with which people would begin.
 std::vector<const planner::Candidate*> to_verify(const planner::SearchResult& found,
                                                  int64_t number) {
   std::vector<const planner::Candidate*> fitting;
@@ -65,7 +65,7 @@ std::vector<Verified> verify(Configured& configured, const planner::SearchResult
 
 namespace {
 
-/// Null where all failed.
+/// Fastest of the trainings; null where all failed.
 const Verified* fastest_of(const std::vector<Verified>& tried) {
   const Verified* out = nullptr;
   for (const auto& one : tried) {

@@ -22,7 +22,7 @@ bool is_file(const fs::path& path) {
   return fs::is_regular_file(path, error);
 }
 
-/// A number of the state in `folder`, which is there.
+/// Number `key` of the state in `folder`, which must exist.
 int64_t number_of_state(const fs::path& folder, const char* key) {
   const auto file = folder / checkpoint::kState;
   const auto state = parse_json(read_file(file), file.string());
@@ -30,7 +30,7 @@ int64_t number_of_state(const fs::path& folder, const char* key) {
   return found == state.end() ? 0 : value_from<int64_t>(*found);
 }
 
-/// The end of the run, where it left one on the line that it follows.
+/// State at the end of the run, where it was saved on the branch `line`.
 std::optional<KeptRun> end_of(const fs::path& run, const checkpoint::Line& line) {
   if (!is_file(run / "run.toml")) return std::nullopt;
   if (!is_file(run / checkpoint::kState)) return KeptRun{run, 0};

@@ -26,8 +26,8 @@ struct TrainOptions {
   std::optional<double> interrupt_grace;  // seconds
 };
 
-/// Throws UsageError where the run was planned for others, unless these are what a restart has
-/// left.
+/// Throws UsageError where the run was planned for other ranks, unless these are the rest after a
+/// restart.
 void check_planned(const options::PlannedStep& planned, const job::Job& job) {
   const int ranks = job.num_devices();
   if (planned.ranks == 0 || planned.ranks == ranks || job.environment.restart_count > 0) return;

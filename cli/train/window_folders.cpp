@@ -31,18 +31,18 @@ std::string sum_of_model(const fs::path& folder) {
   return train::sum_text(sum);
 }
 
-/// The newest place that holds a file of a window's run: its last checkpoint, or its own folder.
+/// Newest folder with a file of a window's run: its last checkpoint, else the run's own folder.
 fs::path newest_place(const fs::path& folder) {
   return checkpoint::latest_checkpoint(folder).value_or(folder);
 }
 
-/// kWindow's content; null where it is not there.
+/// Content of kWindow; null where the file does not exist.
 Json window_file(const fs::path& place) {
   const auto file = place / kWindow;
   return fs::exists(file) ? parse_json(read_file(file), file.string()) : Json();
 }
 
-/// A window that was done with, or is to go on, must be this run's.
+/// Checks that a window that is complete, or is to be resumed, belongs to this run.
 void check_earlier(const tasks::Window& window, const std::string& before, const fs::path& folder,
                    const OptionTable& table) {
   const auto place = newest_place(folder);

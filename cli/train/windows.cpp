@@ -86,7 +86,7 @@ std::string told(const std::map<std::string, double>& values,
   return join(parts);
 }
 
-/// Sets how a window is started: with what is in its folder, or anew.
+/// Sets whether a window resumes from its folder or starts anew.
 void set_start(Configured& configured, const fs::path& folder, const Beginning& beginning,
                const job::Job& job) {
   auto& arguments = configured.training;

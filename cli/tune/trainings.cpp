@@ -16,7 +16,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// Whether a line of a configuration says where, or how far, a run goes.
+/// Whether a line of a configuration sets the folder or the length of a run.
 bool of_search(const std::string& section, const std::string& line) {
   const auto begins = [&](const char* name) { return line.starts_with(std::string(name) + " ="); };
   return (section == "[output]" && (begins("dir") || begins("overwrite"))) ||
@@ -32,7 +32,7 @@ std::string without_places(const std::string& toml) {
   return out;
 }
 
-/// The last line of an output that tells an error, else its last one.
+/// Last line of an output that reports an error, else its last line.
 std::string last_words(const std::string& output) {
   std::string out;
   for (const auto& line : split(output, '\n')) {

@@ -62,7 +62,7 @@ std::vector<trials::Dimension> dimensions_of(const TuneOptions& options,
   return out;
 }
 
-/// Trial 0 is the run as it stands, the others are drawn.
+/// Trials of the search. Trial 0 has the run's own options, the others are drawn.
 std::vector<trials::Trial> make_trials(const TuneOptions& options, const Configured& configured) {
   const auto dimensions = dimensions_of(options, configured);
   trials::Options own;
@@ -78,7 +78,7 @@ std::vector<trials::Trial> make_trials(const TuneOptions& options, const Configu
   return out;
 }
 
-/// Sizes and times of files, by which others of their names are noticed.
+/// Sizes and times of files, which show that a file was replaced.
 Json status_of(const std::vector<std::string>& files) {
   Json out = Json::array();
   for (const auto& file : files) {
@@ -89,7 +89,7 @@ Json status_of(const std::vector<std::string>& files) {
   return out;
 }
 
-/// Options of a trial that decide what its model is and reads.
+/// Options of a trial that decide its model and its data.
 trials::Options of_model(const trials::Options& options) {
   auto out = options;
   std::erase_if(out, [](const auto& option) {

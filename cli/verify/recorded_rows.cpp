@@ -28,7 +28,8 @@ struct RecordedRows::Record {
   int64_t seen = 0;                     // steps
   int64_t num_streams = 0, stream = 0;  // that were opened; the one that `rows` are of
 
-  /// Rows of the stream that is read last count: training reads after its data were summed up.
+  /// Adds the rows of a step. Another stream replaces them, as training reads all of its data once
+  /// before, to sum them up.
   void add(const dataset::StepBatch& batch, int64_t of_stream) {
     if (of_stream != stream) {
       rows.clear();

@@ -49,8 +49,7 @@ class StopAfter : public train::Callback {
   int64_t step_;
 };
 
-/// Rows of a step of the run: those that its state tells; without one those of one rank, as its
-/// options come to.
+/// Rows of a step of the run, from its state, or else as the options of one rank give them.
 int64_t rows_of_step(const KeptRun& kept, const options::TrainingArguments& training) {
   if (const auto file = kept.folder / checkpoint::kState; fs::exists(file)) {
     return value_from<int64_t>(parse_json(read_file(file), file.string()).at("step_samples"));
@@ -148,7 +147,7 @@ Logged logged_loss(const fs::path& run, int64_t step) try {
   return {};
 }
 
-/// A sentence where the step is not as the run logged it; "": it is, or nobody knows.
+/// Sentence where the step's loss is not the logged one; "" where it is, or nothing was logged.
 std::string deviation_text(const Logged& logged, double loss, bool half_precision) {
   if (!logged.is_one()) return "";
   const double most = half_precision ? 2e-2 : 1e-3;

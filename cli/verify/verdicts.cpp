@@ -38,8 +38,8 @@ Json to_json(const conformance::Tolerances& most) {
           {"gradients", most.gradients},        {"weights", most.weights}};
 }
 
-/// A layout that agrees to rounding, with or without the products of one device: by the usual
-/// tolerances where there is one; null: none does.
+/// First layout with this `same_products` that agrees up to rounding, one that is judged by the
+/// usual tolerances before others; null: none.
 const Verdict* rounded(const std::vector<Verdict>& verdicts, bool same_products) {
   const Verdict* out = nullptr;
   for (const auto& verdict : verdicts) {
@@ -59,7 +59,7 @@ std::string tolerance_text(const conformance::Tolerances& most, const char* wher
       most.weights);
 }
 
-/// Sentences on what rounding may come to; none: all layouts promise bits.
+/// Sentences on the size of rounding errors; none where all layouts promise equal bits.
 std::vector<std::string> tolerance_texts(const std::vector<Verdict>& verdicts) {
   const auto* same = rounded(verdicts, true);
   const auto* other = rounded(verdicts, false);
@@ -72,7 +72,7 @@ std::vector<std::string> tolerance_texts(const std::vector<Verdict>& verdicts) {
   return {text(other, ""), text(same, " where each product is that of one device")};
 }
 
-/// A sentence on what bf16 alone changes; "": no promise was judged beside that.
+/// Sentence on the error of bf16 alone; "" where no promise was judged beside it.
 std::string rounding_text(const std::vector<Verdict>& verdicts) {
   for (const auto& verdict : verdicts) {
     if (!verdict.rounding) continue;
@@ -87,7 +87,7 @@ std::string rounding_text(const std::vector<Verdict>& verdicts) {
   return "";
 }
 
-/// Cells on what differs; dashes where nothing was compared.
+/// Cells of a layout's differences; dashes where nothing was compared.
 std::vector<std::string> sizes_of(const Verdict& verdict) {
   if (!verdict.compared) return {"-", "-", "-", "-"};
   const auto& off = verdict.difference;

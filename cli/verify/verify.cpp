@@ -74,8 +74,8 @@ Verdict judge(std::string layout, const VerifyTrainings::Outcome& outcome,
   return out;
 }
 
-/// A step that every layout of so many ranks can share out, and stages can overlap: of as many rows
-/// as before where smaller micro-batches make it.
+/// Step that every layout of so many ranks can divide and pipelines can overlap, of as many rows as
+/// before where smaller micro-batches allow it.
 parallel::Parallelism enough_for_all(parallel::Parallelism one_device, int64_t ranks) {
   const int64_t before = one_device.micro_batches, least = std::max(before, 2 * ranks);
   one_device.micro_batches = (least + ranks - 1) / ranks * ranks;
@@ -104,8 +104,8 @@ class Verification {
     return whole_ ? Settings() : cut_layers(configured_.table, layers_of(split, each));
   }
 
-  /// Trains in a layout, and on one device where no other layout asked for that. The verdict comes
-  /// while others train: it reads gigabytes.
+  /// Trains in a layout, and on one device where no earlier layout cut the model alike. The verdict
+  /// is made while others train, as it reads gigabytes.
   std::future<Verdict> verify(const parallel::Parallelism& one_device,
                               const conformance::TrainingLayout& layout, bool is_own) {
     auto trial = trial_;
@@ -143,7 +143,7 @@ class Verification {
   }
 
  private:
-  /// Training of one device, and how far bf16 takes it from fp32 where that was asked.
+  /// Training on one device, and how far bf16 is from fp32 there where that was asked.
   struct Reference {
     std::optional<VerifyTrainings::Outcome> trained;
     std::optional<conformance::Difference> rounding;
@@ -156,7 +156,7 @@ class Verification {
   std::map<Settings, Reference> references_;  // by the cut
 };
 
-/// Trains the run's own layout, or all, and one device as often as the model is cut differently.
+/// Trains the run's own layout, or all, and one device once for each size of the cut model.
 std::vector<Verdict> verify_all(const VerifyOptions& options, const VerifySubject& subject,
                                 Verification& verification) {
   report::ProgressLine progress("training");

@@ -30,7 +30,7 @@ int ranks_of(int typed, int least, const options::ParallelArguments& parallel) {
   return typed;
 }
 
-/// Ranks of a state replica where there are several; 0: all keep one together.
+/// Ranks of a state replica where there are several replicas; 0 where all ranks keep one.
 int64_t shard_of(const options::ParallelArguments& parallel, int64_t state_ranks) {
   int64_t ranks = 0;
   const bool is_number = parse_number(parallel.shard_ranks, ranks);

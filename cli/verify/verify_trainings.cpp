@@ -15,7 +15,7 @@ namespace {
 
 constexpr int kUsageError = 2;          // exit codes
 constexpr int kKilled = 128 + SIGKILL;  // for want of memory, most often
-/// Flag of convoy train: nobody asks for the metrics of these trainings.
+/// Flag of convoy train that skips the last evaluation, which these trainings do not need.
 constexpr const char* kNoEvaluation = "--no-final-evaluation";
 
 /// Settings with which a training logs each step, saves its state after the last, and does nothing
@@ -75,7 +75,8 @@ End run_alone(const std::vector<std::string>& argv, launch::ProcessOptions proce
   return out;
 }
 
-/// Starts the ranks without a launcher between: a process less, and the failing rank's own words.
+/// Starts the ranks without a launcher, which saves a process and keeps the failing rank's own
+/// message.
 End run_ranks(const std::vector<std::string>& argv, int num_ranks,
               const std::filesystem::path& logs) {
   End out;
