@@ -20,7 +20,8 @@ namespace convoy {
 
 namespace {
 
-/// A page is words, so that reading one while it is written is defined; `version` is odd meanwhile.
+/// Shared page with an operation as text. It consists of atomic words, so that reading while it is
+/// written is defined; `version` is odd while it is written.
 struct Page {
   std::atomic<uint64_t> version;
   std::atomic<int64_t> step;

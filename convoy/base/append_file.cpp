@@ -15,7 +15,7 @@ namespace convoy {
 
 namespace {
 
-/// Whether a file ends within a line: its host died while it was written.
+/// Whether a file ends within a line, as after a crash of its host.
 bool is_cut(int fd, const std::filesystem::path& path) {
   struct stat found{};
   if (::fstat(fd, &found) != 0 || !S_ISREG(found.st_mode) || found.st_size == 0) return false;
@@ -39,7 +39,7 @@ AppendFile::~AppendFile() {
   ::close(fd_);
 }
 
-/// The errno that stopped it, or 0.
+/// Writes the lines that wait. Returns the errno of a failure, or 0.
 int AppendFile::write_waiting() {
   struct stat before{};
   const bool known = ::fstat(fd_, &before) == 0 && S_ISREG(before.st_mode);

@@ -20,7 +20,7 @@ uint64_t sum_of(const char* data, size_t count, uint64_t begin) {
   return sum;
 }
 
-/// The sums of values, and of values times their index, in lanes that the compiler can vectorise.
+/// Adds up values, and values times their index, in lanes that the compiler can vectorise.
 CONVOY_CLONES void add_up(const char* data, uint32_t count, uint64_t& plain, uint64_t& weighted) {
   constexpr uint32_t kLanes = 16;
   uint64_t plains[kLanes]{}, products[kLanes]{};
@@ -45,7 +45,7 @@ CONVOY_CLONES void add_up(const char* data, uint32_t count, uint64_t& plain, uin
   }
 }
 
-/// sum_of() for fp32, of which there is most.
+/// Computes sum_of() of fp32 words, which most tensors have.
 uint64_t sum_of_words(const char* data, size_t count, uint64_t begin) {
   constexpr size_t kAtOnce = size_t{1} << 30;  // indices in 32 bits
   uint64_t sum = 0;

@@ -22,7 +22,7 @@ const std::vector<std::string> kKinds{"sigkill", "sigstop", "exception", "exit",
                                       "slow",    "lag",     "mismatch",  "nodata"};
 /// Operations that a rank can leave out while the others go on.
 const std::vector<std::string> kSkipped{"reduce", "update"};
-/// Numbers of a step beside weights and gradients, which can only be doubled.
+/// Numbers of a step other than weights and gradients. The only fault for them is doubling.
 const std::vector<std::string> kDoubled{"count", "mask", "norm"};
 const std::vector<std::string> kPhases{
     "start",      "forward",  "layer",  "backward",   "layer_backward", "backward_weight",

@@ -55,7 +55,7 @@ void rename_and_sync(const fs::path& from, const fs::path& to) {
 
 constexpr const char* kReplaced = ".old";
 
-/// A device, a pipe: a file in its place would take it from everybody.
+/// Whether a path is a device or a pipe, which a file must not replace.
 bool takes_what_comes(const fs::path& path) {
   std::error_code error;
   const auto type = fs::status(path, error).type();
@@ -63,13 +63,13 @@ bool takes_what_comes(const fs::path& path) {
          type == fs::file_type::fifo || type == fs::file_type::socket;
 }
 
-/// Part of a neighbour's name that tells which file it belongs to.
+/// Part of a temporary file's name that tells which file it belongs to.
 std::string known_as(const fs::path& path) {
   return path.filename().string().substr(0, 200);
 }
 
-/// Returns the path to which a symbolic link leads, also to nothing yet. The link stays, and what
-/// it leads to is written.
+/// Returns the target of a symbolic link, which need not exist. The target is written, and the link
+/// stays.
 fs::path behind_links(fs::path path) {
   std::error_code error;
   constexpr int kMost = 40;  // as the kernel
@@ -84,7 +84,7 @@ fs::path behind_links(fs::path path) {
   return path;
 }
 
-/// A hidden neighbour of `path`, of a name that no other writer on any host takes.
+/// Name of a hidden temporary file beside `path`, which no other writer on any host takes.
 fs::path neighbour(const fs::path& path) {
   auto clean = path.has_filename() ? path : path.parent_path();
   auto host = host_name().substr(0, 20);
@@ -94,14 +94,15 @@ fs::path neighbour(const fs::path& path) {
                                            ::getpid(), std::random_device()());
 }
 
-/// Whether `name` is that of a neighbour(); `parts`: the name of whose, and kReplaced or nothing.
+/// Whether `name` is one that neighbour() makes; `parts`: name of its file, and kReplaced or
+/// nothing.
 bool is_neighbour(const std::string& name, std::smatch& parts) {
   static const std::regex unfinished(R"(\.(.+)\.\w+-\d+-[0-9a-f]{8}\.tmp(\.old)?)");
   return std::regex_match(name, parts, unfinished);
 }
 
-/// Gives `temporary` the mode of `path`, which it is to replace, so that those who may read `path`
-/// may read it. `more`: rights that its writer needs until then.
+/// Gives `temporary` the mode of `path`, which it is to replace. `more`: rights that its writer
+/// needs until then.
 void keep_mode(const fs::path& temporary, const fs::path& path, mode_t more = 0) {
   constexpr mode_t kAll = 07777;
   struct stat before{};
@@ -113,8 +114,8 @@ bool lock(int fd) {
   return ::flock(fd, LOCK_EX | LOCK_NB) == 0;
 }
 
-/// Makes the file or folder that is to become `path`, locked, for whom `path` is. -1 where that
-/// does not go: whoever writes there tells why.
+/// Creates the temporary file, or opens the temporary folder, of `path`, with a lock and the mode
+/// of `path`. Returns -1 on failure, whose reason the later write reports.
 int open_alive(const fs::path& temporary, const fs::path& path, bool folder) {
   const int fd = folder ? ::open(temporary.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)
                         : ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
@@ -124,14 +125,14 @@ int open_alive(const fs::path& temporary, const fs::path& path, bool folder) {
   return fd;
 }
 
-/// Whether `folder` is one that this process is making: what lies there is its own.
+/// Whether this process is making `folder`, so that all files in there are its own.
 bool is_being_made(const fs::path& folder) {
   const auto name = folder.filename().string();
   std::smatch parts;
   return is_neighbour(name, parts) && name.find(fmt::format("-{}-", ::getpid())) != name.npos;
 }
 
-/// Removes neighbours of `path` whose writers were killed: nobody holds them, and for a while now.
+/// Removes temporary files of `path` whose writers were killed: nobody has locked them for a while.
 void remove_abandoned(const fs::path& path) {
   constexpr std::chrono::minutes kWhile{1};
   std::error_code error;

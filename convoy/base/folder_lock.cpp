@@ -29,7 +29,7 @@ struct FolderLock::File {
   File(const File&) = delete;
   File& operator=(const File&) = delete;
 
-  /// Whether the path still leads to this file: its holder removes it in the end.
+  /// Whether the path still names this file, which its holder removes in the end.
   bool in_place() const {
     struct stat here{}, there{};
     return ::fstat(fd, &here) == 0 && ::stat(path.c_str(), &there) == 0 &&

@@ -10,7 +10,7 @@ namespace {
 using lanes::Floats;
 using lanes::kLanes;
 
-/// u becomes -ln(1 - u), which is near zero for the largest draws: by its series there.
+/// Replaces u by -ln(1 - u), with a series for the largest draws, where it is near zero.
 [[gnu::always_inline]] inline void exponential(Floats& u) {
   constexpr float kNear = 0x1p-6f;
   const Floats series = u * (1.0f + u * (0.5f + u * (1.0f / 3 + u * 0.25f)));
@@ -20,7 +20,7 @@ using lanes::kLanes;
   u = u < kNear ? series : -rest;
 }
 
-/// Four words of each lane.
+/// Fills `out` with draws from four words in each lane.
 CONVOY_CLONES void fill_group(uint64_t key, uint64_t group, int64_t count, float* out) {
   DrawnWords words;
   draw_group(key, group, words);

@@ -14,7 +14,7 @@ namespace {
 using lanes::Floats;
 using lanes::kLanes;
 
-/// Two words of each lane become two normal numbers.
+/// Turns two words of each lane into two normal numbers.
 [[gnu::always_inline]] inline void pair(const uint32_t* words, const uint32_t* turns, float scale,
                                         float* out) {
   constexpr float kCosines[] = {7.80013142f, -26.4046682f, 60.2421313f, -85.4566583f,

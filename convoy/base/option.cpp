@@ -21,8 +21,7 @@ std::string number_text(double value) {
   return plain ? text + ".0" : text;
 }
 
-/// The text between double quotes that begins at `at`, as toml_text() writes it; `at` moves behind
-/// it.
+/// Parses the text between double quotes at `at`, as toml_text() writes it; `at` moves behind it.
 std::string unquote(std::string_view text, size_t& at) {
   std::string out;
   for (++at; at < text.size() && text[at] != '"'; ++at) {
@@ -45,7 +44,7 @@ std::string unquote(std::string_view text, size_t& at) {
   return out;
 }
 
-/// 5,10 or [5, 10] or ["a,b", "c"].
+/// Parses 5,10 or [5, 10] or ["a,b", "c"].
 std::vector<std::string> parse_list(const std::string& text) {
   auto plain = trim(text);
   if (plain.size() >= 2 && plain.front() == '[' && plain.back() == ']') {

@@ -30,7 +30,7 @@ std::string position(const std::string& where, const toml::source_region& region
   return fmt::format("{} line {} column {}", where, region.begin.line, region.begin.column);
 }
 
-/// The value as the text that Option::parse understands.
+/// Converts a value to the text that Option::parse reads.
 std::string plain(const toml::node& node, const std::string& key, const std::string& where) {
   if (auto text = node.as_string()) return text->get();
   if (auto flag = node.as_boolean()) return flag->get() ? "true" : "false";

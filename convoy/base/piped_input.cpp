@@ -29,7 +29,7 @@ int nameless_file(const fs::path& folder) {
   return named;
 }
 
-/// Read or write, again where a signal came in between.
+/// Calls read() or write() again where a signal interrupted it.
 template <class Call>
 ssize_t again(const Call& call) {
   ssize_t done = 0;

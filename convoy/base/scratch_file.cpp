@@ -90,7 +90,7 @@ void ScratchFile::open(const fs::path& folder) {
   throw FileError(trouble("open a file", errno));
 }
 
-/// Takes the room now: a disk that is full should be known before hours of training.
+/// Allocates the file's blocks now, so that a full disk is known before hours of training.
 void ScratchFile::reserve(size_t bytes) {
   if (bytes == 0) return;
   const auto size = static_cast<off_t>(bytes);

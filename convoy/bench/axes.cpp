@@ -44,7 +44,7 @@ std::vector<AxisTrial> trials_of(int ranks, int64_t rows, int64_t positions) {
   };
 }
 
-/// Why the model does not go into a split, and what its step would take.
+/// Predicts a trial's step, or says why the model cannot be split that way.
 void predict(AxisTrial& trial, const planner::PlanReport& known) {
   try {
     auto split = known.space.base;

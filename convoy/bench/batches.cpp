@@ -35,7 +35,7 @@ void check_arguments(const options::TrainingArguments& arguments) {
                    "--output writes");
 }
 
-/// Predicts steps of a run as it is, but for the rows of a micro-batch.
+/// Predicts steps of a run with other numbers of rows in a micro-batch.
 class Predictor {
  public:
   Predictor(const tasks::Run& run, options::TrainingArguments arguments, int num_ranks,
@@ -85,7 +85,7 @@ class Predictor {
   int64_t data_rows_ = 0;
 };
 
-/// The fastest of those that went well; null: none did.
+/// Fastest of the trials that succeeded; null where none did.
 const BatchTrial* fastest(const BatchReport& report) {
   const BatchTrial* out = nullptr;
   for (const auto& trial : report.trials) {

@@ -43,7 +43,7 @@ at::ScalarType dtype_of(const std::string& name) {
   fail<UsageError>("bench", "--dtypes names '{}'; expected some of {}", name, join(known));
 }
 
-/// "64M" as 67108864.
+/// Parses a size: "64M" is 67108864.
 int64_t parse_size(const std::string& text) {
   int64_t scale = 1;
   std::string digits = text;
@@ -59,7 +59,7 @@ int64_t parse_size(const std::string& text) {
   return number * scale;
 }
 
-/// Measures all that was asked for with one engine; `say` (or nothing) hears what is under way.
+/// Measures all requested collectives with one engine; `say` (may be empty) gets progress.
 std::vector<CollectiveTime> measure_all(const comm::Group& group, const std::string& engine,
                                         const CollectivesOptions& options, at::Device device,
                                         const Say& say) {

@@ -15,7 +15,7 @@ namespace convoy::bench {
 
 namespace {
 
-/// The different values of `key`, in the order in which they first come.
+/// Distinct values of `key`, in the order of their first appearance.
 template <class Key>
 auto distinct(const std::vector<CollectiveTime>& times, const Key& key) {
   std::vector<std::decay_t<decltype(key(times[0]))>> out;

@@ -23,7 +23,7 @@ uint64_t now_ns() {
                                    .count());
 }
 
-/// The counters of tests/fake_gpu/api.h so far.
+/// Returns the counters of tests/fake_gpu/api.h so far.
 DeviceWork simulated() {
   constexpr size_t kLaunches = 0, kWaits = 2, kNumbers = 10;
   using Counts = void (*)(int64_t*);

@@ -15,12 +15,12 @@ template <int stage>
 Options zero(int /*ranks*/) {
   return {{"zero", std::to_string(stage)}, {"shard_ranks", "all"}};
 }
-/// Two state replicas.
+/// Sets a stage of ZeRO with two state replicas.
 template <int stage>
 Options hybrid(int ranks) {
   return {{"zero", std::to_string(stage)}, {"shard_ranks", std::to_string(ranks / 2)}};
 }
-/// Everything that the stage shards is on the disk.
+/// Sets a stage of ZeRO with all that it shards on disk.
 template <int stage>
 Options on_disk(int ranks) {
   auto out = zero<stage>(ranks);

@@ -19,22 +19,22 @@ constexpr double kRateSeconds = 0.15;  // per number
 struct Product {
   int64_t rows, inner, columns;
 };
-/// GPT-2's of 4 x 128 tokens, the last its vocabulary.
+/// Products of GPT-2 with 4 x 128 tokens, the vocabulary's last.
 constexpr Product kCpuProducts[] = {
     {512, 768, 2304}, {512, 768, 3072}, {512, 3072, 768}, {512, 768, 50257}};
-/// Product to time before these. Where it runs below kSlowFlops FLOP/s, that rate is the answer.
+/// Product that is timed before these. Its rate is the result where it is below kSlowFlops FLOP/s.
 constexpr Product kProbe = {64, 768, 768};
 constexpr double kSlowFlops = 5e9;
 constexpr Product kGpuProducts[] = {{8192, 8192, 8192}};
-/// A simulated GPU is the processor, and has no speed.
+/// Small products for a simulated GPU, which runs on the processor and has no speed.
 constexpr Product kSimulatedProducts[] = {{256, 256, 256}};
 constexpr int64_t kMostCopied = int64_t{256} << 20, kMostSimulated = int64_t{1} << 20;
 
 using doctor::Rate;
 using Clock = std::chrono::steady_clock;
 
-/// The shortest time of one call of `work`, which must have finished when it returns, but for the
-/// first, which warms up: it may read libraries from the disk, and compile.
+/// Shortest time of a call of `work`, which must have finished when it returns. The first call is
+/// not timed, as it may load libraries and compile kernels.
 template <class F>
 double best_seconds(F&& work) {
   work();

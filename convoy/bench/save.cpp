@@ -31,8 +31,8 @@ using Steady = std::chrono::steady_clock;
 
 constexpr int64_t kSettling = 2;  // steps
 
-/// Sorts the steps of a run by whether a checkpoint was under way, and finds what each save held
-/// up.
+/// Divides the steps of a run into those with a checkpoint in progress and others, and finds the
+/// delay of each save.
 class SaveTimer : public train::Callback {
  public:
   explicit SaveTimer(int64_t save_steps) : save_steps_(save_steps) {}
@@ -71,7 +71,7 @@ class OpenFile {
   int fd_;
 };
 
-/// Writes a file as files are written at best: large blocks, one after the other.
+/// Writes a file in large blocks, one after the other, as fast as a disk can.
 void write_plainly(const fs::path& path, int64_t bytes, std::vector<char>& block) {
   const OpenFile file(path, O_WRONLY | O_CREAT | O_TRUNC);
   while (bytes > 0) {
@@ -90,7 +90,7 @@ void read_plainly(const fs::path& path, std::vector<char>& block) {
   }
 }
 
-/// Takes the files in `folder` out of the memory, so that they are read from the disk.
+/// Drops the files in `folder` from the page cache, so that they are read from the disk.
 void forget(const fs::path& folder) {
   for (const auto& entry : fs::directory_iterator(folder)) {
     const OpenFile file(entry.path(), O_RDONLY);
@@ -131,7 +131,7 @@ double mean(const std::vector<double>& values) {
   return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
 }
 
-/// Seconds that `work` takes on all ranks together. What is Long must not use the group.
+/// Seconds of `work` on all ranks together. Work that is Lasts::Long must not use the group.
 double together(const comm::Group& group, const std::function<void()>& work, comm::Lasts lasts) {
   group.barrier("before");
   const auto began = Steady::now();

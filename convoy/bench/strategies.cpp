@@ -24,8 +24,8 @@ std::string schedule_of(const ComparedTraining& trial, const options::ParallelAr
   return from.parallelism.pipeline.schedule->name;
 }
 
-/// Options of `[parallel]` that spread a step, as they are where a strategy names none of them; "":
-/// the run's own.
+/// Options of `[parallel]` that spread a step, with their values for a strategy that does not name
+/// them; "" = the run's own value.
 const std::map<std::string, std::string> kUnspread{{"pipeline_parallel_size", "1"},
                                                    {"tensor_parallel_size", "1"},
                                                    {"context_parallel_size", "1"},
@@ -42,8 +42,8 @@ struct Cut {
   int64_t micro_batches = 0;
 };
 
-/// Gives all trainings the same rows, unless the batch is per device. The stages of a pipeline see
-/// the same rows, and each stage wants some micro-batches.
+/// Gives all trainings the same rows, unless the batch is per device. Stages of a pipeline share
+/// their rows, and need several micro-batches.
 Cut cut_of(const ComparedTraining& trial, const StrategiesOptions& options,
            const options::TrainingArguments& arguments) {
   const int64_t total = arguments.per_device_train_batch_size;
@@ -72,7 +72,7 @@ Cut cut_of(const ComparedTraining& trial, const StrategiesOptions& options,
   return {total / shares / pieces, given * pieces};
 }
 
-/// The command that trains this trial: same total batch, same steps.
+/// Command that trains this trial with the same total batch and steps.
 std::vector<std::string> command(const ComparedTraining& trial, const StrategiesOptions& options,
                                  const options::TrainingArguments& arguments,
                                  const fs::path& folder) {
@@ -142,7 +142,7 @@ StrategyRow row_of(const ComparedTraining& trial, const StrategiesOptions& optio
   return row;
 }
 
-/// `json`: its all_results.json.
+/// Row of a trial from `json`, its all_results.json.
 StrategyRow result(const ComparedTraining& trial, const StrategiesOptions& options,
                    const options::TrainingArguments& arguments, const Json& json) {
   auto row = row_of(trial, options, arguments);

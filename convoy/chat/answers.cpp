@@ -69,7 +69,7 @@ class Finder {
  private:
   bool is_answer(size_t turn) const { return dialogue_.messages[turn]["role"] == "assistant"; }
 
-  /// The text of the first messages; nothing where the template does not take them alone.
+  /// Text of the first messages; nothing where the template refuses them without the others.
   std::optional<std::string> text_up_to(size_t count, bool prompts) const {
     try {
       return chat_.render(dialogue_, count, prompts).text;
@@ -131,7 +131,7 @@ class Finder {
     return span;
   }
 
-  /// The last answer, from where the text differs from one that asks for it.
+  /// Span of the last answer: from the first byte that differs from the prompt that asks for it.
   std::optional<ByteRange> last_by_likeness() const {
     const size_t turn = turns_.back();
     if (turn + 1 != size_) return std::nullopt;

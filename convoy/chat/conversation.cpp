@@ -12,7 +12,8 @@ namespace {
 
 constexpr const char* kArguments = "chat_template_kwargs";
 
-/// A value, or what a text of JSON in its place says: tables have no column of any object.
+/// Returns the value, or the parsed JSON of a text in its place: tables have no columns of
+/// arbitrary objects.
 OrderedJson unpacked(OrderedJson value, const char* key, const std::string& where) {
   if (!value.is_string()) return value;
   const auto text = value.get<std::string>();
@@ -26,8 +27,8 @@ OrderedJson take(OrderedJson& row, const char* key) {
   return found == row.end() ? OrderedJson() : std::move(*found);
 }
 
-/// Gives `reasoning_content`, and `thinking` for templates that read that, what either of these or
-/// `reasoning` says.
+/// Copies the value of `reasoning_content`, `thinking` or `reasoning` to the first two keys, which
+/// templates read.
 OrderedJson with_reasoning(OrderedJson message) {
   const OrderedJson* said = nullptr;
   for (const char* key : {"reasoning_content", "thinking", "reasoning"}) {

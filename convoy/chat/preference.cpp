@@ -25,7 +25,7 @@ std::string kind_of(const OrderedJson& value) {
   return fmt::format("is {} {}", value.is_object() ? "an" : "a", value.type_name());
 }
 
-/// Number of messages or bytes that both begin with: less than either has.
+/// Number of leading messages or bytes that both share, fewer than either has.
 template <class Values>
 size_t common_begin(const Values& a, const Values& b) {
   const size_t most = std::min(a.size(), b.size()) - 1;
@@ -34,8 +34,8 @@ size_t common_begin(const Values& a, const Values& b) {
   return count;
 }
 
-/// The text that both answers begin with, as TRL's extract_prompt finds it: without a blank at its
-/// end, and of whole characters.
+/// Length of the text that both answers begin with, as TRL's extract_prompt finds it: without a
+/// blank at the end, and of whole characters.
 size_t common_text(const std::string& a, const std::string& b) {
   size_t end = common_begin(a, b);
   const auto is_inside = [&](char byte) { return (static_cast<uint8_t>(byte) & 0xC0) == 0x80; };
@@ -62,7 +62,7 @@ Preference of_texts(OrderedJson prompt, const std::string& chosen, const std::st
   return {one(chosen), one(rejected)};
 }
 
-/// Prompt and answers of messages: these begin with it where it is no list of messages.
+/// Preference of lists of messages. The answers begin with the prompt where `prompt` is no list.
 Preference of_messages(OrderedJson prompt, const OrderedJson& chosen, const OrderedJson& rejected,
                        const std::string& where) {
   size_t begin = 0;

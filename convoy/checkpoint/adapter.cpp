@@ -24,8 +24,8 @@ std::string module_of(const nn::ParamSpec& spec) {
   return spec.name.substr(0, spec.name.size() - kWeightEnd.size());
 }
 
-/// Whether products with it go through nn::linear: tables are looked up, and the output matrix is
-/// the loss's.
+/// Whether a weight is used by nn::linear, so that it can have an adapter: not embeddings, which
+/// are looked up, and not the output matrix, which the loss reads.
 bool takes_adapter(const nn::ParamSpec& spec, const models::WeightLayout& layout) {
   return spec.shape.size() == 2 && spec.read_in_backward && spec.trainable && !spec.row_reads &&
          spec.name != layout.head && !module_of(spec).empty();
@@ -35,8 +35,8 @@ std::string last_of(const std::string& module) {
   return module.substr(module.rfind('.') + 1);
 }
 
-/// Names of `modules` as PEFT keeps them: their ends, where these mean no other module. A wrapper's
-/// other parts have modules of the same ends.
+/// Names of `modules` as PEFT writes them: their last parts, where these match no other module.
+/// Other parts of a wrapper have modules with the same last parts.
 std::vector<std::string> names_for_peft(const std::vector<std::string>& modules,
                                         const std::vector<std::string>& all,
                                         const models::WeightLayout& layout) {

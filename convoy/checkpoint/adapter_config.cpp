@@ -25,7 +25,7 @@ std::regex regex_of(const std::string& text) {
   }
 }
 
-/// Value that a pattern gives a module, as PEFT finds it: by the end of its name.
+/// Value of the pattern that matches a module as in PEFT: by the end of its name.
 template <class Value>
 Value by_pattern(const std::map<std::string, Value>& patterns, const std::string& module,
                  Value usual) {
@@ -53,7 +53,7 @@ std::vector<std::string> texts_of(const Json& value, const char* key, const std:
   return out;
 }
 
-/// Keys that change no number here.
+/// Keys that have no effect on numbers here.
 const std::set<std::string>& known_keys() {
   static const std::set<std::string> kKnown{"alpha_pattern",
                                             "auto_mapping",

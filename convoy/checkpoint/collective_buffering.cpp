@@ -36,8 +36,7 @@ int64_t elements_of(const parallel::StateTensor& tensor) {
   return c10::multiply_integers(tensor.shape);
 }
 
-/// Returns the number of elements after which a block of a tensor may end: those of a row, or of a
-/// row that its cut makes.
+/// Returns the number of elements of a row, after which a block of a tensor may end.
 int64_t row_of(const parallel::StateTensor& tensor) {
   return tensor.shape.empty() ? 1 : std::max<int64_t>(1, tensor.shape.back());
 }
@@ -48,7 +47,7 @@ int64_t row_of(const parallel::StateTensor& tensor) {
 /// them in any order, and then emptied by one of them.
 class SharedBlocks {
  public:
-  /// Collective. Null where not all ranks can open it.
+  /// Creates the blocks; null where not all ranks can open them. Collective.
   static std::unique_ptr<SharedBlocks> share(const comm::Group& group) {
     std::unique_ptr<SharedBlocks> made;
     const auto place = comm::ask_main(group, "share memory", [&] {
@@ -71,8 +70,8 @@ class SharedBlocks {
   SharedBlocks(const SharedBlocks&) = delete;
   SharedBlocks& operator=(const SharedBlocks&) = delete;
 
-  /// Waits until the block of `turn` may be filled, or was emptied because others had all of it.
-  /// Null: somebody gave up.
+  /// Waits until the block of `turn` may be filled, or was emptied as others had filled all of it.
+  /// Returns null where a rank gave up.
   char* wait_free(size_t turn, const std::function<void()>& between) {
     auto& slot = slot_of(turn);
     const bool free =
@@ -82,7 +81,7 @@ class SharedBlocks {
   void filled(size_t turn, size_t bytes) {
     slot_of(turn).filled.fetch_add(bytes, std::memory_order_release);
   }
-  /// Waits until all of its bytes are there. False: somebody gave up.
+  /// Waits until all bytes of the block are there. Returns false where a rank gave up.
   bool wait_full(size_t turn, size_t bytes, const std::function<void()>& between) {
     auto& slot = slot_of(turn);
     return wait([&] { return slot.filled.load(std::memory_order_acquire) == bytes; }, between);

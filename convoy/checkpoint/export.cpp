@@ -60,7 +60,7 @@ struct Spelling {
 const std::map<std::string, Spelling> kSpellings{
     {"fp32", {"float32", "F32"}}, {"bf16", {"bfloat16", "BF16"}}, {"fp16", {"float16", "F16"}}};
 
-/// Whether numbers of that dtype are real or complex, and none that can be converted here.
+/// Whether tensors of that dtype hold real or complex numbers that cannot be converted here.
 bool is_foreign(const std::string& dtype) {
   return dtype.starts_with("F8") || dtype == "C64";
 }

@@ -15,7 +15,8 @@ namespace {
 
 constexpr std::string_view kPrefix = "checkpoint-";
 
-/// Whether a run could go on from it, as far as one sees without reading the weights.
+/// Whether a run could resume from the checkpoint, as far as its manifest tells without the
+/// weights.
 bool looks_whole(const fs::path& checkpoint) {
   try {
     Manifest::read(checkpoint).check_files(checkpoint);

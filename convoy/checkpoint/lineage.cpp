@@ -20,7 +20,7 @@ int64_t last_id(const Lineage& lineage) {
   return lineage.empty() ? 0 : lineage.back().id;
 }
 
-/// Branch that a step is on. A branch that begins with the step has not left it yet.
+/// Id of the branch of a step. The step that a branch begins with belongs to the older one.
 int64_t id_at(const Lineage& lineage, int64_t step) {
   int64_t id = 0;
   for (const auto& branch : lineage) {
@@ -29,8 +29,8 @@ int64_t id_at(const Lineage& lineage, int64_t step) {
   return id;
 }
 
-/// Takes the lineage from a state, whose keys are sorted, and stops there: what follows may hold a
-/// line for each of a million steps.
+/// Reads the lineage of a state, whose keys are sorted, and stops there: the rest may hold lines of
+/// a million steps.
 class FindLineage : public nlohmann::json_sax<Json> {
  public:
   std::vector<int64_t> numbers;

@@ -17,8 +17,8 @@ using parallel::StateTensor;
 
 namespace {
 
-/// Whether tensors of that dtype may be read into `home`: real numbers into real ones (what they
-/// then hold is looked at), other numbers only into their own.
+/// Whether tensors of that dtype may be read into `home`: real numbers into any real dtype, with a
+/// check of the values, others only into their own.
 bool fits(const std::string& dtype, at::ScalarType home) {
   if (c10::isFloatingType(home)) return is_real(dtype);
   const auto found = dtypes().find(dtype);
@@ -123,7 +123,8 @@ bool Matching::is_buffer(const std::string& name) const {
                      [&](const auto& end) { return name.ends_with(end); });
 }
 
-/// A head that is tied has no place of its own; one that is not may be missing.
+/// Matches the output matrix of the files: a tied one must equal the embedding. Without one in the
+/// files it is drawn.
 void Matching::match_head() {
   if (head_.empty()) {
     if (places_.contains(layout_.head)) report.drawn.push_back(layout_.head);

@@ -24,7 +24,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// Tensors of a folder, each compared with the checksum that it was written with.
+/// Reads tensors of a folder, and compares each with its checksum.
 class Checked {
  public:
   explicit Checked(const fs::path& path) : files_(path), sums_(expected_sums(files_)) {}
@@ -127,7 +127,7 @@ class Merge {
   const AdapterConfig& config() const { return config_; }
 
  private:
-  /// Name in the base of the model's `weight`, which may lack the prefix or be of another spelling.
+  /// Name of a model's `weight` in the base, which may lack the prefix or spell it otherwise.
   std::string home_of(const std::string& weight, const models::WeightLayout& layout) const {
     const auto& names = base_->files().tensors();
     if (names.contains(weight)) return weight;
@@ -139,7 +139,8 @@ class Merge {
     return weight.starts_with(prefix) ? weight.substr(prefix.size()) : weight;
   }
 
-  /// A weight of another shape needs a config.json that says so, such as of other labels.
+  /// Checks shapes: a weight of another shape, as for other labels, needs a config.json that says
+  /// so.
   void check_shapes(const fs::path& adapter) const {
     if (fs::exists(adapter / kConfig)) return;
     for (const auto& [name, key] : replaced_) {

@@ -56,8 +56,8 @@ void copy(State& state, PooledBytes& copies) {
   comm::download_all(downloads);
 }
 
-/// Whether state is offloaded: it has no room in memory for a copy, so it is written before
-/// training goes on and changes it.
+/// Whether state is offloaded. Memory has no room for a copy of it, so it is written before
+/// training changes it.
 bool is_offloaded(const State& state) {
   return std::any_of(state.begin(), state.end(), [](const auto& tensor) {
     return std::any_of(tensor.pieces.begin(), tensor.pieces.end(),
@@ -65,8 +65,8 @@ bool is_offloaded(const State& state) {
   });
 }
 
-/// The cores are the training's: this thread gets a thirtieth of one that is busy, all of one that
-/// idles while a rank waits. It is no error where that cannot be had.
+/// Lowers this thread's priority: it gets a thirtieth of a busy core, and all of one that is idle.
+/// A failure is ignored.
 void yield_to_training() {
   constexpr int kNice = 15;
   ::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), kNice);
@@ -135,7 +135,7 @@ Save::Save(const fs::path& folder, std::vector<FilesOfState> states, const comm:
   }
 }
 
-/// Writes a piece in parts that stay in the caches between the checksum and the copy to the system.
+/// Writes a piece in parts that stay in the caches between checksum and write().
 void Save::put(size_t tensor, const parallel::StatePiece& piece) {
   constexpr int64_t kBytes = int64_t{1} << 20;
   const auto& [file, place] = home_[tensor];

@@ -26,7 +26,7 @@ namespace {
 
 constexpr size_t kPieceBytes = size_t{16} << 20;
 
-/// Returns the identity of a folder, which it keeps under another name.
+/// Identity of a folder, which it keeps under another name.
 std::optional<std::pair<dev_t, ino_t>> identity(const fs::path& folder) {
   struct stat info{};
   if (::lstat(folder.c_str(), &info) != 0) return std::nullopt;
@@ -100,7 +100,7 @@ class Verifier {
     }
   }
 
-  /// Shards of moments, and the index that they need.
+  /// Checks the shards of moments, and their index.
   void check_moments() {
     const auto moments = found_.folder / kOptimizer;
     const auto place = formats::file_or_index(moments);
@@ -171,7 +171,7 @@ class Verifier {
     attempt([&] { check_head(file); });
   }
 
-  /// The header of a file that convoy wrote is a function of its tensors.
+  /// Checks the header of a file, which is a function of its tensors in files that convoy wrote.
   void check_head(const formats::SafetensorsFile& file) {
     std::vector<formats::TensorInfo> tensors;
     for (const auto& [name, entry] : file.entries()) {

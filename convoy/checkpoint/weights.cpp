@@ -29,8 +29,8 @@ namespace {
 using parallel::State;
 using parallel::StateTensor;
 
-/// Looks on rank 0 for each tensor of the state that is to be read: its name in the files, dtype,
-/// shape and checksum.
+/// Finds on rank 0 each tensor of the state that is to be read: its name in the files, dtype, shape
+/// and checksum.
 Json look_into(const fs::path& path, const State& state, const models::WeightLayout& layout) {
   const formats::SafetensorsFolder files(path);
   const Matching matching(files, state, layout);
@@ -45,13 +45,13 @@ Json look_into(const fs::path& path, const State& state, const models::WeightLay
       {"sources", sources}, {"drawn", matching.report.drawn}, {"skipped", matching.report.skipped}};
 }
 
-/// A part of a piece that fits the caches: it is copied, added up and looked at in one go.
+/// Part of a piece that fits the caches, so that it is copied, summed and checked in one pass.
 struct Chunk {
   size_t tensor;
   parallel::StatePiece part;
 
   size_t begin() const { return static_cast<size_t>(part.begin); }
-  /// Place in the tensor where its last row ends.
+  /// Offset in the tensor where the chunk's last row ends.
   size_t end() const {
     return static_cast<size_t>(part.begin + (part.rows() - 1) * part.stride + part.length());
   }
@@ -73,12 +73,13 @@ std::vector<Chunk> chunks_of(const State& state, const Json& sources) {
   return out;
 }
 
-/// Fills this rank's pieces.
+/// Fills this rank's pieces from chunks, and sums them.
 class Filling {
  public:
   explicit Filling(const State& state) : sums(state), state_(state) {}
 
-  /// `here`: its elements as the file has them, one after the other, at home or elsewhere.
+  /// Copies a chunk whose elements `here` are contiguous, as in the file; they may already be in
+  /// place.
   void take(const Chunk& chunk, const at::Tensor& here) {
     const auto& home = chunk.part.values;
     if (home.const_data_ptr() != here.const_data_ptr()) comm::upload_into(home, here);
@@ -97,7 +98,7 @@ class Filling {
   const State& state_;
 };
 
-/// Place that a tensor of the state is read from.
+/// Tensor of a file that a tensor of the state is read from.
 struct Source {
   const formats::SafetensorsFile* file = nullptr;
   std::string name;
@@ -105,7 +106,7 @@ struct Source {
   size_t width = 0;
 };
 
-/// A chunk's elements as they are in the file.
+/// Reads the elements of a chunk.
 at::Tensor read_chunk(const Chunk& chunk, const Source& source) {
   // Gap between rows, in bytes, up to which reading the bytes in between costs less than one more
   // system call.
@@ -132,7 +133,7 @@ at::Tensor read_chunk(const Chunk& chunk, const Source& source) {
   return here;
 }
 
-/// Reads chunks into their places, some of them ahead.
+/// Reads chunks into their places, some of them ahead of their use.
 void fill_from(const formats::SafetensorsFolder& files, const Json& sources, const State& state,
                Filling& filling) {
   constexpr size_t kAhead = 64;
@@ -218,8 +219,9 @@ LoadReport read(const fs::path& path, const State& state, const comm::Group& gro
   return {found["drawn"], found["skipped"]};
 }
 
-/// The first tensor that is not, or their number. What a device holds comes to the host as two
-/// numbers of each piece, all at once.
+/// Index of the first tensor with a value that is not finite; the number of tensors where all are
+/// finite. Tensors on a device are reduced there to two numbers for each piece, which are copied to
+/// the host together.
 size_t first_not_finite(const State& weights) {
   struct Extremes {
     std::vector<at::Tensor> numbers;  // of a piece the least and the greatest
