@@ -19,7 +19,7 @@ namespace convoy::comm {
 
 namespace {
 
-/// Names for the errors that all ranks throw as they are.
+/// Kind of an error that all ranks throw again as the same type.
 std::string kind_of(const std::exception& error) {
   if (dynamic_cast<const UsageError*>(&error) != nullptr) return "usage";
   if (dynamic_cast<const FileError*>(&error) != nullptr) return "file";
@@ -43,8 +43,8 @@ template <class E>
   throw error;
 }
 
-/// Throws this rank's own error, of which the others have heard. An error that is no Error (no
-/// memory, LibTorch's) cannot say so: as_json() tells the others that it does not.
+/// Throws this rank's own error, marked as known to the other ranks. An exception of another type
+/// (no memory, LibTorch's) cannot be marked: as_json() tells the others so.
 [[noreturn]] void throw_own(const std::exception_ptr& own) try {
   std::rethrow_exception(own);
 } catch (Error& error) {
@@ -69,7 +69,7 @@ Json as_json(const std::exception& error) {
           {"on_all_ranks", dynamic_cast<const Error*>(&error) != nullptr}};
 }
 
-/// Does `work` beside, until it is done on every rank.
+/// Runs `work` in another thread until it is done on every rank.
 void do_beside(const Group& group, const std::string& label, const std::function<void()>& work) {
   const at::ThreadLocalState caller;
   std::future<void> done;

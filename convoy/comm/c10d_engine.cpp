@@ -15,14 +15,15 @@ namespace convoy::comm {
 
 namespace {
 
-/// Returns the message without the place in another library's source with which a message of Gloo
-/// begins.
+/// Returns the message without the source location of another library, with which messages of Gloo
+/// begin.
 std::string without_place(const std::string& message) {
   const auto end = message.find("] ");
   return message.rfind('[', 0) == 0 && end != std::string::npos ? message.substr(end + 2) : message;
 }
 
-/// `others`: whom this rank may have waited for; the backends do not tell which of them.
+/// Throws a CommunicationError. `others`: ranks that this one may have waited for, as the backends
+/// do not tell which of them is missing.
 [[noreturn]] void rethrow(const std::string& label, const std::exception& error,
                           const std::vector<int>& others) {
   const auto what = reason_of(error);
@@ -179,7 +180,8 @@ class C10dEngine : public Engine {
     return start(call, [&] { return backend_->allgather(outputs, inputs); });
   }
 
-  /// A word to `peer` and one back. The host waits in NCCL until both have come.
+  /// Connects to `peer` by a word in each direction. The host waits in NCCL until both have
+  /// arrived.
   void connect(int peer, bool speaks_first, const at::Tensor& word, const Call& call) {
     const std::vector<int> other{
         others_.at(static_cast<size_t>(peer - (peer > own_rank() ? 1 : 0)))};

@@ -16,13 +16,13 @@ namespace convoy::comm {
 
 namespace {
 
-/// A function of the driver's interface, if there is a driver.
+/// Looks up a function of the CUDA driver; null without a driver.
 void* driver_function(const char* name) {
   static void* const driver = ::dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
   return driver == nullptr ? nullptr : ::dlsym(driver, name);
 }
 
-/// Null of the host, and where nothing was asked of it so far.
+/// Allocator of a device; null for the host, and for a device that has allocated nothing yet.
 c10::DeviceAllocator* allocator_of(at::Device device) {
   if (device.is_cpu()) return nullptr;
   auto* out = dynamic_cast<c10::DeviceAllocator*>(c10::GetAllocator(device.type()));

@@ -11,7 +11,7 @@ namespace convoy::comm {
 
 namespace {
 
-/// The first that can is what `auto` takes.
+/// Table of the engines. `auto` takes the first one that supports the group.
 std::vector<EngineEntry>& engines() {
   static std::vector<EngineEntry> all{
       {"nccl", true,

@@ -10,8 +10,8 @@ using parallel::AxisSet;
 
 namespace {
 
-/// Neighbours in the ring, both of which any order of stages uses; who is in no two of a round
-/// waits for none.
+/// Rounds of pairs of neighbours in the ring, which any order of stages uses. A rank without a pair
+/// in a round does not wait in it.
 Pairs neighbours(int size) {
   Pairs pairs;
   for (const int first : {0, 1}) {

@@ -18,8 +18,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// Time that a wait asks again and again, before it sleeps between: even the shortest sleep takes
-/// 70 us, by the slack of Linux's timers.
+/// Time that a wait polls before it sleeps: the shortest sleep takes 70 us, by the slack of Linux's
+/// timers.
 constexpr auto kSpin = std::chrono::microseconds(200);
 
 class Pending {
@@ -66,7 +66,8 @@ class Pending {
   }
 
  private:
-  /// Whether there was one. Throws what went wrong with it.
+  /// Removes finished collectives from the front; returns whether there were any. Throws the error
+  /// that one ended with.
   bool drop_done() {
     bool dropped = false;
     while (!works_.empty() && works_.front().work->done()) {

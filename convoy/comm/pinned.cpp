@@ -18,7 +18,7 @@ namespace convoy::comm {
 
 namespace {
 
-/// A function of CUDA's runtime, which torch's CUDA library brings along; null without it.
+/// Looks up a function of CUDA's runtime, which torch's CUDA library loads; null without it.
 template <class Function>
 Function runtime(const char* name) {
   return reinterpret_cast<Function>(::dlsym(RTLD_DEFAULT, name));

@@ -33,8 +33,8 @@ Gathering gather(const StoreAddress& point, const c10::intrusive_ptr<c10d::Store
   return out;
 }
 
-/// Returns the result of `make`, or throws once `end` has passed: the timeouts of single waits do
-/// not add up, and some waits have none.
+/// Returns the result of `make`, or throws once `end` has passed, which bounds all waits together,
+/// also those without a timeout.
 template <class Make>
 auto by(Clock::time_point end, const StoreAddress& point, Make make) {
   constexpr std::chrono::seconds kLastWords{4};  // of a wait that knows for whom

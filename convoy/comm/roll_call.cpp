@@ -30,14 +30,14 @@ std::string key(int rank) {
   return fmt::format("said/{}", rank);
 }
 
-/// Ranks except rank 0, which collects.
+/// Keys of the ranks except rank 0, which collects.
 std::vector<std::string> keys(int size) {
   std::vector<std::string> out;
   for (int rank = 1; rank < size; ++rank) out.push_back(key(rank));
   return out;
 }
 
-/// False where it takes longer. Throws c10::Error when the store is gone.
+/// Waits for the keys; false on timeout. Throws c10::Error when the store is gone.
 bool wait_for(c10d::Store& store, const std::vector<std::string>& keys,
               std::chrono::milliseconds patience) {
   try {
@@ -48,8 +48,8 @@ bool wait_for(c10d::Store& store, const std::vector<std::string>& keys,
   }
 }
 
-/// Returns each thing with the values that there are and which of them a rank has: much is the same
-/// on all.
+/// Returns for each key its distinct values, and which of them each rank has: most are the same on
+/// all.
 Json packed(const Said& said) {
   Json things = Json::array();
   for (size_t i = 0; i < said.at(0).size(); ++i) {
@@ -112,7 +112,7 @@ Json ask(const StoreAddress& point, c10d::Store& store, Clock::time_point end,
   return {{"missing", late}};
 }
 
-/// Whether a process that took a place is gone; false where it cannot be known.
+/// Whether the process that registered as a rank has ended; false where that is unknown.
 bool has_gone(const std::string& holder) {
   const auto bar = holder.rfind('|');
   int64_t pid = 0;
@@ -123,8 +123,8 @@ bool has_gone(const std::string& holder) {
   return ::kill(static_cast<pid_t>(pid), 0) != 0 && errno == ESRCH;
 }
 
-/// Says `words` as this rank, with who says it behind them. Throws UsageError where a process that
-/// still runs has said something as the same rank.
+/// Registers this rank with `words`, followed by the identity of this process. Throws UsageError
+/// where another process that still runs is registered as the same rank.
 void say(const StoreAddress& point, c10d::Store& store, std::vector<std::string> words) {
   const auto own = fmt::format("{}|{}", own_host(), ::getpid());
   words.push_back(own);

@@ -15,9 +15,9 @@ namespace convoy::comm {
 
 namespace {
 
-/// Tensors of a GPU on their way to the host: the copies run beside its computing, and whoever
-/// wants the numbers waits for them. Until then what is copied is kept, for its memory would be
-/// given away as soon as the computing so far is done.
+/// Copies of a GPU's tensors to the host. They overlap with the GPU's computing, and the reader of
+/// the numbers waits for them. Sources are kept until then, as the allocator would reuse their
+/// memory once the queued work is done.
 class Arrivals {
  public:
   at::Tensor bring(const at::Tensor& tensor, at::Tensor host) {
@@ -119,7 +119,7 @@ class StagedEngine : public Engine {
  private:
   bool is_home(const at::Tensor& tensor) const { return tensor.device().type() == device_.type(); }
 
-  /// Memory for what becomes `tensor`, or itself.
+  /// Host memory for `tensor`, or the tensor itself where it is on the host.
   at::Tensor space(const at::Tensor& tensor) const {
     if (is_home(tensor)) return tensor;
     return at::empty(tensor.sizes(),

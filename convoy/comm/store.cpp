@@ -51,7 +51,7 @@ std::optional<in_addr> resolve(const std::string& host) {
   return address;
 }
 
-/// A socket that listens on one address of this host only; -1 when the host has no such address.
+/// Opens a socket that listens on one address of this host; -1 where the host has no such address.
 int listen_on(in_addr host, int port) {
   int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   int on = 1;
@@ -68,7 +68,7 @@ int listen_on(in_addr host, int port) {
   return fd;
 }
 
-/// The errno of a try to connect; 0 when somebody took it.
+/// Tries to connect. Returns the errno, or 0 once a connection was accepted.
 int connect_once(const addrinfo& to, std::chrono::milliseconds patience) {
   const int fd = ::socket(to.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (fd < 0) return errno;
@@ -85,8 +85,8 @@ int connect_once(const addrinfo& to, std::chrono::milliseconds patience) {
   return error;
 }
 
-/// Tries until somebody takes a connection, more often than torch does; returns why nobody did by
-/// `end`, or "".
+/// Tries to connect until `end`, more often than torch does. Returns why nothing accepted a
+/// connection, or "".
 std::string reach(const std::string& host, int port, Clock::time_point end) {
   using std::chrono::milliseconds;
   std::string why;
@@ -117,7 +117,7 @@ std::string reach(const std::string& host, int port, Clock::time_point end) {
       point.rank == 0 ? std::vector<int>{} : std::vector<int>{point.name(0)});
 }
 
-/// A process that lacks descriptors ends in waits for who cannot answer.
+/// Throws where the process may not open enough files: it would wait for ranks that cannot answer.
 void check_descriptors() {
   constexpr size_t kNeeded = 12;  // of a store and its connections
   std::array<int, kNeeded> opened{};

@@ -54,7 +54,7 @@ std::map<int64_t, double> losses_like(const RunLog& log, const RunLog& other) {
   return out;
 }
 
-/// A sentence on the one that logged fewer steps, and whether it was to train more.
+/// Adds a sentence on the run that logged fewer steps, and whether it was to train more.
 void compare_ends(const RunLog& a, const RunLog& b, Comparison& out) {
   if (a.last_step() == b.last_step()) return;
   const bool first = a.last_step() < b.last_step();
@@ -113,7 +113,7 @@ std::vector<Compared> compare_metrics(const RunLog& a, const RunLog& b) {
   return out;
 }
 
-/// Options that decide no number of a training.
+/// Whether an option has no influence on a training's numbers.
 bool is_no_cause(const std::string& key) {
   static const std::set<std::string> kKeys{
       "train.logging_steps",      "train.logging_strategy",

@@ -24,7 +24,7 @@ constexpr Tolerances kHalfPrecision{.first_loss = 2e-3,
                                     .gradients = 5e-2,
                                     .weights = 1e-3};
 
-/// Tolerances in bf16 and fp16 where each product is one device's.
+/// Tolerances in bf16 and fp16 where each matrix product is the same as on one device.
 constexpr Tolerances kSameProducts{.first_loss = 1e-5,
                                    .losses = 1e-3,
                                    .first_norm = 1e-4,
@@ -32,7 +32,7 @@ constexpr Tolerances kSameProducts{.first_loss = 1e-5,
                                    .gradients = 1e-3,
                                    .weights = 1e-3};
 
-/// Why a layout adds in another order than one device; "": it does not.
+/// Reason why a layout adds in another order than one device; "" where it does not.
 std::string reason_of(const LayoutFacts& facts) {
   const auto& split = facts.split;
   if (split.ranks.tensor > 1) return "tensor ranks add parts of products";

@@ -78,13 +78,13 @@ bool same_shape(const TensorFiles& a, const TensorFiles& b, const std::string& n
          a.entry(name).dtype == b.entry(name).dtype;
 }
 
-/// Elements whose update is more than rounding error: by second moments, or where an optimizer has
-/// none by first ones.
+/// Selects the elements whose update is more than rounding error, by the second moments or, for an
+/// optimizer without them, the first.
 class Counted {
  public:
   explicit Counted(const TensorFiles& moments) : moments_(moments) {}
 
-  /// Returns one flag for each of these elements of a weight; empty: all count.
+  /// Returns a flag for each of these elements of a weight; empty: all are selected.
   std::vector<bool> of(const std::string& weight, int64_t begin, int64_t end) {
     if (!least_) look();
     constexpr std::string_view kPeft = "base_model.model.";  // before an adapter's weights alone

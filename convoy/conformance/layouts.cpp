@@ -12,7 +12,7 @@ namespace {
 using parallel::Parallelism;
 using parallel::Place;
 
-/// A split whose state of this ZeRO stage is on disk, as far as the stage allows.
+/// Returns the split with the state of its ZeRO stage on disk, as far as the stage allows.
 Parallelism on_disk(Parallelism split) {
   split.offload.optimizer = Place::Disk;
   if (split.zero >= 2) split.offload.gradients = Place::Disk;
@@ -20,7 +20,8 @@ Parallelism on_disk(Parallelism split) {
   return split;
 }
 
-/// Adds a mesh with each stage of ZeRO; those of data ranks alone also hybrid and offloaded.
+/// Adds a mesh with each stage of ZeRO and, where it has data ranks alone, also hybrid and
+/// offloaded layouts.
 void add_stages_of_zero(std::vector<TrainingLayout>& out, const LayoutRequest& request,
                         Parallelism split) {
   const bool only_data =

@@ -19,19 +19,19 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// JSON has no NaN: such a number was written as null.
+/// Returns a number of the log; NaN for null, as JSON has no NaN.
 double number_of(const Json& value) {
   return value.is_number() ? value.get<double>() : std::numeric_limits<double>::quiet_NaN();
 }
 
-/// Enters a value, and forgets those of later steps, which a run that went back left behind.
+/// Adds a value, and removes those of later steps, which a run that went back has made again.
 template <class Value>
 void enter(std::map<int64_t, Value>& series, int64_t step, Value value) {
   series.erase(series.lower_bound(step), series.end());
   series.emplace(step, std::move(value));
 }
 
-/// Forgets what a run that was resumed after `step` left behind.
+/// Removes the values of steps after `step`, from which a run was resumed.
 void cut(RunLog& log, int64_t step) {
   const auto shorten = [&](auto& series) { series.erase(series.upper_bound(step), series.end()); };
   shorten(log.losses);

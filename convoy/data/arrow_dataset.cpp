@@ -24,7 +24,7 @@ bool has_file(const fs::path& folder, const char* name) {
   return fs::is_regular_file(folder / name, ignored);
 }
 
-/// The folder itself, or that of its split "train".
+/// Folder of the data: `folder`, or its split "train".
 fs::path one_split(const fs::path& folder) {
   if (!has_file(folder, kSplits)) return folder;
   const auto file = folder / kSplits;
@@ -72,8 +72,7 @@ std::vector<fs::path> files_of(const fs::path& where) {
 
 using UseSchema = std::function<bool(const std::shared_ptr<arrow::Schema>&)>;
 
-/// Shows a file's schema to `use_schema`, and calls `consume` with its batches where that gives
-/// true.
+/// Calls `use_schema` with a file's schema, and `consume` with its batches where that returns true.
 void read_one(const fs::path& file, const UseSchema& use_schema,
               const std::function<void(const arrow::RecordBatch&)>& consume) {
   const auto mapped = arrow_value(

@@ -16,7 +16,7 @@ namespace {
 
 using arrow::Type;
 
-/// Row of the values of which value `index` is part; `offsets` of the new rows, from 0.
+/// Row that contains value `index`; `offsets` of the new rows begin at 0.
 int64_t row_holding(const std::vector<int64_t>& offsets, int64_t index) {
   return std::upper_bound(offsets.begin(), offsets.end(), index) - offsets.begin() - 1;
 }
@@ -41,7 +41,8 @@ bool is_whole(Type::type id) {
          id == Type::DATE64;
 }
 
-/// Times of day and durations, too: less than a second counts in them.
+/// Whether a type is read as fractions: also times of day and durations, in which fractions of a
+/// second count.
 bool is_fraction(Type::type id) {
   return id == Type::FLOAT || id == Type::DOUBLE || id == Type::TIME32 || id == Type::TIME64 ||
          id == Type::DURATION;
@@ -57,8 +58,8 @@ const arrow::DataType& without_dictionary(const arrow::DataType& type) {
   return *static_cast<const arrow::DictionaryType&>(type).value_type();
 }
 
-/// Appends instants as whole seconds since 1970, times of day and durations as seconds. False where
-/// `array` has none of them.
+/// Appends instants as whole seconds since 1970, times of day and durations as seconds. Returns
+/// false for other types.
 bool append_seconds(const arrow::Array& array, Column& out) {
   const auto whole = [&](int64_t per_second, int64_t seconds_of_one = 1) {
     return [&out, per_second, seconds_of_one](const auto& typed) {
@@ -210,7 +211,8 @@ void append_column(const arrow::Array& array, const Place& place, Column& out) {
   append_values(array, out);
 }
 
-/// `is_unsigned`: what lies beyond int64 has come as a negative number.
+/// Throws FileError for an id beyond its limit. `is_unsigned`: values beyond int64 were read as
+/// negative ones.
 void check_limit(const Column& column, int64_t first_new_row, const IdLimit& limit,
                  bool is_unsigned, const Place& place) {
   if (column.kind != Column::Int64) return;

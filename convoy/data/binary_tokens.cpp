@@ -14,7 +14,7 @@ namespace {
 constexpr std::string_view kIndexMagic("MMIDIDX\0\0", 9);
 constexpr int32_t kLlmcHeader = 256;  // numbers of 32 bits
 
-/// Numbers of a header, one after the other.
+/// Reads the numbers of a header, one after the other.
 class Reader {
  public:
   Reader(const MappedFile& file, size_t at) : file_(file), at_(at) {}
@@ -26,7 +26,7 @@ class Reader {
     std::memcpy(&value, from, sizeof(T));
     return value;
   }
-  /// First byte of `count` elements of `width` bytes, which are passed over.
+  /// Skips `count` elements of `width` bytes, and returns their first byte.
   const char* take(uint64_t count, size_t width) {
     if (count > (file_.size() - at_) / width) {
       fail<FileError>("data", "{} ends within its header, at {} bytes; try writing it again",
@@ -53,7 +53,7 @@ int64_t number_at(const char* from, uint64_t index, bool is_wide) {
   return narrow;
 }
 
-/// Bytes of an id by Megatron's code of its type.
+/// Bytes of an id for Megatron's type code.
 int width_of(uint8_t code, const fs::path& index) {
   if (code == 8) return 2;
   if (code == 4) return 4;
@@ -63,7 +63,7 @@ int width_of(uint8_t code, const fs::path& index) {
                   index.string(), code);
 }
 
-/// Ids of `width` bytes from the byte `begin` on. Throws FileError where the last one is cut.
+/// Ids of `width` bytes from byte `begin` on. Throws FileError where the last one is incomplete.
 TokenView view_of(const MappedFile& file, size_t begin, int width) {
   const size_t bytes = file.size() - begin;
   if (bytes % static_cast<size_t>(width) != 0) {
@@ -159,7 +159,7 @@ BinaryTokens read_bare(const fs::path& file) {
   return out;
 }
 
-/// Files that a name means: ids, and Megatron's index of them where there is one.
+/// Files of a name: the ids, and Megatron's index of them where it exists.
 struct TokenFiles {
   fs::path ids, index;
   bool has_index = false;

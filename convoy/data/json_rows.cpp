@@ -45,7 +45,7 @@ class Lines {
         file);
   }
 
-  /// The next line without its end; false at the end of the file.
+  /// Reads the next line without its end; false at the end of the file.
   bool next(std::string& line) {
     for (size_t looked = begin_;;) {
       const size_t end = bytes_.find('\n', looked);
@@ -103,7 +103,7 @@ void read_lines(const fs::path& file,
   }
 }
 
-/// A value of a column; what is null within it is left out.
+/// Value of a column as JSON, without nulls inside it.
 OrderedJson value_of(const arrow::Array& array, int64_t row, const fs::path& file) {
   if (array.IsNull(row)) return nullptr;
   OrderedJson out;

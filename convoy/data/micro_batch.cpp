@@ -54,7 +54,7 @@ MicroBatchBuilder::Kept MicroBatchBuilder::kept_of(const RowRef& ref, int64_t le
   return out;
 }
 
-/// Ids that the model has not are none: nothing ranks them.
+/// Copies the whole lists. Ids beyond the model's are left out, as nothing ranks them.
 void MicroBatchBuilder::copy_whole(const Column& column, int64_t begin, int64_t length) {
   if (limits_.last_is_target) {
     if (limits_.truncation == Truncation::KeepFirst) length = std::min(length, limits_.max_length);

@@ -95,8 +95,8 @@ struct ParquetFile::Impl {
     return out;
   }
 
-  /// The footer says where everything lies: once the file has changed that is no longer true. A
-  /// file that was replaced stays readable as it was.
+  /// Throws FileError where the file was changed, so that the footer's offsets are no longer right.
+  /// A file that was replaced stays readable.
   void check_unchanged() const {
     if (is_as_before(opened, status_now())) return;
     fail<FileError>("data",

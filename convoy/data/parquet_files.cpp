@@ -88,7 +88,7 @@ class ChainStream : public RowStream {
   int64_t decoded_rows_ = 0;
 };
 
-/// Values are rows of an embedding table, whether its domain says so or a tag.
+/// Whether the values of a feature are ids, by its domain or a tag.
 bool is_of_ids(const formats::Feature& feature) {
   const bool tagged = feature.has_tag("categorical") || feature.has_tag("item_id");
   return feature.int_domain.has_value() &&

@@ -12,7 +12,7 @@
 namespace convoy::data {
 namespace {
 
-/// Runs f, whose Arrow status or Parquet exception becomes a FileError about writing `file`.
+/// Runs f, and turns its Arrow status or Parquet exception into a FileError about writing `file`.
 template <class F>
 void checked(const std::filesystem::path& file, F&& f) {
   try {

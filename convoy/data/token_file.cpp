@@ -67,8 +67,8 @@ void read_metadata(const fs::path& file, IdsFile& out) {
   out.vocab_size = static_cast<int32_t>(number);
 }
 
-/// Columns of ids: of the column that is named, and of `input_ids` where there is none of that name
-/// and nobody `named` it. Nothing when the table holds no ids.
+/// Columns of the ids: the named column, or `input_ids` where it does not exist and the name is a
+/// default (not `named`). Nothing where the table holds no ids.
 std::optional<IdsColumns> ids_columns(const std::vector<ColumnInfo>& columns, const fs::path& path,
                                       const std::string& column, bool named) {
   const auto find = [&](const std::string& name) {
@@ -109,7 +109,7 @@ std::optional<IdsColumns> ids_columns(const ArrowDataset& source, const fs::path
   return ids_columns(columns_of(source.schema()), file, column, column != kTextColumn);
 }
 
-/// Blocks are cut from ids alone, so every id must be there to be learnt.
+/// Throws FileError where a mask or labels leave out tokens: blocks train on every id.
 void check_beside(const IdsColumns& from, const Rows& rows, int64_t first_row) {
   const auto& ids = rows.columns.at(from.ids);
   const auto refuse = [&](auto place, auto begin, const std::string& what, const char* expected) {
@@ -188,7 +188,7 @@ TokenTexts read_arrow_ids(const ArrowDataset& source, const IdsColumns& from, in
   return out;
 }
 
-/// Ids in a file of another program, if it is one.
+/// Reads ids of another program's binary file; nothing for other files.
 std::optional<TokenTexts> read_foreign(const fs::path& file, const std::string& column,
                                        int64_t memory_budget, const ProgressFn& progress) {
   if (auto binary = map_binary_tokens(file)) {
@@ -203,7 +203,7 @@ std::optional<TokenTexts> read_foreign(const fs::path& file, const std::string& 
   return read_arrow_ids(source, *ids, memory_budget, progress);
 }
 
-/// Throws FileError unless the file is text, for which there is no tokenizer.
+/// Throws FileError unless the file is a text file, or a table with a column of texts.
 void check_is_text(const fs::path& file, const std::string& column) {
   check_text_file(file, kKindsOfTexts);
   if (kind_of_texts(file) != ".parquet") return;

@@ -13,7 +13,7 @@ namespace {
 
 using MakeBatch = std::function<nn::Bundle(const std::vector<int64_t>&)>;
 
-/// Positions of the longest kind of input; rows where there is no such thing.
+/// Number of positions of the input with the most; of rows where inputs have no positions.
 int64_t num_tokens(const nn::Bundle& inputs) {
   int64_t most = 0;
   for (const auto& [name, tensor] : inputs) {
@@ -99,7 +99,7 @@ class MapStream : public BatchStream {
   }
 
  private:
-  /// Undefined where all are alike.
+  /// Lengths of the rows; undefined where all are equal.
   at::Tensor lengths_of(const std::vector<int64_t>& rows) const {
     if (rows_->row_lengths.empty()) return {};
     std::vector<int64_t> out;

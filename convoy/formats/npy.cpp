@@ -21,7 +21,7 @@ constexpr size_t kVersionBytes = 2;
                   what);
 }
 
-/// Value of `key` in the header, a dictionary of Python's, up to `end`.
+/// Value of `key` in the header, a Python dictionary, up to `end`.
 std::string_view value_of(std::string_view header, std::string_view key, std::string_view end,
                           const std::string& where) {
   const auto at = header.find(key);

@@ -160,7 +160,7 @@ class Parser {
     return out;
   }
 
-  /// The character behind a backslash; leaves at_ on its last digit.
+  /// Decodes the character behind a backslash; leaves at_ on its last digit.
   char escaped() {
     if (++at_ >= text_.size()) wrong("a string is never closed");
     const char c = text_[at_];

@@ -71,7 +71,7 @@ SafetensorsEntry parse_entry(const std::string& name, const Json& json, const st
   return entry;
 }
 
-/// Tensors must cover the data without gap or overlap.
+/// Throws FileError unless the tensors cover the data without gap or overlap.
 void check_cover(const std::map<std::string, SafetensorsEntry>& entries, size_t data_bytes,
                  const std::string& file) {
   std::vector<std::pair<const std::string*, const SafetensorsEntry*>> sorted;

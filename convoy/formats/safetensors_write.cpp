@@ -19,7 +19,7 @@ namespace convoy::formats {
 
 namespace {
 
-/// Makes the header. Also tells where each tensor begins in the data, and how much all take.
+/// Makes the header, the tensors' offsets in the data, and the size of the data.
 std::string make_header(const std::vector<TensorInfo>& tensors,
                         const std::map<std::string, std::string>& metadata,
                         std::map<std::string, size_t>& places, size_t& place) {
@@ -56,9 +56,9 @@ std::string make_header(const std::vector<TensorInfo>& tensors,
   }
 }
 
-/// Returns how much of a file several processes may write through a mapping at once: all, where the
-/// disk has room for it and no other host has the file, whose pages would overwrite these; else
-/// nothing.
+/// Returns how many bytes of a file several processes may write through a mapping at once: all,
+/// where the disk has room for it and no other host writes it, whose pages would overwrite these;
+/// else 0.
 size_t mappable_bytes(int fd) {
   constexpr long kXfs = 0x58465342;
   struct statfs system{};
@@ -147,9 +147,9 @@ void SafetensorsPieces::write_rows(size_t place, const void* data, size_t row_by
   }
 }
 
-/// Writes rows through a mapping. Where a page of the file has some rows, asking the system for
-/// each takes many times as long as copying it. So does asking for each page: mappings begin and
-/// end where huge ones may.
+/// Writes rows through a mapping: where a page has several rows, a system call for each takes many
+/// times as long as the copy. Mappings begin and end where huge pages may, since a fault for each
+/// page is as slow.
 bool SafetensorsPieces::map_rows(size_t place, const char* from, size_t row_bytes, size_t rows,
                                  size_t stride) {
   constexpr size_t kHuge = size_t{2} << 20;

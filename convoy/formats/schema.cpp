@@ -236,8 +236,8 @@ Schema read_schema(const Json& json, const std::string& where) {
   return schema;
 }
 
-/// Protobuf text without its message types gives every field as a list; of those that are read only
-/// features and tags are lists in a schema.
+/// Fields that occur once. Protobuf text without its message types gives every field as a list; in
+/// a schema only features and tags are lists.
 const std::vector<std::string> kReadOnce{"name",       "type", "valueCount",
                                          "intDomain",  "min",  "floatDomain",
                                          "annotation", "max",  "isCategorical"};

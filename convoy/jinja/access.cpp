@@ -22,7 +22,7 @@ Value missing(Budget& budget, const Value& value, const Value& key) {
       fmt::format("a '{}' has no item {}", value.type_name(), repr(budget, key).substr(0, 100)));
 }
 
-/// Method of the value's type under the name, or nothing.
+/// Method `name` of the value's type; nothing where there is none.
 std::optional<Value> method_of(const Value& value, std::string_view name) {
   if (!has_method(value, name)) return std::nullopt;
   auto method = std::make_shared<Callable>();
@@ -40,7 +40,7 @@ const Value* at(const std::vector<Value>& items, int64_t index) {
   return index >= 0 && index < count ? &items[static_cast<size_t>(index)] : nullptr;
 }
 
-/// The item that Python's value[key] gives, or nothing where it raises TypeError or LookupError.
+/// Item of Python's value[key]; nothing where that raises TypeError or LookupError.
 std::optional<Value> subscript(Budget& budget, const Value& value, const Value& key) {
   if (const Dict* dict = value.as_dict()) {
     const Value* found = dict->find(budget, key);

@@ -39,7 +39,7 @@ bool is_iterable(const Value& value) {
          value.as_sequence() != nullptr || value.is_undefined() || value.as_loop() != nullptr;
 }
 
-/// Whether it has a length and items by place: Jinja's meaning, which takes dicts in.
+/// Whether a value is a sequence to Jinja: it has a length and subscripts, as dicts do, too.
 bool is_sequence(const Value& value) {
   using Kind = Sequence::Kind;
   const Sequence* found = value.as_sequence();

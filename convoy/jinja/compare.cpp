@@ -22,7 +22,7 @@ bool is_number(const Value& value) {
   return whole(value) || value.as<double>() != nullptr;
 }
 
-/// -1, 0 or 1; nothing where one is not a number, as NaN. Exact for all integers.
+/// Compares numbers: -1, 0 or 1; nothing where one is NaN or no number. Exact for all integers.
 std::optional<int> compare_numbers(const Value& a, const Value& b) {
   const auto left = whole(a), right = whole(b);
   if (left && right) return *left < *right ? -1 : *left > *right;

@@ -112,7 +112,7 @@ std::string text_text(Budget& budget, std::string text, const FormatSpec& spec, 
   return padded(budget, text, spec.width, spec.align != 0 ? spec.align : align, spec.fill);
 }
 
-/// [[fill]align][sign][#][0][width][,][.precision][type]
+/// Parses [[fill]align][sign][#][0][width][,][.precision][type].
 FormatSpec read_spec(std::string_view text) {
   FormatSpec spec;
   const auto is_align = [](char c) { return c == '<' || c == '>' || c == '^' || c == '='; };
@@ -142,7 +142,7 @@ FormatSpec read_spec(std::string_view text) {
   return spec;
 }
 
-/// Field of {} by name or place, and its .attributes and [items].
+/// Value of a {} field by name or place, with its .attributes and [items].
 Value field_of(Budget& budget, std::string_view field, const Arguments& arguments, size_t& next) {
   const size_t end = std::min(field.find_first_of(".["), field.size());
   const std::string_view name = field.substr(0, end);

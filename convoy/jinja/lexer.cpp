@@ -14,7 +14,7 @@ namespace {
 
 using TokenKind = Token::Kind;
 
-/// The source with \n at all line ends, and without one at its end.
+/// Returns the source with \n for all line ends, and without one at its end.
 std::string normalized(std::string_view source) {
   std::string out;
   for (size_t i = 0; i < source.size(); ++i) {
@@ -64,7 +64,7 @@ class Lexer {
 
   void skip_space() { advance(space_in_front(source_.substr(at_))); }
 
-  /// Length of an end tag `-%}`, `+%}` or `%}` here; 0 where there is none.
+  /// Length of an end tag `-%}`, `+%}` or `%}` here; 0 for none.
   size_t end_tag(std::string_view end, bool plus) const {
     const std::string_view rest = source_.substr(at_);
     if (rest.starts_with(end)) return end.size();
@@ -84,7 +84,7 @@ class Lexer {
     }
   }
 
-  /// Text in front of a tag with the sign -, + or none, which may take white space from its end.
+  /// Text before a tag with the sign -, + or none, which may strip white space from its end.
   std::string_view before_tag(std::string_view text, char sign, bool is_print) const {
     if (sign == '-') return text.substr(0, text.size() - space_behind(text));
     if (sign == '+' || is_print) return text;

@@ -113,7 +113,7 @@ Value add_texts(Budget& budget, const Value& a, const Value& b) {
   return concatenated(budget, {part(a), part(b)}, safe);
 }
 
-/// A text, list or tuple some times over.
+/// Repeats a text, list or tuple.
 Value repeated(Budget& budget, const Value& value, int64_t times) {
   times = std::max<int64_t>(times, 0);
   if (const Text* text = value.as_text()) {

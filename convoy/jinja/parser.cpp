@@ -28,8 +28,7 @@ class Parser : ExpressionParser {
   }
 
  private:
-  /// Statements up to a tag with one of the words, at which it stops; to the end where there are
-  /// none.
+  /// Parses statements up to a tag with one of the words; without words to the end of the source.
   Block statements(Words ends, int line = 1) {
     const TokenStream::Level level(stream_);
     Block out;
@@ -67,7 +66,7 @@ class Parser : ExpressionParser {
     return block;
   }
 
-  /// The body of a block, whose head ends here; the word that ended it is passed, and returned.
+  /// Parses the body of a block, whose head ends here. Skips the word that ends it, and returns it.
   std::string body(Node& node, Words ends) {
     stream_.skip_symbol(":");
     stream_.expect(Token::Kind::kBlockEnd, "'%}'");
@@ -141,7 +140,7 @@ class Parser : ExpressionParser {
     return node;
   }
 
-  /// Parameters of a macro, the last with defaults.
+  /// Parses the parameters of a macro, the last of which may have defaults.
   void signature(Node& node) {
     stream_.expect_symbol("(");
     while (!stream_.at_symbol(")")) {
@@ -157,7 +156,7 @@ class Parser : ExpressionParser {
     stream_.expect_symbol(")");
   }
 
-  /// Body of a macro or a call, from which no break leads out.
+  /// Parses the body of a macro or a call, which no break leaves.
   void function_body(Node& node, Words ends) {
     const int around = std::exchange(loops_, 0);
     macros_.push_back(&node);

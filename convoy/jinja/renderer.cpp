@@ -140,7 +140,7 @@ Renderer::Flow Renderer::run_for(const Node& node) {
   return loop_over(node, iterate(budget_, evaluate(*node.parts[1])), scope_, 0);
 }
 
-/// Items for which the loop's condition holds, which may be about its target alone.
+/// Items for which the loop's condition holds; it may only read the loop's target.
 std::vector<Value> Renderer::chosen(const Node& node, std::vector<Value> items) {
   if (node.parts[2] == nullptr) return items;
   std::vector<Value> out;

@@ -73,7 +73,7 @@ Value items_filter(Budget& budget, const Value& value, const Arguments& argument
   return Value::generator(budget, std::move(items));
 }
 
-/// Sorts by keys; equal ones keep their order, also from large to small.
+/// Sorts stably by keys, also in descending order.
 std::vector<Value> sorted(Budget& budget, std::vector<Value> items, const std::vector<Value>& keys,
                           bool from_large) {
   std::vector<size_t> order(items.size());

@@ -36,7 +36,7 @@ Value trim(Budget& budget, const Value& value, const Arguments& arguments) {
   return strip(budget, soft_text(budget, value), characters, true, true);
 }
 
-/// Jinja's own: words begin behind spaces, hyphens and opening brackets.
+/// Jinja's title(): a word begins behind a space, a hyphen or an opening bracket.
 Value title_of_words(Budget& budget, const Value& value, const Arguments& arguments) {
   bind("title", arguments, {});
   const Value whole = soft_text(budget, value);

@@ -29,7 +29,7 @@ Value texts(Budget& budget, const std::vector<std::string_view>& parts, const Te
   return Value::sequence(budget, kind, std::move(items));
 }
 
-/// Pays for a search from the right, which may compare each place with the whole of `wanted`.
+/// Charges the budget for a search from the right, which may compare `wanted` at each place.
 void pay_for_search(Budget& budget, std::string_view text, std::string_view wanted) {
   budget.step(static_cast<int64_t>(text.size() / 64 * (wanted.size() / 64)));
 }
@@ -46,7 +46,7 @@ bool has_end(const std::string& text, const Value& wanted, bool front) {
   return front ? text.starts_with(end) : text.ends_with(end);
 }
 
-/// Python's find, index, rfind and count take characters [begin, end).
+/// Characters [begin, end) that Python's find, index, rfind and count search.
 std::string_view stretch(const std::string& text, const std::vector<const Value*>& given,
                          size_t& characters_before) {
   const auto count = static_cast<int64_t>(count_characters(text));
@@ -117,7 +117,8 @@ Value partition(Budget& budget, const Text& text, bool from_right, const Argumen
   return texts(budget, parts, text, Sequence::Kind::kTuple);
 }
 
-/// isalpha(), isdigit() ...; characters beyond ASCII are refused where their class is not known.
+/// Evaluates isalpha(), isdigit() and others; refuses characters beyond ASCII whose class is not
+/// known.
 bool all_are(const Text& text, std::string_view name) {
   bool any = false;
   if (name == "islower" || name == "isupper") {

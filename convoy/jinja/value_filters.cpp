@@ -45,7 +45,7 @@ Value to_json(Budget& budget, const Value& value, const Arguments& arguments) {
   return Value::text(json_dumps(budget, value, options));
 }
 
-/// Digits of a number as Python reads them: no white space around, "_" between digits only.
+/// Digits of a number as Python reads them: "_" is allowed between digits, white space is not.
 std::optional<std::string> plain_digits(std::string_view text) {
   text.remove_prefix(space_in_front(text));
   text.remove_suffix(space_behind(text));

@@ -31,7 +31,8 @@ std::string launch_hint(size_t ranks) {
       ranks);
 }
 
-/// DataParallel's replicas are whole models in one process.
+/// Throws UsageError for DataParallel in several processes, as its replicas are models of one
+/// process.
 void check_one_process(const options::ParallelArguments& arguments) {
   const bool replicates = arguments.strategy == "dp" || arguments.replicas > 1;
   const int cuts = arguments.num_tensor_ranks(), contexts = arguments.num_context_ranks();
@@ -50,8 +51,8 @@ std::string sharing(size_t number, const std::string& what, size_t gpus) {
                      gpus == 1 ? "one GPU" : fmt::format("{} GPUs", gpus));
 }
 
-/// Stages of one process: `replicas` of each, or as many as there are GPUs for. Neighbours of a
-/// stage share a device before others do.
+/// Makes a pipeline of threads in one process: `replicas` of each stage, or as many as there are
+/// GPUs for. Neighbouring stages share a device before others do.
 Job pipeline_of_threads(Job job, const options::ParallelArguments& arguments,
                         const std::vector<at::Device>& visible) {
   const auto stages = static_cast<size_t>(arguments.num_stages());
@@ -133,7 +134,7 @@ Job job_of_rank(Job job, const options::ParallelArguments& arguments,
   return job;
 }
 
-/// The only process.
+/// Makes the job of a single process.
 Job job_of_process(Job job, const options::ParallelArguments& arguments,
                    const std::vector<at::Device>& visible) {
   const auto& environment = job.environment;

@@ -28,7 +28,7 @@ std::set<std::string> agents_of(const Job& job) {
   return agents;
 }
 
-/// An id without its agents, and these.
+/// Splits an id into the part without agents, and the agents.
 std::pair<std::string, std::set<std::string>> parts_of(const std::string& id) {
   const auto at = id.rfind('@');
   if (at == std::string::npos) return {id, {}};

@@ -53,7 +53,7 @@ comm::StoreAddress store_address(const Job& job, const options::ParallelArgument
 
 namespace {
 
-/// libgomp ends the program when it cannot start a thread; this throws std::system_error.
+/// Starts threads, or throws std::system_error: libgomp ends the program where it cannot start one.
 void start_threads(int count) {
   std::promise<void> all_here;
   {
@@ -70,7 +70,7 @@ void start_threads(int count) {
   at::parallel_for(0, count, 1, [](int64_t, int64_t) {});  // and has them from here on
 }
 
-/// Arguments of ranks that are going to plan, until they have.
+/// Arguments of ranks before they have planned.
 options::ParallelArguments before_plan(options::ParallelArguments arguments) {
   arguments.parallelism.ranks = {};
   arguments.shard_ranks = "all";

@@ -17,7 +17,7 @@
 namespace convoy::launch {
 namespace {
 
-/// The names under which one launcher tells its numbers.
+/// Names of the environment variables of a launcher.
 struct Names {
   const char* source;
   const char* rank;
@@ -148,7 +148,8 @@ void read_numbers(const Reader& env, const Names& names, RankEnvironment& out) {
   out.node_rank = env.number(names.node_rank, 0).value_or(out.rank / out.local_world_size);
 }
 
-/// SLURM tells tasks per node as a list that must be looked up by node.
+/// Sets the numbers of nodes and of local ranks of a SLURM job, whose tasks per node are a list by
+/// node.
 void refine_slurm(const Reader& env, RankEnvironment& out) {
   std::string tasks = env.text("SLURM_STEP_TASKS_PER_NODE");
   if (tasks.empty()) tasks = env.text("SLURM_TASKS_PER_NODE");
@@ -180,7 +181,7 @@ constexpr int kJobPorts = 10000;
 /// far from the jobs that come next.
 constexpr int64_t kStepStride = 613;
 
-/// A number that all ranks of one job, or of one step of a SLURM job, have in common.
+/// Number that all ranks of one job, or of one step of a SLURM job, share.
 std::optional<int64_t> last_digits(const std::string& name) {
   std::string digits;
   std::copy_if(name.begin(), name.end(), std::back_inserter(digits),
@@ -189,13 +190,13 @@ std::optional<int64_t> last_digits(const std::string& name) {
   return std::stoi(digits.substr(digits.size() - std::min<size_t>(4, digits.size())));
 }
 
-/// Number of the SLURM step in which all of these processes are; "" where they are none: mpirun
-/// starts some of its ranks outside of the step that has the others.
+/// Number of the SLURM step of all these processes; "" where there is no common one: mpirun starts
+/// some of its ranks outside the step of the others.
 std::string step_of(const Reader& env, const std::string& source) {
   return source == kSlurm.source ? env.text("SLURM_STEP_ID") : "";
 }
 
-/// Names of a launcher that tells its job's number by a name of its own; null for others.
+/// Names of a launcher that has a variable of its own for the job's number; null for others.
 const Names* of_scheduler(const std::string& source) {
   for (const auto* names : {&kFlux, &kLsf, &kPals}) {
     if (source == names->source) return names;
@@ -203,7 +204,7 @@ const Names* of_scheduler(const std::string& source) {
   return nullptr;
 }
 
-/// A port that all ranks of one job know and others on the host probably do not use.
+/// Port that all ranks of one job derive, and other jobs on the host probably do not use.
 std::optional<int> port_from_job(const Reader& env, const std::string& source) {
   std::vector<const char*> names{"PMIX_NAMESPACE", "PMI_JOBID", "SLURM_JOB_ID", "SLURM_JOBID"};
   if (const auto* scheduler = of_scheduler(source)) names = {scheduler->job};
@@ -228,8 +229,8 @@ std::string name_of_job(const Reader& env, const RankEnvironment& ranks) {
   return ranks.source == "environment" ? "" : env.text("PMIX_NAMESPACE");
 }
 
-/// torchrun makes a folder of a name of its own, `ID_xxxxxxxx`, and in there
-/// `attempt_0/0/error.json` for each start and rank.
+/// Id of a torchrun agent, from the path of an error file: torchrun makes a folder `ID_xxxxxxxx`
+/// with a file `attempt_0/0/error.json` for each start and rank.
 std::string agent_of(const std::filesystem::path& error_file) {
   const auto start = error_file.parent_path().parent_path();
   if (!start.filename().string().starts_with("attempt_")) return "";
@@ -246,8 +247,8 @@ std::optional<std::string> first_slurm_host(const Reader& env) {
   return std::nullopt;
 }
 
-/// First compute host of an LSF job, as LSB_MCPU_HOSTS lists hosts with their slots: the host
-/// before it runs the job's script.
+/// First compute host of an LSF job by LSB_MCPU_HOSTS, a list of hosts and slots that begins with
+/// the host of the job's script.
 std::optional<std::string> first_lsf_host(const Reader& env) {
   std::istringstream list(env.text("LSB_MCPU_HOSTS"));
   std::vector<std::string> hosts;

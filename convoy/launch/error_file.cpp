@@ -19,7 +19,8 @@ double number_of(const Json& json, const char* key) {
   return json.contains(key) ? finite_number(json[key]).value_or(0) : 0;
 }
 
-/// torch's `@record` writes {"message": {"message": "...", "extraInfo": {"timestamp": "..."}}}.
+/// Reads the form of torch's `@record`: {"message": {"message": "...", "extraInfo": {"timestamp":
+/// "..."}}}.
 void read_torch_form(const Json& message, RankError& out) {
   if (message.is_string()) {
     out.error = message.get<std::string>();

@@ -36,7 +36,7 @@ std::vector<std::string_view> split_outside(std::string_view text) {
   return parts;
 }
 
-/// "03-05,9" to 03 04 05 9, with the zeros kept.
+/// Expands "03-05,9" to 03 04 05 9, with the zeros kept.
 std::vector<std::string> expand_ranges(std::string_view ranges, std::string_view whole) {
   std::vector<std::string> numbers;
   for (const std::string& range : split(ranges, ',')) {

@@ -21,7 +21,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// Appends what the pipe holds; closes it at its end.
+/// Appends the content of the pipe; closes the pipe at its end.
 void drain(Descriptor& pipe, std::string& into) {
   std::array<char, 65536> buffer;
   const ssize_t got = ::read(pipe.get(), buffer.data(), buffer.size());

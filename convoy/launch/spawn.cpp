@@ -54,7 +54,7 @@ std::vector<char*> pointers(std::vector<std::string>& texts) {
   return out;
 }
 
-/// Message of a child through a pipe: that it is there, then why it did not become the program.
+/// Message of a child through a pipe: that it has started, then why it could not run the program.
 struct Word {
   pid_t pid = -1;
   int reason = 0;

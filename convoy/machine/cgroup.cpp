@@ -12,7 +12,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Version 1 writes the largest page-aligned number for "none".
+/// Limit from which on there is none: version 1 writes the largest page-aligned number.
 constexpr int64_t kNoLimit = int64_t{1} << 60;
 
 template <class T>
@@ -25,14 +25,14 @@ int64_t limit_in(const fs::path& file) {
   return number < kNoLimit ? number : 0;
 }
 
-/// CPUs' worth of time: `quota` of every `period`.
+/// Number of CPUs for a `quota` of every `period`.
 double cpus(const std::string& quota, const std::string& period) {
   const auto used = static_cast<double>(leading_number(quota, 0));
   const auto whole = static_cast<double>(leading_number(period, 0));
   return used > 0 && whole > 0 ? used / whole : 0;
 }
 
-/// Returns the memory left below a limit, of both versions' files. What is kept of files counts as
+/// Returns the memory left below a limit, for the files of both versions. The page cache counts as
 /// free.
 int64_t memory_left(int64_t limit, const fs::path& used, const fs::path& stat, const char* files) {
   if (limit == 0) return 0;

@@ -26,8 +26,8 @@ bool is_device_file(const std::string& name) {
          name.find_first_not_of("0123456789", kPrefix.size()) == std::string::npos;
 }
 
-/// "NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.82.07  Wed ...": the first word that looks
-/// like a version.
+/// Version of the driver: the first word like a version in "NVRM version: NVIDIA UNIX x86_64 Kernel
+/// Module 580.82.07 Wed ...".
 std::string driver_version(const fs::path& file) {
   for (const std::string& word : split(value_in(file, "NVRM version", ':'), ' ')) {
     if (word.find('.') != std::string::npos &&
@@ -38,7 +38,7 @@ std::string driver_version(const fs::path& file) {
   return "";
 }
 
-/// The bridges on the way to a device, from the root complex on: "pci0000:00", "0000:00:01.0", ...
+/// Bridges between the root complex and a device: "pci0000:00", "0000:00:01.0", ...
 std::vector<std::string> bridges(const fs::path& device) {
   std::error_code failed;
   const auto place = fs::canonical(device, failed);

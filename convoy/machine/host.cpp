@@ -16,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// A line such as "MemTotal:  16384 kB", in bytes.
+/// Value in bytes of a line such as "MemTotal:  16384 kB".
 int64_t kilobytes_in(const fs::path& file, const std::string& key) {
   return leading_number(value_in(file, key, ':'), 0) * 1024;
 }
@@ -55,7 +55,7 @@ void read_topology(const fs::path& folder, Host& host) {
   host.cores = static_cast<int>(cores.size());
 }
 
-/// The word in brackets: "always [madvise] never".
+/// Word in brackets of a line such as "always [madvise] never".
 std::string chosen(const std::string& line) {
   const size_t open = line.find('['), close = line.find(']');
   return open < close && close != std::string::npos ? line.substr(open + 1, close - open - 1) : "";

@@ -51,7 +51,7 @@ class Library {
   bool started_ = false;
 };
 
-/// NVML writes "00000000:3B:00.0" where the kernel writes "0000:3b:00.0".
+/// Returns the kernel's name of a device, "0000:3b:00.0", for NVML's, "00000000:3B:00.0".
 std::string kernel_name(const PciInfo& info) {
   std::string name(info.id, std::find(info.id, info.id + sizeof info.id, '\0'));
   std::transform(name.begin(), name.end(), name.begin(),
@@ -70,7 +70,7 @@ size_t find_or_add(Gpus& gpus, const std::string& pci) {
   return static_cast<size_t>(found - gpus.gpus.begin());
 }
 
-/// The links that are up, by the device at their other end.
+/// Number of links that are up, by the device at the other end.
 std::map<std::string, int> nvlinks(const Library& library, Device device) {
   std::map<std::string, int> out;
   for (unsigned link = 0; link < kMostNvlinks; ++link) {
@@ -88,7 +88,7 @@ std::map<std::string, int> nvlinks(const Library& library, Device device) {
   return out;
 }
 
-/// Links that end at no GPU end at a switch, which joins all.
+/// Number of links to switches, which join all GPUs: those that end at no GPU.
 int links_to_switches(const Gpus& gpus, const std::map<std::string, int>& remotes) {
   int links = 0;
   for (const auto& [pci, count] : remotes) {

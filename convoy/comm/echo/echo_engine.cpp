@@ -57,7 +57,7 @@ class EchoEngine : public Engine {
     return all.narrow(0, std::accumulate(counts.begin(), own, int64_t{0}), *own);
   }
 
-  /// Fills each part of `out` from `in`, over and over where the part is longer.
+  /// Fills each part of `out` from `in`, which is repeated where the part is longer.
   static void fill(const at::Tensor& out, const Counts& counts, const at::Tensor& in) {
     int64_t begin = 0;
     for (const int64_t count : counts) {

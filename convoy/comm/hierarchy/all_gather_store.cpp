@@ -49,7 +49,8 @@ bool AllGatherStore::check(const std::vector<std::string>& keys) {
                      [&](const std::string& key) { return words_.contains(key); });
 }
 
-/// Throws at once where a key is missing: a rank that did not set it by then never will.
+/// Checks that the keys exist. Throws at once for a missing key: a rank that has not set it by then
+/// never will.
 void AllGatherStore::wait(const std::vector<std::string>& keys) {
   if (!check(keys)) {
     fail<CommunicationError>("comm", "'{}': a rank did not tell how to reach it", label_);

@@ -18,7 +18,7 @@ namespace convoy::comm {
 
 namespace {
 
-/// The groups that make up one that spans hosts.
+/// Groups of the two levels, within hosts and between them.
 struct Levels {
   std::shared_ptr<Engine> world;  ///< all ranks, over the network
   Group host;                     ///< the ranks of this host
@@ -104,7 +104,7 @@ class HierarchyEngine : public Engine {
  private:
   bool is_leader() const { return levels_.host.rank() == 0; }
   int rank() const { return levels_.rank; }
-  /// Whether each host's ranks are neighbours, and the hosts come in their order.
+  /// Whether the ranks of each host are consecutive, in the order of the hosts.
   bool in_order() const {
     return std::is_sorted(levels_.host_of_rank.begin(), levels_.host_of_rank.end());
   }
@@ -114,8 +114,8 @@ class HierarchyEngine : public Engine {
 
   size_t host_size() const { return static_cast<size_t>(levels_.host.size()); }
 
-  /// The sums over this host's ranks, in the order of their all-reduce, at the leader; nothing at
-  /// the others. Each adds a part.
+  /// Sums over this host's ranks, in the order of their all-reduce, on the leader; undefined on the
+  /// others. Each rank adds a part.
   at::Tensor sums_of_host(const at::Tensor& in, ReduceOp op, const std::string& label) {
     const int64_t size = levels_.host.size(), length = in.numel();
     if (size == 1) return in.clone();
@@ -130,10 +130,9 @@ class HierarchyEngine : public Engine {
     return all;
   }
 
-  /// The parts of this host's ranks of the sums over all hosts, with the bits of all_reduce.
-  /// Between two leaders no order can differ, so each sends only the other's parts. With more
-  /// leaders Gloo adds in an order that depends on the place in the whole tensor: it has to have
-  /// all of it.
+  /// Parts that this host's ranks get of the sums over all hosts, with the bits of all_reduce. Two
+  /// leaders send only each other's parts, as the order of two summands does not matter. With more
+  /// leaders Gloo's order depends on the place in the whole tensor, so it reduces all of it.
   at::Tensor parts_between_hosts(const at::Tensor& sums, const Counts& counts, ReduceOp op,
                                  const std::string& label) {
     const auto& leaders = levels_.leaders;
@@ -153,7 +152,7 @@ class HierarchyEngine : public Engine {
     return op == ReduceOp::Max ? at::maximum(mine, received) : mine.add_(received);
   }
 
-  /// The parts of a host's ranks, one after the other.
+  /// Parts of a host's ranks, concatenated.
   at::Tensor parts_of(int host, const at::Tensor& all, const Counts& counts) const {
     std::vector<at::Tensor> parts;
     int64_t begin = 0;

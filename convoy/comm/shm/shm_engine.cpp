@@ -55,7 +55,7 @@ std::vector<size_t> sizes_of(const Counts& counts) {
   return {counts.begin(), counts.end()};
 }
 
-/// A tensor on its way to or from another rank.
+/// Point-to-point transfer of a tensor that has begun.
 class PeerWork : public Work {
  public:
   PeerWork(shm::PointToPoint& peers, std::shared_ptr<shm::Ticket> ticket, at::Tensor tensor)

@@ -42,7 +42,7 @@ std::vector<ThreadBarrier::Item> ThreadBarrier::gather(int rank, Item item,
                            timeout_.count(), label, fmt::join(missing, ", "));
 }
 
-/// The items; who goes last leaves none behind.
+/// Returns the items; the last thread to leave removes them.
 std::vector<ThreadBarrier::Item> ThreadBarrier::leave(uint64_t round) {
   auto& items = items_[round % 2];
   auto all = items;

@@ -17,9 +17,9 @@ namespace convoy::comm {
 
 namespace {
 
-/// Collectives on GPU tensors are finished when the call returns: each thread reduces its own part,
-/// and reads and writes the tensors of the others. A message is a copy that its receiver makes. The
-/// rest goes through the host.
+/// Engine for ranks that are threads. Collectives on GPU tensors are complete when the call
+/// returns: each thread reduces its own part, and reads and writes the tensors of the others. The
+/// receiver of a message copies it. Other tensors go through the host.
 class ThreadEngine : public Engine {
  public:
   ThreadEngine(int rank, int size, std::shared_ptr<ThreadBarrier> barrier,

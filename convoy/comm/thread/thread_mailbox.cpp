@@ -9,7 +9,7 @@
 
 namespace convoy::comm {
 
-/// Point in the calling thread's work on a device, taken when it is made.
+/// Point in the work that the calling thread has queued on a device, taken at construction.
 class Moment {
  public:
   explicit Moment(at::Device device) : gpu_(device.type()), event_(device.type()), device_(device) {

@@ -30,7 +30,7 @@ const ColumnInfo* find_readable(const ParquetFiles& data, const std::string& nam
   return nullptr;
 }
 
-/// The column of the items: the schema's, which no other can stand in for, or the usual name.
+/// Column of the items: the schema's, else the usual name.
 std::string item_column(const std::optional<formats::Schema>& schema) {
   if (schema) {
     for (const formats::Feature& feature : schema->features) {
@@ -40,7 +40,7 @@ std::string item_column(const std::optional<formats::Schema>& schema) {
   return formats::kItemColumn;
 }
 
-/// The list whose lengths are told: the items or, without them, the first list.
+/// Column of the lists whose lengths are shown: the items, else the first list.
 std::string measured_column(const ParquetFiles& data, const ColumnInfo* items) {
   if (items != nullptr && items->is_list) return items->name;
   for (bool integers : {true, false}) {

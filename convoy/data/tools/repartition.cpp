@@ -21,7 +21,7 @@ namespace fs = std::filesystem;
 
 constexpr int64_t kCopiedRows = 4096;
 
-/// Plan of where the new row groups end.
+/// Planned ends of the new row groups.
 class Plan {
  public:
   Plan(const RepartitionOptions& options, int64_t rows, int64_t old_groups) : rows_(rows) {
@@ -130,7 +130,7 @@ class Repartition {
     }
   }
 
-  /// Tells which columns other programs read in another way than before.
+  /// Warns of columns that other programs read differently from before.
   void tell_changes(const fs::path& written) {
     const auto reader = open_parquet(written, kCopiedRows);
     const auto now = reader->parquet_reader()->metadata();

@@ -29,7 +29,7 @@ bool means_loopback(const std::string& host) {
   return host == "localhost" || host == "::1" || host.starts_with("127.");
 }
 
-/// Place where a rendezvous listens, if it does so on this host.
+/// Sockets and address of a rendezvous on this host, if it listens here.
 struct Listening {
   std::vector<Descriptor> sockets;  ///< none where another serves
   Endpoint endpoint;     ///< the address where this host meets it, or else the one that was given
@@ -37,8 +37,9 @@ struct Listening {
   bool taken = false;    ///< somebody listens at an address of this host
 };
 
-/// Listens at all addresses of the endpoint that are on this host: others may have one version of
-/// the protocol only. `local_address` is how others reach it, "" for whichever the way outward has.
+/// Listens on all addresses of the endpoint that this host has, IPv4 and IPv6, since others may
+/// have only one of them. `local_address`: how others reach it; "" = the address of the route to
+/// them.
 Listening listen_at(const Endpoint& endpoint, std::optional<bool> serves,
                     const std::string& local_address) {
   Listening out{.endpoint = endpoint};
@@ -299,8 +300,8 @@ class HostAgent {
     }
   }
 
-  /// Ends the ranks where the channel to the host of the rendezvous has ended: without that host
-  /// nobody tells what the others do.
+  /// Ends the ranks where the connection to the rendezvous is lost: without it nothing tells about
+  /// the other hosts.
   void check_channel() {
     const double timeout = host_.rendezvous.heartbeat_timeout;
     std::string why = channel_->why_ended();

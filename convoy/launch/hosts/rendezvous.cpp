@@ -162,7 +162,7 @@ void Rendezvous::tick(double now) {
   }
 }
 
-/// The members that take part if the job starts now, by node rank.
+/// Members that would take part if the job started now, by node rank.
 std::vector<int> Rendezvous::candidates() const {
   std::vector<int> out;
   for (const auto& [id, member] : members_) {

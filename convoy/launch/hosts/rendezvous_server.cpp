@@ -77,8 +77,8 @@ class RendezvousServer::EventLoop {
     }
   }
 
-  /// Turns one visitor away, any from the address that most come from. A stranger drives out its
-  /// own, and at its own address it cannot choose whom.
+  /// Closes one connection that waits for admission, a random one of the address that has most. So
+  /// a stranger displaces only connections from its own address, and cannot choose which.
   void make_room() {
     std::map<std::string, std::vector<int>> crowds;
     for (const auto& [id, visitor] : visitors_) crowds[visitor.socket.peer_host()].push_back(id);
@@ -106,7 +106,8 @@ class RendezvousServer::EventLoop {
     admitted_.clear();
   }
 
-  /// Lets a visitor in that knows the secret, as who says a line does; else the reason why not.
+  /// Admits a visitor, which has proven the secret by a line over the encrypted connection. Returns
+  /// the reason to refuse one of another job, else "".
   std::string admit(int id, Visitor& visitor, const std::string& line) {
     const Json said = Json::parse(line, nullptr, false);
     const std::string why = text_of(said, "run_id") == run_id_ ? "" : "another --rdzv-id";
@@ -120,7 +121,7 @@ class RendezvousServer::EventLoop {
     return "";
   }
 
-  /// Says so once for each address and reason: noise must not fill a log.
+  /// Refuses a visitor, and reports it once for each address and reason: noise must not fill a log.
   void turn_away(int id, const std::string& why) {
     const LineSocket& socket = visitors_.at(id).socket;
     if (told_.size() < kMostVisitors && told_.insert(socket.peer_host() + why).second) {

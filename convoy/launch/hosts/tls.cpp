@@ -44,7 +44,7 @@ int find_key(SSL* ssl, const unsigned char* id, size_t size, SSL_SESSION** sessi
   return 1;
 }
 
-/// Knows no certificate, so nothing but the key makes a connection.
+/// Makes a context without certificates: only the shared key authenticates.
 SSL_CTX* make_context(bool is_host) {
   SSL_CTX* context = ::SSL_CTX_new(is_host ? ::TLS_server_method() : ::TLS_client_method());
   if (context == nullptr || SSL_CTX_set_min_proto_version(context, TLS1_3_VERSION) != 1 ||

@@ -30,7 +30,7 @@ fs::path make_folder(const fs::path& path) {
   return path;
 }
 
-/// The rank whose log has this name: "rank-3.out".
+/// Rank of a log by its name: "rank-3.out".
 std::optional<int64_t> rank_of_log(const std::string& name) {
   constexpr std::string_view kPrefix = "rank-";
   const auto dot = name.find('.');

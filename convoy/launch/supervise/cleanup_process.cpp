@@ -12,7 +12,7 @@
 namespace convoy::launch {
 namespace {
 
-/// The process's life. Runs after fork without exec, so it calls nothing that takes a lock.
+/// Main function of the process. It runs after fork without exec, so it takes no locks.
 [[noreturn]] void guard(int alive, const char* folder) {
   ::setsid();  // out of reach of Ctrl-C and of who kills the launcher's group
   ::prctl(PR_SET_NAME, "convoy-cleanup");

@@ -23,7 +23,7 @@ double failure_time(const RankReport& rank) {
   return rank.error && rank.error->time > 0 ? rank.error->time : rank.end_time;
 }
 
-/// Returns the number of ranks that lost contact and had waited for this one, if it gave no reason
+/// Number of ranks that lost contact while they waited for this one; 0 where this one gave a reason
 /// of its own.
 size_t missed_by(const RankReport& rank, const std::vector<RankReport>& all) {
   if (rank.error || rank.end == RankEnd::kFailed) return 0;
@@ -33,20 +33,20 @@ size_t missed_by(const RankReport& rank, const std::vector<RankReport>& all) {
   }));
 }
 
-/// Whether an operation is one that ends when other ranks take part.
+/// Whether an operation waits for other ranks.
 bool is_collective(std::string_view operation) {
   return std::any_of(std::begin(kCollectives), std::end(kCollectives),
                      [&](const char* word) { return operation.starts_with(word); });
 }
 
-/// Whether a rank that gave no reason was in something that needs no other rank.
+/// Whether a rank without a reason was in an operation that waits for no other rank.
 bool hangs(const RankReport& rank) {
   const auto& operation = rank.activity.operation;
   return !rank.error && rank.end != RankEnd::kFailed && rank.end != RankEnd::kSucceeded &&
          (rank.suspended || (!operation.empty() && !is_collective(operation)));
 }
 
-/// Sentence about the end of a rank that is not to blame.
+/// Sentence about the end of a rank that did not cause the failure.
 std::string consequence(const RankReport& rank, const RankReport& culprit) {
   const std::string place = rank.place();
   const std::string in = place.empty() ? "" : " in " + place;

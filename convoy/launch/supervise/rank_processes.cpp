@@ -114,7 +114,7 @@ fs::path RankProcesses::file_of(const Rank& rank, const char* suffix) const {
   return error_dir_ / fmt::format("rank-{}{}", rank.report.rank, suffix);
 }
 
-/// Notes it for the report, before anybody is told to stop.
+/// Records each rank's operation for the report, before any rank is told to stop.
 void RankProcesses::see_what_ranks_do() {
   for (Rank& rank : ranks_) {
     if (!rank.alive) continue;
@@ -168,7 +168,7 @@ void RankProcesses::collect_ended() {
   }
 }
 
-/// Notes the time at which a rank ended. No two are equal, however coarse the clock.
+/// Records the time at which a rank ended; no two are equal, however coarse the clock.
 void RankProcesses::note_end_time(Rank& rank) {
   rank.report.end_time = last_end_time_ = std::max(wall_time(), last_end_time_ + 1e-6);
 }

@@ -34,7 +34,8 @@ void kill_children() {
   ::close(file);
 }
 
-/// Ends the program's group and all others of its family: the children of who is killed come here.
+/// Kills the process group of the program, and all other groups among its descendants: this process
+/// inherits the children of killed ones.
 void end_family(pid_t program) {
   ::kill(-program, SIGKILL);
   for (int i = 0; i < kPatienceMilliseconds; ++i) {
