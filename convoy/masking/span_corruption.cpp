@@ -15,7 +15,7 @@ namespace {
 
 constexpr uint64_t kTextSpanSite = 0x7370616e;  // keeps these draws apart from others
 
-/// Cuts `count` into `parts` of at least one, each way as likely as another.
+/// Cuts `count` into `parts` of at least one, with all ways equally likely.
 std::vector<int64_t> cut(int64_t count, int64_t parts, uint64_t key) {
   std::vector<int64_t> lengths;
   int64_t length = 1, cuts = parts - 1;

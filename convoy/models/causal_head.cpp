@@ -124,7 +124,7 @@ class CausalHead : public nn::Block {
     return out;
   }
 
-  /// The answers of the targets that put_targets() found, without a wait for a GPU.
+  /// Pairs of the targets that put_targets() found, without a wait for a GPU.
   nn::PreferencePairs pairs_of(const nn::Bundle& in, const nn::Context& context) const {
     const auto& batch = context.batch(in);
     const auto documents = nn::documents_of(batch);
@@ -144,7 +144,7 @@ class CausalHead : public nn::Block {
 
   int64_t num_ids() const { return table_->spec().shape[0]; }
 
-  /// States that products turn into logits.
+  /// Final hidden states, whose products with the output matrix are logits.
   at::Tensor states(const at::Tensor& h, nn::ReadBy reader) const {
     if (!norm_.weight) return h;
     const auto out = norm_.bias ? nn::layer_norm(h, norm_, epsilon_, reader)

@@ -11,7 +11,7 @@ namespace convoy::models {
 
 namespace {
 
-/// Old configs say null, which Python takes for false.
+/// Reads a bool; null in old configs means false, as in Python.
 bool read_value(const Json& json, bool& out) {
   if (json.is_boolean()) out = json.get<bool>();
   if (json.is_null()) out = false;
@@ -53,7 +53,7 @@ const char* type_name(const Field::Value& value) {
   return kNames[value.index()];
 }
 
-/// The number in a field; NaN where there is none.
+/// Number of a field; NaN where it holds none.
 double number_of(const Field::Value& value) {
   return std::visit(
       [](auto* at) -> double {

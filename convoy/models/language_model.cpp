@@ -48,7 +48,7 @@ std::map<std::string, Make>& families() {
   return all;
 }
 
-/// Keys of any model that change neither logits nor loss.
+/// Keys of any model that have no effect on logits and loss.
 const auto kPassedOn = split(
     "_name_or_path architectures auto_map chunk_size_feed_forward cross_attention_hidden_size "
     "dtype finetuning_task gradient_checkpointing id2label is_decoder label2id model_type "
@@ -57,10 +57,11 @@ const auto kPassedOn = split(
     "torch_dtype torchscript transformers_version use_cache",
     ' ');
 
-/// Values by key that change no numbers.
+/// Values by key with which a key has no effect on numbers.
 using Harmless = std::map<std::string, std::vector<Json>>;
 
-/// Keys of any model that change numbers in a way that is not known here, and where they do not.
+/// Keys of any model that change numbers in a way that is not supported here, with the values that
+/// change none.
 const Harmless kHarmless{{"add_cross_attention", {false, nullptr}},
                          {"is_encoder_decoder", {false, nullptr}},
                          {"partial_rotary_factor", {nullptr, 1}},

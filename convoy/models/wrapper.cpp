@@ -30,7 +30,7 @@ const std::vector<Wrapper>& wrappers() {
   return kAll;
 }
 
-/// Wrappers that are refused, and why.
+/// Unsupported wrappers, with the reason.
 const std::map<std::string, std::string>& refused() {
   static const std::string kPositions =
       "turns queries and keys by three positions of each token (mrope)";

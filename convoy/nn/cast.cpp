@@ -20,7 +20,7 @@ using lanes::Bf16;
 using lanes::Floats;
 using lanes::kLanes;
 
-/// `to` lies at a multiple of 16 bytes.
+/// Stores past the caches; `to` must be a multiple of 16 bytes.
 [[gnu::always_inline]] inline void store_past_caches(const Floats& from, float* to) {
 #if defined(__SSE__)
   __m128 quarters[4];

@@ -19,7 +19,7 @@ namespace {
 
 using CompileAndLaunch = decltype(&at::cuda::CompileAndLaunchKernel);
 
-/// torch's compiler of kernels for a GPU, if its CUDA library is open.
+/// Looks up torch's compiler of GPU kernels, if its CUDA library is loaded.
 CompileAndLaunch find_compiler() {
   constexpr const char* kName =
       "_ZN2at4cuda22CompileAndLaunchKernelERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEES8"

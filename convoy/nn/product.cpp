@@ -10,7 +10,8 @@ namespace convoy::nn {
 
 namespace {
 
-/// Older torch wants what is added to in 16 bits, too.
+/// Adds the product a b to `out` in one call; false where torch cannot do that: older versions need
+/// `out` in 16 bits, too.
 bool add_in_one(at::Tensor& out, const at::Tensor& a, const at::Tensor& b) {
   static std::atomic<bool> known_not_to{false};
   if (known_not_to) return false;

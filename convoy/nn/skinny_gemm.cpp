@@ -33,7 +33,7 @@ struct Product {
   int64_t m, n, k;
 };
 
-/// kN columns of a matrix whose columns lie one behind the other.
+/// Block of kN columns of a matrix that is stored by columns.
 template <int kN>
 struct Dots {
   template <int kM, class T>
@@ -66,7 +66,7 @@ struct Dots {
   }
 };
 
-/// kTerms terms of kWide columns of a matrix whose rows lie one behind the other.
+/// Block of kTerms terms of kWide columns of a matrix that is stored by rows.
 struct Terms {
   template <int kM, class T>
   [[gnu::always_inline]] static void add(const Product<T>& p, int64_t row, int64_t column,
@@ -102,7 +102,7 @@ struct Terms {
   }
 };
 
-/// The block with the rows from `row` on, at most kM of them.
+/// Computes the rows from `row` on of a block, at most kM.
 template <class Block, int kM = kRowsAtOnce, class T>
 [[gnu::always_inline]] inline void some_rows(const Product<T>& p, int64_t row, int64_t column,
                                              int64_t first) {
@@ -132,14 +132,14 @@ __attribute__((target("arch=x86-64-v4,prefer-vector-width=512"))) void add_colum
   }
 }
 
-/// Whether this processor, and so many rows of so many terms, are what add_columns() is made for.
+/// Whether add_columns() suits this processor, and m rows of k terms.
 bool takes_rows(int64_t m, int64_t k) {
   constexpr int64_t kMost = 16;
   static const bool has_registers = __builtin_cpu_supports("x86-64-v4");
   return has_registers && m <= kMost && k % kLanes == 0;
 }
 
-/// Whether the matrix is one that add_columns() is made for, too.
+/// Whether add_columns() suits the matrix, too.
 bool fits(const at::Tensor& x, const at::Tensor& matrix) {
   constexpr int64_t kLarge = int64_t{1} << 18;
   const bool whole =
@@ -202,8 +202,8 @@ at::Tensor multiply(const at::Tensor& x, const at::Tensor& matrix, const at::Ten
 
 #endif
 
-/// Multiplies on a GPU, with the sums in 32 bits: x is narrowed instead of the matrix, which is
-/// read once.
+/// Multiplies on a GPU with sums in fp32: x is split into 16-bit parts instead of widening the
+/// matrix, which is read once.
 at::Tensor multiply_parts(const at::Tensor& x, const at::Tensor& matrix) {
   const auto [parts, scale] = narrow_parts(x, matrix.scalar_type());
   const auto products = at::mm(parts, matrix, at::kFloat);
@@ -211,7 +211,7 @@ at::Tensor multiply_parts(const at::Tensor& x, const at::Tensor& matrix) {
   return scale.defined() ? sums.mul(scale) : sums;
 }
 
-/// Product with a matrix of 16-bit numbers, made wide a few columns at a time.
+/// Product with a 16-bit matrix, which is widened to fp32 a few columns at a time.
 at::Tensor multiply_narrow(const at::Tensor& x, const at::Tensor& matrix, const at::Tensor& bias) {
   if (matrix.is_cuda() && at::isReducedFloatingType(matrix.scalar_type()) &&
       x.scalar_type() == at::kFloat) {

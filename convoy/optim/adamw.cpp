@@ -96,7 +96,7 @@ class AdamW : public Optimizer {
   }
 
  private:
-  /// Updates the masters of stretches of one weight decay by one call.
+  /// Updates the masters of ranges with one weight decay in one call.
   void update_on_device(const std::vector<const FlatRange*>& stretches,
                         const StepNumbers& numbers) const {
     const auto fp32 = stretches.front()->weights.options().dtype(at::kFloat);

@@ -15,7 +15,7 @@ double cosine(double progress, double num_cycles) {
   return 0.5 * (1 + std::cos(std::numbers::pi * num_cycles * 2 * progress));
 }
 
-/// Part of `factor` that stands above the least one.
+/// Maps a `factor` from 0 to 1 to the range from the least one to 1.
 double above(double least, double factor) {
   return std::max(0.0, factor * (1 - least) + least);
 }

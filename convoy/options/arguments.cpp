@@ -29,11 +29,10 @@ void with_table(const TrainingArguments& arguments,
   use(table);
 }
 
-/// Largest number of rows of a rank's step: what a million ranks make of them still has room in a
-/// number.
+/// Largest number of rows of a rank's step, so that the rows of a million ranks fit an int64.
 constexpr int64_t kMostRows = (int64_t{1} << 43) - 1;
 
-/// A part of all steps, or a number of them.
+/// Checks a number of steps: a share of all steps below 1, or a whole number.
 void check_steps(const char* name, double steps) {
   if (steps < 1 || steps == std::floor(steps)) return;
   fail<UsageError>("train",

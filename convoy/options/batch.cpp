@@ -9,7 +9,7 @@ namespace convoy::options {
 
 namespace {
 
-/// Advice where `ranks` micro-batches of `rows` do not make `batch`.
+/// Advice where no number of micro-batches of `rows` on `ranks` makes `batch`.
 std::string what_divides(int64_t batch, int64_t ranks, int64_t rows) {
   if (batch % ranks == 0) {
     const int64_t of_rank = batch / ranks;

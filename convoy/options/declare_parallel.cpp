@@ -18,7 +18,8 @@ std::vector<std::string> or_auto(std::vector<std::string> names) {
   return names;
 }
 
-/// Text until the job's hosts are known, which a knob of Parallelism is not.
+/// Declares shard_ranks, which is text until the job's hosts are known, and so no knob of
+/// Parallelism.
 void declare_shard_ranks(OptionTable& t, std::string& shard_ranks) {
   t.add("parallel", "shard_ranks", shard_ranks,
         "ranks over which ZeRO shards: all, host (hybrid sharding), or a number; gradients are "

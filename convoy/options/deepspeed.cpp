@@ -24,7 +24,7 @@ struct Rule {
   const char* key;
   const char* option = nullptr;  ///< takes the value; null = none does
   const char* why = "";          ///< it is without effect, unless `refused`
-  /// Texts of the value in DeepSpeed's words, in ours; empty = as it is. Others are refused.
+  /// Values in DeepSpeed's words, with ours; empty = as it is. Others are refused.
   Values values = {};
   bool refused = false;  ///< unless it is off
   bool others = false;   ///< values that are not listed stay as they are
@@ -175,7 +175,7 @@ const std::vector<Rule>& rules() {
   return all;
 }
 
-/// Parts of the file that are without effect or refused whole.
+/// Part of the file that has no effect, or is refused as a whole.
 struct Part {
   const char* key;
   const char* why;
@@ -207,7 +207,7 @@ constexpr Part kParts[] = {
     {"eigenvalue", "it is not supported", true},
 };
 
-/// A value as an option takes it.
+/// Value as the text of an option.
 std::string plain(const Json& value) {
   return value.is_string() ? value.get<std::string>() : value.dump();
 }
@@ -244,7 +244,7 @@ class Reader {
   }
 
  private:
-  /// JSON allows a key twice; one of them would be lost.
+  /// Throws for a key that is there twice, which JSON allows.
   void refuse_doubles() const {
     std::vector<std::set<std::string>> names;
     std::string doubled;
@@ -257,7 +257,7 @@ class Reader {
     if (!doubled.empty()) refuse(doubled, "stands twice in one object");
   }
 
-  /// A step's batch is the micro-batch times accumulation times ranks.
+  /// Checks that a step's batch is micro-batch times accumulation times ranks.
   void check_batches() const {
     const auto number = [&](const char* key) {
       const auto found = json_.find(key);
@@ -273,8 +273,8 @@ class Reader {
                        batch, micro, steps));
   }
 
-  /// DeepSpeed makes the micro-batch that is left out of the number of ranks, which a file does not
-  /// know; the options here make accumulation of it instead.
+  /// Throws where the micro-batch is left out: DeepSpeed derives it from the number of ranks, which
+  /// a file does not know, where the options here would derive the accumulation.
   void refuse_open_micro_batch() const {
     const auto micro = json_.find("train_micro_batch_size_per_gpu");
     if (micro != json_.end() && !micro->is_null()) return;
@@ -380,7 +380,7 @@ class Reader {
     fail<UsageError>("deepspeed", "{}:{}: {} {}", file_, line_of(key), key, what);
   }
 
-  /// Returns the line where a key stands: each of its names behind the one before.
+  /// Returns the line of a nested key: each of its names is searched for behind the one before.
   int64_t line_of(const std::string& key) const {
     size_t at = 0;
     for (const auto& name : split(key, '.')) {

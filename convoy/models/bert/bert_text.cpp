@@ -95,7 +95,7 @@ class BertInput : public nn::Block {
   nn::NormParams norm_;
 };
 
-/// Names hidden tokens.
+/// Masked language modelling head: predicts hidden tokens.
 class MaskedHead : public nn::Block {
  public:
   MaskedHead(const BertTextConfig& config, const ParamPtr& words) : Block("cls"), config_(config) {
@@ -166,7 +166,7 @@ class MaskedHead : public nn::Block {
   ParamPtr table_, bias_;
 };
 
-/// Sorts texts by the state of their first token.
+/// Sequence classification head: classifies texts by the state of their first token.
 class Classifier : public nn::Block {
  public:
   Classifier(const BertTextConfig& config, int64_t num_labels)

@@ -114,7 +114,7 @@ class DecoderLayer : public nn::Block {
     down_ = dense("mlp.down_proj", F, D, config_.mlp_bias, {1});
   }
 
-  /// x plus what a branch gave, normalised and dropped where the family does so.
+  /// Returns x plus a branch's output, normalised, scaled and dropped where the family does that.
   at::Tensor added(const at::Tensor& x, at::Tensor branch, const ParamPtr& after, int64_t site,
                    const nn::TensorRanks& ranks, const nn::Context& context) const {
     if (after) branch = normed(branch, after, nn::ReadBy::Anything);

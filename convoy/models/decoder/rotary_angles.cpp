@@ -13,8 +13,8 @@ namespace convoy::models {
 
 namespace {
 
-/// Factors [..., 1] of queries at `positions` [...]: they grow by the logarithm of how often a
-/// position is beyond the original length. Undefined where all are one.
+/// Factors [..., 1] of queries at `positions` [...], which grow with the logarithm of position over
+/// original length. Undefined where all are one.
 at::Tensor factors_at(const nn::RotaryOptions& options, const at::Tensor& positions,
                       at::Device device) {
   if (options.query_beta == 0) return {};
@@ -24,7 +24,8 @@ at::Tensor factors_at(const nn::RotaryOptions& options, const at::Tensor& positi
   return comm::upload((1 + options.query_beta * (1 + times).log()).unsqueeze(-1), device);
 }
 
-/// Keys that a cache holds were turned by the angles of short texts.
+/// Throws UsageError where a text grows beyond the original length: the cached keys were rotated by
+/// the angles of short texts.
 void refuse_to_cross(const at::Tensor& positions, const nn::RotaryOptions& options) {
   if (options.type != "longrope" || positions.numel() == 0) return;
   const auto first = positions.select(1, 0);

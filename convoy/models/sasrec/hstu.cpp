@@ -59,7 +59,7 @@ class HstuLayer : public nn::Block {
     return x.unflatten(2, {H, config_.hidden_size / H}).transpose(1, 2);
   }
 
-  /// [B, 1, T, T].
+  /// Attention bias [B, 1, T, T] of times and positions.
   at::Tensor bias(const nn::Bundle& in) const {
     const auto& buckets = in.at("time_buckets");
     const auto places = at::arange(buckets.size(1), buckets.options());
@@ -69,7 +69,7 @@ class HstuLayer : public nn::Block {
     return both.squeeze(3).unsqueeze(1);
   }
 
-  /// [B, 1, T, T]: what there is at and before each position.
+  /// Mask [B, 1, T, T] of the items at and before each position.
   static at::Tensor seen(const nn::Bundle& in) {
     const auto& real = in.at("key_mask");
     return real.unsqueeze(1).expand({-1, real.size(1), -1}).tril().unsqueeze(1).to(at::kFloat);

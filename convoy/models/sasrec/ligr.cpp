@@ -57,7 +57,7 @@ class LigrLayer : public CausalLayer {
                       ranks);
   }
 
-  /// x, and of `added` as much as x lets through.
+  /// Gated residual: x plus `added` times the sigmoid of a linear map of x.
   at::Tensor add(const at::Tensor& x, const at::Tensor& added, const nn::DenseParams& gate,
                  int64_t site, const nn::WantedTokens& wanted, const nn::Context& context) const {
     return x +

@@ -20,7 +20,7 @@ namespace convoy::models {
 
 namespace {
 
-/// A batch with what its decoder is to predict: of text alone, `labels` of corrupted spans.
+/// Batch with the decoder's targets: for text alone, `labels` of corrupted spans.
 nn::Bundle with_labels(nn::Bundle batch, const T5Config& config, const nn::Context& context) {
   if (batch.contains("labels") || batch.contains("decoder_input_ids")) return batch;
   check_ids(batch.at("input_ids"), config.vocab_size, "input_ids");
@@ -75,7 +75,7 @@ class T5Input : public nn::Block {
   bool takes_sequence_parallel() const override { return true; }
 
  private:
-  /// Ids that the decoder sees when it is to predict `labels`: shifted right by one.
+  /// Decoder inputs for `labels`: shifted right by one.
   at::Tensor shifted(const at::Tensor& labels) const {
     auto out = at::full_like(labels, config_.first_id());
     const int64_t last = labels.size(1) - 1;
@@ -89,7 +89,7 @@ class T5Input : public nn::Block {
   nn::ParamPtr table_;
 };
 
-/// The last norm of a stack. Behind the encoder's it is the decoder's turn.
+/// Final norm of encoder or decoder. After the encoder's the decoder's input becomes `hidden`.
 class T5StackEnd : public nn::Block {
  public:
   T5StackEnd(const T5Config& config, const std::string& stack)

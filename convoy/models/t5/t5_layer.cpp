@@ -21,7 +21,7 @@ namespace {
 using nn::Init;
 using nn::ParamPtr;
 
-/// Texts are as long as they are; random draws are addressed as if they were this long.
+/// Length by which positions address random draws, beyond that of any text.
 constexpr int64_t kLongest = int64_t{1} << 20;
 
 /// Numbers of the random draws of a layer.

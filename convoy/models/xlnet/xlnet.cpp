@@ -71,8 +71,7 @@ class XlnetLayer : public nn::Block {
  private:
   static constexpr int64_t kSites = 5;  // of random draws, in each stream
 
-  /// Keys, values and positions that are looked at: [B, H, T, E], [B, H, T, E] and, by distance,
-  /// [H, 2 T, E].
+  /// Keys and values [B, H, T, E], and keys by distance [H, 2 T, E].
   struct Keys {
     at::Tensor k, v, r;
   };
@@ -89,7 +88,7 @@ class XlnetLayer : public nn::Block {
     return {heads(x, key_), heads(x, value_), heads(far.unsqueeze(0), distance_).squeeze(0)};
   }
 
-  /// A layer's way of `x` [B, T, D], content or query.
+  /// Layer's output for one stream `x` [B, T, D], content or query.
   at::Tensor stream(const at::Tensor& x, const Keys& keys, const at::Tensor& seen,
                     const nn::WantedTokens& wanted, const nn::Context& context,
                     int64_t site) const {

@@ -30,8 +30,8 @@ constexpr float kNever = -std::numeric_limits<float>::infinity();
 // A piece of a window's attention has no fewer queries.
 constexpr int64_t kFewQueries = 64;
 
-/// Whether one call takes several query heads for a key head, without copies of it: on a GPU, where
-/// torch's flash kernel can serve.
+/// Whether one call takes several query heads for each key head, without copies of it: on a GPU,
+/// where torch's flash kernel supports the shapes.
 bool takes_groups(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                   const std::optional<at::Tensor>& mask, bool triangle, double scale) {
   if (!q.is_cuda()) return false;
@@ -40,7 +40,8 @@ bool takes_groups(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
   return choice == static_cast<int64_t>(at::SDPBackend::flash_attention);
 }
 
-/// Inputs of torch's kernel for processors and what autograd keeps of it, without its arithmetic.
+/// Result of torch's kernel for processors with the tensors that autograd keeps, without its
+/// arithmetic.
 at::Tensor shapes_of_flash(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                            const std::optional<at::Tensor>& mask, bool triangle, double scale) {
   const at::Tensor Q = q.detach(), K = k.detach(), V = v.detach();
@@ -182,15 +183,15 @@ class Pieces {
     at::Tensor turn;  // slope of the cap, fp32; undefined without one
   };
 
-  /// fp32, but for bf16 on a GPU, where what is moved takes longer than what is computed. (fp16
-  /// would overflow where fp32 does not.)
+  /// Dtype of the probabilities: fp32, but bf16 where inputs are bf16 on a GPU, where memory
+  /// traffic dominates. (fp16 would overflow where fp32 does not.)
   at::ScalarType weights_dtype() const {
     const bool narrow =
         q_.is_cuda() && q_.scalar_type() == at::kBFloat16 && !options_.bias.defined();
     return narrow ? at::kBFloat16 : at::kFloat;
   }
 
-  /// Whether queries are multiplied instead of scores: on a GPU, where that rounds nothing.
+  /// Whether queries are scaled instead of scores: on a GPU, by powers of two, which do not round.
   bool scales_queries() const {
     int exponent = 0;
     return q_.is_cuda() && scale_ != 1 && std::frexp(scale_, &exponent) == 0.5;
@@ -222,14 +223,15 @@ class Pieces {
   static at::Tensor keys(const at::Tensor& x, const Place& at) {
     return x.narrow(0, at.row, at.R).narrow(2, at.key, at.S);
   }
-  /// [R, H, n, any] as [R, K, G x n, any].
+  /// Views [R, H, n, any] as [R, K, G x n, any].
   at::Tensor grouped(const at::Tensor& x) const {
     return x.reshape({x.size(0), K_, H_ / K_ * x.size(2), x.size(3)});
   }
   static at::Tensor bias(const at::Tensor& whole, const Place& at) {
     return whole.narrow(2, at.query, at.n).narrow(3, at.key, at.S);
   }
-  /// `last`: nobody reads the probabilities afterwards.
+  /// Probabilities after dropout. `last`: they may be overwritten, as nothing reads them
+  /// afterwards.
   at::Tensor dropped(Weights& weights, bool last) const {
     auto& p = weights.probabilities;
     if (!last) return weights.dropout.kept(p).to(v_.scalar_type());
@@ -273,7 +275,7 @@ double scale_of(const AttentionOptions& options, const at::Tensor& q) {
   return options.scale > 0 ? options.scale : 1 / std::sqrt(static_cast<double>(q.size(3)));
 }
 
-/// Whether a window or a cap keeps torch's kernel from serving.
+/// Whether a window or a cap rules out torch's kernel.
 bool needs_pieces(const AttentionOptions& options, const at::Tensor& k) {
   return options.cap != 0 || is_windowed(options, k.size(2));
 }
@@ -287,7 +289,7 @@ at::Tensor in_pieces(const at::Tensor& q, const at::Tensor& k, const at::Tensor&
       [&] { return Pieces(q, k, v, plain, context, scale_of(plain, q)).forward(); });
 }
 
-/// attention() of the last T positions to all that are kept.
+/// Attention of the last T positions to all cached keys.
 at::Tensor attend_kept(const at::Tensor& q, const KvCache::Seen& all,
                        const AttentionOptions& options, const Context& context) {
   if (!needs_pieces(options, all.keys)) {

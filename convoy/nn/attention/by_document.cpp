@@ -12,8 +12,8 @@ namespace convoy::nn {
 
 namespace {
 
-/// The documents' parts [1, H, L, E] of x [B, H, T, E]. In backward their gradients are laid end to
-/// end, once for all.
+/// Parts [1, H, L, E] of x [B, H, T, E] by document. Backward concatenates their gradients once for
+/// all.
 std::vector<at::Tensor> parts_of(const at::Tensor& x, const std::vector<DocumentPlace>& places) {
   std::vector<int64_t> lengths;
   for (const auto& place : places) lengths.push_back(place.length);

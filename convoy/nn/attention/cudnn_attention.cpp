@@ -15,7 +15,7 @@ namespace convoy::nn {
 
 namespace {
 
-/// The shapes that have a plan, and whether one more may have one.
+/// Cache of the shapes that have a plan, which decides whether one more may get one.
 class Plans {
  public:
   using Key = std::vector<int64_t>;
@@ -38,7 +38,7 @@ class Plans {
   std::map<Key, bool> known_;  // to whether they do
 };
 
-/// Everything that torch keeps plans by, as far as it differs here.
+/// Key by which torch caches plans, as far as it differs here.
 Plans::Key key_of(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, bool causal) {
   Plans::Key key{causal ? 1 : 0, q.get_device(), static_cast<int64_t>(q.scalar_type())};
   for (const auto* tensor : {&q, &k, &v}) {

@@ -12,7 +12,8 @@ namespace convoy::nn {
 
 namespace {
 
-/// Keeps queries, keys, values and probabilities for its backward, which computes the rest again.
+/// Relative attention. Keeps queries, keys, values and probabilities for backward, which recomputes
+/// the rest.
 class RelativeAttention {
  public:
   RelativeAttention(const RelativeQueries& queries, const at::Tensor& k, const at::Tensor& v,
@@ -72,18 +73,19 @@ class RelativeAttention {
     return param->value().to(of.scalar_type()).unsqueeze(1);  // [H, 1, E]
   }
 
-  /// [B, H, T, E]
+  /// Queries [B, H, T, E] with the bias for content.
   at::Tensor for_words() const {
     auto out = at::empty({B_, H_, T_, E_}, q_.options());
     return at::add_out(out, q_, bias(word_bias_, q_));
   }
-  /// [H, B x T, E]: all rows of a head meet the same distances.
+  /// Queries [H, B x T, E] with the bias for positions, in which all rows of a head are one matrix.
   at::Tensor for_distances() const {
     auto out = at::empty({H_, B_, T_, E_}, q_.options());
     at::add_out(out, q_.transpose(0, 1), bias(distance_bias_, q_).unsqueeze(1));
     return out.view({H_, B_ * T_, E_});
   }
-  /// [B, H, T, T] within [H, B x T, 2 T] by distance: row i begins T - i further right.
+  /// View [B, H, T, T] by key of scores [H, B x T, 2 T] by distance: row i begins T - i further
+  /// right.
   at::Tensor by_key(const at::Tensor& by_distance) const {
     return by_distance.as_strided({B_, H_, T_, T_}, {2 * T_ * T_, 2 * B_ * T_ * T_, 2 * T_ - 1, 1},
                                   T_);

@@ -18,15 +18,15 @@ namespace {
 
 constexpr float kUnseen = -std::numeric_limits<float>::infinity();
 
-/// A stretch of queries of this rank and one of keys of another, and where they begin in what each
-/// has.
+/// Range of queries of this rank with a range of keys of another, and their offsets in what each
+/// rank has.
 struct Pair {
   PositionRange queries, keys;
   int64_t query_at = 0, key_at = 0;
   bool diagonal = false;  ///< of the same positions, where those behind are not seen
 };
 
-/// Exponentials of `x` - `log_sum`; none where nothing was summed.
+/// Returns exp(x - log_sum); 0 where no key was visible.
 at::Tensor exponentials(const at::Tensor& x, const at::Tensor& log_sum) {
   return at::exp(x - log_sum.masked_fill(log_sum == kUnseen, 0));
 }
@@ -62,7 +62,7 @@ class Ring {
     return out_.detach();  // the graph holds this ring
   }
 
-  /// Gradients from that of `out`, which forward() gave.
+  /// Gradients of the inputs, from the gradient of the `out` that forward() returned.
   std::vector<at::Tensor> backward(const at::Tensor& grad) {
     const auto fp32 = q_.options().dtype(at::kFloat);
     grad_ = grad.to(q_.scalar_type()).contiguous();
@@ -90,7 +90,7 @@ class Ring {
  private:
   int before(int rank) const { return (rank + group_.size() - 1) % group_.size(); }
 
-  /// Elements of keys and values of a rank; a message is never empty.
+  /// Number of elements of a rank's keys and values; at least one, as messages are never empty.
   int64_t message_size(int rank) const {
     return std::max<int64_t>(1, 2 * B_ * K_ * ranks_.size(rank) * E_);
   }
@@ -124,7 +124,7 @@ class Ring {
     }
   }
 
-  /// Pairs of stretches in which queries see keys of rank `source`.
+  /// Pairs of ranges in which queries see keys of rank `source`.
   std::vector<Pair> pairs_with(int source) const {
     std::vector<Pair> out;
     const auto own = ranks_.stretches(), others = ranks_.stretches(source);
@@ -150,7 +150,7 @@ class Ring {
   static at::Tensor keys(const at::Tensor& x, const Pair& pair) {
     return x.narrow(2, pair.key_at, pair.keys.length);
   }
-  /// [R, H, n, any] as [R, K, G x n, any].
+  /// Views [R, H, n, any] as [R, K, G x n, any].
   at::Tensor grouped(const at::Tensor& x) const {
     return x.reshape({x.size(0), K_, H_ / K_ * x.size(2), x.size(3)});
   }
@@ -244,7 +244,7 @@ class Ring {
     }
   }
 
-  /// [R, H, n, S] fp32
+  /// Scores [R, H, n, S] fp32 of a pair.
   at::Tensor scores_of(const Pair& pair, const at::Tensor& k, int64_t row, int64_t R, int64_t query,
                        int64_t n) const {
     const auto q = queries(q_, pair).narrow(0, row, R).narrow(2, query, n);
@@ -267,7 +267,7 @@ class Ring {
     return scores;
   }
 
-  /// Undefined: nothing is dropped.
+  /// Dropout mask of a pair; undefined without dropout.
   at::Tensor mask_of(const Pair& pair, int64_t row, int64_t R, int64_t query, int64_t n) const {
     if (options_.dropout == 0 || context_.mode != Mode::Train) return {};
     auto here = context_;

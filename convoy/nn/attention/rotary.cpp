@@ -22,7 +22,7 @@ namespace {
 
 constexpr double kTurn = 2 * std::numbers::pi;
 
-/// base^(2i / width), i = 0..width/2-1.
+/// Returns base^(2i / width) for i = 0..width/2-1.
 at::Tensor wavelengths(double base, int64_t width) {
   return at::pow(base, at::arange(0, width, 2, at::kFloat) / static_cast<double>(width));
 }
@@ -48,7 +48,8 @@ at::Tensor llama3_frequencies(const RotaryOptions& o, int64_t width) {
   return at::where(is_long, plain / o.factor, at::where(is_short, plain, between));
 }
 
-/// Peng et al., "YaRN: efficient context window extension of large language models", 2023.
+/// Frequencies of YaRN (Peng et al., "YaRN: efficient context window extension of large language
+/// models", 2023).
 at::Tensor yarn_frequencies(const RotaryOptions& o, int64_t width) {
   const auto dims = static_cast<double>(width);
   auto bound = [&](double turns) {
@@ -99,7 +100,7 @@ at::Tensor frequencies(const RotaryOptions& o, int64_t length, int64_t width) {
   return yarn_frequencies(o, width);
 }
 
-/// Rows of E numbers, the halves of which are turned against each other.
+/// Rotates rows of E numbers, the first half of each against the second.
 template <class T>
 struct Turn {
   const T* x;
@@ -162,7 +163,7 @@ at::Tensor turned_here(const at::Tensor& x, const at::Tensor& cos, const at::Ten
   return out;
 }
 
-/// `sign` -1 turns back.
+/// Rotated x; with `sign` -1 by the inverse rotation.
 at::Tensor turned(const at::Tensor& x, const at::Tensor& cos, const at::Tensor& sin, float sign) {
   const auto dtype = x.scalar_type();
   const bool shaped = cos.dim() == 2 || (cos.dim() == 4 && cos.size(1) == 1 &&

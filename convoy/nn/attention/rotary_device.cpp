@@ -42,7 +42,7 @@ T convoy_turn_packed(T low, T high, T cos_0, T cos_1, T sin_0, T sin_1, T which,
 )
 // clang-format on
 
-/// [T, E / 2] or [B, 1, T, E / 2] as [T, 1, 1, E / 2] or [B, T, 1, 1, E / 2].
+/// Views a table [T, E / 2] or [B, 1, T, E / 2] as [T, 1, 1, E / 2] or [B, T, 1, 1, E / 2].
 at::Tensor beside_heads(const at::Tensor& table) {
   return table.dim() == 2 ? table.unsqueeze(1).unsqueeze(1) : table.transpose(1, 2).unsqueeze(-2);
 }

@@ -27,8 +27,8 @@ using lanes::kLanes;
 constexpr int64_t kMostPairs = 1 << 14, kMostKeys = 1024;
 constexpr float kNever = -HUGE_VALF;
 
-/// S scores become probabilities: of the first `seen` which `hidden` (0, or minus infinity; or
-/// null) leaves; the others become zero.
+/// Softmax of S scores in place, over the first `seen`, masked by `hidden` (0 or minus infinity;
+/// may be null). The others become zero.
 template <class T>
 [[gnu::always_inline]] inline void to_probabilities(T* row, int64_t seen, int64_t S, float scale,
                                                     const float* hidden) {
@@ -88,7 +88,7 @@ template <class T>
   }
 }
 
-/// Rows of S numbers; row r is position r % T of batch row r / rows_of_batch.
+/// Rows of S numbers, in which row r is position r % T of batch row r / rows_of_batch.
 template <class T>
 struct Rows {
   T* values;
@@ -158,7 +158,7 @@ class Short {
   }
 
  private:
-  /// [B, H, T, any] as [B, K, G x T, any].
+  /// Views [B, H, T, any] as [B, K, G x T, any].
   at::Tensor grouped(const at::Tensor& x) const {
     return x.reshape({B_, K_, H_ / K_ * T_, x.size(3)});
   }

@@ -10,7 +10,7 @@ namespace {
 
 constexpr int64_t kLeastMore = 128;
 
-/// Positions beside the window's.
+/// Spare positions of a cache beside the window's.
 int64_t more_of(int64_t window) {
   return std::max(kLeastMore, window / 4);
 }

@@ -15,7 +15,7 @@ namespace {
 using lanes::Bf16;
 using lanes::Floats;
 
-/// Finds s(x) and its slope.
+/// Computes the factor s(x) of an activation x s(x), and its slope.
 [[gnu::always_inline]] inline void weigh(const Curve& curve, const Floats& x, Floats& s,
                                          Floats& slope) {
   if (curve.normal) {
@@ -124,7 +124,7 @@ Curve curve_of(const std::string& kind) {
 
 using Tensors = std::vector<at::Tensor>;
 
-/// {out} without `grad`, else the gradients of x and of `times`.
+/// Returns the activation without `grad`, else the gradients of x and of `times`.
 Tensors computed(const std::string& kind, const at::Tensor& x, const at::Tensor& times,
                  const at::Tensor& grad) {
   const auto curve = curve_of(kind);
@@ -182,7 +182,7 @@ Compute computes(const std::string& kind, const at::Tensor& x) {
   return x.is_cpu() && dtype != at::kHalf ? computed : computed_by_torch;
 }
 
-/// Kernels of torch's compiler take numbers wherever they lie.
+/// Returns x on a GPU, whose kernels read any strides, and contiguous x on the host.
 at::Tensor laid_out(const at::Tensor& x) {
   return x.is_cuda() ? x : x.contiguous();
 }

@@ -149,7 +149,7 @@ std::optional<at::Tensor> gated_on_device(const Curve& curve, const at::Tensor& 
   return kernel.run({x, times}, scalars_of(curve));
 }
 
-/// x s(x), or with `grad` its gradient.
+/// Returns x s(x), or with `grad` its gradient.
 std::optional<at::Tensor> active_on_device(const Curve& curve, const at::Tensor& x,
                                            const at::Tensor& grad) {
   static DeviceKernel active("convoy_active", kActivationText),
@@ -163,7 +163,7 @@ std::optional<at::Tensor> active_on_device(const Curve& curve, const at::Tensor&
   return (backward ? back : active).run(tensors, scalars_of(curve));
 }
 
-/// [..., 2, D]: the gradients of x and of `times`.
+/// Gradients [..., 2, D] of x and of `times`.
 std::optional<at::Tensor> gated_backward(const Curve& curve, const at::Tensor& x,
                                          const at::Tensor& times, const at::Tensor& grad) {
   static DeviceKernel kernel("convoy_gated_back", kActivationText),

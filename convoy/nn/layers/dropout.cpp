@@ -159,7 +159,7 @@ at::Tensor dropout(const at::Tensor& x, double rate, const Context& context, int
 
 namespace {
 
-/// Part of this rank's tokens: some rows, and of each the positions [first, first + length) among
+/// Window of this rank's tokens: some rows, and of each the positions [first, first + length) among
 /// those that the rank has.
 struct Window {
   int64_t row, rows;
@@ -209,7 +209,8 @@ at::Tensor dropout(const at::Tensor& x, double rate, const Context& context, int
 
 namespace {
 
-/// Undefined where there is no kernel for it.
+/// Sum of x and `added` after dropout in one kernel; undefined where no kernel supports the
+/// tensors.
 at::Tensor add_dropped_at_once(const at::Tensor& x, const at::Tensor& added, double rate,
                                const Context& context, int64_t site) {
   const auto dtype = added.scalar_type();

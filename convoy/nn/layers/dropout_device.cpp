@@ -113,7 +113,7 @@ at::Tensor words_of(const at::Tensor& x) {
   return at::stack({x, at::bitwise_right_shift(x, 32)}).to(at::kInt);
 }
 
-/// Key of a small tensor that is made of `parts`.
+/// Cache key of a small tensor that depends on `parts`.
 std::vector<int64_t> key_of(Kept kind, std::initializer_list<at::IntArrayRef> parts) {
   std::vector<int64_t> key{static_cast<int64_t>(kind)};
   for (const auto& part : parts) {
@@ -127,7 +127,7 @@ at::IntArrayRef numbers_of(const at::Tensor& samples) {
   return {samples.const_data_ptr<int64_t>(), static_cast<size_t>(samples.numel())};
 }
 
-/// [B, 1, ...] of `sizes` [B, ...].
+/// Returns the shape [B, 1, ...] for `sizes` [B, ...].
 std::vector<int64_t> beside_rows(at::IntArrayRef sizes) {
   std::vector<int64_t> out(sizes.size(), 1);
   out[0] = sizes[0];

@@ -20,7 +20,7 @@ at::Tensor rows_of(const at::Tensor& x) {
   return x.reshape({-1, x.size(-1)});
 }
 
-/// Hugging Face's XLNet keeps [in, heads, width] of a product's weight.
+/// Views a weight as a matrix [in, out]: Hugging Face's XLNet stores [in, heads, width].
 at::Tensor matrix_of(const at::Tensor& weight) {
   return weight.dim() > 2 ? weight.flatten(1) : weight;
 }
@@ -37,15 +37,15 @@ void add_bias_grad(const ParamPtr& bias, const at::Tensor& grad_rows,
   });
 }
 
-/// [count, D]: row k is the sum of the rows with the number k, in their order.
+/// Sums [count, D]: row k is the sum of the rows numbered k, in their order.
 at::Tensor sums_by_number(const at::Tensor& rows, const at::Tensor& numbers, int64_t count) {
   constexpr int64_t kNoPadding = -1;
   return at::embedding_dense_backward(rows, numbers, count, kNoPadding,
                                       /*scale_grad_by_freq=*/false);
 }
 
-/// Numbers the places that occur, by size, and adds to each the sum of its rows. How many occur the
-/// host need not know: there are as many sums as rows, the last of which are zeros for any place.
+/// Adds to each of `places` in the table the sum of its rows. The host need not know how many
+/// places differ: there are as many sums as rows, and the last ones are zeros for any place.
 void add_sums(at::Tensor& table, const at::Tensor& places, const at::Tensor& rows, double scale) {
   const int64_t n = places.size(0);
   const auto [sorted, order] = places.sort(/*stable=*/true, /*dim=*/0, /*descending=*/false);
@@ -146,8 +146,8 @@ at::Tensor linear(const Operand& x, const ParamPtr& weight, const ParamPtr& bias
 
 namespace {
 
-/// Embedding from a table whose rows tensor ranks share out: all but one of them have zeros for an
-/// id.
+/// Embedding from a table whose rows are split over tensor ranks: all but one of them get zeros for
+/// an id.
 at::Tensor cut_embedding(const at::Tensor& ids, const ParamPtr& table, bool padding,
                          const TensorRanks& ranks) {
   const int64_t first = table->begin(), end = first + table->shape()[0];

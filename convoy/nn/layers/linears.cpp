@@ -16,7 +16,7 @@ namespace convoy::nn {
 
 namespace {
 
-/// Dimensions: the first of parameters' memory, and the last of rows'.
+/// Dimensions: the first of parameters, and the last of rows.
 constexpr int64_t kFirst = 0, kColumns = 1;
 
 std::vector<at::Tensor> values_of(const std::vector<ParamPtr>& params) {
@@ -70,7 +70,7 @@ class Together {
     return out;
   }
 
-  /// Whether a backward has anything to do.
+  /// Whether backward has anything to compute.
   bool learns() const { return trains_ || wants_grad_ || is_adapted(); }
 
   at::Tensor backward(const std::vector<at::Tensor>& grads) const {

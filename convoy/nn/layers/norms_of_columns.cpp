@@ -12,8 +12,8 @@ namespace convoy::nn {
 
 namespace {
 
-/// 1 for the columns of this rank that no rank before it holds, else 0: [C]; undefined where all
-/// are 1.
+/// Factors [C]: 1 for the columns of this rank that no rank before it holds, else 0; undefined
+/// where all are 1.
 at::Tensor owned_columns(const ParamPtr& weight, const TensorRanks& ranks) {
   const auto& spec = weight->spec();
   const auto& group = ranks.group();

@@ -84,7 +84,7 @@ CONVOY_CLONES void backward_rows(const Backward& b, int64_t begin, int64_t end,
   }
 }
 
-/// The result, and what backward takes from it.
+/// Result, and the scales that backward reads.
 std::pair<at::Tensor, at::Tensor> forward(const at::Tensor& input, const at::Tensor& weight,
                                           double epsilon) {
   if (input.is_cuda()) {

@@ -12,7 +12,7 @@ namespace convoy::nn {
 
 namespace {
 
-/// [N, ...] of [B, T, ...], or of what is so already.
+/// Flattens [B, T, ...] to [N, ...]; leaves [N, ...] as it is.
 at::Tensor flattened(const at::Tensor& all, int64_t rows, int64_t length) {
   const bool apart = all.dim() > 1 && all.size(0) == rows && all.size(1) == length;
   return apart ? all.flatten(0, 1) : all;
