@@ -35,7 +35,7 @@ bool gathers(const Parallelism& p) {
   return p.zero == 3;
 }
 
-/// Label of what the mesh or the rows tell, or another knob's label.
+/// Empty label of a knob that the mesh, the rows or another knob's label already tell.
 std::string unnamed(const Parallelism&) {
   return "";
 }
@@ -44,7 +44,7 @@ std::string cut_text(const Parallelism& p) {
   return fmt::format("cut at {}", fmt::join(p.pipeline.splits, ","));
 }
 
-/// "optimizer and weights offloaded to cpu"; empty: nothing is offloaded.
+/// Text of what is offloaded, "optimizer and weights offloaded to cpu"; "" for nothing.
 std::string offload_text(const Parallelism& p) {
   std::vector<std::string> out;
   for (const auto place : {Place::Cpu, Place::Disk}) {
@@ -71,7 +71,7 @@ bool is_number(const std::string& text) {
   return text == "true" || text == "false" || text.find_first_not_of("0123456789") == text.npos;
 }
 
-/// Member of a Parallelism, by the way to it.
+/// Accessor of a member of Parallelism, by the members that lead to it.
 template <auto... kWay>
 auto& member(auto& parallelism) {
   return (parallelism.*....*kWay);

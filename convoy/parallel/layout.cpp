@@ -24,7 +24,7 @@ int64_t elements_of(const ParamShape& param, const TensorPlace& tensor) {
   return local_elements(param.shape, param.cut, tensor);
 }
 
-/// Places the parameters that decay, or the others, from `offset` on; returns where they end.
+/// Places the parameters with weight decay, or those without, from `offset` on; returns their end.
 int64_t place(UnitPlace& unit, const std::vector<ParamShape>& params, const TensorPlace& tensor,
               bool decays, int64_t offset) {
   for (size_t p = 0; p < params.size(); ++p) {
@@ -50,8 +50,9 @@ std::vector<Extent> without(const Extent& all, std::vector<Extent> taken) {
   return out;
 }
 
-/// The units, in backward order. Frozen units have buckets of their own, so has each that several
-/// stages hold, and each virtual stage: they are not computed one after the other.
+/// Units by bucket, in backward order. Frozen units have buckets of their own, and so have each
+/// unit that several stages hold and each virtual stage, which are not computed one after the
+/// other.
 std::vector<std::vector<int64_t>> make_buckets(const ModelTable& table,
                                                const std::vector<std::vector<int>>& stages_of,
                                                const VirtualStages& virtual_stages,
@@ -308,8 +309,8 @@ std::vector<Piece> Layout::pieces(int64_t bucket, const Extent& extent) const {
   return out;
 }
 
-/// Whether this rank owns a parameter: if several stages or tensor ranks have all of it, the first
-/// does.
+/// Whether this rank owns a parameter: the first of several stages or tensor ranks that hold all of
+/// it.
 bool Layout::owns(int64_t unit, size_t param) const {
   const auto& cut = shapes()[static_cast<size_t>(unit)][param].cut;
   return stages_of(unit).front() == options_.pipeline_stage &&

@@ -10,7 +10,7 @@ namespace convoy::parallel {
 
 namespace {
 
-/// The last block that reads each parameter, and whether several do.
+/// Last block that reads each parameter, and whether several do.
 struct Readers {
   std::vector<size_t> last;
   std::vector<bool> several;

@@ -13,7 +13,7 @@ namespace convoy::parallel {
 
 namespace {
 
-/// "name = value" of a pipeline's option that is not as usual; empty: all are.
+/// Text "name = value" of a pipeline option that is not the default; "" where all are.
 std::string unusual_pipeline_option(const Parallelism& parallelism) {
   Parallelism values;
   OptionTable table;

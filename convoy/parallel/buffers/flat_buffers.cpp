@@ -103,8 +103,8 @@ void FlatBuffers::change_pieces(const std::function<bool(const Piece&)>& wanted,
 
 namespace {
 
-/// A module of the user's may be asked for its weights while they are not there: an error, where
-/// torch has one, is better than reading at no address.
+/// Sets whether a storage may be read. A user's module that reads weights while they are not
+/// gathered gets torch's error, where torch has one, instead of a null pointer.
 template <class Storage>
 void set_readable(Storage* storage, bool readable) {
   if constexpr (requires { storage->clear_data_ptr_access_error_msg_(); }) {
@@ -146,7 +146,7 @@ void FlatBuffers::bind() {
   }
 }
 
-/// The values that a user's modules have.
+/// Takes over the values of a user's modules.
 void FlatBuffers::take_leaves() {
   at::NoGradGuard no_grad;
   const auto leaf_of = [this](const Piece& piece) {

@@ -9,7 +9,7 @@ namespace convoy::parallel {
 
 namespace {
 
-/// A piece that every state replica has: each may write a stretch of it.
+/// Adds a piece that every state replica has, cut so that each replica writes a part of it.
 void add_dealt(std::vector<StatePiece>& pieces, const StatePiece& piece,
                const comm::Group& replicas) {
   constexpr int64_t kPage = 1024;  // elements

@@ -17,8 +17,8 @@ namespace convoy::parallel {
 namespace {
 
 enum Total : int64_t { kLoss, kTargets, kSquares, kWriting, kWords };
-/// A rank's word: 1 for a loss that is not finite, these for a signal that asked it to stop, and
-/// for too little memory.
+/// Message of a rank: kSpoilt for a loss that is not finite, kSignal times the number of a signal
+/// to stop, and kShort for lack of memory, added up.
 enum Word : int { kSpoilt = 1, kSignal = 2, kShort = 256 };
 
 }  // namespace
@@ -29,7 +29,7 @@ Update::Update(FlatBuffers& flat, comm::Groups groups, bool may_overflow, int64_
       may_overflow_(may_overflow),
       num_metrics_(num_metrics) {}
 
-/// Place of the metrics among the totals.
+/// Index of the metrics among the totals.
 int64_t Update::metrics_begin() const {
   return kWords + 2 * int64_t{groups_.world.size()};
 }

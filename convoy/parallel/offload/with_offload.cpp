@@ -17,7 +17,7 @@ Instruction store(Kind kind, int64_t bucket, int64_t micro_batch = -1) {
   return {.op = Op::Store, .bucket = bucket, .micro_batch = micro_batch, .kind = kind};
 }
 
-/// A bucket's part is fetched when the gather before starts.
+/// Fetches a bucket's part when the gather before it starts.
 void around_gathers(const Program& program, Insertions& insertions) {
   size_t before = 0;
   int64_t last = -1;
@@ -30,7 +30,7 @@ void around_gathers(const Program& program, Insertions& insertions) {
   }
 }
 
-/// A sum is stored when the next one starts: backward goes on meanwhile.
+/// Stores a reduced gradient when the next reduction starts, while backward goes on.
 void around_reductions(const Program& program, Insertions& insertions) {
   std::map<int64_t, size_t> stored;  // [bucket] position
   size_t before = 0;                 // the reduction before, or the loss
@@ -52,7 +52,8 @@ void around_reductions(const Program& program, Insertions& insertions) {
   }
 }
 
-/// The first bucket's state is fetched while the ranks sum up the norm.
+/// Fetches the first bucket's state while the ranks reduce the norm, and each other one's a bucket
+/// ahead.
 void around_updates(const Program& program, const Layout& layout, Insertions& insertions) {
   const auto kinds = offloaded_in_update(layout);
   if (kinds.empty()) return;

@@ -12,7 +12,7 @@ namespace convoy::parallel {
 
 namespace {
 
-/// Whether weight halves fit that are as large as they can be.
+/// Whether the largest possible weight gradients fit when deferred.
 bool has_room_for_halves(const Pipe& pipe) {
   auto larger = pipe;
   larger.costs = pipe.all_costs();

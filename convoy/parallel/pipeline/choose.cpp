@@ -19,13 +19,14 @@ namespace convoy::parallel {
 
 namespace {
 
-/// Fills in the bytes that blocks keep: where none are known a block keeps as much as it computes.
+/// Fills in the bytes that blocks keep; where they are unknown, a block counts as keeping as much
+/// as it computes.
 Costs with_bytes(Costs costs) {
   if (costs.kept.empty()) costs.kept = costs.forward;
   return costs;
 }
 
-/// Virtual stages that a rank has; with auto at most.
+/// Number of virtual stages of a rank; with auto the largest.
 int virtual_stages_of(const PipelineOptions& options) {
   return options.schedule->interleaved ? static_cast<int>(options.virtual_stages) : 1;
 }
@@ -34,7 +35,7 @@ std::string with_virtual_stages(int number) {
   return number > 1 ? fmt::format(" with {} virtual stages each", number) : "";
 }
 
-/// Names of blocks; of a long list the first ones and the last.
+/// Names of blocks; the first ones and the last of a long list.
 std::string names_of(const std::vector<BlockDecl>& blocks) {
   constexpr size_t kMost = 12, kFirst = 3;
   std::vector<std::string> out;
@@ -215,7 +216,7 @@ class Choosing {
     return out;
   }
 
-  /// Adds the blocks that are asked for by number.
+  /// Recomputes the requested number of blocks of each stage.
   void recompute_some(PipelineChoice& choice) const {
     auto numbers = again_.of_stage;
     if (numbers.empty()) return;
@@ -244,8 +245,8 @@ class Choosing {
     return out;
   }
 
-  /// Returns what each stage keeps, as recompute_layers = auto counts it. A search, which does not
-  /// count so, asks for no more.
+  /// Returns the memory that each stage keeps: the simulated peak of a searched schedule, else as
+  /// recompute_layers = auto counts it.
   std::vector<double> kept_by_stages(const PipelineChoice& choice) const {
     if (searches()) return play(pipe_of_choice(choice), choice.orders).peak;
     std::vector<double> out;

@@ -17,7 +17,7 @@ namespace {
 
 using enum ActionKind;
 
-/// A cell, and where it stands: both count from one.
+/// Cell and its position; both count from one.
 struct Position {
   size_t line = 0, cell = 0;
 };
@@ -184,7 +184,7 @@ class Reader {
                      places_[rank].front().line, to_text(Action{v, *missing, m}));
   }
 
-  /// The cells that a cell waits for: before it come forwards down to it, then backwards.
+  /// Cells that a cell waits for: the forwards of its micro-batch down to it, then the backwards.
   std::vector<Action> needs(const Action& cell) const {
     const auto& [v, kind, m] = cell;
     if (kind == Forward)

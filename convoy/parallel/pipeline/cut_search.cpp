@@ -13,7 +13,8 @@ double room(double limit) {
   return limit * (1 + kCutRounding);
 }
 
-/// Ends of stretches that are at most `limit` dear with the least of what `add` makes of them.
+/// Ends of ranges of blocks with a cost of at most `limit` each, for which `add` over all costs is
+/// least.
 template <class Add>
 std::pair<double, Ends> cut_by(const CutProblem& problem, double limit, const Add& add) {
   const size_t n = problem.num_blocks(), k = problem.num_stretches();
@@ -42,7 +43,7 @@ std::pair<double, Ends> cut_by(const CutProblem& problem, double limit, const Ad
   return {best[k][n], ends};
 }
 
-/// [stage] What it costs, the dearest first.
+/// Costs of the stages, the largest first.
 std::vector<double> stage_costs(const CutProblem& problem, const Ends& ends) {
   std::vector<double> out(problem.num_stages());
   size_t begin = 0;
@@ -129,7 +130,7 @@ Ends improved(const CutProblem& problem, Ends ends) {
 
 namespace {
 
-/// Looks at cuts stretch by stretch, and gives up where none can become better.
+/// Branch-and-bound search over cuts, one range of blocks after the other.
 class Search {
  public:
   Search(const CutProblem& problem, const Ends& ends)

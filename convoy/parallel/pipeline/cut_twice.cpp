@@ -10,13 +10,15 @@ namespace convoy::parallel {
 namespace {
 
 constexpr double kUncut = std::numeric_limits<double>::infinity();
-/// Pairs of stretches to look at: 80 alike blocks have two million, a thousand far more.
+/// Largest number of pairs of ranges to look at: 80 equal blocks have two million, a thousand far
+/// more.
 constexpr int64_t kMostLooks = 20'000'000;
-/// Quantity to minimise over the two stretches of each stage.
+/// Quantity to minimise over the two block ranges of each stage.
 enum class Aim { DearestStage, DearestStretch, Squares };
 
-/// Adds a stage after the other, that is two stretches: in a loop each goes on from the one of the
-/// stage before, in a v the first does and the second ends where that begins.
+/// Dynamic program that adds one stage, with two ranges of blocks, after the other. In a loop both
+/// ranges go on from those of the stage before; in a V the first goes on, and the second ends where
+/// that one's begins.
 class Pairs {
  public:
   Pairs(const CutProblem& problem, double stage, double stretch)
@@ -26,7 +28,7 @@ class Pairs {
         stage_((1 + kCutRounding) * stage),
         stretch_((1 + kCutRounding) * stretch) {}
 
-  /// The least that is possible, with the ends of such a cut; none where `looks` do not do.
+  /// Least value of the aim, with the ends of such a cut; none where `looks` are used up before.
   std::pair<double, Ends> run(Aim aim, int64_t& looks) {
     aim_ = aim;
     looks_ = &looks;
@@ -58,7 +60,7 @@ class Pairs {
     return std::max(all, aim_ == Aim::DearestStage ? first + second : std::max(first, second));
   }
 
-  /// Follows all ways on from where the stretches of the first stage begin.
+  /// Extends all cuts whose first stage has ranges that begin at `a` and `b`.
   void play(size_t a, size_t b) {
     places_.resize(stages_ + 1);
     reached_.resize(stages_ + 1);
@@ -73,7 +75,7 @@ class Pairs {
     }
   }
 
-  /// Extends the ways of the first `s` stages, which end at `a` and `b`, by a stage.
+  /// Extends the cuts of the first `s` stages, which end at `a` and `b`, by a stage.
   void extend(size_t s, size_t a, size_t b) {
     const size_t left = stages_ - s - 1;  // stages after this one
     const double all = places_[s][at(a, b)].all;
@@ -100,7 +102,7 @@ class Pairs {
     }
   }
 
-  /// Takes the way to an end, if it is the best yet, and forgets all ways of this middle.
+  /// Keeps a complete cut if it is the best yet, and clears the table of this middle.
   void take(size_t a, size_t b) {
     const double all = places_[stages_][at(a, b)].all;
     if (all < least_) {

@@ -13,7 +13,7 @@ namespace convoy::parallel {
 
 namespace {
 
-/// A plan of one schedule with some blocks recomputed.
+/// Function that plans one schedule with some blocks recomputed.
 using Make = std::function<PipelinePlan(PipelineSchedule, const std::set<int64_t>& recomputed)>;
 
 class Fit {
@@ -37,7 +37,8 @@ class Fit {
   }
 
  private:
-  /// The schedule is made for blocks of which these are recomputed; the fewest that it needs are.
+  /// Tries a schedule that is made for `recomputed` blocks; then the fewest blocks that it needs
+  /// are recomputed.
   void try_out(const Make& make, PipelineSchedule schedule, const std::set<int64_t>& recomputed) {
     double least = std::numeric_limits<double>::infinity();
     try {

@@ -51,7 +51,7 @@ class ListScheduler {
   }
 
  private:
-  /// A virtual stage and how many micro-batches have begun there.
+  /// Virtual stage of a rank, with the numbers of forwards and backwards that have begun there.
   struct Own {
     int64_t v = 0;
     int64_t forward = 0, backward = 0;
@@ -62,14 +62,15 @@ class ListScheduler {
     double held = 0;             // bytes
   };
 
-  /// Memory of a micro-batch on a rank, at most.
+  /// Largest memory of a micro-batch at virtual stage `v`: its activations or, with halves, its
+  /// deferred weight gradients.
   double size(int64_t v) const {
     const double kept = board_.kept_by(v);
     return rules_.halves ? std::max(kept, board_.put_off_by(v)) : kept;
   }
 
-  /// Whether there is room for a forward, and enough is left for all micro-batches that have begun
-  /// to come to their ends, the oldest first (Dijkstra's banker).
+  /// Whether there is memory for a forward, and enough is left for all begun micro-batches to end,
+  /// the oldest first (Dijkstra's banker's algorithm).
   bool fits(const State& it, const Own& next) const {
     double left = rules_.memory * (1 + 1e-9) - it.held - size(next.v);
     if (left < 0) return false;
@@ -94,7 +95,7 @@ class ListScheduler {
     return true;
   }
 
-  /// Order among actions that could begin at the same time: the smaller comes first.
+  /// Priority among actions that could begin at the same time: the smallest comes first.
   using Rank = std::tuple<int64_t, int64_t, int64_t, int64_t>;
 
   Rank rank_of(const Action& action) const {
@@ -179,7 +180,7 @@ class ListScheduler {
   std::vector<size_t> changed_;  // ranks, since their choice
 };
 
-/// [rank] What one micro-batch keeps there.
+/// Memory by rank that one micro-batch keeps.
 std::vector<double> kept_of_one(const Pipe& pipe) {
   const auto costs = pipe.all_costs();
   std::vector<double> out(static_cast<size_t>(pipe.num_ranks()));

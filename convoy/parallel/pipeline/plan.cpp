@@ -14,13 +14,13 @@ namespace convoy::parallel {
 
 namespace {
 
-/// Way in which virtual stages may lie.
+/// Placement of virtual stages, and their number on a rank.
 struct Way {
   int virtual_stages = 1;
   Placement placement = Placement::Loop;
 };
 
-/// Function that lays virtual stages in one way, in a cut or without one.
+/// Function that places virtual stages, with a cut of the blocks or without one.
 using Lay = std::function<std::pair<Cut, Pipe>(const Way&)>;
 
 std::vector<Way> ways(const PlanOptions& options) {

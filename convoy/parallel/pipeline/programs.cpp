@@ -7,7 +7,7 @@ namespace convoy::parallel {
 
 namespace {
 
-/// [rank][peer] What the peer sends to the rank, as it is received, in the order sent.
+/// Messages by rank and peer, which the rank receives in the order sent.
 std::vector<Incoming> messages(const Cut& cut,
                                const std::vector<std::vector<BlockAction>>& actions) {
   std::map<int64_t, int> before, after;  // [block] who holds the stretch before or after it

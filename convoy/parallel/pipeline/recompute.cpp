@@ -19,7 +19,7 @@ double saved_by(const Costs& costs, int64_t block) {
   return costs.kept.at(b) - (costs.inputs.empty() ? 0 : costs.inputs.at(b));
 }
 
-/// Blocks among `blocks` that may be recomputed, those that save most first.
+/// Blocks of `blocks` that can be recomputed, by falling savings.
 std::vector<int64_t> in_order(std::vector<int64_t> blocks, const Costs& costs,
                               const std::set<int64_t>& repeatable) {
   std::erase_if(blocks, [&](int64_t b) { return !repeatable.contains(b); });
@@ -28,7 +28,7 @@ std::vector<int64_t> in_order(std::vector<int64_t> blocks, const Costs& costs,
   return blocks;
 }
 
-/// The stretches of one stage, and what it keeps over a step.
+/// Block ranges of one stage, and the memory that it keeps over a step.
 class StageMemory {
  public:
   StageMemory(const Cut& cut, const std::vector<Action>& order, int stage, const Costs& costs,
@@ -64,7 +64,7 @@ class StageMemory {
   }
 
   size_t num_stretches() const { return stretches_.size(); }
-  /// The blocks of a stretch that can be recomputed, in the order in which they are.
+  /// Blocks of a range that can be recomputed, in order of preference.
   const std::vector<int64_t>& candidates(size_t stretch) const { return candidates_[stretch]; }
 
   std::vector<int64_t> all_candidates() const {
@@ -73,7 +73,7 @@ class StageMemory {
     return out;
   }
 
-  /// The first so many candidates of each stretch.
+  /// Set of the first `counts` candidates of each range.
   std::set<int64_t> chosen(const std::vector<size_t>& counts) const {
     std::set<int64_t> out;
     for (size_t s = 0; s < counts.size(); ++s) {
@@ -88,7 +88,7 @@ class StageMemory {
     return out;
   }
 
-  /// The most bytes that are kept at a time, as simulate() counts them.
+  /// Peak of the bytes that are kept, as simulate() counts them.
   double peak(const std::set<int64_t>& recomputed) const {
     std::vector<double> kept, halves, again, again_in_halves;
     for (const auto& blocks : stretches_) {
@@ -126,7 +126,7 @@ class StageMemory {
   }
 
  private:
-  /// Micro-batches that a stage keeps, by stretch, and which stretch goes backward.
+  /// Moment of a step: micro-batches kept by range, and the range that runs backward.
   struct Moment {
     std::vector<int64_t> kept, halves;
     int64_t backward = -1;
@@ -144,7 +144,7 @@ class StageMemory {
   std::set<Moment> moments_;
 };
 
-/// Keeps the set of blocks that fits and takes least time.
+/// Keeps the fastest set of recomputed blocks that fits.
 class Fitting {
  public:
   Fitting(const StageMemory& stage, double memory) : stage_(stage), memory_(memory * (1 + 1e-9)) {}
@@ -163,8 +163,7 @@ class Fitting {
   std::optional<std::set<int64_t>> best_;
 };
 
-/// Tries all ways to take `left` blocks from the stretches from `at` on, in each the first
-/// candidates.
+/// Tries all ways to take `left` blocks from the ranges from `at` on, of each its first candidates.
 void take_first(const StageMemory& stage, size_t left, std::vector<size_t>& counts, size_t at,
                 Fitting& fitting) {
   const size_t all = stage.candidates(at).size();
@@ -189,7 +188,7 @@ void take_any(const std::vector<int64_t>& candidates, size_t left, std::set<int6
   }
 }
 
-/// The fewest blocks of a stage; none: all of them are not enough.
+/// Smallest set of recomputed blocks with which a stage fits; nothing where none does.
 std::optional<std::set<int64_t>> fewest(const StageMemory& stage, double memory) {
   constexpr size_t kFew = 12;  // all their sets can be looked at
   const auto all = stage.all_candidates();
@@ -207,7 +206,7 @@ std::optional<std::set<int64_t>> fewest(const StageMemory& stage, double memory)
   return std::nullopt;
 }
 
-/// The bytes that each stage keeps with all blocks recomputed that can be.
+/// Bytes that each stage keeps with all possible blocks recomputed.
 std::vector<double> least_of_stages(const Cut& cut, const Orders& orders, const Costs& by_block,
                                     const std::set<int64_t>& repeatable) {
   std::vector<double> out;

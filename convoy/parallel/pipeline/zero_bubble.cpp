@@ -10,8 +10,7 @@ namespace {
 
 using enum ActionKind;
 
-/// An order that is written down action by action; weight halves come in the order of the input
-/// halves.
+/// Writer of an order, action by action; weight halves follow in the order of the input halves.
 class Writer {
  public:
   explicit Writer(int64_t num_micro_batches) : num_micro_batches_(num_micro_batches) {}
@@ -45,7 +44,8 @@ class Writer {
   std::vector<Action> actions_;
 };
 
-/// ZB-H1: 1f1b whose rank s puts off s weight halves, so that all ranks keep as much as the first.
+/// Order of ZB-H1: 1f1b in which rank s defers s weight halves, so that all ranks keep as much as
+/// the first.
 std::vector<Action> one_virtual_stage(const Pipe& pipe, int rank) {
   const int64_t v = pipe.virtual_stages_of(rank).front(), m = pipe.num_micro_batches;
   const int64_t ahead = pipe.num_ranks() - 1 - rank;
@@ -59,7 +59,7 @@ std::vector<Action> one_virtual_stage(const Pipe& pipe, int rank) {
   return out.end();
 }
 
-/// ZB-V: a rank has the virtual stages `down` and, on the way back, `up`.
+/// Order of ZB-V: a rank has the virtual stages `down` and, on the way back, `up`.
 std::vector<Action> in_v(const Pipe& pipe, int rank) {
   const int64_t down = rank, up = pipe.num_virtual_stages() - 1 - rank;
   const int64_t ranks = pipe.num_ranks();

@@ -17,7 +17,7 @@ namespace convoy::parallel {
 
 namespace {
 
-/// Shows every instruction to all rules.
+/// Passes every instruction to all rules.
 template <class... Rules>
 void play(const Program& program, int64_t num_micro_batches, const Steps& steps, Rules&... rules) {
   for (const auto& i : program) {

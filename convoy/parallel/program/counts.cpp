@@ -18,7 +18,7 @@ constexpr std::pair<const char*, double BlockCounts::*> kFields[] = {
     {"send", &BlockCounts::send},       {"send_grad", &BlockCounts::send_grad},
     {"sent", &BlockCounts::sent},       {"sent_grad", &BlockCounts::sent_grad}};
 
-/// The fields that a file must have, and may have.
+/// Number of fields that a file must have, and may have.
 constexpr size_t kRequired = 5, kAllowed = 8;
 
 std::vector<std::string> field_names(size_t number) {

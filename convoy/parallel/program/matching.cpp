@@ -29,8 +29,8 @@ bool is_collective(const RankProgram& rank, const Instruction& i) {
   return false;
 }
 
-/// Names a group: the ranks that share samples or parameters, the stages that hold a unit, or all
-/// (empty).
+/// Ranks of an instruction's group: those that share samples or parameters, the stages that hold a
+/// unit, or all (empty).
 std::vector<int> group_of(const Ranks& ranks, const RankProgram& rank, const Instruction& i) {
   switch (facts_of(i.op).among) {
     case Among::All:
@@ -76,7 +76,7 @@ bool meet(const Instruction& sent, const Instruction& received) {
          sent.micro_batch == received.micro_batch;
 }
 
-/// Plays the programs side by side.
+/// Runs the programs of all ranks side by side, to find a deadlock.
 class Play {
  public:
   explicit Play(const Ranks& ranks) : ranks_(ranks), states_(ranks.size()) {}
@@ -121,7 +121,7 @@ class Play {
     return rank(r).pipeline.at(static_cast<size_t>(i.peer));
   }
 
-  /// Whether rank `r` got on.
+  /// Begins or completes the next instruction of rank `r`; false where it must wait.
   bool step(int r) {
     if (ended(r)) return false;
     auto& it = state(r);
@@ -150,7 +150,7 @@ class Play {
     ++matched.begun[it.call];
   }
 
-  /// Whether rank `r` cannot end yet what it has begun.
+  /// Whether rank `r` waits for others to complete its last instruction.
   bool waits(int r) {
     const auto& i = current(r);
     if (receives(i.op)) return queues_[{peer_of(r, i), r}].empty();
@@ -158,7 +158,7 @@ class Play {
     return is_collective(rank(r), i) && it.matched->begun[it.call] < it.matched->num_members;
   }
 
-  /// Takes a message from the queue of its sender: messages come in the order sent.
+  /// Takes a message from its sender's queue, as messages arrive in the order sent.
   void take(int r, const Instruction& received) {
     const int other = peer_of(r, received);
     auto& queue = queues_[{other, r}];
@@ -168,7 +168,7 @@ class Play {
     queue.pop_front();
   }
 
-  /// The ranks without which rank `r` cannot end what it has begun.
+  /// Ranks that rank `r` waits for.
   std::vector<int> waits_for(int r) {
     const auto& i = current(r);
     std::vector<int> out;

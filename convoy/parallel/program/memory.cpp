@@ -13,7 +13,7 @@ namespace convoy::parallel {
 
 namespace {
 
-/// Gradients that are whole for a while, in elements, as parallel::Gradients has them.
+/// Buffers of whole gradients, in elements, as parallel::Gradients takes and returns them.
 class GradientPool {
  public:
   GradientPool(const Layout& layout, const StepOptions& options)
@@ -55,7 +55,7 @@ class GradientPool {
   int64_t most() const { return buckets_.most + scratches_.most; }
 
  private:
-  /// Elements that are taken, and the most so far: what is given back is kept for the next.
+  /// Pool of elements in use and their peak; returned ones are reused.
   struct Pool {
     int64_t now = 0, most = 0;
     void change(int64_t by) { most = std::max(most, now += by); }
@@ -172,7 +172,7 @@ class Activations {
   }
 
   int64_t most() const { return most_; }
-  /// The instruction at which it was, by its place in the program.
+  /// Index of the instruction with the peak.
   int64_t peak() const { return peak_; }
 
  private:
@@ -187,8 +187,8 @@ class Activations {
     int64_t bytes = 0;
   };
 
-  /// Keeps a sent bundle until its receiver tells that it came: by then the next bundle of each
-  /// virtual stage is under way.
+  /// Keeps a sent bundle until its receiver acknowledges it, by when the next bundle of each
+  /// virtual stage is in flight.
   void leave(const Instruction& send, int64_t bytes) {
     under_way_.push_back({send, bytes});
     if (under_way_.size() <= most_under_way_) return;
@@ -225,14 +225,14 @@ class Activations {
   std::deque<Sent> under_way_;
 };
 
-/// Memory through which offloaded state comes and goes, in bytes, as parallel::Offload has it: a
-/// bucket that is brought, one that is there, one that is written.
+/// Buffers of offloaded state, in bytes, as parallel::Offload has them: one bucket that is fetched,
+/// one in use, one that is written.
 class OffloadPool {
  public:
   OffloadPool(const Layout& layout, const StepOptions& options)
       : layout_(layout), options_(options) {}
 
-  /// A kind that is offloaded; gives the bytes of its place.
+  /// Adds an offloaded kind with elements of `width` bytes; returns the bytes of its parts.
   int64_t add(Kind kind, int64_t width) {
     widths_[kind] = width;
     int64_t out = 0;
@@ -295,10 +295,11 @@ class OffloadPool {
   int64_t now_ = 0, most_ = 0;
 };
 
-/// Bytes of a row's counter, which says when the row was brought up to date.
+/// Bytes of a row's counter, the step of its last update.
 constexpr int64_t kRowCounterBytes = 4;
 
-/// Rows of chance owners: as many as the one that has most, times the owners.
+/// Number of rows if all owners had as many as the one with the most, where rows fall to owners at
+/// random.
 int64_t with_uneven_shares(int64_t rows, int owners) {
   constexpr double kDeviations = 3;
   if (owners == 1) return rows;

@@ -21,7 +21,7 @@ class Maker {
         waiting_(static_cast<size_t>(layout.num_buckets() * options.parallelism.micro_batches),
                  -1) {}
 
-  /// Room for what most steps have.
+  /// Reserves memory for the instructions of a usual step.
   void reserve(const std::vector<BlockAction>& actions) {
     constexpr size_t kOfBlock = 2, kOfAction = 4;
     size_t number = 0;
@@ -61,7 +61,7 @@ class Maker {
 
   void loss(int64_t m) { add({.op = Op::Loss, .micro_batch = m}); }
 
-  /// The end of a step.
+  /// Adds the end of a step: reductions and updates.
   void end() {
     for (int64_t unit = 0; unit < layout_.table().num_units(); ++unit) {
       if (layout_.is_tied(unit) && !layout_.table().is_frozen(unit)) {
@@ -89,7 +89,8 @@ class Maker {
   bool is_elsewhere(int64_t block) const {
     return block >= 0 && block < layout_.table().num_blocks() && !layout_.holds(block);
   }
-  /// Transfer of block `block`'s result, or its gradient, to or from the holder of `other`.
+  /// Instruction that sends or receives block `block`'s result, or its gradient, to or from the
+  /// stage that holds `other`.
   Instruction crossing(Op op, int64_t block, int64_t other, int64_t m) const {
     return {.op = op, .block = block, .micro_batch = m, .peer = layout_.stage_of(other)};
   }

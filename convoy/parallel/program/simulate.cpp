@@ -95,7 +95,7 @@ class Simulation {
 
   bool is_told() const { return step_ + 1 == num_steps_; }
 
-  /// Whether rank `r` got on.
+  /// Begins or completes the next instruction of rank `r`; false where it must wait.
   bool step(size_t r) {
     auto& state = states_[r];
     const auto& program = ranks_[r].program;
@@ -240,7 +240,8 @@ class Simulation {
     for (auto& beside : beside_) beside.set_ended(ended);
   }
 
-  /// The end of the step's sums.
+  /// Runs the reductions at the end of a step for rank `r`; false until all ranks have come to
+  /// them.
   bool meet(size_t r) {
     if (!met_) {
       for (size_t other = 0; other < ranks_.size(); ++other) {

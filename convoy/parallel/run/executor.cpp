@@ -19,7 +19,7 @@ namespace convoy::parallel {
 
 namespace {
 
-/// Instructions of a program that receive from other stages.
+/// Instructions that receive from other stages.
 std::vector<Instruction> received_in(const Program& program, const Pass& pass) {
   std::vector<Instruction> out;
   for (const auto& i : program) {
@@ -111,8 +111,8 @@ void Executor::observed(const Instruction& i, const Run& run) {
   for (const auto& observer : observers_) observer->after(i);
 }
 
-/// Whether this rank can do without what the instruction makes: others wait inside of layers only
-/// where they share those.
+/// Whether this rank can skip an instruction: other ranks wait inside of layers only where they
+/// share them.
 bool Executor::can_give_up(const Instruction& i, const StepInput& input) const {
   if (!input.may_give_up || layers_.size() > 1 || context_.size() > 1) return false;
   switch (i.op) {

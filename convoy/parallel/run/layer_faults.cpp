@@ -62,7 +62,7 @@ class FaultyEngine : public comm::Engine {
   void abort(const std::string& reason) override { engine_->abort(reason); }
 
  private:
-  /// `mine`: what this rank gives.
+  /// Injects the fault into `mine`, this rank's input of a collective.
   void happen(at::Tensor& mine) {
     const auto fault = fault_at(in_backward_() ? kBackward : kForward);
     if (fault == Fault::kNan && mine.is_floating_point()) mine.fill_(NAN);

@@ -88,7 +88,7 @@ class FaultInjector : public Observer {
     }
   }
 
-  /// Offloaded weights may not be in memory.
+  /// Spoils weights that are in memory, where offloaded ones may not be.
   void spoil_what_is_here(const Instruction& i) {
     for (const int64_t bucket : reads(i, flat_.layout())) {
       spoil(flat_.bucket_weights(bucket));

@@ -18,7 +18,7 @@ namespace convoy::parallel {
 
 namespace {
 
-/// The batch with its inputs on `device`.
+/// Copies a batch's inputs to `device`.
 MicroBatch to_device(MicroBatch batch, at::Device device) {
   if (device.is_cpu()) return batch;
   batch.loaded = batch.inputs;
@@ -30,7 +30,7 @@ const nn::Bundle* loaded(const MicroBatch& batch) {
   return batch.loaded.empty() ? &batch.inputs : &batch.loaded;
 }
 
-/// The gradients that backward left at a block's inputs, which are given up.
+/// Moves out the gradients that backward left at a block's inputs.
 nn::Bundle taken_grads(nn::Bundle& in) {
   nn::Bundle out;
   for (const auto& [name, leaf] : std::exchange(in, {})) {
@@ -62,7 +62,7 @@ const at::Tensor& required(const nn::Bundle& bundle, const char* name) {
 
 namespace {
 
-/// A loss that hangs on no weight trains nothing; without targets it may.
+/// Checks that the loss depends on a trained weight, unless there are no targets.
 void check_loss(const at::Tensor& loss, const nn::Bundle& out, const Layout& layout) {
   if (loss.requires_grad()) return;
   bool trains = false;
@@ -139,7 +139,7 @@ void Pass::recompute(int64_t block, int64_t m) {
   if (!empty(m) && learns(block, m)) at(outs_, block, m) = run(block, m);
 }
 
-/// Whether a block's backward has anything to do. Below the first block that is trained none has.
+/// Whether a block's backward has anything to compute; blocks below the first trained one have not.
 bool Pass::learns(int64_t block, int64_t m) const {
   const auto b = static_cast<size_t>(block);
   if (!layout_.row_units().empty()) return true;
@@ -164,7 +164,7 @@ nn::Bundle Pass::run(int64_t block, int64_t m) const {
   return blocks_[b]->forward(ins_[static_cast<size_t>(m)][b], context);
 }
 
-/// Says where the gradients of the block's units go for this micro-batch.
+/// Binds the memory that the gradients of the block's units are written to in this micro-batch.
 void Pass::bind_grads(int64_t block, int64_t m) {
   for (int64_t unit : layout_.table().units_of_block[static_cast<size_t>(block)]) {
     if (!layout_.table().is_frozen(unit)) gradients_.bind(unit, m);
@@ -218,7 +218,7 @@ void Pass::run_backward(int64_t block, int64_t m) {
   out.clear();
 }
 
-/// A micro-batch leaves the device after its last backward here.
+/// Counts a backward of a micro-batch, which leaves the device after its last one here.
 void Pass::count_backward(int64_t m) {
   const auto index = static_cast<size_t>(m);
   if (--backwards_left_[index] > 0) return;
@@ -226,7 +226,7 @@ void Pass::count_backward(int64_t m) {
   if (layout_.holds(0)) at(ins_, 0, m).clear();
 }
 
-/// Takes the gradients of a block's result, by name; they are given up.
+/// Moves out the gradients of a block's result, by name.
 nn::Bundle Pass::take_gradient_after(int64_t block, int64_t m) {
   if (layout_.holds(block + 1)) return taken_grads(at(ins_, block + 1, m));
   return std::exchange(at(grads_, block, m), {});

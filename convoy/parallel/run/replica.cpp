@@ -39,7 +39,7 @@ std::vector<at::Tensor> copies(const std::vector<nn::NamedTensor>& tensors) {
   return out;
 }
 
-/// Copies the first stage's values to `stages`, and to no other.
+/// Sends the first stage's values to `stages` alone.
 void send_to_stages(const at::Tensor& values, const std::vector<int>& stages,
                     const comm::Group& pipeline, const std::string& label) {
   comm::Counts sent(static_cast<size_t>(pipeline.size()), 0), received = sent;
@@ -216,9 +216,9 @@ int64_t Replica::most_gathered() const {
   return stage().alive.weights * static_cast<int64_t>(at::elementSize(flat_.weight_dtype()));
 }
 
-/// A user's modules start with rank 0's values: they go along the pipeline to the first rank of
-/// each stage that holds them, from there to its others. They stay on the host until the flat
-/// buffers take their part of them; what other stages hold is given up.
+/// Gives a user's modules rank 0's values, which travel along the pipeline to the first rank of
+/// each stage that holds them, and from there to its others. They stay on the host until the flat
+/// buffers take their part; values of other stages are freed.
 void Replica::broadcast_leaves() {
   if (groups_.world.size() == 1) return;
   at::NoGradGuard no_grad;
@@ -285,7 +285,7 @@ void Replica::check_same_model() const {
   comm::check_agreement(groups_.world, entries, "model");
 }
 
-/// Completes what is kept whole from everyone's own parts.
+/// Gathers state that is kept whole from the parts of all ranks.
 void Replica::gather_whole(Kind kind, const std::string& what) {
   const auto& layout = flat_.layout();
   for (int64_t bucket = 0; bucket < layout.num_buckets(kind); ++bucket) {

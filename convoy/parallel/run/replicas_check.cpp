@@ -16,8 +16,8 @@ namespace convoy::parallel {
 
 namespace {
 
-/// A value that several ranks may have: a parameter's values of a kind, or one granule of those
-/// that some tensor ranks have together.
+/// Values that several ranks hold: a parameter's of a kind, or one granule of those that some
+/// tensor ranks share.
 struct Entry {
   Kind kind = Kind::Weights;
   size_t moment = 0;
@@ -29,7 +29,7 @@ struct Entry {
   uint64_t sum = 0;
 };
 
-/// Ranks among which entries are compared, and what people call that.
+/// Ranks among which entries are compared, and their name in messages.
 struct Among {
   const comm::Group& group;
   AxisSet axes;
@@ -54,7 +54,7 @@ class Entries {
     return flat_.layout().is_tied(static_cast<int64_t>(entry.unit));
   }
 
-  /// Sums of shards become those of the parameter.
+  /// Adds up the checksums of shards to those of the parameters.
   void join_shards() {
     auto sums = at::zeros({static_cast<int64_t>(all.size())}, at::kLong);
     auto* sum = sums.data_ptr<int64_t>();
@@ -163,7 +163,7 @@ struct Difference {
   int64_t entry = 0, one = 0, other = 0;  ///< ranks of the job
 };
 
-/// The first of those that `concerns` picks which two ranks have differently.
+/// First entry that `concerns` selects and two ranks hold differently.
 template <class Concerns>
 std::optional<Difference> compare(const std::vector<Entry>& entries, const Among& among,
                                   const Mesh& mesh, const Concerns& concerns) {

@@ -9,7 +9,7 @@ namespace convoy::parallel {
 
 namespace {
 
-/// Ids of all ranks, in any order: as many of each, filled up with one that no id is.
+/// Ids of all ranks, in any order, padded to equal numbers with a value that is no id.
 at::Tensor of_all_ranks(const at::Tensor& own, const comm::Group& ranks, at::Device device) {
   if (ranks.size() == 1) return own;
   constexpr int64_t kNone = -1;

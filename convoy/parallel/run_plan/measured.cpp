@@ -18,7 +18,7 @@ constexpr const char* kTry = "try the options of the training that wrote it";
 /// Spans of one thread between two `clip`s, as far as the simulation has them.
 using Spans = std::vector<TimedInstruction>;
 
-/// The steps of a thread: what it computed before each `clip`.
+/// Steps of a thread: the instructions that it computed before each `clip`.
 std::vector<Spans> steps_of(const std::vector<formats::TraceMark>& marks) {
   std::vector<Spans> out;
   Spans step;
@@ -41,7 +41,7 @@ Program computed_by(const StagePlan& stage) {
   return out;
 }
 
-/// The stage that holds all blocks of these steps.
+/// Stage that holds all blocks of these steps.
 int stage_of(const std::vector<Spans>& steps, const RunPlan& plan, const fs::path& path) {
   const auto& layout = plan.stages[0].layout;
   std::optional<int> stage;
@@ -65,8 +65,8 @@ int stage_of(const std::vector<Spans>& steps, const RunPlan& plan, const fs::pat
   return stage.value();
 }
 
-/// Keeps of each step what the plan has of it: an evaluation may come before. Throws where that is
-/// something else.
+/// Keeps the planned instructions of each step, which an evaluation may precede. Throws where a
+/// step has others.
 void keep_planned(std::vector<Spans>& steps, const Program& planned, int stage,
                   const fs::path& path) {
   for (auto& step : steps) {

@@ -6,7 +6,7 @@ namespace convoy::parallel {
 
 namespace {
 
-/// Members that choose_pipeline() reads; the others as they usually are.
+/// Copy with the members that choose_pipeline() reads, and defaults for the others.
 Parallelism read_by_choice(int num_stages, const Parallelism& of) {
   return {.ranks = {.pipeline = num_stages},
           .micro_batches = of.micro_batches,

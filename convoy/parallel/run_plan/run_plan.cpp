@@ -33,7 +33,7 @@ LayoutOptions layout_options(const ModelDecl& model, const Mesh& mesh,
   return out;
 }
 
-/// Blocks that can be recomputed: the last one's backward follows at once.
+/// Blocks that can be recomputed: all but the last one, whose backward follows at once.
 std::set<int64_t> repeatable(const ModelDecl& model) {
   std::set<int64_t> out;
   for (size_t b = 0; b + 1 < model.blocks.size(); ++b) {
@@ -55,7 +55,7 @@ StepOptions step_options(const ModelDecl& model, const Parallelism& parallelism)
   return out;
 }
 
-/// `names` but for what a line has no room for.
+/// Text of `names`, shortened to a line.
 std::string listed(const std::vector<std::string>& names) {
   constexpr size_t kMost = 3;
   const std::vector<std::string> first(
@@ -64,7 +64,7 @@ std::string listed(const std::vector<std::string>& names) {
                      names.size() > kMost ? fmt::format(" and {} more", names.size() - kMost) : "");
 }
 
-/// Returns the most tensor ranks that a parameter goes over, some of it on each.
+/// Returns the largest number of tensor ranks that each get some of a parameter.
 int64_t most_ranks(const ParamDecl& param) {
   const bool is_table = !param.read_in_backward && param.cut.dim == 0;
   // A rank may have no row of a small table.

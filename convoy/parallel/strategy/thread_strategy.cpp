@@ -13,8 +13,8 @@ namespace convoy::parallel {
 
 namespace {
 
-/// Finds a module that the model factory returned twice: threads that share one would mix up their
-/// gradients.
+/// Throws for a module that the model factory returned twice: threads that share one would mix up
+/// their gradients.
 class OwnModules {
  public:
   void check(const nn::BlockList& blocks) {
@@ -170,7 +170,7 @@ class ThreadStrategy : public Strategy {
     return text;
   }
 
-  /// Says who is to blame, where the error does not.
+  /// Throws the failure of a thread, and names the rank where the error does not.
   [[noreturn]] void throw_for(const Workers::Failure& failure) const {
     auto where = name_of(failure.index);
     if (!failure.operation.empty()) {

@@ -19,10 +19,10 @@ namespace convoy::parallel {
 
 namespace {
 
-/// Time for the others to end in, once one has failed.
+/// Time for the other threads to end, once one has failed.
 constexpr std::chrono::seconds kPatience{4};
-/// Time for the others after another error: they may be within a long block, or in something that
-/// nothing ends.
+/// Further time where a thread failed by an error of its own: the others may be within a long
+/// block, or in an operation that nothing ends.
 constexpr std::chrono::seconds kForOthers{60};
 
 bool is_consequence(const std::exception_ptr& error) {

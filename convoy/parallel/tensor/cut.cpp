@@ -14,12 +14,12 @@ size_t dim_of(const TensorCut& cut) {
   return static_cast<size_t>(cut.dim);
 }
 
-/// The readers that a rank has begin with this one.
+/// First of the readers that a rank has.
 int64_t first_reader(int64_t part, const TensorCut& cut, int64_t rank, int64_t num_ranks) {
   return part / cut.granule * cut.readers * rank / num_ranks;
 }
 
-/// Returns where the stretch of a rank begins and ends in a part.
+/// Returns the bounds of a rank's range in a part.
 int64_t begin_in(int64_t part, const TensorCut& cut, int64_t rank, int64_t num_ranks) {
   return first_reader(part, cut, rank, num_ranks) / cut.readers * cut.granule;
 }
@@ -28,7 +28,7 @@ int64_t end_in(int64_t part, const TensorCut& cut, int64_t rank, int64_t num_ran
   return (end + cut.readers - 1) / cut.readers * cut.granule;
 }
 
-/// The cut as it is of one part.
+/// Cut of one part alone.
 TensorCut cut_of(const TensorCut& cut, size_t part) {
   auto out = cut;
   if (!cut.part_readers.empty()) out.readers = cut.part_readers.at(part);
@@ -55,7 +55,7 @@ int64_t local_size(const Shape& shape, const TensorCut& cut, const TensorPlace& 
   return out;
 }
 
-/// Appends a run, or extends the last one that it follows.
+/// Appends a range, or extends the last one where they are adjacent.
 void append(std::vector<StridedRange>& runs, const StridedRange& run) {
   if (run.length <= 0) return;
   if (!runs.empty()) {
@@ -69,7 +69,7 @@ void append(std::vector<StridedRange>& runs, const StridedRange& run) {
   runs.push_back(run);
 }
 
-/// The run of one row in `count` of them, from row `first` on.
+/// Repeats the range of one row for `count` rows, from row `first` on.
 StridedRange repeated(StridedRange run, int64_t first, int64_t count, int64_t row,
                       int64_t local_row) {
   run.global += first * row;

@@ -7,7 +7,7 @@ namespace convoy::parallel {
 
 namespace {
 
-/// Bytes that a rank keeps of `bytes` of a kind of state.
+/// Bytes that a rank keeps of `bytes` of one kind of state.
 double kept(Kind kind, int64_t bytes, const Mesh& mesh, const Parallelism& parallelism,
             const StepFacts& facts) {
   if (place_of(kind, parallelism.offload, facts.low_precision) != Place::Device) return 0;

@@ -8,7 +8,8 @@ namespace convoy::parallel {
 
 namespace {
 
-/// A stretch of a program, by position of its first and last reader, over which a bucket stays.
+/// Range of a program over which a bucket stays gathered, by positions of its first and last
+/// reader.
 struct Stay {
   int64_t bucket;
   int64_t micro_batch;

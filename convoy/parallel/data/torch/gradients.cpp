@@ -13,10 +13,11 @@ namespace convoy::parallel {
 
 namespace {
 
-/// Elements that stages send each other at a time of the gradient of a unit that several hold.
+/// Number of elements that stages send each other at a time, of the gradient of a unit that several
+/// hold.
 constexpr int64_t kTiedElements = 512 << 10;
 
-/// Fills stretches of the flat order in a buffer that begins at `begin`.
+/// Zeroes ranges of the flat order in a buffer that begins at `begin`.
 void zero(const at::Tensor& buffer, int64_t begin, const std::vector<Extent>& extents) {
   for (const auto& extent : extents) {
     buffer.narrow(0, extent.begin - begin, extent.length()).zero_();
@@ -45,7 +46,7 @@ void Gradients::begin_step() {
   for (auto& begun : begun_) begun.clear();
 }
 
-/// A bucket's gradient as a whole.
+/// Whole gradient of a bucket.
 at::Tensor Gradients::whole(int64_t bucket) {
   const auto& all = flat_.layout().buckets()[static_cast<size_t>(bucket)].all;
   if (!is_sharded()) return flat_.grads(bucket, all);
@@ -65,8 +66,8 @@ at::Tensor Gradients::place_of(int64_t unit) {
       0, all.begin - layout.buckets()[static_cast<size_t>(bucket)].all.begin, all.length());
 }
 
-/// Whether a micro-batch that begins now writes into the unit's place: of a bucket that is reduced
-/// after each, the one that is reduced next.
+/// Whether a micro-batch that begins now writes into the unit's own memory; in a bucket that is
+/// reduced after each, only the micro-batch that is reduced next does.
 bool Gradients::is_in_place(int64_t unit, int64_t micro_batch) const {
   if (!reduce_each_) return micro_batch == 0 && begun_[static_cast<size_t>(unit)].empty();
   const auto bucket = static_cast<size_t>(flat_.layout().bucket_of(unit));
@@ -204,7 +205,7 @@ void Gradients::reduce_tied(int64_t unit) {
   }
 }
 
-/// Waits for the oldest sum.
+/// Waits for the oldest reduction in flight.
 void Gradients::complete() {
   auto oldest = std::move(in_flight_.front());
   in_flight_.pop_front();

@@ -95,7 +95,8 @@ int64_t Offload::num_bytes(Kind kind) const {
   return sum;
 }
 
-/// Finds memory. One bucket may be on its way out while another is used and a third comes in.
+/// Takes memory for a bucket. One bucket may be written while another is used and a third is
+/// fetched.
 void Offload::take(Entry& entry) {
   internal_check(!entry.memory.defined(), "parallel", "offloaded state comes twice");
   while (!in_flight_.empty() && in_flight_.front().key.second != in_flight_.back().key.second)
@@ -148,7 +149,7 @@ void Offload::drop(Kind kind, int64_t bucket) {
   pool_.give(std::exchange(unused.memory, {}));
 }
 
-/// Waits for the oldest write.
+/// Waits for the oldest write in flight.
 void Offload::complete() {
   const auto start = std::chrono::steady_clock::now();
   auto write = std::move(in_flight_.front());

@@ -52,7 +52,8 @@ class DiskStore : public OffloadStore {
   std::shared_ptr<ScratchFile> file_;
 };
 
-/// Copies go on beside what the device computes, on a stream of their own.
+/// Store in the host's memory. Copies overlap with the device's computing, on a stream of their
+/// own.
 class HostStore : public OffloadStore {
  public:
   HostStore(int64_t bytes, at::Device device)

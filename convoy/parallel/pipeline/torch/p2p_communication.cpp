@@ -23,7 +23,7 @@ constexpr int64_t kAlign = 16;
 /// have many.
 constexpr size_t kMostShapes = 4096;
 
-/// Content of a head.
+/// Content of a head message: sizes of the text and body that follow.
 struct Sizes {
   int64_t shapes = 0;  // number of the description, of those from this sender
   int64_t text = 0;    // bytes of the description, which follows; 0: it is known
@@ -37,7 +37,7 @@ int64_t rounded(int64_t bytes) {
   return (bytes + kAlign - 1) / kAlign * kAlign;
 }
 
-/// `size` bytes that begin with those at `from`.
+/// View of `size` bytes from `from` on.
 at::Tensor bytes_at(const void* from, size_t size) {
   auto out = at::empty({static_cast<int64_t>(size)}, at::kByte);
   std::memcpy(out.data_ptr(), from, size);
@@ -71,7 +71,7 @@ P2PCommunication::P2PCommunication(comm::Groups groups, at::Device device)
       told_(sent_.size()),
       heard_(sent_.size()) {}
 
-/// The memory of what is under way must stay.
+/// Waits for messages in flight, whose memory must stay until then.
 P2PCommunication::~P2PCommunication() {
   for (auto& message : in_flight_) {
     try {
@@ -96,7 +96,8 @@ void P2PCommunication::InFlight::free_body() {
   packet.body = at::Tensor();
 }
 
-/// A line for each tensor: how it travels, its type, number of dimensions, sizes, name.
+/// Packs a bundle. The text has a line for each tensor: how it is sent, dtype, number of
+/// dimensions, sizes, name.
 P2PCommunication::Packet P2PCommunication::pack(const nn::Bundle& bundle, const nn::Bundle& known,
                                                 int64_t peer) {
   std::string text;
@@ -165,7 +166,7 @@ void P2PCommunication::settle() {
   in_flight_.clear();
 }
 
-/// Gives up what has arrived.
+/// Frees the messages that have arrived.
 void P2PCommunication::complete(int64_t peer, int64_t num_arrived) {
   for (auto message = in_flight_.begin(); message != in_flight_.end();) {
     const bool arrived = message->peer == peer && message->number < num_arrived;
@@ -205,7 +206,8 @@ void P2PCommunication::ask_for_next(int64_t peer) {
   expected.pop_front();
 }
 
-/// Returns the values that were asked for, at the bundle's size, with those that had no room there.
+/// Returns the values that were asked for ahead, resized to the bundle, with those that did not
+/// fit.
 at::Tensor P2PCommunication::receive_body(const Instruction& i, Asked& asked, int64_t bytes) {
   const int64_t room = asked.values.defined() ? asked.values.numel() : 0;
   asked.values_come.wait();

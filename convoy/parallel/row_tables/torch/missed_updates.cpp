@@ -15,7 +15,7 @@ namespace convoy::parallel {
 
 namespace {
 
-/// Rows that are made up for together: copies of them fit the caches.
+/// Number of rows whose missed updates are applied together: copies of them fit the caches.
 constexpr int64_t kRowsAtOnce = 1 << 13;
 
 at::Tensor flat_rows(const at::Tensor& rows, int64_t begin, int64_t end) {
@@ -134,8 +134,8 @@ void MissedUpdates::make_up_alike(const std::vector<int64_t>& rows, int64_t one_
   table.store(index, some);
 }
 
-/// Replays the updates of rows from step `from` to step `to`. Both ascend: at any time neighbouring
-/// rows are under way.
+/// Replays the updates of rows from step `from` to step `to`. Both ascend, so rows whose replays
+/// overlap are neighbours.
 void MissedUpdates::replay(const std::vector<int64_t>& from, const std::vector<int64_t>& to,
                            const RowState& rows) const {
   const auto grads = at::zeros({rows.weights.numel()}, rows.weights.options());

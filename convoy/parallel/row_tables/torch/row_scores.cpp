@@ -11,7 +11,7 @@
 
 namespace convoy::parallel {
 
-/// States and targets of all ranks, in their order, as many of each: what fills up is zero.
+/// States and targets of all ranks, in their order, padded with zeros to equal numbers.
 struct RowTable::Asked {
   at::Tensor states;   // [M, D]
   at::Tensor targets;  // [M] int64
@@ -69,7 +69,7 @@ RowTable::Asked RowTable::ask(const nn::Bundle& out) const {
   return asked;
 }
 
-/// [M] The owner of a target's row scores it.
+/// Scores [M] of the targets, each from the rank that owns its row.
 at::Tensor RowTable::target_scores(const Asked& asked) const {
   auto scores = at::zeros({asked.targets.size(0)}, state_.weights.options());
   const int64_t rows = state_.weights.size(0);
@@ -83,7 +83,7 @@ at::Tensor RowTable::target_scores(const Asked& asked) const {
   return scores;
 }
 
-/// A cache's worth of scores at a time.
+/// Scores this rank's rows, a cache's worth of scores at a time.
 RowTable::Scores RowTable::score_own(const Asked& asked, const at::Tensor& own) const {
   constexpr int64_t kScores = 1 << 20, kFewest = 256;
   const int64_t count = asked.states.size(0), rows = state_.weights.size(0);

@@ -67,8 +67,8 @@ void RowTables::make_up() {
   for (auto& table : tables_) table.make_up();
 }
 
-/// Piece of the weights, or of the optimizer's state. Own rows lie apart in the whole table where
-/// there are several ranks.
+/// Piece of the weights, or of an optimizer state. A rank's rows are strided in the whole table
+/// where there are several ranks.
 StatePiece RowTables::piece_of(const RowState& state, size_t which) const {
   const auto& rows = which == 0 ? state.weights : state.states[which - 1];
   const int64_t width = rows.size(1);
