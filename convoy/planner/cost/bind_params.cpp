@@ -9,7 +9,7 @@ namespace convoy::planner {
 
 namespace {
 
-/// Gives a table that is kept by rows those which the block reads.
+/// Binds the rows that the block reads of a table that is kept by rows.
 void bind_rows(nn::Block& block, const nn::ParamPtr& table, const nn::Bundle& batch,
                const nn::Context& context) {
   const auto read = block.rows_read(*table, batch, context);
@@ -20,8 +20,8 @@ void bind_rows(nn::Block& block, const nn::ParamPtr& table, const nn::Bundle& ba
   table->bind_grad(at::zeros_like(values));
 }
 
-/// Gives a parameter of a user's module the fp32 values that it was made with; zeros where another
-/// block has run with it before.
+/// Binds the fp32 values with which a user's module made a parameter; zeros where another block has
+/// run with it before.
 void bind_leaf(nn::Param& param) {
   const auto given = param.leaf().detach();
   const bool has_all = given.sizes() == at::IntArrayRef(param.shape());

@@ -63,7 +63,7 @@ BlockShare with_rows(BlockShare share, int64_t rows) {
   return share;
 }
 
-/// Fields of times and of messages, as against kept bytes.
+/// Fields of BlockCost that are times and message sizes, not kept bytes.
 constexpr int64_t BlockCost::* kSent[] = {
     &BlockCost::forward_sum_bytes, &BlockCost::backward_sum_bytes,
     &BlockCost::forward_message_bytes, &BlockCost::backward_message_bytes};
@@ -161,7 +161,8 @@ bool BlockCosts::may_run(const BlockShare& next, const BlockShare& last, int64_t
   return seconds < kSoonDone && batches_->has(next.rows);
 }
 
-/// A GPU keeps the scores of so many rows at most: which, depends on the model and on the share.
+/// Number of rows of scores that a GPU keeps at once, up to a bound that depends on the model and
+/// the share; 0 on the host.
 int64_t BlockCosts::scores_of(const BlockShare& share) {
   constexpr int64_t kAllScores = int64_t{1} << 20;
   if (!measure_.for_gpu) return 0;
@@ -200,7 +201,7 @@ void BlockCosts::run(const BlockShare& share, int64_t scores) {
 
 namespace {
 
-/// A run of all blocks on several threads at once.
+/// Run of all blocks on several threads at once.
 struct Pass {
   std::vector<BlockCost> blocks;  ///< averages over the threads
   std::vector<double> totals;     ///< by thread, of all blocks: seconds
@@ -235,7 +236,8 @@ Pass profile_at_once(const parallel::ModelFactory& factory, const parallel::Micr
 
 }  // namespace
 
-/// Repeats fast measurements: a host's speed changes within a second.
+/// Measures with busy neighbours, and repeats fast measurements, as a host's speed changes within a
+/// second.
 void BlockCosts::time_beside_neighbours(UsualCosts& costs, int64_t rows, ProfileOptions options) {
   constexpr double kEnough = 0.5;  // seconds
   constexpr size_t kMostPasses = 7;

@@ -38,16 +38,16 @@ void each_range(const c10::IValue& value, const Add& add) {
   for (const auto& tensor : value.toTensorVector()) add(range_of(tensor));
 }
 
-/// Memory that an operator wrote.
+/// Memory range that an operator wrote.
 struct Written {
   Range range;
   double in_a_row = 0;  // seconds from the first of those that the operator needs to its end
 };
 
-/// Operators of one thread, in their order.
+/// Records the operators of one thread, in their order.
 class Recorder {
  public:
-  /// An operator that another calls is part of that one.
+  /// Begins an operator; one that another operator calls is part of that one.
   void begin(const at::RecordFunction& function) {
     if (++depth_ > 1) return;
     needed_ = 0;
@@ -89,7 +89,7 @@ class Recorder {
   }
 
  private:
-  /// Several may have written a part each.
+  /// Notes a read: several operators may have written a part of the range each.
   void read(const Range& range) {
     for (const auto& before : written_) {
       if (before.range.meets(range)) needed_ = std::max(needed_, before.in_a_row);
@@ -122,7 +122,7 @@ void end(const at::RecordFunction& function, at::ObserverContext*) {
   if (recorder != nullptr) recorder->end(function);
 }
 
-/// Records while it lives.
+/// Scope in which operators are recorded.
 class Recording {
  public:
   explicit Recording(Recorder& to)

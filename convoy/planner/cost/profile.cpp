@@ -23,8 +23,8 @@ namespace convoy::planner {
 
 namespace {
 
-/// The first run is not counted. What takes less than so many seconds is soon
-/// disturbed, and is run more often.
+/// Least and largest number of runs of a block, of which the first does not count. Blocks faster
+/// than kShort seconds run more often, as other processes soon disturb them.
 constexpr int kRuns = 2, kMostRuns = 9;
 constexpr double kShort = 0.1;
 
@@ -33,8 +33,8 @@ int runs_for(double seconds_of_one) {
   return std::clamp(1 + static_cast<int>(more), kRuns, kMostRuns);
 }
 
-/// Stands for all other blocks, with which a training computes between two runs of a block. What
-/// the block reads has left the caches by then, and what they hold is to be written back.
+/// Simulates all other blocks, which a training computes between two runs of a block: the block's
+/// data have left the caches by then, and what the caches hold must be written back.
 class OtherBlocks {
  public:
   OtherBlocks(const nn::BlockList& blocks, const nn::Block& one) {
@@ -47,8 +47,8 @@ class OtherBlocks {
     }
   }
 
-  /// Reads and writes as many bytes as they do, or what no cache holds, where each keeps so many
-  /// for its backward.
+  /// Reads and writes as many bytes as the other blocks, if each keeps `kept_bytes` for its
+  /// backward, or more than any cache holds.
   void touch(int64_t kept_bytes) {
     constexpr int64_t kMost = int64_t{48} << 20;
     const auto bytes = std::min(kMost, weight_bytes_ + number_ * kept_bytes);
@@ -72,8 +72,8 @@ std::set<const nn::Param*> read_behind(const nn::BlockList& blocks, size_t b) {
   return out;
 }
 
-/// Returns by how much memory has grown, at least 0: other threads of the process may give small
-/// tensors back meanwhile.
+/// Returns the growth of memory, at least 0: other threads of the process may free small tensors
+/// meanwhile.
 int64_t grown(int64_t before, int64_t after) {
   return std::max<int64_t>(0, after - before);
 }
@@ -185,25 +185,25 @@ class BlockRun {
   BlockCost cost;
 
  private:
-  /// Leaves caches and neighbours as a training has them.
+  /// Puts caches and neighbouring threads into the state that a training has.
   void prepare() {
     if (others_ != nullptr) others_->touch(alone_or(cost).kept_bytes);
     if (options_.neighbours) options_.neighbours->meet();
   }
-  /// Ranks that communicate inside of layers wait for the slowest in each.
+  /// Meets the ranks that communicate inside of layers, which wait for the slowest.
   void meet_in_layers() {
     if (options_.neighbours && options_.tensor.size() * options_.context.size() > 1) {
       options_.neighbours->meet();
     }
   }
-  /// Counts the sums of the tensor ranks since `before`, which becomes now.
+  /// Adds the reductions over tensor ranks since `before`, and sets `before` to now.
   void take_sums(comm::Traffic& before, int64_t& sums, int64_t& bytes) const {
     const auto now = options_.tensor.traffic();
     sums = now.collectives - before.collectives;
     bytes = now.sum_bytes - before.sum_bytes;
     before = now;
   }
-  /// Counts the messages round the ring of context ranks since `before`, which becomes now.
+  /// Adds the messages in the ring of context ranks since `before`, and sets `before` to now.
   void take_messages(comm::Traffic& before, int64_t& messages, int64_t& bytes) const {
     const auto now = options_.context.traffic();
     messages = now.collectives - before.collectives;
@@ -221,8 +221,7 @@ class BlockRun {
   std::set<const nn::Param*> written_;
 };
 
-/// Setting in which blocks run while it lives: as the options say, on their rank's share of the
-/// parameters.
+/// Scope in which blocks run as the options say, on their rank's share of the parameters.
 class Setting {
  public:
   Setting(const nn::BlockList& blocks, const parallel::MicroBatch& batch,
@@ -248,15 +247,15 @@ class Setting {
   std::optional<nn::ShapesOnly> shapes_;
 };
 
-/// The first run of a block: it makes what is kept for the others. Where time does not count it
-/// leaves its products out.
+/// Runs a block the first time, which makes tensors that further runs reuse. Skips its matrix
+/// products unless it is timed.
 nn::Bundle run_first(BlockRun& run, const nn::Bundle& in, bool is_timed) {
   std::optional<SkippedProducts> skipped;
   if (!is_timed) skipped.emplace();
   return run.run(in);
 }
 
-/// Runs a block twice, and more often where that is soon done: the median of its times counts.
+/// Runs a block twice, or more often where that is fast, and takes the median time.
 nn::Bundle run_some(BlockRun& run, const nn::Bundle& in, bool is_timed) {
   auto result = run_first(run, in, is_timed);
   const auto& first = run.alone_or(run.cost);
@@ -314,7 +313,7 @@ std::vector<BlockCost> profile(const nn::BlockList& blocks, const parallel::Micr
 
 namespace {
 
-/// Bytes of a bundle's tensors besides those whose memory `batch` holds; each memory once.
+/// Bytes of a bundle's tensors, each storage once, without the storages of `batch`.
 int64_t bytes_beside(const nn::Bundle& in, const nn::Bundle& batch) {
   std::set<const void*> seen;
   for (const auto& [name, tensor] : batch) seen.insert(tensor.storage().data());

@@ -84,8 +84,8 @@ SumTimes sums_from_json(const Json& json) {
   return {value_from<double>(json.at("seconds")), value_from<double>(json.at("seconds_per_byte"))};
 }
 
-/// Shares of a micro-batch that the model takes on some of the ranks, as splits have them: by
-/// context ranks of single rows only.
+/// Shares of a micro-batch, by tensor and context ranks, that the model takes; context ranks split
+/// single rows only.
 std::vector<BlockShare> shares_of(const parallel::ModelFactory& factory,
                                   const parallel::ReplicaOptions& options,
                                   const parallel::MicroBatch& batch, int num_ranks,

@@ -43,7 +43,7 @@ Out zeros_into(Out out, In a, In b) {
   return out.resize_(shape_of(a, b)).zero_();
 }
 
-/// mm and bmm, by torch where it has to be.
+/// Kernel of mm and bmm, which calls torch's where the product may not be skipped.
 template <at::Tensor (*kTorchs)(In, In)>
 at::Tensor product(In a, In b) {
   if (!is_known_to_autograd(a, b)) return zeros_of(a, b);
@@ -72,13 +72,14 @@ bool is_behind_autograd() {
   return c10::impl::tls_is_dispatch_keyset_excluded(c10::autograd_dispatch_keyset);
 }
 
-/// Large enough to be worth it, and floats of a model.
+/// Whether a product may be skipped: it is large enough to matter, and of floating point.
 bool may_leave_out(In out) {
   constexpr int64_t kMany = 1 << 16;
   return nn::shapes_only() && out.numel() >= kMany && out.is_floating_point() &&
          out.scalar_type() != at::kDouble;
 }
-/// Runs an operation that writes into its first tensor, by torch where it has to be.
+/// Kernel of an operation that writes into its first tensor; calls torch's where it may not be
+/// skipped.
 template <class Torchs, typename... Tensors>
 Out in_place(Out out, const Torchs& torchs, const Tensors&... others) {
   const bool is_seen = is_behind_autograd() || !is_known_to_autograd(out, others...);
@@ -106,7 +107,7 @@ Out multiply(Out out, In other) {
 Out add_rows(Out out, int64_t dim, In index, In rows, Number alpha) {
   return in_place(out, [&] { out.index_add_(dim, index, rows, alpha); }, rows);
 }
-/// Returns rows of a table, for a key of the two.
+/// Kernel of a table lookup, for one of the two keys.
 template <c10::DispatchKey kOf>
 at::Tensor rows_of(In table, int64_t dim, In index) {
   const bool is_seen =
@@ -140,7 +141,7 @@ at::Tensor sum(In a, In b, Number alpha) {
   return at::add(a, b, alpha);
 }
 
-/// Pieces of the same type.
+/// Kernel of cat for pieces of one dtype.
 at::Tensor joined(const at::ITensorListRef& pieces, int64_t dim) {
   const auto tensors = pieces.materialize();
   const at::Tensor& first = tensors.front();
@@ -159,8 +160,8 @@ at::Tensor joined(const at::ITensorListRef& pieces, int64_t dim) {
   return at::cat(pieces, dim);
 }
 
-/// Acts as torch's kernel of processors: the output lies as the queries do, gradients position by
-/// position.
+/// Kernels of attention. Their results have the strides of torch's for processors: outputs those of
+/// the queries, gradients position by position.
 using Mask = const std::optional<at::Tensor>&;
 std::tuple<at::Tensor, at::Tensor> attention(In q, In k, In v, double dropout, bool causal,
                                              Mask mask, std::optional<double> scale) {

@@ -20,7 +20,7 @@ Cluster measured_cluster(const ThisHost& where, const std::optional<Profile>& pr
   return hosts_like_this(num_ranks / sums.num_hosts, sums);
 }
 
-/// A device has so many bytes for tensors.
+/// Limits the memory of each device to `bytes`.
 void limit_memory(Cluster& cluster, int64_t bytes) {
   const auto limit = bytes + cluster.reserved_bytes;
   cluster.device.memory_bytes = std::min(cluster.device.memory_bytes, limit);

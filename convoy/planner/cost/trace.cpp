@@ -32,12 +32,13 @@ int64_t last(const at::Tensor& t, int64_t from_end) {
   return t.size(t.dim() - from_end);
 }
 
-/// [.., n, k] x [.., k, m]
+/// Operations of the product [.., n, k] x [.., k, m].
 double product(const at::Tensor& a, const at::Tensor& b) {
   return 2.0 * static_cast<double>(a.numel()) * static_cast<double>(last(b, 1));
 }
 
-/// Scores and their sum with values, of queries [.., q, d] and keys [.., k, d].
+/// Operations of attention: the scores of queries [.., q, d] and keys [.., k, d], and their
+/// products with values.
 double attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
   const double scores = static_cast<double>(q.numel()) * static_cast<double>(last(k, 2));
   return 2 * scores +
@@ -54,7 +55,7 @@ double operations_of(const std::string& name, c10::ArrayRef<const c10::IValue> i
   return attention(tensor(0), tensor(1), tensor(2));
 }
 
-/// Whether an operation computes in place: then it returns nothing new.
+/// Whether an operation computes in place, and so returns no new memory.
 bool changes_numbers(std::string_view name) {
   constexpr std::string_view kOthers[] = {"aten::detach_", "aten::requires_grad_", "aten::set_",
                                           "aten::resize_", "aten::squeeze_", "aten::unsqueeze_",
@@ -69,7 +70,7 @@ bool changes_numbers(std::string_view name) {
 /// Memory that operations of this thread have returned.
 class Storages {
  public:
-  /// Bytes of it that are new.
+  /// Bytes of a value's tensors that were not seen before.
   double see(const c10::IValue& value) {
     if (value.isTensor()) return see(value.toTensor());
     double fresh = 0;
@@ -134,7 +135,7 @@ void see(const at::RecordFunction& function, at::ObserverContext*) {
   if (fresh > 0 || changes_numbers(function.name())) ++tally.kernels;
 }
 
-/// Counts while it lives.
+/// Scope in which operations are counted.
 class Counter {
  public:
   Counter()
@@ -153,7 +154,7 @@ class Counter {
   at::CallbackHandle handle_;
 };
 
-/// Watches memory while it lives.
+/// Scope in which memory is watched.
 class Watch {
  public:
   explicit Watch(Storages& all) { storages = &all; }
@@ -162,7 +163,7 @@ class Watch {
   Watch& operator=(const Watch&) = delete;
 };
 
-/// Gives a block memory while it lives.
+/// Scope in which a block's parameters have memory.
 class Bound {
  public:
   Bound(const nn::Block& block, at::ScalarType dtype) : block_(block) {
@@ -207,7 +208,7 @@ class Tracer {
     return out;
   }
 
-  /// Operations of what was run: of blocks that are alike, one.
+  /// Number of operations of the traced blocks; of equal blocks, of one.
   double operations() const {
     double out = 0;
     for (const auto& [kind, of] : known_) out += of.first.forward + of.first.backward;

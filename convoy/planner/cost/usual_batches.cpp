@@ -14,8 +14,8 @@ namespace convoy::planner {
 
 namespace {
 
-/// Rows of the data's beginning that stand for the shorter ones of a micro-batch: any would do, and
-/// those are read soon.
+/// Number of rows from the beginning of the data that stand for the shorter rows of a micro-batch:
+/// any rows would do, and these are read soon.
 constexpr size_t kNear = 4096;
 
 }  // namespace
@@ -54,7 +54,7 @@ int64_t UsualBatches::num_rows() const {
   return first_.empty() ? 0 : first_.samples.numel();
 }
 
-/// Rows of a micro-batch of `rows`, or all of the data's where it has fewer.
+/// Number of rows of a micro-batch of `rows`, or of all data where they are fewer.
 int64_t UsualBatches::there(int64_t rows) const {
   if (num_rows() > 0) return std::min(rows, num_rows());
   fail<UsageError>("train", "the training data has no rows to read the costs from");
@@ -96,7 +96,8 @@ double UsualBatches::micro_batches(int64_t rows) const {
   return std::max({1.0, least_micro_batches_, rows_of_run_ / static_cast<double>(rows)});
 }
 
-/// The mean of the longest of so many drawn rows: it is at most L with the chance that each is.
+/// Mean length of the longest of `rows` drawn rows, which is at most L with the probability that
+/// each is.
 double UsualBatches::mean_length(int64_t rows) const {
   std::map<int64_t, int64_t> counts;
   for (const int64_t length : lengths_) ++counts[length];
@@ -112,9 +113,9 @@ double UsualBatches::mean_length(int64_t rows) const {
   return mean;
 }
 
-/// Micro-batch of that row and of others that are no longer: short and long ones as the data has
-/// them, or without the shortest of these, so that all have so many positions, if there are such
-/// rows.
+/// Micro-batch of the row `longest_row` and of others that are no longer. Their lengths are as in
+/// the data, or without the shortest ones, so that there are `positions` together if such rows
+/// exist.
 parallel::MicroBatch UsualBatches::of(size_t longest_row, int64_t rows, double positions) const {
   std::vector<int64_t> others;
   for (size_t row = 0; row < std::min(kNear, lengths_.size()); ++row) {

@@ -19,9 +19,10 @@ namespace convoy::planner {
 
 namespace {
 
-/// Memory of NCCL, cuBLAS and fragments beside tensors once a training runs: at most a tenth.
+/// Bytes of NCCL, cuBLAS and fragmentation beside tensors in a training: this many, but at most a
+/// tenth of the memory.
 constexpr int64_t kReservedBytes = 500'000'000, kReservedShare = 10;
-/// Part of the largest products' rate that trainings reach (see docs/planning.md).
+/// Share of the rate of the largest products that trainings reach (see docs/planning.md).
 constexpr double kEfficiency = 0.9;
 
 double seconds_on(at::Device gpu, const std::function<void()>& work) {
@@ -32,7 +33,7 @@ double seconds_on(at::Device gpu, const std::function<void()>& work) {
   return seconds_since(began);
 }
 
-/// The best of some runs, the first of which are slow.
+/// Shortest time of some runs, the first of which are slow.
 double best_seconds(at::Device gpu, const std::function<void()>& work) {
   constexpr int kRuns = 5;
   double best = seconds_on(gpu, work);
@@ -40,7 +41,7 @@ double best_seconds(at::Device gpu, const std::function<void()>& work) {
   return best;
 }
 
-/// Rate of products of square matrices, as large as take a moment and have room.
+/// Rate of products of square matrices as large as fit into memory and take a moment.
 double product_flops(at::Device gpu, at::ScalarType dtype, int64_t most_bytes) {
   constexpr int64_t kSmallest = 512, kLargest = 8192;
   constexpr double kMoment = 0.01;
@@ -75,7 +76,7 @@ int64_t ranks_sharing(const comm::Group& group, at::Device gpu) {
   return comm::item<int64_t>(all.eq(own).sum());
 }
 
-/// The least that any rank has: a plan must hold for all.
+/// Takes the least memory and rate of any rank, as a plan must hold for all.
 void take_least(const comm::Group& all, Device& device) {
   if (all.size() == 1) return;
   // Exact: bytes are fewer than 2^53.

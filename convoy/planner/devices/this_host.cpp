@@ -24,10 +24,10 @@ namespace convoy::planner {
 namespace {
 
 constexpr double kMicro = 1e-6;
-/// Memory of a process of convoy beside tensors: programs, libraries and their heaps.
+/// Bytes of a convoy process beside tensors: programs, libraries and their heaps.
 constexpr int64_t kProcessBytes = 200LL << 20;
 
-/// Passes of the data over a rank's link in a sum of all bytes, part of which are its own.
+/// Number of times that an all-reduce moves the data over a rank's link.
 double passes_of(int num_ranks) {
   return 2.0 * (num_ranks - 1) / num_ranks;
 }
@@ -37,7 +37,7 @@ Link link_inside(const SumTimes& sums, int num_ranks) {
   return {sums.seconds, passes_of(num_ranks) / sums.seconds_per_byte};
 }
 
-/// Link of a host to others: the time that the part inside of the hosts leaves.
+/// Link between hosts, from the time that the links inside of hosts do not explain.
 Link link_between(const Cluster& cluster, const SumTimes& sums) {
   const int ranks = cluster.devices_per_host;
   const double inside = ranks > 1 ? passes_of(ranks) / cluster.inside.bytes_per_second : 0;

@@ -41,8 +41,8 @@ parallel::Mesh checked_mesh(const options::TrainingArguments& arguments, int num
   return job::mesh_of(parallel, environment);
 }
 
-/// The tensor rank that has most of the parameters, of several the last; of context ranks the last,
-/// which none has more positions than.
+/// Mesh of the rank with the largest share: of tensor ranks the one with most parameters, the last
+/// of several; of context ranks the last, which has the most positions.
 parallel::Mesh of_largest_share(const parallel::ModelDecl& model, const parallel::Mesh& first) {
   const auto mesh = first.of(first.ranks_along(parallel::Axis::Context).back());
   int64_t most = -1;

@@ -49,7 +49,7 @@ Estimator::Estimator(const parallel::ModelFactory& factory, options::TrainingArg
 
 namespace {
 
-/// Largest memory of a block while it runs with so many rows.
+/// Largest memory of any block while it runs.
 int64_t most_of_a_block(const std::vector<BlockCost>& costs) {
   int64_t out = 0;
   for (const auto& cost : costs) {
@@ -58,7 +58,7 @@ int64_t most_of_a_block(const std::vector<BlockCost>& costs) {
   return out;
 }
 
-/// Whether so many bytes leave half of this host's memory free.
+/// Whether `bytes` leave half of this host's memory free.
 bool has_room(int64_t bytes) {
   const int64_t available = machine::available_memory();
   return available == 0 || 2 * bytes < available;
@@ -107,8 +107,8 @@ void Estimator::run_step(const parallel::ModelFactory& factory,
   }
 }
 
-/// Runs the evaluation as it will run; or, where that may be too large to run here, takes it from
-/// the line through two sizes.
+/// Measures an evaluation by running it or, where it may be too large for this host, by
+/// extrapolating from two sizes.
 void Estimator::run_evaluation(const parallel::ModelFactory& factory,
                                options::TrainingArguments arguments, const EstimateInputs& inputs,
                                ProfileOptions how) {
@@ -247,7 +247,8 @@ bool Estimator::refine(const Parallelism& way) const {
   return true;
 }
 
-/// The first rows tell about how many there are.
+/// Returns the largest number of rows that fits in `bytes`; the search begins with a guess from one
+/// and two rows.
 int64_t Estimator::largest_that_fits(const Parallelism& way, int64_t bytes) const {
   const auto of = [&](int64_t rows) {
     auto other = way;

@@ -38,7 +38,7 @@ parallel::Mesh mesh_here(const options::ParallelArguments& parallel,
   return environment.world_size > 1 ? job::mesh_of(parallel, environment) : parallel::Mesh();
 }
 
-/// Ranks that share out a model's parameters.
+/// Number of ranks that share a model's parameters.
 double num_holders(const options::ParallelArguments& parallel) {
   return static_cast<double>(parallel.num_stages()) * parallel.num_tensor_ranks();
 }
@@ -58,7 +58,7 @@ double kept_by_rows(const options::ParallelArguments& parallel,
          mesh_here(parallel, environment).degree(parallel::kState);
 }
 
-/// Whether a rank keeps everything of a parameter.
+/// Whether a rank keeps all state of its parameters.
 bool keeps_all(const options::ParallelArguments& parallel,
                const launch::RankEnvironment& environment) {
   return kept_bytes(parallel, environment) ==

@@ -27,12 +27,12 @@ namespace convoy::planner {
 
 namespace {
 
-/// Rows of a micro-batch; those beyond keep a processor's core no busier, but a GPU.
+/// Largest numbers of rows of a micro-batch to try: more keep a core of a processor no busier, but
+/// a GPU.
 constexpr int64_t kMostRowsHere = 64, kMostRowsElsewhere = 1024;
-/// Errors of predictions from times that do not differ, and from data sheets (see
-/// docs/planning.md).
+/// Relative errors of predictions from measured times, and from data sheets (see docs/planning.md).
 constexpr double kMeasuredSpread = 0.1, kAnalyticSpread = 0.35;
-/// Bytes that an update reads and writes of a weight: weight, gradient, two moments, and a norm.
+/// Bytes per weight that an update moves: weight, gradient, two moments, and a norm.
 constexpr double kUpdateBytes = 32;
 
 /// The training that is planned.
@@ -70,8 +70,7 @@ std::vector<parallel::BlockCounts> costs_from_file(const Subject& subject,
   return pipeline_inputs(subject.factory, arguments, &subject.data).counts;
 }
 
-/// Sets the threads of a rank: those that are given, or were profiled, or a share of this host's
-/// cores.
+/// Sets the threads of a rank: the given number, the profile's, or a share of this host's cores.
 void use_threads(const PlanRequest& request, const options::TrainingArguments& arguments,
                  const std::optional<Profile>& profile, int num_ranks, bool here) {
   const int64_t given = request.threads > 0              ? request.threads
@@ -85,7 +84,7 @@ void use_threads(const PlanRequest& request, const options::TrainingArguments& a
   }
 }
 
-/// Says how many tensor ranks there may be, and what a training says of more.
+/// Limits the tensor ranks of the space to those of the model, with a training's message for more.
 void limit_tensor_ranks(SearchSpace& space, const parallel::ModelDecl& model) {
   space.most_tensor = parallel::most_tensor_ranks(model);
   if (space.most_tensor >= space.num_ranks) return;
@@ -131,8 +130,8 @@ SearchSpace search_space_of(const Subject& subject, const PlanRequest& request,
   return out;
 }
 
-/// Costs by running the blocks for micro-batches of at most so many rows, on as many ranks as a
-/// host has.
+/// Costs that are measured by running the blocks for micro-batches of at most `rows`, on as many
+/// ranks as a host has.
 std::shared_ptr<BlockCosts> measured_costs(const Subject& subject, const PlanRequest& request,
                                            int64_t most, int ranks_per_host) {
   const auto sizes = request.sizes.empty() ? sizes_to_run(most) : request.sizes;
@@ -142,7 +141,8 @@ std::shared_ptr<BlockCosts> measured_costs(const Subject& subject, const PlanReq
       MeasureOptions{.sizes = sizes, .neighbours = ranks_per_host, .always = always});
 }
 
-/// Costs by running them without arithmetic, or of plans before.
+/// Costs that are counted by running the blocks without arithmetic, or that earlier plans have
+/// counted.
 std::shared_ptr<BlockCosts> traced_costs(const Subject& subject, const PlanRequest& request,
                                          int64_t most) {
   const auto sizes =
@@ -169,8 +169,8 @@ Trace trace_of(const Subject& subject) {
   };
 }
 
-/// Counts of a row of the average micro-batch: `usual` where rows are alike, else those of
-/// micro-batches with as many rows, each traced once.
+/// Counts for a row of the average micro-batch: `usual` where rows are alike, else of micro-batches
+/// with as many rows, each traced once.
 class CountsOfRow {
  public:
   CountsOfRow(const Subject& subject, Counts usual, int64_t most_rows)
@@ -194,7 +194,7 @@ class CountsOfRow {
 
 using CostsOfShare = std::function<std::vector<BlockCost>(const BlockShare&)>;
 
-/// Throws for shares that the model does not take.
+/// Wraps costs so that shares which the model does not take throw.
 CostsOfShare checked(CostsOfShare costs, const SearchSpace& space,
                      const parallel::ModelDecl& model) {
   return [costs = std::move(costs), model, base = space.base,
@@ -204,7 +204,7 @@ CostsOfShare checked(CostsOfShare costs, const SearchSpace& space,
   };
 }
 
-/// Costs and times of blocks that were measured on this host.
+/// Fills in costs and times that are measured on this host.
 void set_measured(PlanReport& report, const Subject& subject, const PlanRequest& request,
                   const std::optional<Profile>& profile, int64_t most) {
   const auto& file = std::get<ThisHost>(request.where).profile;
@@ -222,7 +222,7 @@ void set_measured(PlanReport& report, const Subject& subject, const PlanRequest&
   numbers.blocks = [costs = report.costs](const auto& share) { return costs->of(share); };
 }
 
-/// Costs of blocks that were counted, and times from the devices' rates.
+/// Fills in costs that are counted, with times from the devices' rates.
 void set_counted(PlanReport& report, const Subject& subject, const PlanRequest& request,
                  const Counts& of_row, int64_t most) {
   auto& cluster = report.cluster;

@@ -13,12 +13,12 @@ namespace {
 
 constexpr double kPercent = 100;
 
-/// Draws one of `number`; the standard's distributions may differ from library to library.
+/// Draws an index below `number`; the standard's distributions may differ between libraries.
 size_t draw(std::mt19937_64& random, size_t number) {
   return static_cast<size_t>(random() % number);
 }
 
-/// Draws some of what a search refines, now and then.
+/// Draws, now and then, some of the members that a search refines.
 void draw_more(Parallelism& split, const SearchSpace& space, int64_t num_blocks,
                std::mt19937_64& random) {
   constexpr size_t kSeldom = 4;

@@ -89,7 +89,7 @@ std::string of_links(const ModelCosts& numbers, const Cluster& cluster, const Se
                                 : "slow");
 }
 
-/// Sentences about the devices' own memory, where the best plan takes more.
+/// Sentences about the devices' own memory, where the best plan needs offloading.
 std::vector<std::string> of_offload(const SearchResult& found) {
   const auto* best = found.best();
   if (best == nullptr || !best->split.offload.any()) return {};
@@ -114,7 +114,8 @@ std::vector<std::string> of_offload(const SearchResult& found) {
                   human_bytes(best->prediction.memory.offloaded))};
 }
 
-/// Why stages 2 and 3 of ZeRO are not tried with the fastest pipeline: what a rank would send.
+/// Sentences on why stages 2 and 3 of ZeRO are not tried with the fastest pipeline: bytes that a
+/// rank would send.
 std::vector<std::string> of_sharded_stages(const ModelCosts& numbers, const SearchSpace& space,
                                            const SearchResult& found) {
   const auto with_stages =

@@ -18,11 +18,11 @@ namespace convoy::planner {
 namespace {
 
 constexpr double kRounding = 1e-9;
-/// Tries of a family that cannot win, to show what it can do.
+/// Number of splits that are tried of a family that cannot win, to show its time and memory.
 constexpr int64_t kTriesOfFamily = 6;
 
-/// Returns the time in steps of a rounding error, so that equally fast ones are told by another
-/// thing.
+/// Returns a time in units of a relative rounding error, so that another criterion decides among
+/// equally fast splits.
 double rounded(double seconds) {
   return std::floor(std::log(seconds) / kRounding);
 }
@@ -32,7 +32,7 @@ bool is_faster(const Candidate& a, const Candidate& b) {
          std::tuple(rounded(b.prediction.seconds), b.simplicity);
 }
 
-/// Asks for each block's costs once, also where the answer is an error.
+/// Caches costs by share, also where the answer is an error.
 ModelCosts asked_once(ModelCosts costs) {
   struct Answer {
     std::vector<BlockCost> costs;
@@ -57,7 +57,7 @@ ModelCosts asked_once(ModelCosts costs) {
   return costs;
 }
 
-/// Tries splits and keeps what comes of it.
+/// Search that tries splits and keeps their predictions.
 class Search {
  public:
   Search(const ModelCosts& costs, const Cluster& cluster, const SearchSpace& space)
@@ -118,8 +118,7 @@ class Search {
     bool recomputes_some = false;  ///< of its blocks, as few as fit
   };
 
-  /// Adds stages that are cut for the devices, where these differ. Those of several virtual stages
-  /// are not.
+  /// Adds splits whose stages are cut for unequal devices; not for several virtual stages.
   void add_cuts(std::vector<Parallelism>& splits) const {
     const auto number = splits.size();
     for (size_t n = 0; n < number; ++n) {
@@ -137,7 +136,7 @@ class Search {
     return fit_of(costs_, cluster_, it.bytes) == Fit::No;
   }
 
-  /// Whether it fits with less of its state offloaded: it is no faster then.
+  /// Whether a split fits with less of its state offloaded, which is as fast at least.
   bool offloads_in_vain(const Parallelism& split) {
     if (!split.offload.any()) return false;
     const auto less = less_offloaded(split);
@@ -148,8 +147,8 @@ class Search {
     return out;
   }
 
-  /// Tries some more of a family: those that may fit and be its fastest; where none fits, the
-  /// smallest, so that a person sees what it would take.
+  /// Tries more splits of a family, those that may fit and be its fastest; where none fits, the
+  /// smallest, which shows the memory that it needs.
   void show(const std::string& family, std::vector<const Bounded*> rest) {
     const auto likely = [](const Bounded* it) {  // with the bubble of 1f1b
       const auto stages = static_cast<double>(it->split.ranks.pipeline);
@@ -172,8 +171,8 @@ class Search {
                                [](const auto* a, const auto* b) { return a->bytes < b->bytes; }));
   }
 
-  /// Tries what may be better still: to recompute fewer blocks, to reduce gradients once a step,
-  /// and to gather further ahead.
+  /// Tries refinements: fewer recomputed blocks, gradients reduced once a step, and gathers further
+  /// ahead.
   void refine(const std::vector<Parallelism>& splits) {
     std::vector<Bounded> all;
     for (const auto& split : splits) {
@@ -221,14 +220,14 @@ class Search {
     }
   }
 
-  /// `limit`: nothing slower is of use.
+  /// Refines a split; `limit`: slower results are of no use.
   void refine(const Bounded& it, std::optional<double> limit) {
     if (it.recomputes_some) return recompute_fewer(it, limit);
     if (space_.all || !offloads_in_vain(it.split)) try_out(it);
   }
 
-  /// Tries the fewest blocks that have to be recomputed, where some must be; `it` has what its
-  /// bound asks for.
+  /// Tries the fewest recomputed blocks with which a split fits; `it` recomputes those of its
+  /// bound.
   void recompute_fewer(Bounded it, std::optional<double> limit) {
     auto& split = it.split;
     int64_t too_many = std::numeric_limits<int64_t>::max();  // no stage has so many that can be
@@ -268,12 +267,12 @@ class Search {
     if (good < too_many && !is_in_vain(good)) try_out(it);
   }
 
-  /// Whether its bound says that it is slower than something.
+  /// Whether the lower bound of a split is above `than`.
   bool is_slower(const Bounded& it, std::optional<double> than) const {
     return !space_.all && than && it.seconds > *than * (1 + kRounding);
   }
 
-  /// The fastest of a family that fits, so far.
+  /// Time of the fastest split of a family that fits, so far.
   std::optional<double> best_of(const std::string& family) const {
     const auto found = best_of_.find(family);
     return found == best_of_.end() ? std::nullopt : std::optional(found->second);

@@ -11,7 +11,7 @@ namespace convoy::planner {
 
 namespace {
 
-/// Numbers that divide another, ascending.
+/// Divisors of a number, ascending.
 std::vector<int64_t> divisors(int64_t of) {
   std::vector<int64_t> out, others;
   for (int64_t d = 1; d <= of / d; ++d) {
@@ -23,7 +23,7 @@ std::vector<int64_t> divisors(int64_t of) {
   return out;
 }
 
-/// Numbers of rows that a micro-batch may have, out of the rows of a data rank's step.
+/// Numbers of rows of a micro-batch that divide the rows of a data rank's step.
 std::vector<int64_t> rows_of(int64_t of_rank, int64_t most) {
   std::vector<int64_t> out;
   for (const int64_t rows : divisors(of_rank)) {
@@ -33,7 +33,7 @@ std::vector<int64_t> rows_of(int64_t of_rank, int64_t most) {
   return out;
 }
 
-/// Returns the numbers of ranks over which ZeRO may share out a state: all, or those of a host.
+/// Returns the numbers of ranks over which ZeRO may shard the state: all, or those of a host.
 std::vector<int64_t> shards_of(const SearchSpace& space, const Parallelism& split) {
   const int64_t here = space.ranks_per_host / split.ranks.tensor, all = split.state_ranks();
   const bool divides = here > 1 && here < all && all % here == 0 && here % split.ranks.context == 0;
@@ -41,12 +41,12 @@ std::vector<int64_t> shards_of(const SearchSpace& space, const Parallelism& spli
   return {0, here};
 }
 
-/// Sets ZeRO of one rank, which keeps shards of what is offloaded, and else none.
+/// Sets the ZeRO stage of a single rank: the one that offloading needs, else 0.
 void set_zero_of_one_rank(Parallelism& split) {
   if (split.state_ranks() == 1) split.zero = parallel::least_zero(split.offload);
 }
 
-/// Adds what `splits` are with some of their state in `places`, the less of it the earlier.
+/// Adds variants of `splits` with some of their state in `places`, those with less of it first.
 void add_offloaded(std::vector<Parallelism>& splits, const std::vector<parallel::Place>& places) {
   using parallel::Place;
   std::vector<Place> all{Place::Device};
@@ -78,8 +78,7 @@ void add_offloaded(std::vector<Parallelism>& splits, const std::vector<parallel:
 
 namespace {
 
-/// Adds the stages of ZeRO, schedules and recomputation that a mesh with its micro-batches may
-/// have.
+/// Adds the variants of a mesh with its micro-batches by ZeRO stage, schedule and recomputation.
 void add_ways(std::vector<Parallelism>& out, const SearchSpace& space, Parallelism split) {
   // Stages 2 and 3 with a pipeline reduce or gather for each micro-batch: the seeds advise against
   // it, and it never won a trial here.
@@ -108,7 +107,8 @@ void add_ways(std::vector<Parallelism>& out, const SearchSpace& space, Paralleli
   }
 }
 
-/// Adds those of so many stages, context and tensor ranks.
+/// Adds the splits with the pipeline, context and tensor degrees of `split`, for all rows of a
+/// micro-batch.
 void add_meshes(std::vector<Parallelism>& out, const SearchSpace& space, Parallelism split) {
   const bool beyond_host = space.ranks_per_host > 0 && split.ranks.tensor > space.ranks_per_host;
   if (split.ranks.context > 1 && beyond_host) return;  // rings between hosts cost less

@@ -11,7 +11,8 @@ using parallel::Cut;
 
 namespace {
 
-/// Elements of a parameter on the tensor rank that has most; none of a table that is kept by rows.
+/// Number of elements of a parameter on the tensor rank that has most; 0 for a table that is kept
+/// by rows.
 double count_elements(const parallel::ParamDecl& param, const Parallelism& split,
                       const StepFacts& facts) {
   if (split.keeps_rows(facts.trains) && param.row_reads) return 0;
@@ -20,7 +21,8 @@ double count_elements(const parallel::ParamDecl& param, const Parallelism& split
       parallel::local_elements(param.shape, param.cut, {tensor - 1, tensor}));
 }
 
-/// Elements of each block on the tensor rank that has most; what several read is the first one's.
+/// Number of elements of each block on the tensor rank that has most. A parameter of several blocks
+/// counts for the first.
 std::vector<double> count_elements(const parallel::ModelDecl& model, const Parallelism& split,
                                    const StepFacts& facts) {
   std::vector<double> out;

@@ -16,7 +16,8 @@ using parallel::Cut;
 
 namespace {
 
-/// All work of a rank, after the first micro-batch's way to it, and before the last one's way back.
+/// Lower bound of a step of one cut: all work of a rank, with the first micro-batch's way to it and
+/// the last one's way back.
 double least_of_cut(const Cut& cut, const parallel::Costs& costs, const ModelCosts& numbers,
                     const Parallelism& split) {
   const bool halves = split.pipeline.schedule->halves;
@@ -55,8 +56,8 @@ double least_of_cut(const Cut& cut, const parallel::Costs& costs, const ModelCos
   return out;
 }
 
-/// Time of the sums of a step's gradients, one after the other, and of stage 3's gathers of
-/// weights: no step is faster.
+/// Lower bound by the links: a step's reductions of gradients and stage 3's gathers of weights, one
+/// after the other.
 double least_of_links(const ModelCosts& numbers, const Cluster& cluster, const parallel::Mesh& mesh,
                       const StepFacts& facts, const Parallelism& split,
                       const std::vector<double>& of_blocks) {
@@ -111,8 +112,9 @@ Work work_of(const parallel::Costs& costs, const ModelCosts& numbers, const Para
   return out;
 }
 
-/// The slowest pipeline has as many rows as any other. A stage of speed v takes T >= M (c / v + k)
-/// for its share c of the computing and k of the sums, so T sum(v) >= M (sum(c) + sum(k) min(v)).
+/// Lower bound for unequal devices. The slowest pipeline has as many rows as any other. A stage of
+/// speed v takes T >= M (c / v + k) for its share c of the computing and k of the sums, so T sum(v)
+/// >= M (sum(c) + sum(k) min(v)).
 double least_of_unequal(const Work& work, double micro_batches,
                         const std::vector<std::vector<double>>& pipelines) {
   double out = 0;

@@ -13,10 +13,11 @@ namespace {
 constexpr int64_t kGigabyte = 1'000'000'000;
 constexpr double kMostMicroseconds = 1e7;
 constexpr double kTera = 1e12, kGiga = 1e9, kMicro = 1e-6;
-/// Hosts have some twice the memory of their devices (a DGX A100 1 and 2 TB to 320 and 640 GB).
+/// Ratio of a host's memory to that of its devices: about two (a DGX A100 1 and 2 TB to 320 and 640
+/// GB).
 constexpr int64_t kHostOverDevices = 2;
 
-/// Numbers as a person writes them.
+/// Reads numbers as people write them.
 struct Written {
   std::string device;
   std::vector<std::string> kinds;
@@ -42,7 +43,7 @@ std::vector<std::string> device_names() {
   return out;
 }
 
-/// `file`: of a cluster; "" where the device was typed.
+/// Throws UsageError for an unknown device. `file`: the cluster's; "" where the device was typed.
 [[noreturn]] void fail_for_device(const std::string& name, const std::filesystem::path& file = {}) {
   fail<UsageError>("plan",
                    "{}device '{}' is not known{}; expected one of {}, or a [device] with "

@@ -10,7 +10,7 @@ namespace convoy::planner {
 
 namespace {
 
-/// The phases of a sum: halves of it are the phases of a scatter and of a gather.
+/// Phases of an all-reduce; a reduce-scatter and an all-gather have half of them each.
 enum PhaseNumber : size_t { kSwapIn, kScatter, kGather, kSwapOut, kNumPhases };
 
 std::pair<size_t, size_t> phases_of(Collective of) {
@@ -24,7 +24,7 @@ std::pair<size_t, size_t> phases_of(Collective of) {
   }
 }
 
-/// A group's ranks by host, and who keeps whose part where.
+/// Ranks of a group by host, and the rank of each host that keeps a part.
 class GroupOfHosts {
  public:
   GroupOfHosts(const Cluster& cluster, const std::vector<int>& ranks)
@@ -51,7 +51,7 @@ class GroupOfHosts {
   double share(int rank) const {
     return static_cast<double>(kept_by(rank).size()) / static_cast<double>(ranks_.size());
   }
-  /// The others of its host, from the next one on around.
+  /// Other ranks of the same host, cyclically from the next one on.
   std::vector<int> mates(int rank) const {
     auto out = here(rank);
     std::rotate(out.begin(), std::find(out.begin(), out.end(), rank), out.end());
@@ -107,7 +107,7 @@ std::vector<std::vector<double>> HostSums::play(Collective of,
                                                 const std::vector<Sequence>& sequences) const {
   const auto [first, end] = phases_of(of);
   const size_t each = end - first, num_ranks = host_of_.size();
-  /// Messages that have come for a phase, and the time of the last.
+  /// Number of messages that have arrived for a phase, and the time of the last.
   struct Come {
     int number = 0;
     double last = 0;
@@ -195,7 +195,7 @@ double HostSums::ended(Collective of, const std::vector<std::vector<Begun>>& by_
 
 namespace {
 
-/// The mean over the last two of some that follow each other: ranks may take turns.
+/// Mean time of the last two of several collectives in sequence, as ranks may take turns.
 double period(const std::vector<double>& ends) {
   return (ends.back() - ends[ends.size() - 3]) / 2;
 }

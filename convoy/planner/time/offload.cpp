@@ -9,14 +9,15 @@ namespace {
 using parallel::Kind;
 using parallel::Place;
 
-/// A kind of state that is offloaded as such, and where to.
+/// Kind of state that is offloaded, with its place.
 struct Offloaded {
   Kind kind;
   Place place;
   double width;  ///< bytes of an element
 };
 
-/// Masters of 16-bit weights go with the optimizer's state; those of fp32 are the weights.
+/// Kinds that are offloaded. Masters of 16-bit weights belong to the optimizer's state; fp32
+/// weights are their own masters.
 std::vector<Offloaded> offloaded_of(const Parallelism& split, const StepFacts& facts) {
   const auto& to = split.offload;
   std::vector<Offloaded> out;
@@ -34,8 +35,8 @@ int ranks_of_host(const Cluster& cluster, int num_ranks) {
   return std::min(cluster.devices_per_host, num_ranks);
 }
 
-/// Rate of a rank while its neighbours transfer, too. State on the disk goes through the host's
-/// memory.
+/// Transfer rate of a rank while its neighbours transfer, too. State on disk goes through the
+/// host's memory.
 double bytes_per_second(Place place, const Cluster& cluster, int num_ranks) {
   if (place == Place::Cpu) return cluster.host_bytes_per_second;
   return std::min(cluster.host_bytes_per_second,

@@ -22,7 +22,7 @@ namespace {
 using parallel::Axis;
 using parallel::Layout;
 
-/// The ranks of a run that are simulated, by pipelines.
+/// Ranks of a run that are simulated, by pipeline.
 struct Played {
   std::vector<parallel::RankProgram> ranks;
   std::vector<parallel::StepTimes> times;
@@ -41,7 +41,8 @@ struct Played {
     }
   }
 
-  /// Returns which of the ranks stands for one of a stage of a pipeline with these speeds.
+  /// Returns the index of the simulated rank that stands for one at a stage of a pipeline with
+  /// these speeds.
   size_t place_of(const std::vector<double>& speeds, int stage) const {
     return first_of_.at(speeds) + static_cast<size_t>(stage);
   }
@@ -116,7 +117,7 @@ Fit fit_of(const ModelCosts& numbers, const Cluster& cluster, int64_t bytes) {
 
 namespace {
 
-/// A run as it is spread over ranks.
+/// Run with its layout over ranks.
 struct Spread {
   parallel::Mesh mesh;
   Parallelism split;
@@ -133,7 +134,7 @@ struct Spread {
   }
 };
 
-/// Holds what the stages need against what there is.
+/// Compares the memory that stages need with what devices and hosts have.
 void hold_memory(Prediction& out, const ModelCosts& numbers, const Cluster& cluster,
                  const parallel::RunPlan& plan, const Spread& run) {
   std::vector<const Layout*> layouts;
@@ -159,7 +160,8 @@ void hold_memory(Prediction& out, const ModelCosts& numbers, const Cluster& clus
   out.short_of = excess.place;
 }
 
-/// Returns by stage the links to the others, as far as messages go there; none of a single one.
+/// Returns the links from each stage to others, as far as messages use them; none for a single
+/// stage.
 std::vector<std::vector<parallel::Link>> links_between_stages(const Cluster& cluster,
                                                               const parallel::Mesh& mesh) {
   const int num_stages = mesh.degree(Axis::Pipeline);
@@ -177,9 +179,9 @@ std::vector<std::vector<parallel::Link>> links_between_stages(const Cluster& clu
 
 constexpr double kAlike = 1e-9;  // of what two ranks compute
 
-/// Returns the function that tells when a step's sums end where ranks of several hosts begin them
-/// at different times: it plays each rank's messages. Empty: all begin at once, or wait for other
-/// things in between.
+/// Returns a function for the time at which a step's reductions end, where ranks of several hosts
+/// begin them at different times; it simulates each rank's messages. Empty where all begin at once,
+/// or wait for other things in between.
 parallel::EndOfSums end_of_sums(const Cluster& cluster, const Spread& run, const StepGroups& groups,
                                 const Played& played) {
   const bool reduces = run.split.zero == 0;
@@ -256,25 +258,25 @@ Prediction play(const ModelCosts& numbers, const Cluster& cluster, const Spread&
   return out;
 }
 
-/// Number of periods that are played: in its middle a step repeats itself with as many
-/// micro-batches as there are stages.
+/// Number of simulated periods: a step repeats itself in its middle after as many micro-batches as
+/// there are stages.
 constexpr int64_t kPlayed = 4;
 
-/// Whether a run has so few micro-batches that all are played.
+/// Whether a run has so few micro-batches that all are simulated.
 bool has_few(const Spread& run) {
   constexpr int64_t kFew = 32;
   return run.split.micro_batches <= std::max(kFew, (kPlayed + 1) * run.num_stages());
 }
 
-/// The run with its first and last micro-batches only, which need as much memory.
+/// Run with its first and last micro-batches alone, which needs as much memory.
 Spread shortened(Spread run) {
   const int64_t stages = run.num_stages();
   run.split.micro_batches = (kPlayed - 1) * stages + run.split.micro_batches % stages;
   return run;
 }
 
-/// Facts of a training with this split: without stages it counts nothing, and so may recompute
-/// other blocks than by counts.
+/// Facts of a training with this split: without stages it has no counts, and so may recompute other
+/// blocks than with them.
 StepFacts facts_of(const Parallelism& split, StepFacts facts) {
   if (split.ranks.pipeline == 1) facts.counts.clear();
   return facts;

@@ -10,7 +10,7 @@ namespace {
 
 using parallel::Axis;
 
-/// Seconds and bytes of state by block, of all blocks before it.
+/// Cumulative seconds and bytes of state of all blocks before each block.
 struct Before {
   std::vector<double> seconds{0}, bytes{0};
 };
