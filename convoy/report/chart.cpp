@@ -24,7 +24,7 @@ struct Range {
   }
 };
 
-/// Draws title, subtitle and y title; what remains of the box is the plot's.
+/// Draws title, subtitle and title of the y axis; returns the rest of the box, for the plot.
 Box draw_frame(Svg& svg, const Box& box, const std::string& title, const std::string& subtitle,
                const std::string& y_title, bool x_title) {
   double top = box.y + 18;
@@ -49,7 +49,7 @@ int num_ticks(const Box& plot) {
   return std::clamp(static_cast<int>(plot.height / 42), 2, 8);
 }
 
-/// Room for the labels of the y axis.
+/// Returns the plot's box without the space for the labels of the y axis.
 Box leave_room_for(const ChartAxis& y, Box plot) {
   double widest = 0;
   for (double tick : y.ticks()) widest = std::max(widest, text_width(y.label(tick), 11));
@@ -67,7 +67,7 @@ void draw_y_axis(Svg& svg, const Box& plot, const ChartAxis& y) {
   }
 }
 
-/// Names with coloured squares, from the right end of a line to the left.
+/// Draws names with coloured squares, from the right end of a line to the left.
 void draw_legend(Svg& svg, double right, double y, const std::vector<std::string>& names) {
   double width = 0;
   for (const std::string& name : names) width += text_width(name, 11.5) + 32;

@@ -70,7 +70,8 @@ class Output {
   }
 
  private:
-  /// Whether so much is written without waiting for a reader. A pipe says so of PIPE_BUF bytes.
+  /// Whether `size` bytes can be written without waiting for a reader; a pipe reports that for
+  /// PIPE_BUF bytes.
   bool takes(size_t size) const {
     if (waits_for_nobody_) return true;
     pollfd entry{file_, POLLOUT, 0};
@@ -120,7 +121,7 @@ class Output {
   bool behind_ = false;
 };
 
-/// Never destroyed: its thread may write until the process ends.
+/// Output of a stream, never destroyed: its thread may write until the process ends.
 Output& output_of(std::FILE* stream) {
   static auto& out = *new Output(stdout);
   static auto& err = *new Output(stderr);

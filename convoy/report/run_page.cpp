@@ -29,7 +29,7 @@ constexpr std::string_view kData = "/*DATA*/";
 constexpr double kNothing = std::numeric_limits<double>::quiet_NaN();
 constexpr size_t kMostSteps = 50'000;  // a browser draws them at once
 
-/// An object of a line; null of one that is none: the last of a run that is under way.
+/// Parses an object of a line; null for an incomplete one, as the last of a run in progress may be.
 Json object_of(const std::string& line) try {
   auto json = parse_json(line, "a line");
   return json.is_object() ? json : Json();
@@ -41,8 +41,8 @@ bool is_of_evaluation(const std::string& key) {
   return key.starts_with("eval_");
 }
 
-/// Takes back what the log says of steps from that of `line` on: a run that went on from a
-/// checkpoint makes them again. A step may have a line of its training and one of an evaluation.
+/// Removes the steps of the log from that of `line` on, which a run that resumed from a checkpoint
+/// makes again. A step may have a line of its training and one of an evaluation.
 void take_back(RunRecord& run, double step, const Json& line) {
   const auto of_evaluation = [&](size_t at) {
     return std::any_of(run.columns.begin(), run.columns.end(), [&](const auto& column) {
@@ -64,7 +64,7 @@ void take_back(RunRecord& run, double step, const Json& line) {
   for (auto& [name, values] : run.columns) values.resize(std::min(values.size(), kept));
 }
 
-/// Takes what an object holds as results of the run.
+/// Takes the numbers of an object as results of the run.
 void take_numbers(RunRecord& run, const Json& object) {
   if (!object.is_object()) return;
   for (const auto& [key, value] : object.items()) {
@@ -163,8 +163,8 @@ Json json_of(const std::vector<CollectivesOfSize>& collectives) {
   return out;
 }
 
-/// Takes from the windows' folders what that of a run over them does not have: options, start, time
-/// and memory.
+/// Takes options, start, time and memory from the windows' folders, which the folder of a run over
+/// windows does not have.
 void take_windows(RunRecord& run, const fs::path& folder) {
   if (!run.over_time.is_object() || !run.over_time.contains("windows")) return;
   for (const auto& window : run.over_time.at("windows")) {

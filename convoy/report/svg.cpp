@@ -12,7 +12,8 @@ namespace {
 constexpr const char* kFont =
     "Inter, 'Helvetica Neue', Helvetica, Arial, 'Liberation Sans', 'DejaVu Sans', sans-serif";
 
-/// Two decimals at most, no trailing zeros: small files, and equal ones on every machine.
+/// Text of a number with two decimals at most and no trailing zeros: files are small, and equal on
+/// every machine.
 std::string number(double value) {
   std::string text = fmt::format("{:.2f}", value);
   text.erase(text.find_last_not_of('0') + 1);
@@ -32,7 +33,7 @@ const char* anchor_name(Anchor anchor) {
   return "start";
 }
 
-/// The bytes of the UTF-8 character at the front; 0 when it is broken or XML forbids it.
+/// Length in bytes of the UTF-8 character at the front; 0 when it is malformed or XML forbids it.
 size_t character_length(std::string_view text) {
   const auto first = static_cast<unsigned char>(text.front());
   const bool control = first < 0x20 && first != '\n' && first != '\t';

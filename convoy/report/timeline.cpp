@@ -33,7 +33,7 @@ const char* word_of(const TimelineBar& bar) {
   return bar.weight ? "weight gradients" : bar.backward ? "backward" : "forward";
 }
 
-/// Returns the length of the time that a picture shows.
+/// Returns the length of time that a picture shows.
 double shown(const std::vector<std::pair<std::string, Timeline>>& timelines) {
   constexpr double kTimesTheShortest = 1.75;
   double shortest = 0, longest = 0;
@@ -47,7 +47,7 @@ double shown(const std::vector<std::pair<std::string, Timeline>>& timelines) {
 
 constexpr double kWidth = 1000, kBar = 22, kGap = 4;
 
-/// Lines of a picture, from the top to the bottom, all of the same `end` of time.
+/// Draws lines of a picture from top to bottom, all over the same time up to `end`.
 class Picture {
  public:
   Picture(double height, double end, const std::string& title, double left = 76)
@@ -63,7 +63,7 @@ class Picture {
     y_ += kHead;
   }
 
-  /// Bars up to `length`, with a bubble where there are none.
+  /// Draws bars up to `length`, and the bubble where there are none.
   void line(const std::string& name, const std::vector<TimelineBar>& bars, double length) {
     svg_.text(18, y_ + 15, name, {.size = 12, .color = kSoftInk});
     svg_.bar({left_, y_, length / end_ * kWidth, kBar}, kIdle);

@@ -25,7 +25,7 @@ size_t class_of(int64_t bytes) {
   return static_cast<size_t>(found - kMostBytes.begin());
 }
 
-/// The label and the bytes of "start: LABEL, N bytes".
+/// Label and bytes of "start: LABEL, N bytes"; nothing for other names.
 std::optional<std::pair<std::string, int64_t>> started(std::string_view name) {
   if (!name.starts_with(kStart) || !name.ends_with(kBytes)) return std::nullopt;
   name.remove_prefix(kStart.size());

@@ -15,8 +15,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr size_t kAlign = 64;
-/// Largest size at which each of more than two ranks reads all others' data: half the phases, more
-/// bytes.
+/// Largest size in bytes at which each of more than two ranks reads the data of all others: half as
+/// many phases, but more bytes.
 constexpr size_t kSmall = 8 << 10;
 
 enum Kind : uint32_t { AllReduce = 1, ReduceScatter, AllGather, Broadcast, AllToAll, Barrier };
@@ -34,7 +34,7 @@ std::string to_text(const Announcement& a) {
                      a.kind == Broadcast ? fmt::format(" from rank {}", a.op) : "");
 }
 
-/// Bounds of part `index` of `count` equal parts of `bytes`, cut at multiples of 64 bytes.
+/// First byte of part `index` of `count` equal parts of `bytes`, at multiples of 64 bytes.
 size_t part_begin(size_t bytes, int count, int index) {
   if (index == count) return bytes;
   const size_t lines = (bytes + kAlign - 1) / kAlign;

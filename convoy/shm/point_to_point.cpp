@@ -14,10 +14,11 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// Rounds of looking before sleep, of which one takes 10 to 40 ns: what another's message takes.
+/// Number of polls before sleeping. One takes 10 to 40 ns; together they last as long as a message
+/// usually does.
 constexpr int kLooks = 1000;
 
-/// Stands in front of the data of a transfer's first message.
+/// Header in front of the data of a transfer's first message.
 struct Head {
   uint64_t count;
   uint32_t dtype;

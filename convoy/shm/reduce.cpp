@@ -13,7 +13,7 @@ namespace {
 
 #define CONVOY_INLINE inline __attribute__((always_inline))
 
-/// Bytes that a loop reads at once; a compiler cuts it to the width that a machine has.
+/// Bytes that a loop reads at a time; the compiler splits them to the machine's vector width.
 constexpr size_t kStep = 64;
 
 template <class T>
@@ -23,7 +23,7 @@ struct Vector {
 using Words = Vector<uint32_t>::Type;
 using Floats = Vector<float>::Type;
 
-/// Numbers that are added as they are stored.
+/// Element type whose numbers are added as they are stored.
 template <class T>
 struct Plain {
   using Stored = typename Vector<T>::Type;
@@ -32,7 +32,8 @@ struct Plain {
   static CONVOY_INLINE void store(const Value& value, Stored& x) { x = value; }
 };
 
-/// 16-bit numbers, added as floats. Two share a word: nothing moves between lanes.
+/// Element type of 16 bits, added as fp32. Two numbers share a word, so nothing moves between
+/// lanes.
 struct TwoFloats {
   Floats low, high;
 };
@@ -50,8 +51,8 @@ struct Bf16 {
     round(high);
     x = (low >> 16) | (high & 0xffff0000);
   }
-  /// Rounds to nearest, ties to even; the lower half is rubbish. NaN stays NaN without a look at
-  /// it: one made of bf16 numbers has nothing in the lower half that could carry.
+  /// Rounds fp32 to bf16, to nearest with ties to even; the lower half holds garbage. NaN needs no
+  /// check: one made of bf16 numbers has zeros in the lower half, so nothing carries.
   static CONVOY_INLINE void round(Words& bits) { bits += 0x7fff + ((bits >> 16) & 1); }
 };
 

@@ -39,7 +39,8 @@ size_t round_to_page(size_t bytes) {
   return (bytes + 4095) / 4096 * 4096;
 }
 
-/// Tells this process from all others, also of other containers, where its number may be another's.
+/// Key that tells this process from all others, also in other containers, which may have the same
+/// process id.
 uint64_t process_key() {
   static std::mutex mutex;
   static pid_t process = 0;

@@ -8,9 +8,10 @@ namespace convoy::shm {
 
 namespace {
 
-/// Smaller pieces say too little, and stay in the caches anyway.
+/// Smallest size in bytes that is timed: smaller pieces are too fast to time, and stay in the
+/// caches anyway.
 constexpr size_t kLarge = 16 << 10;
-/// Number of slow writes in a row that count: a single one may just have been interrupted.
+/// Number of slow writes in a row that count, since a single one may have been interrupted.
 constexpr int kSlowInARow = 3;
 /// Number of writes after which to look whether the others have come near.
 constexpr int kLookEvery = 64;

@@ -16,7 +16,7 @@ namespace convoy::tasks {
 
 namespace {
 
-/// Requests of a line, among those of all.
+/// Range of a line's requests among all.
 struct RequestLine {
   bool is_list = false;
   size_t first = 0, count = 0;

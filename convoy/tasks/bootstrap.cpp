@@ -11,7 +11,7 @@ namespace convoy::tasks {
 
 namespace {
 
-/// Quantile of sorted values, between the two nearest in proportion.
+/// Quantile of sorted values, interpolated between the two nearest.
 double quantile(const std::vector<double>& sorted, double share) {
   const double place = share * static_cast<double>(sorted.size() - 1);
   const auto below = static_cast<size_t>(place);

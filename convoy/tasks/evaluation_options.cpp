@@ -12,7 +12,7 @@ namespace convoy::tasks {
 
 namespace {
 
-/// Fewer samples have no percentile of 2.5 %.
+/// Validator of the number of bootstrap samples: fewer have no 2.5 % percentile.
 CLI::Validator samples_of_bootstrap() {
   return {[](const std::string& text) -> std::string {
             int64_t samples = 0;

@@ -112,7 +112,7 @@ void run_generate(GenerateCommand command, const GivenPrompts& given, const Prog
   if (const auto warning = texts.nameless_tokens(); !warning.empty()) program.tell({warning});
 }
 
-/// Number of new tokens that an answer may have where nobody says.
+/// Default number of new tokens of an answer.
 constexpr int64_t kUsualAnswer = 1024;
 
 void run_chat(GenerateCommand command, const Program& program, TextGenerator& texts,

@@ -13,7 +13,7 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr const char* kPrefix = "model.";
-/// Options that an adapter to go on from sets itself.
+/// Options that an adapter from a folder sets itself.
 constexpr const char* kOfAdapter[] = {"lora_r",          "lora_alpha",  "lora_target_modules",
                                       "modules_to_save", "use_rslora",  "rank_pattern",
                                       "alpha_pattern",   "lora_dropout"};
@@ -25,7 +25,7 @@ Json pattern_of(const std::string& text, const char* key) {
   fail<UsageError>("lora", "{} = {} is no JSON object; try '{{\"q_proj\": 4}}'", key, text);
 }
 
-/// Names do not have these characters, regular expressions have.
+/// Whether a text looks like a regular expression, by characters that names do not have.
 bool looks_like_regex(const std::string& text) {
   return text.find_first_of("*+?()[]|\\^$") != std::string::npos;
 }

@@ -31,7 +31,7 @@ std::string key_of(const std::string& metric, int64_t cutoff) {
   return fmt::format("eval_{}_at_{}", metric, cutoff);
 }
 
-/// Cut-offs of NDCG, ascending.
+/// Cut-offs of the NDCG metrics, ascending.
 std::set<int64_t> cutoffs_of(const Metrics& metrics) {
   const std::string begin = "eval_ndcg_at_";
   std::set<int64_t> out;

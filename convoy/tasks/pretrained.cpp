@@ -85,7 +85,8 @@ void note_unknown_keys(const fs::path& place, const models::LanguageModelConfig&
 
 namespace {
 
-/// Adapters neither train nor save what is frozen: nobody would find it again.
+/// Throws where a frozen weight was drawn: an adapter neither trains nor saves it, so it would be
+/// lost.
 void check_nothing_frozen_is_drawn(const fs::path& folder, const parallel::State& base,
                                    const std::vector<std::string>& drawn) {
   std::vector<std::string> lost, modules;
@@ -187,9 +188,9 @@ std::optional<tokenizers::Tokenizer> find_tokenizer(const std::vector<fs::path>&
 
 namespace {
 
-/// The content of a tokenizer_config.json that none of the files is, "" where it needs none. Of two
-/// kinds of files transformers takes a model's usual class unless it is told: a T5's for the words
-/// of GPT-2 would be given all other ids.
+/// Content of a tokenizer_config.json that the files lack; "" where it is not needed. transformers
+/// takes the model's usual class for two kinds of files unless it is told: T5's would read GPT-2's
+/// words as other ids.
 std::string missing_settings(const tokenizers::Tokenizer& tokenizer) {
   std::string out;
   for (const auto& file : tokenizer.files()) {

@@ -16,7 +16,7 @@ namespace convoy::tasks {
 
 namespace {
 
-/// "NDCG@10" of ndcg_at_10.
+/// Title of a metric: "NDCG@10" of ndcg_at_10.
 std::string title_of(const std::string& metric) {
   const auto at = metric.find("_at_");
   for (const auto& [name, title] : kRankingMetrics) {

@@ -49,7 +49,7 @@ bool takes(const TaskKind& kind, const std::string& family) {
   return std::find(known.begin(), known.end(), family) != known.end();
 }
 
-/// Values that decide the family of a model.
+/// Detected values that decide the family of a model.
 struct Detection {
   std::string family;
   std::string task;   ///< name of a TaskKind or not said
@@ -63,8 +63,7 @@ bool is_number(const std::string& text) {
   return parse_number(text, number);
 }
 
-/// Value that `arguments` give one option by any of these names, or ""; numbers count unless
-/// `texts_only`.
+/// Typed value of an option by any of these names, or ""; numbers count unless `texts_only`.
 std::string typed_value(const std::vector<std::string>& arguments,
                         const std::vector<std::string>& names, bool texts_only = false) {
   std::string first, value;
@@ -131,7 +130,8 @@ void take(Detection& detected, const Detection& more) {
   if (detected.adapter.empty()) detected.adapter = more.adapter;
 }
 
-/// The model to start from; a number is the window of data that training starts with.
+/// Typed model to start from. A number is no model: it is the window of data that training starts
+/// with.
 std::string typed_start(const std::vector<std::string>& arguments) {
   return typed_value(arguments, {"start", "model_name_or_path"}, /*texts_only=*/true);
 }
@@ -217,7 +217,7 @@ std::string what_is_there(const fs::path& folder) {
   return "";
 }
 
-/// Whether an option only matters to who trains.
+/// Whether an option has an effect on training alone.
 bool is_of_training(const std::string& key, const OptionTable& table) {
   const auto* option = table.find(key);
   if (option == nullptr) return false;
@@ -225,8 +225,8 @@ bool is_of_training(const std::string& key, const OptionTable& table) {
          (option->section == "train" && !read_without_training(*option));
 }
 
-/// Reads a run's options. One that was trained with an optimizer or a schedule that this program
-/// does not have can be evaluated all the same.
+/// Reads a run's options, also of a run with an optimizer or a schedule that this program does not
+/// have: it can be evaluated.
 void read_run(const fs::path& file, OptionTable& table) {
   try {
     return table.read_toml(file);

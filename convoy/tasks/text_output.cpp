@@ -43,7 +43,7 @@ void TextOutput::check() {
 
 namespace {
 
-/// Whether a table is what predictions are written as; not where it cannot be read.
+/// Whether a table has the form of predictions; false where it cannot be read.
 bool is_prediction(const std::filesystem::path& file) {
   try {
     return std::ranges::count(data::ParquetFiles(file.string()).columns(), "rank",
@@ -53,8 +53,8 @@ bool is_prediction(const std::filesystem::path& file) {
   }
 }
 
-/// Throws where a file would be replaced that belongs to a run, a checkpoint or prepared data: its
-/// log, or a table that is no list of predictions.
+/// Throws for an output that would replace a file of a run, a checkpoint or prepared data, such as
+/// a log, or a table that holds no predictions.
 void check_keeps_ours(const std::filesystem::path& file) {
   const auto folder = std::filesystem::absolute(file).parent_path();
   std::error_code none;

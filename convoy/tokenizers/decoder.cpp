@@ -37,7 +37,7 @@ void decode_byte_level(Tokens& tokens) {
   tokens.front() = std::move(text);
 }
 
-/// The byte of a token like <0x0A>, or -1.
+/// Byte of a token like <0x0A>, or -1.
 int byte_of(std::string_view token) {
   if (token.size() != 6 || !token.starts_with("<0x") || !token.ends_with('>')) return -1;
   int value = 0;
@@ -76,7 +76,7 @@ void decode_byte_fallback(Tokens& tokens) {
   tokens = std::move(out);
 }
 
-/// Undoes what English tokenizers put around punctuation.
+/// Removes the spaces that English tokenizers put around punctuation.
 void clean_up(std::string& text) {
   static const std::pair<const char*, const char*> kRules[] = {
       {" .", "."},   {" ?", "?"},     {" !", "!"},    {" ,", ","},

@@ -18,7 +18,7 @@ void for_characters(std::string_view text, std::string& out, const Each& each) {
   for (size_t at = 0; at < text.size();) each(next_character(text, at), out);
 }
 
-/// Characters that BERT puts spaces around.
+/// Whether BERT puts spaces around a character.
 bool is_chinese(char32_t c) {
   return (c >= 0x4E00 && c <= 0x9FFF) || (c >= 0x3400 && c <= 0x4DBF) ||
          (c >= 0x20000 && c <= 0x2A6DF) || (c >= 0x2A700 && c <= 0x2B81F) ||
@@ -74,8 +74,8 @@ void add_bert(const JsonField& part, Steps& steps) {
   }});
 }
 
-/// Rewrites what matches the pattern. `stretch(begin, end)` is told of what stays, `match(begin,
-/// end)` of what `content` stands for.
+/// Rewrites the matches of a pattern. Calls `stretch(begin, end)` for text that stays, and
+/// `match(begin, end)` for text that `content` replaces.
 template <class Stretch, class Found>
 void for_matches(const Pattern& pattern, std::string_view text, const Stretch& stretch,
                  const Found& found) {
@@ -94,7 +94,7 @@ void for_matches(const Pattern& pattern, std::string_view text, const Stretch& s
   stretch(done, text.size());
 }
 
-/// Appends `text`, which stays as it is, and where its characters begin, counted from `begin`.
+/// Appends `text` unchanged, and the offsets of its characters from `begin` on.
 void keep(std::string_view text, size_t begin, std::string& out, std::vector<size_t>& from) {
   for (size_t at = 0; at < text.size();) {
     const size_t here = at;
@@ -145,8 +145,8 @@ void add_strip(const JsonField& part, Steps& steps) {
   }});
 }
 
-/// SentencePiece's map, as `tokenizers` apply it: to what a reader sees as one character, if that
-/// is short, and only its shortest beginning counts; else to each part of it.
+/// Adds SentencePiece's character map as `tokenizers` apply it: to a whole grapheme, if it is
+/// short, where only its shortest matching prefix counts; else to each character of it.
 void add_chars_map(const JsonField& part, Steps& steps) {
   part.expect_keys({"type", "precompiled_charsmap"});
   constexpr size_t kShort = 6;  // bytes

@@ -9,7 +9,7 @@ int32_t id_in(const JsonField& part) {
   return static_cast<int32_t>(part.number(0, Vocabulary::kMaxSize - 1));
 }
 
-/// ["[CLS]", 101]
+/// Id of a pair such as ["[CLS]", 101].
 int32_t id_of_pair(const JsonField& part) {
   const std::vector<JsonField> both = part.elements();
   if (both.size() != 2) part.refuse("a list of a token and its id");

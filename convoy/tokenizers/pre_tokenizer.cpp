@@ -8,7 +8,7 @@
 namespace convoy::tokenizers {
 namespace {
 
-/// Replaces every piece by what `cut(piece, add)` makes of it.
+/// Replaces every piece by the pieces that `cut(piece, add)` adds.
 template <class Cut>
 void cut_pieces(Pieces& pieces, const Cut& cut) {
   pieces.spare.clear();
@@ -19,7 +19,7 @@ void cut_pieces(Pieces& pieces, const Cut& cut) {
   pieces.pieces.swap(pieces.spare);
 }
 
-/// Text that pieces become, and where it comes from.
+/// Rewritten text of the pieces, with the offsets it comes from.
 class Rewritten {
  public:
   explicit Rewritten(Pieces& pieces) : pieces_(pieces) {}
@@ -38,7 +38,7 @@ class Rewritten {
                  first + static_cast<std::ptrdiff_t>(end));
   }
   size_t size() const { return text_.size(); }
-  /// Gives the pieces this text.
+  /// Replaces the pieces' text by this one.
   void finish() {
     pieces_.own = std::move(text_);
     pieces_.text = pieces_.own;
@@ -51,7 +51,7 @@ class Rewritten {
   std::vector<size_t> from_;
 };
 
-/// Rewrites every piece: `rewrite(piece, is_first, out)` appends what it becomes.
+/// Rewrites every piece: `rewrite(piece, is_first, out)` appends its new text.
 template <class Rewrite>
 void rewrite_pieces(Pieces& pieces, const Rewrite& rewrite) {
   Rewritten text(pieces);
@@ -93,7 +93,7 @@ PreTokenizer cut_by_pattern(const JsonField& part) {
   return cut_by(Split(part));
 }
 
-/// Numbers as Rust's char::is_numeric knows them, which has digits of Unicode 17.
+/// Whether Rust's char::is_numeric() holds, whose digits are those of Unicode 17.
 bool is_numeric(char32_t c) {
   const bool is_newer = (c >= 0x11DE0 && c <= 0x11DE9) || (c >= 0x16FF4 && c <= 0x16FF6);
   return is_newer || Characters::get().is_number(c);
@@ -132,7 +132,7 @@ WordClass word_class(char32_t c) {
   return is_word ? WordClass::Word : WordClass::Other;
 }
 
-/// Stretches of word characters, and of others that are no white space.
+/// Cuts at white space, and between word characters and others.
 void cut_words(Pieces& pieces) {
   cut_pieces(pieces, [&](const Pieces::Piece& piece, const auto& add) {
     size_t begin = piece.begin;
@@ -149,7 +149,7 @@ void cut_words(Pieces& pieces) {
   });
 }
 
-/// A space before each piece that has none: the first word like the others.
+/// Prepends a space to each piece without one, so that the first word is like the others.
 void prefix_space(Pieces& pieces) {
   rewrite_pieces(pieces, [&](const Pieces::Piece& piece, bool /*first*/, Rewritten& out) {
     if (!pieces.of(piece).starts_with(' ')) out.put(" ", piece.begin);
@@ -157,7 +157,7 @@ void prefix_space(Pieces& pieces) {
   });
 }
 
-/// SentencePiece's way: spaces become U+2581, one comes in front, words begin with it.
+/// Pre-tokenizer of SentencePiece: spaces become U+2581, one is prepended, and words begin with it.
 PreTokenizer metaspace(const JsonField& part) {
   part.expect_keys(
       {"type", "replacement", "add_prefix_space", "prepend_scheme", "split", "str_rep"});
@@ -195,7 +195,8 @@ PreTokenizer metaspace(const JsonField& part) {
   };
 }
 
-/// Words between white space; of BERT also every punctuation mark for itself.
+/// Pre-tokenizer that cuts at white space and, for BERT, also before and behind each punctuation
+/// mark.
 PreTokenizer words(bool cut_punctuation) {
   return [cut_punctuation](Pieces& pieces) {
     const Characters& characters = Characters::get();

@@ -6,7 +6,7 @@
 namespace convoy::tokenizers {
 namespace {
 
-/// Follows the bytes of a text to the tokens that stand for them.
+/// Maps tokens to the bytes of the text that they stand for.
 class Follower {
  public:
   Follower(const TokenizerParts& parts, std::string_view text, std::vector<int32_t>& ids,
@@ -31,8 +31,8 @@ class Follower {
     spans_.push_back(span);
   }
 
-  /// Bytes of the text that bytes [begin, end) of a normalized one come from, by where its
-  /// characters begin.
+  /// Bytes of the text that bytes [begin, end) of the normalized one come from; `from`: offsets of
+  /// its characters.
   TokenSpan span_of(const std::vector<size_t>& from, size_t begin, size_t end) const {
     size_t last = from[end - 1];
     next_character(text_, last);

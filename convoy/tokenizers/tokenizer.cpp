@@ -10,7 +10,7 @@
 namespace convoy::tokenizers {
 
 struct Tokenizer::Impl {
-  /// Memory of one call of encode(); kept for the next one.
+  /// Buffers of one call of encode(), kept for the next one.
   struct Work {
     Scratch scratch;
     Scratch scratch_inside;  // of the other model, which gives other ids for a word
@@ -44,7 +44,7 @@ struct Tokenizer::Impl {
                      parts.vocabulary.size() - 1);
   }
 
-  /// A stretch without added tokens, normalized.
+  /// Encodes normalized text without added tokens.
   void encode_words(std::string_view text, bool at_start, Work& work,
                     std::vector<int32_t>& ids) const {
     Pieces& pieces = work.pieces;
@@ -58,7 +58,7 @@ struct Tokenizer::Impl {
     for (const auto& piece : pieces.pieces) encode_cached(model, pieces.of(piece), scratch, ids);
   }
 
-  /// A stretch without tokens that are looked for in the text as it is.
+  /// Encodes text without tokens that are searched for before normalization.
   void encode_stretch(std::string_view text, bool at_start, Work& work,
                       std::vector<int32_t>& ids) const {
     text = normalize(parts.normalizers, text, work.normalized);

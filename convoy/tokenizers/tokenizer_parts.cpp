@@ -14,13 +14,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Names of files each of which is a tokenizer; of a folder the first counts.
+/// Names of files that each hold a whole tokenizer; a folder's first one in this order counts.
 constexpr const char* kWhole[] = {"tokenizer.json",          "tokenizer.model", "spiece.model",
                                   "sentencepiece.bpe.model", "vocab.json",      "vocab.txt"};
 constexpr const char* kMerges = "merges.txt";
-/// The newer file of the two has the last word.
+/// Files with settings, of which the second overrides the first.
 constexpr const char* kSettings[] = {"special_tokens_map.json", "tokenizer_config.json"};
-/// Tokens by id, where tokenizer_config.json has no "added_tokens_decoder".
+/// File with added tokens by id, for a tokenizer_config.json without "added_tokens_decoder".
 constexpr const char* kAdded = "added_tokens.json";
 constexpr const char* kDecoder = "added_tokens_decoder";
 
@@ -29,7 +29,8 @@ bool is_file(const fs::path& path) {
   return fs::is_regular_file(path, code);
 }
 
-/// Llama 3's original form: lines of base64 and a rank.
+/// Whether the file has the form of tiktoken, as Llama 3's original one: lines of base64 and a
+/// rank.
 bool is_tiktoken(std::string_view bytes) {
   const std::string line = first_line(bytes);
   const size_t space = line.find(' ');
@@ -38,7 +39,7 @@ bool is_tiktoken(std::string_view bytes) {
          parse_number(line.substr(space + 1), rank);
 }
 
-/// The file of a folder that says most; "" = none.
+/// First of kWhole that a folder has; "" = none.
 fs::path whole_in(const fs::path& folder) {
   for (const char* name : kWhole) {
     if (is_file(folder / name)) return folder / name;
@@ -63,7 +64,7 @@ fs::path merges_of(const fs::path& vocabulary) {
   return merges;
 }
 
-/// The id of a token that a family of models has by default.
+/// Id of a token that a family of models has by default.
 std::optional<int32_t> id_of(const TokenizerParts& parts, std::string_view token) {
   const int32_t id = parts.vocabulary.find(token);
   return id == Vocabulary::kNone ? std::nullopt : std::optional(id);
@@ -125,7 +126,7 @@ std::set<std::string> special_tokens(const Json settings[2]) {
   return tokens;
 }
 
-/// The content of added_tokens.json as tokenizer_config.json would have it.
+/// Content of added_tokens.json in the form of tokenizer_config.json.
 Json decoder_of(const fs::path& file, const std::set<std::string>& special) {
   const Json ids = parse_json(read_file(file), file.string());
   if (!ids.is_object()) JsonField(ids, file.string()).refuse("an object of ids by token");

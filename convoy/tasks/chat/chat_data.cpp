@@ -16,7 +16,7 @@ namespace {
 /// Largest share of rows that may be without targets.
 constexpr double kMostWithoutTargets = 0.01;
 
-/// Rows by what became of them.
+/// Numbers of rows that a message reports, by kind.
 struct Counts {
   RowCount corrupt, texts, too_long, without_targets, last_only;
 };

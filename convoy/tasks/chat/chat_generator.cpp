@@ -14,8 +14,8 @@ namespace convoy::tasks {
 
 namespace {
 
-/// Bytes at the end of a text that may become something else: a part of a character, or the
-/// beginning of a stop.
+/// Number of bytes at the end of a text that later tokens may change: a part of a character, or the
+/// beginning of a stop text.
 size_t unsettled(std::string_view text, const std::vector<std::string>& stops) {
   constexpr std::string_view kBroken = "\xEF\xBF\xBD";
   size_t most = 0;

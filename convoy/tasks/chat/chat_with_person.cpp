@@ -23,7 +23,7 @@ void note_interrupt(int /*signal*/) {
   asked_to_stop = 1;
 }
 
-/// Makes Ctrl-C, while it lives, only leave a mark, and interrupt reading.
+/// Scope in which Ctrl-C sets a flag and interrupts reading, instead of ending the program.
 class Interrupts {
  public:
   Interrupts() {
@@ -40,7 +40,7 @@ class Interrupts {
   struct sigaction before_{};
 };
 
-/// Lines of the standard input, read so that Ctrl-C is seen.
+/// Reader of lines from the standard input that notices Ctrl-C.
 class Input {
  public:
   enum class Got { kLine, kInterrupt, kEnd };

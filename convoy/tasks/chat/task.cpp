@@ -16,7 +16,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// Leaves the first `most` conversations of some ranges.
+/// Keeps the first `most` conversations of some ranges.
 void keep_first(std::vector<ChatRange>& ranges, std::optional<int64_t> most) {
   if (!most) return;
   for (auto& [first, last] : ranges) {

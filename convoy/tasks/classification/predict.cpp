@@ -30,7 +30,7 @@ Json json_of(Scores scores, const Labels& labels) {
   return {{"label", labels.names()[best]}, {"score", scores[best]}, {"scores", all}};
 }
 
-/// A line of .csv or .jsonl.
+/// Line of a prediction in a .csv or .jsonl file.
 std::string line_of(int64_t row, Scores scores, const Labels& labels, bool json) {
   const auto best = best_of(scores);
   if (json) {
@@ -49,7 +49,7 @@ std::string head_of(const Labels& labels) {
   return head + "\n";
 }
 
-/// A .parquet file of the same columns, which appears whole or not at all.
+/// Writer of a .parquet file with the same columns, which appears whole or not at all.
 class LabelTable {
  public:
   LabelTable(const fs::path& file, const Labels& labels)

@@ -19,16 +19,16 @@ bool is_number(const std::string& text) {
   return parse_number(text, number);
 }
 
-/// A text, or two, as ids.
+/// Ids of one text, or of a pair.
 struct Row {
   std::vector<int32_t> ids;
   int64_t first_length = 0;  ///< of the first text with what stands around it
   int64_t label = 0;
 };
 
-/// Tokens that two texts keep where there is room for so many together, as `longest_first` of
-/// Hugging Face's tokenizers has it: the longer one comes down to the other, then both to a half;
-/// of an odd room the longer has more, of two alike the second.
+/// Numbers of tokens that a pair keeps in `room` tokens, as `longest_first` of Hugging Face's
+/// tokenizers cuts it: the longer text down to the length of the other, then both to a half. Of an
+/// odd room the longer text gets more, of two equal ones the second.
 std::pair<int64_t, int64_t> kept_of(int64_t first, int64_t second, int64_t room) {
   if (first > second) {
     const auto [less, more] = kept_of(second, first, room);
@@ -39,7 +39,7 @@ std::pair<int64_t, int64_t> kept_of(int64_t first, int64_t second, int64_t room)
   return {room / 2, room - room / 2};
 }
 
-/// Puts ids around texts as BERT wants them: [CLS] a [SEP], or [CLS] a [SEP] b [SEP].
+/// Adds BERT's special tokens to texts: [CLS] a [SEP], or [CLS] a [SEP] b [SEP].
 class Framer {
  public:
   Framer(const tokenizers::Tokenizer& tokenizer, int64_t max_length)
@@ -109,8 +109,8 @@ nn::Bundle batch_of(const std::vector<Row>& all, const std::vector<int64_t>& row
   return out;
 }
 
-/// Tells of texts that are of unknown tokens alone. Some may be, but with labels most may not: the
-/// tokenizer is another.
+/// Warns of texts with unknown tokens alone. Throws where that is so for most texts with labels:
+/// the tokenizer must be another.
 void tell_unknown(const std::vector<size_t>& unknown, const data::LabelledTexts& texts,
                   const std::string& where, std::vector<std::string>* notes) {
   if (unknown.empty()) return;

@@ -11,8 +11,8 @@ namespace convoy::tasks {
 
 namespace {
 
-/// Numbers the texts of the block that begins at `begin`, and the positions of each from its first
-/// token in the block on.
+/// Writes for each token of the block that begins at `begin` the number of its text, and its
+/// position from the text's first token in the block.
 void keep_apart(const std::vector<int64_t>& ends, int64_t begin, int64_t length, int64_t* document,
                 int64_t* position) {
   auto end = std::upper_bound(ends.begin(), ends.end(), begin);

@@ -24,7 +24,7 @@ namespace {
 
 using Prompts = std::vector<std::vector<int32_t>>;
 
-/// Whether an encoder reads the prompts, and a decoder begins anew.
+/// Whether the model has an encoder that reads the prompts; then its decoder starts from nothing.
 bool has_encoder(const models::LanguageModelConfig& config) {
   return config.start_id().has_value();
 }
@@ -54,8 +54,8 @@ void check_prompts(const Prompts& prompts, const models::LanguageModelConfig& co
   }
 }
 
-/// Ranks that were started one by one may have been given others. They would call other
-/// collectives.
+/// Throws where ranks that were started one by one have other prompts or options: they would call
+/// other collectives.
 void compare_ranks(const Prompts& prompts, const GenerateOptions& options,
                    const comm::Group& group) {
   if (group.size() == 1) return;
@@ -85,13 +85,14 @@ void compare_ranks(const Prompts& prompts, const GenerateOptions& options,
   comm::check_agreement(group, entries, "prompts and options of generate");
 }
 
-/// Positions that texts with prompts of these lengths can come to when they begin and end together.
+/// Largest number of positions of texts with prompts of these lengths, which begin and end
+/// together.
 int64_t most_positions(int64_t shortest, int64_t longest, const models::LanguageModelConfig& config,
                        const GenerateOptions& options) {
   return longest + std::min(options.max_new_tokens, config.position_limit() - shortest);
 }
 
-/// Checks that the cache fits beside the weights, before it is taken.
+/// Checks that the key-value cache fits beside the weights, before it is allocated.
 void check_cache(const Prompts& prompts, const models::LanguageModelConfig& config,
                  const GenerateOptions& options, parallel::Strategy& strategy) {
   if (!options.use_cache || prompts.empty()) return;
@@ -105,7 +106,7 @@ void check_cache(const Prompts& prompts, const models::LanguageModelConfig& conf
   tasks::check_cache(strategy, config, options.batch_size, positions);
 }
 
-/// A text under way.
+/// Text that is being generated.
 struct Text {
   int64_t prompt = 0;
   std::vector<int32_t> ids;  ///< with what it began with, and padding once it is over
@@ -120,7 +121,7 @@ struct Text {
   }
 };
 
-/// The texts that a device works on at once. They end at the same place: shorter ones are padded on
+/// Texts that a device generates at once. They end at the same column: shorter ones are padded on
 /// the left, and their positions count from their own start.
 class Batch {
  public:
@@ -144,7 +145,7 @@ class Batch {
   const std::vector<Text>& texts() const { return texts_; }
   int64_t cache_bytes() const { return cache_ ? cache_->bytes() : 0; }
 
-  /// Micro-batch that the model sees next; no rows once all texts are over.
+  /// Micro-batch for the model's next step; without rows once all texts have ended.
   parallel::MicroBatch next() const {
     parallel::MicroBatch batch;
     if (!active()) return batch;
@@ -176,7 +177,7 @@ class Batch {
     return batch;
   }
 
-  /// Takes each text's next token by `logits` [B, 1, V] of what next() gave.
+  /// Adds the next token of each text, from the `logits` [B, 1, V] of the batch of next().
   void take(const at::Tensor& logits) {
     if (cache_) cache_->advance(length_ - cache_->length());
     const auto [scores, ids] = logits.squeeze(1).max(-1);  // NaN is more than any number
@@ -226,7 +227,7 @@ class Batch {
                        text.prompt + 1, text.new_ids().size());
   }
 
-  /// A text that is over goes on as padding, until all are.
+  /// Adds a token to a text; one that has ended gets padding until all have.
   void add(Text& text, int32_t id) const {
     const auto& ends = options_.end_ids;
     const auto end = [&](Ended how) {
@@ -255,7 +256,8 @@ class Batch {
   std::shared_ptr<nn::KvCache> cache_;
 };
 
-/// Columns of a text's row between ranks: its number, how it ended, the number of ids, and these.
+/// Columns of the row in which a rank sends a text: its number, how it ended, the number of ids,
+/// and the ids.
 enum Column { kPrompt, kEnded, kCount, kIds };
 
 /// Hands over the texts of all ranks on rank 0, by number.

@@ -13,7 +13,7 @@ namespace convoy::tasks {
 
 namespace {
 
-/// Keys that change no text here, or are read elsewhere. Beams there are none.
+/// Keys that do not change texts here, or are read elsewhere. There is no beam search.
 const std::set<std::string> kHarmless{"bos_token_id",
                                       "cache_config",
                                       "cache_implementation",
@@ -37,7 +37,7 @@ const std::set<std::string> kHarmless{"bos_token_id",
                                       "transformers_version",
                                       "use_cache"};
 
-/// Values with which a key does nothing, beside null, false, 0 and what is empty.
+/// Values with which a key has no effect, besides null, false, 0 and empty ones.
 const std::map<std::string, double> kNeutral{
     {"encoder_repetition_penalty", 1},
     {"guidance_scale", 1},
@@ -61,7 +61,7 @@ class Taker {
   Taker(const GenerationConfig& config, const std::set<std::string>& typed)
       : config_(config), typed_(typed) {}
 
-  /// Null where it was typed, or is not said.
+  /// Value of a key; null where the option was typed or the key is missing.
   Json value(const std::string& key) {
     known_.insert(key);
     return typed_.contains(key) ? Json() : config_.json.value(key, Json());

@@ -19,13 +19,13 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// The token that stands for what is wanted; none of a model that goes on from text.
+/// Token that marks the wanted places; none for a model that continues texts.
 struct Mark {
   std::string text;
   int32_t id = -1;
 };
 
-/// Texts as ids, and of which positions that have logits tokens are wanted.
+/// Texts as ids, and the positions with logits at which tokens are wanted.
 struct AskedTexts {
   std::vector<std::string> texts;
   std::vector<std::vector<int32_t>> ids;
@@ -48,7 +48,7 @@ AskedTexts read_texts(const std::string& file, const std::string& column) {
   return out;
 }
 
-/// `marked`: a marked position has logits itself, else only the last one.
+/// Adds a text. `marked`: marked positions have logits of their own, else only the last one has.
 void ask(AskedTexts& all, LanguageTask& task, const Mark& mark, bool marked,
          const std::string& file) {
   const int64_t max_length = task.config().position_limit();
@@ -79,7 +79,8 @@ void ask(AskedTexts& all, LanguageTask& task, const Mark& mark, bool marked,
   }
 }
 
-/// `answer`: what a decoder has said before; empty of a model without one.
+/// Makes the batch of some texts. `answer`: tokens that a decoder has produced; empty for a model
+/// without one.
 nn::Bundle batch_of(const AskedTexts& texts, const std::vector<int64_t>& rows,
                     const std::vector<int64_t>& answer) {
   const auto B = std::ssize(rows);
@@ -101,8 +102,7 @@ nn::Bundle batch_of(const AskedTexts& texts, const std::vector<int64_t>& rows,
   return out;
 }
 
-/// The `k` best ids of each place, equal ones by id, and their probabilities, [B, most asked, k, 2]
-/// in a row.
+/// Best `k` ids of each place with their probabilities, [B, most asked, k, 2]; equal ones by id.
 at::Tensor best_of(const at::Tensor& logits, const at::Tensor& rows, const AskedTexts& texts,
                    int64_t k) {
   auto out = at::zeros({rows.size(0), texts.most_asked, k, 2}, at::kDouble);

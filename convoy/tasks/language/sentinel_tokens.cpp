@@ -25,7 +25,7 @@ Sentinels::Sentinels(models::SpanTokens tokens, const tokenizers::Tokenizer* tok
   for (int64_t id = end - 1; id >= std::max<int64_t>(0, first); --id) ids_.push_back(id);
 }
 
-/// The number of the sentinel whose name begins there, or -1.
+/// Number of the sentinel whose name begins at `at`, or -1.
 int64_t Sentinels::number_at(std::string_view text, size_t at) const {
   const auto first = at + tokens_.begin.size(), end = text.find(tokens_.end, first);
   int64_t number = -1;

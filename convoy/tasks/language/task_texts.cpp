@@ -21,8 +21,8 @@ namespace {
 
 constexpr int64_t kTextsAtOnce = 1000;  // as run_clm maps them
 
-/// Ids that a tokenizer adds to any text, then blanks, and last its unknown token; empty where it
-/// has none.
+/// Ids that carry no content: those that a tokenizer adds to any text, then blanks, and last its
+/// unknown token; empty where it has none.
 std::vector<int32_t> ids_of_nothing(const std::optional<tokenizers::Tokenizer>& tokenizer) {
   std::vector<int32_t> ids;
   if (!tokenizer) return ids;
@@ -34,7 +34,7 @@ std::vector<int32_t> ids_of_nothing(const std::optional<tokenizers::Tokenizer>& 
   return ids;
 }
 
-/// Sum that tells other ids, of another program's file over some of them.
+/// Checksum that tells data apart; of another program's file over some of its ids.
 uint64_t sum_of(data::TokenStore& ids) {
   return ids.is_foreign() ? data::sum_of_some(ids.view()) : data::sum_of_ids(ids.ids());
 }
@@ -120,8 +120,8 @@ std::shared_ptr<const data::TokenTexts> LanguageTask::read(const std::string& fi
   return texts;
 }
 
-/// Finds where the documents of `file` end. Another program's ids are looked at when a row of them
-/// is read: there may be terabytes.
+/// Finds the ends of the documents of `file`. Another program's ids are examined when a row is
+/// read, as there may be terabytes.
 void LanguageTask::find_documents(data::TokenTexts& texts, const std::string& file) const {
   if (texts.size() > 1 || !keeps_apart()) return;
   if (data_.document_end_token >= 0) {

@@ -23,8 +23,8 @@ void check_prompt(const tokenizers::Tokenizer& tokenizer, const Prompt& prompt) 
   check_known(tokenizer, plain, {}, prompt.name, prompt.text);
 }
 
-/// Text that the new ids add to the prompt's: a token with nothing in front of it may be written
-/// otherwise. Decodes it behind the prompt's last ids, unless they are no text.
+/// Text that the new ids add to the prompt's. Decodes them behind the prompt's last ids, unless
+/// these are no text, since a token at the start of a text may be written otherwise.
 std::string continuation(const tokenizers::Tokenizer& tokenizer, std::span<const int32_t> prompt,
                          std::span<const int32_t> ids) {
   std::string before;
@@ -40,17 +40,18 @@ std::string continuation(const tokenizers::Tokenizer& tokenizer, std::span<const
   return whole.starts_with(before) ? whole.substr(before.size()) : tokenizer.decode(ids);
 }
 
-/// The text before the first of these.
+/// Text before the first of the stop texts.
 std::string before_stop(const std::string& text, const std::vector<std::string>& stops) {
   size_t end = text.size();
   for (const auto& stop : stops) end = std::min(end, text.find(stop));
   return text.substr(0, end);
 }
 
-/// Room for a character that a cut of the ids leaves broken, and for a token that adds no text.
+/// Number of further ids to decode, since a cut may leave a character incomplete, and some tokens
+/// add no text.
 constexpr size_t kMargin = 16;
 
-/// Whether the last of the bytes of `text`, those behind the first `before`, complete a stop.
+/// Whether the bytes of `text` behind the first `before` complete a stop text.
 bool completes_stop(const std::string& text, size_t before, const std::vector<std::string>& stops) {
   return std::any_of(stops.begin(), stops.end(), [&](const auto& stop) {
     const size_t back = stop.size() + kMargin;

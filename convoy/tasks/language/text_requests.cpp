@@ -44,7 +44,7 @@ uint64_t read_seed(const Json& value) {
   return static_cast<uint64_t>(*seed);
 }
 
-/// "top-k" as the command line writes it, or as a request does.
+/// Name of an option, "top-k", as the command line or a request spells it.
 std::string spelled(std::string name, bool in_request) {
   if (!in_request) return "--" + name;
   std::replace(name.begin(), name.end(), '-', '_');

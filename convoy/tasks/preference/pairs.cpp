@@ -75,7 +75,7 @@ class Reading {
     return chat::rows_of(*reader_.tokenizer, reader_.chat, pair);
   }
 
-  /// Counts a pair whose prompt alone ends with other tokens than before an answer.
+  /// Counts a pair whose prompt has other last tokens alone than before an answer.
   void lose(std::vector<int32_t> ids, const std::string& where) {
     if (unlike_.number == 0) {
       const std::vector<bool> none(ids.size());

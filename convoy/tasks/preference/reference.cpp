@@ -18,7 +18,7 @@ namespace {
 constexpr const char *kKeys = "pairs", *kValues = "log_probs";
 constexpr const char *kWeights = "reference", *kPrecision = "precision", *kSum = "sum";
 
-/// Bytes of a tensor in a file, which must be of that dtype and shape.
+/// Bytes of a tensor in a file. Throws FileError for another dtype or shape.
 std::span<const std::byte> bytes_of(const formats::SafetensorsFile& file, const char* name,
                                     const char* dtype, const std::vector<int64_t>& shape) {
   const auto& entry = file.entry(name);

@@ -19,13 +19,13 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// Values that some run has kept, and where.
+/// Log-probabilities that a run has kept, and their file.
 struct Found {
   fs::path file;
   at::Tensor values;  ///< of ReferenceLogProbs::keys(); undefined: there is none
 };
 
-/// Files to look into, the best first: a run that goes on has its own beside its checkpoint.
+/// Files to search, the best first: a resumed run has its own beside its checkpoint.
 std::vector<fs::path> files_in(const ReferencePlace& place, bool resumes) {
   auto folders = resumes ? place.resumed : std::vector<fs::path>();
   if (!place.output.empty()) folders.push_back(place.output);
@@ -38,7 +38,7 @@ std::vector<fs::path> files_in(const ReferencePlace& place, bool resumes) {
   return out;
 }
 
-/// Values of a run that goes on: its weights are no longer the reference's.
+/// Kept values of a resumed run, whose weights are no longer the reference's.
 Found of_resumed(const ReferenceLogProbs& log_probs, const ReferencePlace& place) {
   const auto files = files_in(place, /*resumes=*/true);
   if (files.empty()) {
@@ -66,8 +66,8 @@ Found of_resumed(const ReferenceLogProbs& log_probs, const ReferencePlace& place
                    file.string());
 }
 
-/// Values that a run which ended before its first checkpoint has kept, where this one would compute
-/// the same.
+/// Kept values of a run that ended before its first checkpoint, where this run would compute the
+/// same.
 Found of_new(const ReferenceLogProbs& log_probs, const ReferencePlace& place) {
   for (const auto& file : files_in(place, /*resumes=*/false)) {
     try {
@@ -113,7 +113,7 @@ class Provider {
   }
 
  private:
-  /// Fills `values` with what was kept. False where a new run has to compute them.
+  /// Fills `values` with kept ones. Returns false where a new run has to compute them.
   bool find(at::Tensor& values) {
     const auto found = (is_resumed_ ? of_resumed : of_new)(log_probs_, place_);
     if (!found.values.defined()) return false;

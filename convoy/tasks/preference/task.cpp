@@ -20,8 +20,8 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// Text that tells the weights of the model in `start`, or of one that is drawn by `seed`, and the
-/// adapter to go on from.
+/// Text that identifies the weights of the model in `start`, or drawn by `seed`, and of the adapter
+/// to continue.
 std::string text_of_weights(const fs::path& start, const fs::path& adapter,
                             const std::string& seed) {
   if (start.empty()) return "seed " + seed;

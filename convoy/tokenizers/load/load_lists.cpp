@@ -6,7 +6,7 @@
 namespace convoy::tokenizers {
 namespace {
 
-/// The lines of a file; an empty last one is none.
+/// Lines of a file, without an empty last one.
 std::vector<std::string> lines_of(std::string_view text, const std::string& name) {
   if (!is_utf8(text)) {
     fail<FileError>("text", "{} is not UTF-8; expected the text file that belongs to a tokenizer",
@@ -20,7 +20,7 @@ std::vector<std::string> lines_of(std::string_view text, const std::string& name
   return lines;
 }
 
-/// The content of a token that tokenizer_config.json writes as a text or as an object.
+/// Content of a token in tokenizer_config.json, a text or an object there.
 std::string token_of(const JsonField& config, const char* key, const char* otherwise) {
   if (!config.has(key)) return otherwise;
   const JsonField value = config[key];
@@ -35,7 +35,7 @@ void expect_class(const JsonField& config, std::string_view name, const char* fi
       file));
 }
 
-/// "added_tokens" of the tokens that the settings name or that are special by default.
+/// List "added_tokens" of the tokens that the settings name or that are special by default.
 Json added_tokens(const JsonField& config, const Json& vocabulary,
                   const std::vector<std::string>& special) {
   Json tokens = added_tokens_of(config);
@@ -50,7 +50,7 @@ Json added_tokens(const JsonField& config, const Json& vocabulary,
   return tokens;
 }
 
-/// A template of added tokens around the text; those without a name are left out.
+/// Template that puts added tokens around a text; tokens without a name are left out.
 Json frame(const Json& added, const std::string& before, const std::string& behind) {
   Json single = Json::array();
   Json tokens = Json::object();

@@ -15,7 +15,7 @@ constexpr std::array kBertClasses{"BertTokenizer",     "DistilBertTokenizer", "E
                                   "LayoutLMTokenizer", "FunnelTokenizer"};
 constexpr std::array kLlamaClasses{"LlamaTokenizer", "CodeLlamaTokenizer", "GemmaTokenizer"};
 
-/// tokenizer_class of the settings, less the Fast of transformers 4.
+/// Value of tokenizer_class in the settings, without the Fast of transformers 4.
 std::string class_of(const JsonField& config) {
   std::string name = config.text("tokenizer_class", "");
   constexpr std::string_view kFast = "Fast";
@@ -33,7 +33,7 @@ bool is_of_type(const Json& json, const char* key, const char* type) {
   return part != json.end() && part->is_object() && part->value("type", Json()) == type;
 }
 
-/// The id that "model" of tokenizer.json gives a token.
+/// Id of a token in "model" of tokenizer.json.
 std::optional<int64_t> id_in_model(const Json& json, const std::string& token) {
   const auto model = json.find("model");
   if (model == json.end() || !model->is_object()) return std::nullopt;
@@ -53,7 +53,7 @@ std::vector<Json> named_by(const std::string& key, const Json& value) {
   return value.get<std::vector<Json>>();
 }
 
-/// Special tokens that the settings name and the vocabulary has, but not among its added tokens:
+/// Adds special tokens that the settings name and the vocabulary has, but not as added tokens:
 /// transformers adds them when it loads, so that they are cut out of texts.
 void add_named_tokens(Json& json, const JsonField& config, std::span<const Json> settings) {
   std::set<std::string> known;
@@ -86,12 +86,13 @@ void add_named_tokens(Json& json, const JsonField& config, std::span<const Json>
   if (added.size() > before) json["added_tokens"] = std::move(added);
 }
 
-/// Sets a key of a part to what it does not say already, so that an equal tokenizer stays one.
+/// Sets a key of a part, unless it has that value already or by default, so that equal tokenizers
+/// keep one fingerprint.
 void set(Json& part, const char* key, const Json& value, const Json& otherwise) {
   if (part.value(key, otherwise) != value) part[key] = value;
 }
 
-/// Whether the tokenizer puts a blank in front of a text, as SentencePiece does.
+/// Whether the tokenizer prepends a blank to a text, as SentencePiece does.
 bool prepends_blank(const Json& part) {
   if (!part.is_structured()) return false;
   const auto type = convoy::text_of(part, "type");

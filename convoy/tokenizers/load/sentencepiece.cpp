@@ -32,8 +32,8 @@ class SentencePieceModel : public Model {
   std::shared_ptr<const Processor> processor_;
 };
 
-/// A model of Unigram kind, which the library would cut more slowly and, in Debian's version, with
-/// other pieces where ways are equally likely.
+/// Model of Unigram kind. The library is slower and, in Debian's version, chooses other pieces
+/// among equally likely ones.
 std::unique_ptr<Model> make_unigram(const SentencePieceFile& file, const Vocabulary& vocabulary,
                                     int32_t unk_id, const std::string& where) {
   using Kind = UnigramPiece::Kind;
@@ -70,8 +70,8 @@ std::shared_ptr<const Processor> make_processor(std::string_view bytes, const st
   return processor;
 }
 
-/// Processor of the same model that neither adds nor takes blanks at the ends of a text: for text
-/// behind an added token.
+/// Processor of the same model for text behind an added token: it neither adds nor removes blanks
+/// at the ends.
 std::shared_ptr<const Processor> make_inside(std::string_view bytes, const std::string& where) {
   std::string settings, model(bytes);
   for (const int field : {kSentencePieceDummyPrefix, kSentencePieceExtraSpaces}) {
@@ -89,8 +89,8 @@ std::string decode(const Processor& processor, const std::vector<int>& ids) {
   return text;
 }
 
-/// Adds the tokens of the settings, looked for in the text as it is: as transformers, which gives
-/// only the first word of a text a blank unless the settings say "legacy".
+/// Adds the tokens of the settings, which are found in the text before it is normalized. Like
+/// transformers, only the first word of a text gets a blank, unless the settings say "legacy".
 void add_tokens_of(const JsonField& config, std::string_view bytes, const std::string& where,
                    bool is_unigram, const std::shared_ptr<const Processor>& processor,
                    TokenizerParts& parts) {

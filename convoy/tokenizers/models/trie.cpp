@@ -40,7 +40,7 @@ Trie::Trie(std::vector<std::pair<std::string_view, int32_t>> texts) {
   }
 }
 
-/// A place for children by these bytes, the first of them the least.
+/// Finds an index for the children of these bytes, which are ascending.
 uint32_t Trie::find_base(const std::vector<unsigned char>& bytes) {
   const auto is_free = [&](size_t at) { return units_[at].parent == 0; };
   size_t taken = 0, looked = 0;

@@ -68,7 +68,7 @@ double Unigram::score_of(int32_t id, size_t length) const {
   return 0.1 * static_cast<double>(length - 1);  // above that of any piece
 }
 
-/// steps[i]: the last step of the best way to position i.
+/// Computes steps[i], the last step of the best segmentation up to position i.
 template <class Score>
 void Unigram::search(std::string_view word, std::vector<uint64_t>& scores,
                      std::vector<uint64_t>& steps) const {

@@ -16,7 +16,7 @@ uint32_t load(std::string_view bytes, size_t at) {
   return value;
 }
 
-/// Returns how far from a unit its children lie.
+/// Returns the offset from a unit to its children.
 uint32_t offset_of(uint32_t unit) {
   return unit >> 10 << ((unit & 1u << 9) >> 6);
 }

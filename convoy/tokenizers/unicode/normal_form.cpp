@@ -22,7 +22,7 @@ constexpr char32_t kNumVowels = 21;
 constexpr char32_t kNumTrails = 28;
 constexpr char32_t kNumSyllables = kNumLeads * kNumVowels * kNumTrails;
 
-/// Mappings from characters to short runs of others. All that have one are below kEnd.
+/// Mappings from characters to short sequences of others, for characters below kEnd.
 class Mappings {
  public:
   static constexpr char32_t kEnd = 0x30000;
@@ -38,7 +38,8 @@ class Mappings {
   }
   const char32_t* characters(const Run& run) const { return characters_.data() + run.begin; }
 
-  /// Lower case has one length for each character, decompositions have two.
+  /// Reads a table; mappings to lower case have one length for each character, decompositions have
+  /// two.
   Mappings(const char* table, int num_lengths) {
     char32_t c = 0;
     for (TableStream stream(table); !stream.done();) {
@@ -81,7 +82,7 @@ struct Composer {
     }
   }
 
-  /// The character that stands for both, or 0.
+  /// Composition of two characters, or 0.
   char32_t compose(char32_t first, char32_t second) const {
     if (first >= kLeads && first < kLeads + kNumLeads && second >= kVowels &&
         second < kVowels + kNumVowels) {
@@ -124,7 +125,7 @@ void append_decomposed(char32_t c, bool compatible, std::vector<char32_t>& out) 
   out.insert(out.end(), from, from + (second ? run->compatible : run->canonical));
 }
 
-/// Character that remembers how many more or fewer characters the text has since it was made.
+/// Character that records how many characters it adds to the original text, or takes from it.
 struct Traced {
   char32_t c = 0;
   int64_t change = 0;  ///< 1: it was added; -n: it stands for n more
@@ -132,7 +133,7 @@ struct Traced {
   operator char32_t() const { return c; }
 };
 
-/// Makes `to` the character that stands for it and for `added`.
+/// Replaces `to` by its composition with `added`.
 void unite(char32_t& to, char32_t both, char32_t /*added*/) {
   to = both;
 }
@@ -140,7 +141,7 @@ void unite(Traced& to, char32_t both, const Traced& added) {
   to = {both, to.change + added.change - 1};
 }
 
-/// Sorts marks by class between characters of class 0.
+/// Sorts marks by combining class between characters of class 0.
 template <class Character>
 void reorder(std::vector<Character>& text, const std::vector<uint8_t>& classes) {
   for (size_t i = 0; i < text.size();) {

@@ -12,7 +12,7 @@
 #include "convoy/tokenizers/unicode/unicode.h"
 
 namespace convoy::tokenizers {
-/// Owners of the library's objects.
+/// Smart pointers for PCRE2's objects.
 namespace pcre2 {
 
 template <class T, void (*release)(T*)>
@@ -92,7 +92,7 @@ std::string ranges(const In& in) {
   return out;
 }
 
-/// Members of a class by PCRE2, whose Unicode may be older.
+/// Members of a class according to PCRE2, whose Unicode version may be older.
 std::vector<bool> members_by_pcre2(std::string_view name) {
   std::vector<bool> members(kNumCodePoints);
   std::string text;

@@ -95,7 +95,7 @@ size_t scan_gpt2(std::string_view text, size_t at) {
   return cursor.skip(kind);
 }
 
-/// White space: through its last line break, or as GPT-2.
+/// Matches white space as Llama 3: through its last line break, else as GPT-2.
 size_t scan_llama3_space(std::string_view text, size_t at) {
   const size_t end = Cursor(text, at).skip(Kind::Space);
   const size_t line_break = text.substr(at, end - at).find_last_of("\r\n");

@@ -20,7 +20,7 @@ std::vector<uint8_t> unpack_runs(const char* table) {
   return values;
 }
 
-/// Bytes of the broken character at the front: as many as could begin a valid one.
+/// Length of the malformed character at the front: as many bytes as could begin a valid one.
 size_t malformed_length(std::string_view bytes) {
   const auto first = static_cast<unsigned char>(bytes[0]);
   const size_t expected = first >= 0xF0 ? 4 : first >= 0xE0 ? 3 : 2;
