@@ -29,7 +29,7 @@ at::Device device_of(parallel::Replica& replica) {
   return replica.flat().fp32().device();
 }
 
-/// Bytes that a replica holds and no other one here holds, too.
+/// Bytes of a replica. Weights and moments that replicas of this process share count for the first.
 int64_t own_bytes(parallel::Replica& replica, const MemoryUse& use) {
   // Replicas that share weights have all of them, and the moments.
   const bool lends =

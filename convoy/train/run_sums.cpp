@@ -14,7 +14,7 @@ namespace convoy::train {
 
 namespace {
 
-/// Number of positions of each row that are no padding; empty: all are real.
+/// Number of positions of each row without padding; empty where there is none.
 std::vector<int64_t> real_positions(const parallel::MicroBatch& batch, const nn::Bundle& inputs) {
   auto counts = batch.row_lengths;
   const auto mask = inputs.find("key_mask");

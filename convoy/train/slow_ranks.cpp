@@ -22,7 +22,7 @@ constexpr int64_t kSteps = 20;   // between comparisons
 constexpr double kSlow = 1.5;    // times the median
 constexpr double kLeast = 0.01;  // seconds a step beyond the median: less is noise
 
-/// Columns of what a rank tells where one is slow.
+/// Columns of the numbers that a rank reports where one is slow.
 enum Column {
   kDataWait,
   kCpu,

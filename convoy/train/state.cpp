@@ -56,7 +56,7 @@ uint64_t sum_from(const std::string& text, const std::string& where) {
   refuse(where, "rows_sum", text, "hexadecimal digits");
 }
 
-/// A damaged number would be trained on.
+/// Throws FileError for numbers that no run saves, with which a damaged state would train on.
 void check_makes_sense(const TrainerState& s, const std::string& where) {
   constexpr double kAny = std::numeric_limits<double>::max();
   const auto check = [&](const char* key, double value, double most) {

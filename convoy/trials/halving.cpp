@@ -94,7 +94,7 @@ bool Search::take(const Json& json) {
 
 namespace {
 
-/// Runs what a round lacks so far; false where it lacks nothing.
+/// Runs trials that a round lacks; false where it is complete.
 bool run_some(Search& search, size_t rung, int64_t jobs, const Hooks& hooks) {
   auto starters = search.starters(rung);
   std::erase_if(starters, [&](size_t i) {

@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::string_view kTo = "..";
 
-/// Numbers in [0, 1) that a seed determines (SplitMix64).
+/// Generator of numbers in [0, 1) from a seed (SplitMix64).
 class Uniform {
  public:
   explicit Uniform(uint64_t seed) : state_(seed) {}

@@ -22,7 +22,7 @@ bool names(const char* variable, const char* name) {
   return std::strncmp(variable, name, length) == 0 && variable[length] == '=';
 }
 
-/// Whether this is the dynamic linker, which was given the program to start.
+/// Whether this process is the dynamic linker, which was given the program to start.
 bool is_linker(const char* program) {
   const char* slash = std::strrchr(program, '/');
   const char* name = slash == nullptr ? program : slash + 1;

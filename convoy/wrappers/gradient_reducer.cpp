@@ -53,12 +53,12 @@ struct GradientReducer::Impl {
     });
   }
 
-  /// Finishes the collectives of a backward that threw, and forgets its sums.
+  /// Completes the collectives of a backward that threw, and drops their results.
   void give_up() {
     if (backward_under_way) complete();
   }
 
-  /// Starts the collectives that are left, and waits for all.
+  /// Starts the remaining collectives, and waits for all.
   void complete() {
     backward_under_way = false;
     while (next < buckets.size()) start(next++);

@@ -16,7 +16,7 @@ namespace convoy::wrappers {
 
 namespace {
 
-/// The words this program was started with.
+/// Command line of this program.
 std::vector<std::string> own_arguments() {
   std::ifstream in("/proc/self/cmdline", std::ios::binary);
   std::string all{std::istreambuf_iterator<char>(in), {}};

@@ -16,7 +16,7 @@ fs::path Checkpoints::best_path(const TrainerState& state) const {
   return dir_ / state.best_model_checkpoint;
 }
 
-/// Name of a checkpoint in this run's state.
+/// Path of a checkpoint as this run's state names it.
 std::string Checkpoints::seen_from_here(const fs::path& checkpoint) const {
   auto place = fs::absolute(checkpoint);
   if (!place.has_filename()) place = place.parent_path();  // "checkpoint-10/"
@@ -24,7 +24,7 @@ std::string Checkpoints::seen_from_here(const fs::path& checkpoint) const {
   return fs::weakly_canonical(place).string();
 }
 
-/// The best checkpoint that the state of `from` means, as this run's state names it.
+/// Best checkpoint of the state of `from`, as this run's state names it.
 std::string Checkpoints::best_seen_from_here(const fs::path& from,
                                              const TrainerState& saved) const {
   if (saved.best_step >= 0 && saved.best_step == saved.global_step) return seen_from_here(from);
@@ -46,7 +46,7 @@ void Checkpoints::note_resumed_as_best(TrainerState& state) {
   state.best_model_checkpoint = name.get<std::string>();
 }
 
-/// Why the best checkpoint of `state` cannot be loaded, as far as its state tells; else "".
+/// Reason why the best checkpoint of `state` cannot be loaded, as far as its state tells; else "".
 std::string Checkpoints::lack_of_best(const TrainerState& state) const {
   const auto best = best_path(state);
   std::string why;
@@ -71,7 +71,7 @@ void Checkpoints::tell_lost_best(const TrainerState& state) {
                   state.best_step, lack));
 }
 
-/// A folder with the weights after the last step of `state`; "" where there is none.
+/// Folder with the weights after the last step of `state`; "" where there is none.
 fs::path Checkpoints::saved_place(const TrainerState& state) const {
   for (const auto& place : {path(state.global_step), fs::path(resumed_from_)}) {
     if (!place.empty() && holds_step_of(state, place)) return place;
@@ -112,8 +112,8 @@ bool Checkpoints::load_best(const TrainerState& state) {
   return false;
 }
 
-/// Checkpoints from which a run would no longer end with its best model once `state` is saved in
-/// `path`: they were left behind, and their best one lies there.
+/// Checkpoints of abandoned branches whose best checkpoint `state` will overwrite in `path`: runs
+/// from there could no longer end with their best model.
 std::vector<std::string> Checkpoints::lose_their_best(const fs::path& path,
                                                       const TrainerState& state) const {
   std::vector<std::string> out;

@@ -31,7 +31,7 @@ void BestModel::find_direction(const Scorer* scorer) {
   greater_is_better_ = *direction;
 }
 
-/// Settings that an evaluation's numbers depend on, behind the metric's name.
+/// Settings of an evaluation that its numbers depend on, as text behind the metric's name.
 std::string BestModel::settings_text(const Metrics& metrics) {
   std::string out;
   for (const char* setting : {kExcludeSeen, kTargetTime}) {

@@ -27,7 +27,7 @@ std::vector<fs::path> events_in(const fs::path& folder) {
 
 }  // namespace
 
-/// Takes output.dir for this run alone, in the state that the last one left or anew.
+/// Locks output.dir for this run, and keeps or clears what the last run left.
 void Checkpoints::open_output() {
   std::error_code error;
   if (fs::exists(dir_, error) && !fs::is_directory(dir_, error)) {
@@ -46,8 +46,8 @@ void Checkpoints::open_output() {
   for (const auto& file : events_in(arguments_.events_folder())) fs::remove(file, ignored);
 }
 
-/// Puts an old run aside until this run has saved. What is in the folder itself is this run's
-/// alone, also after a kill.
+/// Moves an old run aside until this run has saved, so that files in the folder itself are this
+/// run's alone, also after a kill.
 void Checkpoints::put_old_run_aside() {
   if (!holds_run()) return;  // what a run that saved nothing put aside stays
   const auto aside = dir_ / kReplaced;
@@ -121,8 +121,7 @@ void Checkpoints::lock_output() {
   remove_unfinished(dir_, own);
 }
 
-/// Takes the output folder again where it was moved away, before each time that something is
-/// written.
+/// Creates and locks the output folder again where it was moved away; called before each write.
 void Checkpoints::keep_output() {
   if (!lock_.held() || lock_.in_place()) return;
   lock_ = FolderLock(dir_);
@@ -154,7 +153,7 @@ void Checkpoints::check_inputs() const {
   }
 }
 
-/// Names of the small files that this run writes, or that would pass for its own.
+/// Names of the small files that this run writes, or that could be taken for its own.
 std::vector<std::string> Checkpoints::own_names() const {
   std::vector<std::string> names;
   if (!files_.config.is_null()) names.emplace_back(kConfig);
@@ -164,7 +163,7 @@ std::vector<std::string> Checkpoints::own_names() const {
   return names;
 }
 
-/// Whether this run would write that file as it is.
+/// Whether a file has the content that this run would write.
 bool Checkpoints::would_write(const fs::path& file) const {
   const auto text = files_.texts.find(file.filename().string());
   if (text != files_.texts.end()) return read_regular_file(file) == text->second;

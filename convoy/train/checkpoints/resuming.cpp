@@ -34,7 +34,7 @@ bool resumes(const options::TrainingArguments& arguments) {
   return !resume_source(arguments).empty();
 }
 
-/// Rank 0 looks at the files, and all go on from where it says.
+/// Resumes from the checkpoint that rank 0 finds; nothing where the run starts anew.
 std::optional<TrainerState> Checkpoints::resume(const TrainerState& fresh) {
   if (dir_.empty() && resume_from_.empty()) return std::nullopt;
   comm::ask_main(
@@ -106,7 +106,8 @@ void Checkpoints::tell_left_behind(const std::string& newest) {
       dir_.string(), resumed_from_, newest));
 }
 
-/// Tells of other steps than the saved run's, which other ranks make with the same options.
+/// Warns of steps of another size than the saved run's, which another number of ranks makes with
+/// the same options.
 void Checkpoints::tell_other_batch(const TrainerState& saved, const TrainerState& fresh) {
   if (saved.step_samples == fresh.step_samples || saved.step_samples == 0) return;
   callbacks_.say(fmt::format(
@@ -115,7 +116,7 @@ void Checkpoints::tell_other_batch(const TrainerState& saved, const TrainerState
       resumed_from(), plural(saved.step_samples, "row"), fresh.step_samples, saved.step_samples));
 }
 
-/// Data may change on purpose between epochs; nobody replaces it by mistake without a word.
+/// Warns where the data have changed, which may be on purpose between epochs.
 void Checkpoints::tell_other_rows(const TrainerState& saved, const TrainerState& fresh) {
   const bool known = saved.first_rows_sum != 0 && fresh.first_rows_sum != 0;
   const bool same = !known || saved.first_rows_sum == fresh.first_rows_sum;
@@ -126,7 +127,7 @@ void Checkpoints::tell_other_rows(const TrainerState& saved, const TrainerState&
       resumed_from_));
 }
 
-/// An adapter is nothing without the weights that it was trained beside.
+/// Throws where the base is not the one that the adapter was trained with.
 void Checkpoints::check_same_base(const fs::path& folder, const TrainerState& saved,
                                   const TrainerState& fresh) {
   const auto dtype_of = [](const std::string& sum) { return sum.substr(0, sum.find(':')); };
@@ -167,8 +168,8 @@ std::optional<fs::path> Checkpoints::next_candidate() {
   return out;
 }
 
-/// The state of the first candidate that this run can go on from; those up to it are done with.
-/// Null where there are none.
+/// State of the first candidate that this run can resume from; removes the candidates up to it.
+/// Null where there is none.
 Json Checkpoints::first_that_fits(const TrainerState& fresh) {
   while (const auto folder = next_candidate()) {
     try {
@@ -184,7 +185,8 @@ Json Checkpoints::first_that_fits(const TrainerState& fresh) {
                   dir_.string(), join(passed_over_, "; "));
 }
 
-/// Tells which ranks do not see the folder, before hours of work come to the first checkpoint.
+/// Warns of ranks that do not see the folder, before hours of training lead to the first
+/// checkpoint.
 void Checkpoints::tell_who_shares() {
   const auto sees = checkpoint::who_sees(dir_ / ".lock", job_.world());
   std::vector<int> blind;
@@ -198,9 +200,9 @@ void Checkpoints::tell_who_shares() {
                   dir_.string(), blind.size() > 1 ? "s" : "", fmt::join(blind, ", ")));
 }
 
-/// The ranks were started again: the job goes on where it saved last, unless that is forbidden
-/// (resume_from_checkpoint = false). Other checkpoints in the folder are another job's. Empty when
-/// there is none; else the newest first, with those whose state cannot be read.
+/// Checkpoints of this job, the newest first, for a restart of its ranks: it resumes unless
+/// resume_from_checkpoint = false. Other checkpoints in the folder are another job's. Includes
+/// those whose state cannot be read; empty where no other is this job's.
 std::deque<fs::path> Checkpoints::checkpoints_of_this_job() const {
   const auto& asked = arguments_.resume_from_checkpoint;
   if (job_.environment.restart_count == 0 || (!asked.empty() && !resumes(arguments_))) return {};
@@ -221,7 +223,7 @@ std::deque<fs::path> Checkpoints::checkpoints_of_this_job() const {
   return own ? out : std::deque<fs::path>();
 }
 
-/// The best first; none for a new run.
+/// Lists the checkpoints to resume from, the best first; none for a new run.
 void Checkpoints::find_candidates() {
   const auto& asked = arguments_.resume_from_checkpoint;
   if (asked.empty() || resumes(arguments_)) memory_candidates_ = memory_.left();
@@ -253,7 +255,7 @@ void Checkpoints::find_candidates() {
                    old ? fmt::format(", or the run that was put aside: {}", old->string()) : "");
 }
 
-/// Whether a checkpoint of this run is of a branch that it left.
+/// Whether a checkpoint of this run is on an abandoned branch.
 bool Checkpoints::was_left_behind(const fs::path& folder) const {
   if (dir_.empty()) return false;
   const checkpoint::Line line(dir_);
@@ -261,7 +263,7 @@ bool Checkpoints::was_left_behind(const fs::path& folder) const {
                               [&](const auto& own) { return own.second == folder; });
 }
 
-/// Looks whether a checkpoint fits this run, and returns its state.
+/// Checks that a checkpoint fits this run, and returns its state.
 Json Checkpoints::look_at(const fs::path& folder, const TrainerState& fresh) const {
   auto saved = read_checked_state(folder);
   check_same_model(folder);
@@ -319,8 +321,8 @@ void Checkpoints::check_best_was_saved(const TrainerState& saved) const {
   fail<FileError>("train", "the checkpoint of its best step {} {}", saved.best_step, lack);
 }
 
-/// Goes on where the run's line ends, or begins a branch of it. Returns the newest checkpoint that
-/// is left behind with that; "" where there is none.
+/// Continues the run's branch, or begins a new one. Returns the newest checkpoint that is abandoned
+/// by that; "" where there is none.
 std::string Checkpoints::follow_or_branch(const fs::path& from, TrainerState& state) const {
   if (dir_.empty()) return "";
   const checkpoint::Line line(dir_);
@@ -337,7 +339,7 @@ std::string Checkpoints::follow_or_branch(const fs::path& from, TrainerState& st
   return all.back().first > state.global_step ? all.back().second.filename().string() : "";
 }
 
-/// `latest` means the branch that a person asked for from now on, also before it saves.
+/// Saves the lineage, so that `latest` means the requested branch even before it has saved.
 void Checkpoints::keep_lineage(const TrainerState& state) {
   if (!candidate_was_named_ || dir_.empty() || state.lineage.empty()) return;
   keep_output();
@@ -359,7 +361,8 @@ int64_t Checkpoints::load_moments(const fs::path& folder) {
   return value_from<int64_t>(updates);
 }
 
-/// The base may have moved; other ranks, targets or factors are another model.
+/// Throws where the checkpoint's adapter has other ranks, targets or factors. Its base may have
+/// another path, as it may have moved.
 void Checkpoints::check_same_adapter(const fs::path& checkpoint) const {
   const auto own = files_.texts.find(checkpoint::kAdapterConfig);
   const bool adapts = own != files_.texts.end();
@@ -383,8 +386,8 @@ void Checkpoints::check_same_adapter(const fs::path& checkpoint) const {
                    checkpoint.string(), join(different));
 }
 
-/// Lists keys of `wanted` that `saved` lacks or has with another value; in a wrapper's config those
-/// of the text part, too.
+/// Reports keys of `wanted` that `saved` lacks or has with another value; in a wrapper's config
+/// also those of the text part.
 void Checkpoints::tell_different(const Json& wanted, const Json& saved,
                                  std::vector<std::string>& different) const {
   const auto& unread = files_.unread_keys;

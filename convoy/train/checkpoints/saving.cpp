@@ -28,11 +28,11 @@ namespace fs = std::filesystem;
 /// Key in the state beside a model of the step that its weights are of.
 constexpr const char* kModelStep = "model_step";
 
-/// Time that data of ranks of other hosts may wait for disks: rank 0 takes one after the other.
-/// That a rank is gone is noticed where the ranks wait for each other.
+/// Timeout of collectives that wait for disks, as rank 0 writes the data of other hosts' ranks one
+/// after the other. A lost rank is noticed by other collectives.
 constexpr std::chrono::hours kDisk{24};
 
-/// A checkpoint whose tensors are being written beside the training.
+/// Checkpoint whose tensors are being written in the background.
 struct Checkpoints::Saving {
   fs::path final_path, best;
   int64_t step;
@@ -54,7 +54,7 @@ Checkpoints::Checkpoints(const options::TrainingArguments& arguments, const job:
 
 Checkpoints::~Checkpoints() = default;
 
-/// Writes the small files that `are_wanted` by their paths; without it all.
+/// Writes the small files for which `are_wanted` holds, by path; all without it.
 void Checkpoints::save_small_files(const fs::path& folder,
                                    const std::function<bool(const fs::path&)>& are_wanted) const {
   const auto wanted = [&](const std::string& name) {
@@ -165,12 +165,12 @@ checkpoint::ConnectWriters Checkpoints::connect_writers() {
   };
 }
 
-/// Keeps the checkpoint under way, after an error that all ranks meet.
+/// Completes the checkpoint in progress, after an error that all ranks meet.
 void Checkpoints::keep() noexcept try { finish(); } catch (const std::exception&) {
   // The error that ended the training is reported instead.
 }
 
-/// A process that has nothing under way, or is done with it, waits for the others.
+/// Completes the checkpoint in progress, and waits for the other processes.
 void Checkpoints::finish() {
   if (!saving_) return;
   const auto saving = std::move(saving_);
@@ -198,7 +198,7 @@ void Checkpoints::finish() {
   tell_slow_save(saving->final_path, seconds_since(saving->began));
 }
 
-/// Tells of a slow save once, and again when it has grown by half.
+/// Warns of a slow save once, and again when it takes half as long again.
 void Checkpoints::tell_slow_save(const fs::path& path, double seconds) {
   const double grace = job_.environment.interrupt_grace;
   if (grace <= 0 || seconds <= grace || seconds < 1.5 * slowest_save_) return;
@@ -242,8 +242,8 @@ void Checkpoints::save_model(const TrainerState& state, int64_t model_step) {
       comm::Lasts::Long);
 }
 
-/// Files that are written and only get their names. Without the state, which comes last, nobody
-/// takes them for a run's end; without the index nobody mixes shards.
+/// Gives written files their final names. Removes the old state and index first: without a state
+/// nothing takes the files for a finished run, and without an index nothing mixes shards.
 void Checkpoints::put_in_place(const fs::path& model) const {
   std::error_code ignored;
   fs::remove(dir_ / kState, ignored);
@@ -345,7 +345,7 @@ bool Checkpoints::holds_model_of(const TrainerState& state) const {
   }
 }
 
-/// Weights as they are saved, with what is carried along.
+/// Weights to save, with those that are carried along.
 parallel::State Checkpoints::saved_weights() const {
   auto weights = checkpoint::saved_part(strategy_.weights());
   if (!files_.carried) return weights;
@@ -355,7 +355,7 @@ parallel::State Checkpoints::saved_weights() const {
   return weights;
 }
 
-/// Reads weights; each rank reads what it keeps.
+/// Reads on each rank the weights that it keeps.
 void Checkpoints::read_weights(const fs::path& folder) {
   checkpoint::load_weights(folder, checkpoint::saved_part(strategy_.weights()),
                            strategy_.processes(),

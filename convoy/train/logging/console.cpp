@@ -22,7 +22,7 @@ namespace convoy::train {
 
 namespace {
 
-/// Number of metrics beside the loss that have a place in a line: the first ones.
+/// Number of metrics in a line beside the loss: the first ones.
 constexpr size_t kShownMetrics = 2;
 
 template <class... Args>
@@ -83,7 +83,7 @@ std::vector<int64_t> bytes_of_stages(const Metrics& metrics) {
   }
 }
 
-/// Bytes counted for each kind that there was.
+/// Text of the bytes of each kind of memory in use.
 std::string memory_kinds(const Metrics& metrics) {
   std::vector<std::string> parts;
   for (const auto& [kind, unused] : kinds_of({})) {

@@ -23,7 +23,7 @@ using SteadyClock = std::chrono::steady_clock;
 constexpr size_t kMostWaiting = size_t{1} << 20;
 constexpr std::chrono::seconds kToEnd{5};
 
-/// A FIFO that is written to without ever waiting for its reader.
+/// Writer to a FIFO that never waits for its reader.
 class Pipe {
  public:
   explicit Pipe(const fs::path& path) {
@@ -64,7 +64,7 @@ class Pipe {
     write();
   }
 
-  /// Waits for a reader that is behind.
+  /// Waits, up to `patience`, for a slow reader to take the rest.
   void finish(SteadyClock::duration patience) {
     const auto end = SteadyClock::now() + patience;
     for (write(); open() && !waiting_.empty() && SteadyClock::now() < end; write()) {

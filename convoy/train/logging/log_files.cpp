@@ -52,8 +52,8 @@ bool follows_a_start(const RunInfo& info) {
   return info.first_step > 0 || info.job->environment.restart_count > 0;
 }
 
-/// Removes the lines of later steps than `step`, which are made again, from a log: the file is
-/// replaced whole. Returns a sentence where that fails, else "".
+/// Removes the lines of steps after `step`, which are made again, from a log by replacing the file.
+/// Returns a sentence where that fails, else "".
 std::string cut_after(const std::filesystem::path& file, int64_t step) try {
   std::error_code none;
   if (!std::filesystem::exists(file, none)) return "";

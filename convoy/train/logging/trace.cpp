@@ -24,8 +24,8 @@ using torch::profiler::impl::ActivityType;
 
 namespace {
 
-/// The profiler does not say when the disk was full: its last words, which follow the events, must
-/// be there.
+/// Throws where the trace is incomplete: the profiler reports no full disk, but ends a file with
+/// known text.
 void check_whole(const fs::path& file, const fs::path& shown) {
   constexpr std::streamoff kEnd = 300;
   std::ifstream in(file, std::ios::binary | std::ios::ate);

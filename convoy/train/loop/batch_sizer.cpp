@@ -22,7 +22,7 @@ std::string memory_advice(const RunContext& run) {
   return planner::to_take_less(run.arguments, run.job.num_devices(), ranks_here(run.job));
 }
 
-/// Kinds of memory with the bytes of each, beside the estimate where there is one.
+/// Bytes of each kind of memory as text, beside the estimate where there is one.
 std::string by_kind(const parallel::MemoryUse& fact, const parallel::MemoryUse* estimated) {
   const auto facts = kinds_of(fact), guesses = kinds_of(estimated ? *estimated : fact);
   std::vector<std::string> parts;
@@ -54,8 +54,8 @@ void BatchSizer::set_batch() {
   planner::set_memory_advice(memory_advice(run_));
 }
 
-/// Finds the largest micro-batch that fits, of those that make the step that was asked for; where
-/// ranks could not step down later, the largest that is sure to fit.
+/// Finds the largest micro-batch that fits and divides the requested step; where ranks cannot
+/// reduce it later, the largest that fits for sure.
 void BatchSizer::find() {
   auto& arguments = run_.arguments;
   const auto& job = run_.job;

@@ -13,7 +13,7 @@ namespace convoy::train {
 
 namespace {
 
-/// Row of the first element that is not finite in a tensor whose first dimension is rows.
+/// Index of the first row that is not all finite, where the first dimension is rows.
 int64_t first_row(const at::Tensor& finite) {
   const auto rows = finite.reshape({finite.size(0), -1}).all(1);
   for (int64_t row = 0; row < rows.numel(); ++row) {

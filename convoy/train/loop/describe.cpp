@@ -32,7 +32,7 @@ std::vector<std::string> tensor_warnings(const parallel::Mesh& mesh,
   return {};
 }
 
-/// Whether a block reads all of the model's buckets. What is not trained has buckets of its own,
+/// Whether a block reads all buckets of the model. Frozen parameters have buckets of their own,
 /// even where the model is one block.
 bool reads_all(const parallel::Layout& layout) {
   for (int64_t block = 0; block < layout.table().num_blocks(); ++block) {
@@ -41,8 +41,8 @@ bool reads_all(const parallel::Layout& layout) {
   return false;
 }
 
-/// Returns a warning of lacking space, before hours of work come to the first checkpoint that has
-/// no room.
+/// Returns a warning where the disk has no room for a checkpoint, before hours of training lead to
+/// the first one.
 std::string lack_of_space(const RunContext& run, const dataset::BatchStream& stream,
                           const Checkpoints& checkpoints) {
   const int64_t steps = last_step(run.arguments, run.state) - run.state.global_step;
@@ -59,7 +59,7 @@ bool shards_state(const parallel::FlatBuffers& flat) {
   return flat.layout().options().num_parts > 1 || flat.offload() != nullptr;
 }
 
-/// Why sharding by ZeRO costs more than it saves here, or saves nothing; "": it is well used.
+/// Reason why ZeRO costs more than it saves here, or saves nothing; "" where it is of use.
 std::string zero_warning(const RunContext& run, const RunInfo& info) {
   const auto& job = run.job;
   const auto& flat = run.strategy->replica().flat();
@@ -92,7 +92,7 @@ std::string zero_warning(const RunContext& run, const RunInfo& info) {
   return "";
 }
 
-/// Why ZeRO 2 and 3 communicate for each micro-batch; "": they do not, or need not.
+/// Reason why ZeRO 2 and 3 communicate for each micro-batch; "" where they do not, or must.
 std::string traffic_warning(const RunContext& run, const RunInfo& info) {
   const int64_t zero = run.arguments.parallel.parallelism.zero;
   const bool cuts = !info.pipeline.empty() || run.job.groups.tensor.size() > 1;
@@ -106,7 +106,7 @@ std::string traffic_warning(const RunContext& run, const RunInfo& info) {
                             : "a pipeline needs many of them");
 }
 
-/// Why there is nothing left to train; "": there is.
+/// Reason why there is nothing left to train; "" where there is.
 std::string nothing_left(const RunContext& run, const RunInfo& info, bool stopped_early) {
   const auto& state = run.state;
   const bool stops = last_step(run.arguments, state) < state.max_steps;

@@ -69,7 +69,7 @@ void Evaluations::check_patience() {
   stopped_early_ = best_.out_of_patience(state) && state.global_step < state.max_steps;
 }
 
-/// Metrics of the evaluation after a step, as the history has them; none: there was none.
+/// Metrics of the evaluation after a step, from the history; empty where there was none.
 Metrics Evaluations::metrics_after(int64_t step) const {
   Metrics out;
   for (const auto& entry : run_.state.log_history) {

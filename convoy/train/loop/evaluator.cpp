@@ -84,7 +84,8 @@ void Evaluator::check_finite(const comm::Group& group, const double* not_finite,
   }
 }
 
-/// JSON has no such numbers: results and logs hold null in their place.
+/// Warns of metrics that are not finite, for which results and logs hold null, as JSON has no such
+/// numbers.
 void Evaluator::tell_not_finite(const Metrics& metrics, const std::string& prefix,
                                 const Scorer* scorer, bool has_targets) const {
   const auto& callbacks = run_.callbacks;

@@ -75,7 +75,7 @@ void Trainer::Impl::add_up_rows() {
   run_.state.rows_sum += static_cast<uint64_t>(comm::item<int64_t>(sum));
 }
 
-/// Collective.
+/// Hands checksums of the weights to the callbacks. Collective.
 void Trainer::Impl::tell_weights() {
   if (!run_.keeps_sums()) return;
   const Doing doing("sum weights");

@@ -20,7 +20,8 @@ namespace convoy::train {
 
 namespace {
 
-/// Rank 0 reads and counts for all, which may take longer than a collective may wait.
+/// Inputs of a pipeline's plan, which rank 0 reads and measures for all ranks, longer than a
+/// collective may wait.
 planner::PipelineInputs inputs_of_pipeline(const RunContext& run,
                                            const parallel::ModelFactory& factory,
                                            const dataset::Dataset* train_data) {

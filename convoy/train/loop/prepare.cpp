@@ -21,8 +21,7 @@ namespace {
 
 constexpr int64_t kTraceWarmup = 3;  // steps
 
-/// Sums what a run reads, for whoever resumes: other data or another base than this run's are told
-/// then.
+/// Sets the checksums of data and base, by which a resumed run notices others.
 void sum_what_it_reads(RunContext& run, const dataset::Dataset& data) {
   if (!run.keeps_sums()) return;
   const Json first = comm::ask_main(
@@ -32,7 +31,7 @@ void sum_what_it_reads(RunContext& run, const dataset::Dataset& data) {
   run.state.base_sum = sum_of_base(*run.strategy);
 }
 
-/// Steps by which a run that reads other batches from here on gets longer or shorter.
+/// Number of steps by which a run gets longer, or shorter, with another batch from here on.
 int64_t steps_beyond(const TrainerState& saved, int64_t step_samples, int64_t steps_per_epoch,
                      bool drop_last) {
   const int64_t rows = std::max<int64_t>(0, saved.num_rows - saved.epoch_position);
@@ -74,7 +73,7 @@ void Trainer::Impl::prepare() {
   run_.callbacks.notify([&](Callback& callback) { callback.on_train_begin(info); });
 }
 
-/// State of a run that begins anew.
+/// Sets the state of a run that starts anew.
 void Trainer::Impl::begin_state() {
   const auto& arguments = run_.arguments;
   const auto options = stream_options(run_, true);
@@ -104,8 +103,8 @@ void Trainer::Impl::begin_state() {
   if (run_.job.environment.job_start > 0) state.job_began = beginning_in_job(run_);
 }
 
-/// Goes on from a checkpoint where that is asked for. Returns a sentence where more steps than the
-/// checkpoint's run was to have raise the learning rate again.
+/// Resumes from a checkpoint where that is asked for. Returns a sentence where more steps than the
+/// checkpoint's run had raise the learning rate again.
 std::string Trainer::Impl::resume() {
   const auto& arguments = run_.arguments;
   auto& state = run_.state;

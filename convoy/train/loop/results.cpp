@@ -9,7 +9,7 @@ namespace convoy::train {
 
 namespace {
 
-/// The loss of the last log line.
+/// Loss of the last log line.
 double final_loss(const Json& history) {
   for (auto entry = history.rbegin(); entry != history.rend(); ++entry) {
     if (entry->contains("loss") && entry->at("loss").is_number()) return entry->at("loss");

@@ -97,8 +97,8 @@ void Trainer::Impl::tell_step_time(int64_t samples, int64_t tokens) {
   for (const auto& text : slow_ranks_->after_step(timing)) run_.callbacks.warn(text);
 }
 
-/// Throws the error of a step that is not finite with the command that shows where, where there is
-/// a checkpoint for it.
+/// Throws the error of a step that is not finite, with the command that replays it where a
+/// checkpoint allows that.
 void Trainer::Impl::name_replay(const std::exception& any) const {
   const auto* error = dynamic_cast<const NumericError*>(&any);
   const auto& folder = run_.arguments.output.dir;

@@ -171,7 +171,7 @@ void Trainer::Impl::add_loggers() {
   }
 }
 
-/// Throws UsageError now rather than at the first evaluation.
+/// Checks options that the first evaluation would refuse. Throws UsageError.
 void Trainer::Impl::check_options() {
   const auto& arguments = run_.arguments;
   const auto& device = run_.job.devices.at(0);

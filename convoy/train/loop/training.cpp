@@ -52,7 +52,7 @@ Metrics Trainer::Impl::train() {
   return metrics;
 }
 
-/// Trains what is left of an epoch.
+/// Trains the rest of an epoch.
 void Trainer::Impl::train_epoch() {
   auto& state = run_.state;
   stream_.start();
@@ -86,7 +86,7 @@ void Trainer::Impl::train_epoch() {
   }
 }
 
-/// Tells where a training that stop_steps ended goes on.
+/// Tells how to resume a training that stop_steps ended.
 void Trainer::Impl::tell_rest() const {
   const auto& state = run_.state;
   const bool stops =
@@ -137,7 +137,7 @@ void Trainer::Impl::after_step(bool epoch_end) {
   clock_.resume();
 }
 
-/// An evaluation that is due would take too long: the run that goes on makes it up.
+/// Stops early on a signal. A due evaluation would take too long; the resumed run makes it up.
 void Trainer::Impl::stop_early(bool epoch_end) {
   stop_.ended_by = last_.stop_signal;
   run_.state.evaluation_owed = evaluations_.is_due(epoch_end);
@@ -146,7 +146,7 @@ void Trainer::Impl::stop_early(bool epoch_end) {
   clock_.resume();
 }
 
-/// Ends a stopped run with what a later one needs to go on.
+/// Ends a stopped run, and saves what a resumed one needs.
 void Trainer::Impl::leave(bool is_saved) {
   const int64_t step = run_.state.global_step;
   std::string what = "nothing was saved";
@@ -161,13 +161,13 @@ void Trainer::Impl::leave(bool is_saved) {
                                  launch::signal_name(stop_.ended_by), step, what));
 }
 
-/// Whether a run that was stopped after its last step leaves no checkpoint that holds it.
+/// Whether the model of a run stopped after its last step must be saved, as no checkpoint holds it.
 bool Trainer::Impl::keeps_stopped_model() const {
   return run_.state.global_step >= last_step(run_.arguments, run_.state) &&
          !run_.leaves_checkpoints() && !run_.arguments.output.dir.empty();
 }
 
-/// Makes up an evaluation that was owed, and saves a model that it finds to be the best.
+/// Makes up an evaluation that a signal prevented, and saves the model where it is the best.
 void Trainer::Impl::make_up_evaluation() {
   if (!evaluations_.make_up()) return;
   if (run_.arguments.load_best_model_at_end) {
@@ -177,14 +177,13 @@ void Trainer::Impl::make_up_evaluation() {
   }
 }
 
-/// Saves a checkpoint, whose state has the sum of all rows that were read. Collective.
+/// Saves a checkpoint, with the checksum of all rows that were read in its state. Collective.
 void Trainer::Impl::save_checkpoint(bool wait) {
   add_up_rows();
   checkpoints_->save(run_.state, wait);
 }
 
-/// Keeps the model of a finished run, which is the run's own; a kill may have come before its
-/// results.
+/// Keeps the saved model of a finished run, and writes results that a kill prevented.
 void Trainer::Impl::keep_finished_model(const Metrics& metrics) {
   checkpoints_->restore_small_files();
   const auto trained = checkpoints_->saved_metrics("train");
