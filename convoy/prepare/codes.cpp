@@ -11,7 +11,7 @@ namespace convoy::prepare {
 
 namespace {
 
-/// Whole numbers as their own decimal text: "12" and "-3", but not "012" or "+1".
+/// Parses a whole number in canonical form, "12" or "-3"; false for others, such as "012" or "+1".
 bool canonical_integer(const std::string& text, int64_t& out) {
   return parse_number(text, out) && fmt::format_int(out).str() == text;
 }

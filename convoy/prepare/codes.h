@@ -9,13 +9,13 @@
 
 namespace convoy::prepare {
 
-/// Text or whole numbers, each distinct value stored once.
+/// Column of texts or whole numbers, in which each distinct value is stored once.
 struct Codes {
   std::vector<int32_t> codes;       ///< one per event, an index into `values`; -1 = missing
   std::vector<std::string> values;  ///< in the order of first appearance
 };
 
-/// The place of every value in raw order: by number when all are whole numbers, else bytewise.
+/// Ranks of the values in raw order: by number when all are whole numbers, else bytewise.
 std::vector<int32_t> raw_ranks(const std::vector<std::string>& values);
 
 /// Gives each distinct text a number.

@@ -11,8 +11,8 @@ namespace convoy::prepare {
 /// number a row, or the first file lacks it and another has it.
 void select_context(const data::ParquetFiles& file, data::Selection& selection);
 
-/// Items of context that a row of `length` items begins with; 0 where the column is not read.
-/// Values outside the row count as its bounds.
+/// Number of context items at the start of a row of `length` items; 0 where the column is not read.
+/// Values outside the row are clamped.
 int64_t context_of(const data::Rows& rows, int64_t row, int64_t length);
 
 }  // namespace convoy::prepare

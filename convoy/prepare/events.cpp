@@ -21,7 +21,7 @@ const std::vector<std::string> kItemNames = {"item_id", "item",       "itemId",
                                              "movieId", "product_id", "itemid"};
 const std::vector<std::string> kTimeNames = {"timestamp", "time", "ts", "datetime", "event_time"};
 
-/// The chosen column, or the first of the usual names that is there.
+/// Name of the chosen column, or of the first of the usual names that exists.
 std::string choose(const data::TableSource& source, const std::string& chosen,
                    const std::vector<std::string>& usual, const std::string& flag) {
   if (!chosen.empty()) return chosen;
@@ -89,7 +89,7 @@ class Reader {
     add(source, user_name_, "--user", arrow::utf8(), text_into(user_));
     add(source, item_name_, "--item", arrow::utf8(), text_into(item_));
     for (size_t t = 0; t < time_names_.size(); ++t) {
-      // As text: other times may follow later in the file than those that a type was guessed from.
+      // Read as text, since times in other forms may follow those that a type was guessed from.
       add(source, time_names_[t], "--time", arrow::utf8(),
           [this, t, kind = std::optional<TimeText>()](const arrow::Array& array,
                                                       const ColumnPlace& place) mutable {
@@ -143,7 +143,7 @@ class Reader {
   }
 
  private:
-  /// Where the events of a file begin.
+  /// File of events, with the indices of its first event and row.
   struct Part {
     int64_t first_event;
     int64_t first_row;  // as TableSource::first_row counts
@@ -199,8 +199,8 @@ class Reader {
     consumers_.push_back({index, {type, {name, source.file().string(), flag}, std::move(append)}});
   }
 
-  /// How a text file's column is parsed: as its uses say. Where one of several wants text, all get
-  /// it, and the others read numbers and times from it: as a number "007" would be 7.
+  /// Arrow type by which a text file's column is parsed, from all of its uses. Where one use needs
+  /// text, all get it and parse numbers and times themselves: as a number "007" would be 7.
   std::shared_ptr<arrow::DataType> type_of(int column) const {
     std::shared_ptr<arrow::DataType> type;
     for (const auto& [index, consumer] : consumers_) {

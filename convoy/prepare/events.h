@@ -36,7 +36,7 @@ struct EventFeature {
   }
 };
 
-/// A file of interactions, and the first of its events.
+/// File of interactions, with the index of its first event.
 struct EventFile {
   std::string name;
   int64_t first_event = 0;

@@ -50,8 +50,8 @@ TimeText kind_of(std::string_view text) {
 
 using Texts = std::vector<std::optional<std::string>>;
 
-/// Finds the kind of times that a column holds as text: that of `first`, or without it of the first
-/// entry. Throws FileError that names the first entry that is no time, or not of this kind.
+/// Finds the kind of a text column's times: that of `first`, or else that of its first entry.
+/// Throws FileError that names the first entry that is no time, or not of this kind.
 void find_kind(const Texts& texts, const ColumnPlace& place, std::optional<TimeText>& first) {
   int64_t odd = -1;
   for (size_t i = 0; i < texts.size(); ++i) {
@@ -69,7 +69,7 @@ void find_kind(const Texts& texts, const ColumnPlace& place, std::optional<TimeT
       place_of(place, odd), *texts[static_cast<size_t>(odd)], place.flag);
 }
 
-/// For an array of a known type: calls `value` with every entry, `missing` for each null.
+/// Calls `value` with every entry of an array of a known type, and `missing` for each null.
 template <class Value>
 auto each(const std::function<void()>& missing, Value value) {
   return [&missing, value](const auto& typed) {
@@ -79,7 +79,8 @@ auto each(const std::function<void()>& missing, Value value) {
   };
 }
 
-/// An array of no type that is known holds nulls only, or is a mistake.
+/// Calls `missing` for each entry of an array of nulls. Throws FileError for an array of an unknown
+/// type.
 void each_null(const arrow::Array& array, const ColumnPlace& place, const char* expected,
                const std::string& advice, const std::function<void()>& missing) {
   if (array.type_id() != arrow::Type::NA) wrong_type(array, place, expected, advice);
@@ -90,8 +91,8 @@ void must(const arrow::Status& status) {
   internal_check(status.ok(), "prepare", "{}", status.ToString());
 }
 
-/// NUMERIC columns of databases, whose type may have a scale although their values are whole: the
-/// same as whole numbers where all are and fit, else as texts. Null where the array is no decimal.
+/// Converts a decimal array (NUMERIC of databases, whose values may be whole whatever the scale) to
+/// whole numbers where all are whole and fit, else to texts. Null for another type.
 std::shared_ptr<arrow::Array> of_decimals(const arrow::Array& array) {
   arrow::StringBuilder texts;
   arrow::Int64Builder numbers;
@@ -123,7 +124,7 @@ std::shared_ptr<arrow::Array> of_decimals(const arrow::Array& array) {
   return out;
 }
 
-/// Numbers of 16 bits as such of 32. Null where the array is of another type.
+/// Converts 16-bit floats to fp32. Null for an array of another type.
 std::shared_ptr<arrow::Array> of_half_floats(const arrow::Array& array) {
   if (array.type_id() != arrow::Type::HALF_FLOAT) return nullptr;
   const auto& typed = static_cast<const arrow::HalfFloatArray&>(array);
@@ -165,8 +166,8 @@ Texts texts_of(const arrow::Array& array, const ColumnPlace& place) {
   return out;
 }
 
-/// An array of the type that `builder` has, of what `parse` gets out of each text; null where it
-/// gets nothing out of one.
+/// Builds an array of the type of `builder` from the results of `parse` for each text; null where
+/// `parse` fails for one.
 template <class Builder, class Parse>
 std::shared_ptr<arrow::Array> parsed(const Texts& texts, Builder&& builder, Parse parse) {
   for (const auto& text : texts) {
@@ -179,13 +180,13 @@ std::shared_ptr<arrow::Array> parsed(const Texts& texts, Builder&& builder, Pars
   return out;
 }
 
-/// Whether a text says that there is no time, in the words of a CSV file, be it in quotes.
+/// Whether a text means a missing time in a CSV file, possibly in quotes.
 bool is_no_time(const std::string& text) {
   static const auto kWords = arrow::csv::ConvertOptions::Defaults().null_values;
   return std::find(kWords.begin(), kWords.end(), text) != kWords.end();
 }
 
-/// A column of times that came as text: whole numbers, fractions, or instants.
+/// Converts a text column of times to whole numbers, fractions, or instants.
 std::shared_ptr<arrow::Array> times_of(Texts texts, const ColumnPlace& place,
                                        std::optional<TimeText>& kind) {
   for (auto& text : texts) {
@@ -242,7 +243,7 @@ void each_text(const arrow::Array& array, const ColumnPlace& place,
     value(some);
   };
   const auto whole = [&](auto number) { value(fmt::format_int(+number).c_str()); };
-  // Whole numbers become fractions in tables that once had a gap.
+  // Reads whole numbers from fractions, into which tables with a gap turn them.
   const auto fractions = [&](const auto& typed) {
     for (int64_t i = 0; i < typed.length(); ++i) {
       const double number = typed.IsNull(i) ? NAN : static_cast<double>(typed.Value(i));
@@ -310,7 +311,7 @@ void append_times(const arrow::Array& array, const ColumnPlace& place, int64_t u
     return append_times(*plain, place, units_per_second, kind, times);
   }
   if (const auto plain = of_decimals(array)) {
-    // By the type: another part of the column may hold fractions.
+    // Decides by the type, as another part of the column may hold fractions.
     const bool whole = static_cast<const arrow::DecimalType&>(*array.type()).scale() <= 0;
     if (whole && plain->type_id() == arrow::Type::INT64) {
       return append_times(*plain, place, units_per_second, kind, times);
@@ -352,7 +353,7 @@ void append_times(const arrow::Array& array, const ColumnPlace& place, int64_t u
   if (array.type_id() == arrow::Type::TIMESTAMP) {
     const int64_t per_second =
         data::ticks_per_second(static_cast<const arrow::TimestampType&>(*array.type()).unit());
-    // Nanoseconds stay; everything coarser becomes microseconds.
+    // Converts units coarser than nanoseconds to microseconds.
     const int64_t factor = per_second > 1000000 ? 1 : 1000000 / per_second;
     return with_unit(false, per_second * factor,
                      ticks(factor))(static_cast<const arrow::TimestampArray&>(array));

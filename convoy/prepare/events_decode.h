@@ -1,6 +1,6 @@
 #pragma once
 
-// Internal to the component: Arrow arrays of many types into the few forms that events take.
+// Internal to the component: conversion of Arrow arrays of many types to the few forms of events.
 
 #include <arrow/array.h>
 
@@ -33,9 +33,9 @@ void each_number(const arrow::Array& array, const ColumnPlace& place,
 /// Kind of a time that is written as text.
 enum class TimeText { kNumber, kInstant, kNeither };
 
-/// Appends numbers, dates or timestamps. Of texts, `kind` keeps the kind from one part of the
-/// column to the next. Throws FileError that names the row of a text that is no time or of another
-/// kind than those before, and of a number that is no instant.
+/// Appends numbers, dates or timestamps. `kind` keeps the kind of a text column's times from one
+/// part of the column to the next. Throws FileError that names the row of a text that is no time or
+/// of another kind than those before, and of a number that is no instant.
 void append_times(const arrow::Array& array, const ColumnPlace& place, int64_t units_per_second,
                   std::optional<TimeText>& kind, Times& times);
 

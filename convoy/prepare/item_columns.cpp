@@ -18,7 +18,7 @@ constexpr const char* kUsualSeparator = "|";
                    part, kItemFeatureId);
 }
 
-/// Takes one step behind a column's name.
+/// Applies one step of an option, the part behind a column's name, to the column.
 void take_step(const std::string& step, const std::string& part, ItemColumn& column) {
   for (const auto kind : {ItemKind::Categorical, ItemKind::Continuous, ItemKind::Vector}) {
     if (step != name_of(kind)) continue;

@@ -17,7 +17,7 @@ std::vector<int64_t> item_counts_of(const ItemFeature& feature) {
   return out;
 }
 
-/// Ids that the categories of `feature` get behind those of `values`, which grows by the new ones.
+/// Ids of the categories of `feature`. New ones are appended to `values`.
 std::vector<int64_t> new_ids(const ItemFeature& feature, std::vector<std::string>& values) {
   std::unordered_map<std::string, int64_t> known;
   for (const auto& value : values) known.emplace(value, std::ssize(known) + 1);
@@ -36,7 +36,7 @@ std::vector<int64_t> new_ids(const ItemFeature& feature, std::vector<std::string
   return out;
 }
 
-/// Throws where the features of an earlier preparation are of another form.
+/// Throws where a feature of an earlier preparation has another kind, width or scale.
 void check_form(const ItemFeature& now, const ItemFeature& before, const std::string& where) {
   const auto form = [](const ItemFeature& feature) {
     const auto steps = join(feature.scale.steps());

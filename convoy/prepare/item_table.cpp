@@ -27,7 +27,7 @@ bool is_list_type(const arrow::DataType& type) {
          type.id() == Type::FIXED_SIZE_LIST;
 }
 
-/// Kind by the type of a column, or of its lists' entries.
+/// Kind of a feature from the type of its column, or of its lists' entries.
 ItemKind kind_by_type(const arrow::DataType& type) {
   using arrow::Type;
   if (is_list_type(type)) {
@@ -41,7 +41,8 @@ ItemKind kind_by_type(const arrow::DataType& type) {
   return number ? ItemKind::Continuous : ItemKind::Categorical;
 }
 
-/// Column with what its name in RecBole's form, or its type, says where the option does not.
+/// Completes a column by its name in RecBole's form, or its type, where the option leaves something
+/// open.
 ItemColumn settled(ItemColumn column, const data::SourceColumn& source, bool is_text) {
   const auto typed = [&](const char* type) { return source.name == source.plain + ":" + type; };
   if (!column.kind) {
@@ -55,7 +56,7 @@ ItemColumn settled(ItemColumn column, const data::SourceColumn& source, bool is_
   return column;
 }
 
-/// Numbers in the text of a vector.
+/// Parses the numbers of a vector in text.
 std::vector<double> numbers_in(std::string text, const ColumnPlace& place, int64_t row) {
   for (auto& c : text) {
     if (std::string_view("[](),;|\t").find(c) != std::string_view::npos) c = ' ';
@@ -224,7 +225,8 @@ void check_keys(const std::vector<std::string>& keys, const data::TableSource& s
   }
 }
 
-/// Vectors without a number have no width.
+/// Throws where a column has no value in any row, except one whose values an earlier preparation
+/// has.
 void check_some(const ItemFeatures& features, const std::vector<ItemColumn>& columns,
                 const std::string& file) {
   for (size_t i = 0; i < columns.size(); ++i) {
@@ -235,7 +237,7 @@ void check_some(const ItemFeatures& features, const std::vector<ItemColumn>& col
   }
 }
 
-/// Warns where most categories, whose column's kind nobody gave, are numbers.
+/// Warns where most categories of a column are numbers and its kind was guessed.
 void warn_of_numbers(const ItemFeature& feature, const std::string& file,
                      std::vector<std::string>& warnings) {
   if (feature.kind != ItemKind::Categorical) return;
@@ -274,7 +276,7 @@ TableFeatures read_item_table(const ItemTable& table) {
   for (size_t i = 0; i < settled_columns.size(); ++i) {
     readers.emplace_back(settled_columns[i], out.features.features[i]);
   }
-  // As text, so that a message names the row.
+  // Read as text, so that an error names the row.
   const std::vector<std::shared_ptr<arrow::DataType>> types(columns.size(), arrow::utf8());
   const auto file = table.file.string();
   source.read(columns, types,

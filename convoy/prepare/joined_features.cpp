@@ -11,7 +11,7 @@ namespace convoy::prepare {
 
 namespace {
 
-/// Words of the options that are about one kind of table.
+/// Options and words in messages for one kind of table.
 struct Kind {
   const char *flag, *key, *features, *what;
   std::vector<std::string> usual;
@@ -46,7 +46,7 @@ std::string key_of(const FeatureTable& table, const Kind& kind) {
                   table.file.string(), kind.what, join(columns), kind.key);
 }
 
-/// Row of the table by the code of an id; -1: none.
+/// Rows of the table by the code of an id; -1 = none.
 std::vector<int64_t> rows_of(const Codes& ids, const Codes& keys, const std::string& file,
                              const char* what) {
   std::unordered_map<std::string_view, int64_t> rows;

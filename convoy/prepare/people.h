@@ -1,6 +1,6 @@
 #pragma once
 
-// Internal to the component: what each user had, of these events and an earlier preparation's.
+// Internal to the component: items of each user in these events and in an earlier preparation.
 
 #include <cstdint>
 #include <span>
@@ -14,18 +14,18 @@
 
 namespace convoy::prepare {
 
-/// Users with their whole lists. Users of the earlier preparation who have no event now come last.
+/// Users with all their items. Users of the earlier preparation without an event now come last.
 class People {
  public:
   /// Reads the users of these events and of `earlier`, the folder of --ids-from, whose items keep
   /// their ids; "" = none. Throws FileError for a file of another form.
   People(const Events& events, const SessionOrder& order, const std::filesystem::path& earlier);
 
-  /// Returns how many items the user of a session had before place `end` of the order, in the
-  /// earlier preparation too.
+  /// Returns the number of items that a session's user had before place `end` of the order, those
+  /// of the earlier preparation included.
   int64_t num_seen(const Session& session, int64_t end) const;
-  /// Returns the number of events with an item that their user had before, in these events or the
-  /// earlier preparation's.
+  /// Returns the number of events with an item that their user had before, in these events or in
+  /// the earlier preparation.
   int64_t count_repeats(const SessionOrder& order, const Codes& column,
                         const ColumnIds& items) const;
   /// Returns the items that a user of these events had in the earlier preparation.

@@ -13,8 +13,7 @@ namespace convoy::prepare {
 
 namespace {
 
-/// Place of `target` by `ranks`, which is 0 for ids that are never recommended, where those `had`
-/// are not recommended.
+/// Rank of `target` by `ranks` (0 = never recommended), without the items in `had`.
 int64_t rank_among_others(int64_t target, const auto& had, const std::vector<int64_t>& ranks) {
   const auto rank_of = [&](int64_t id) {
     const auto at = static_cast<size_t>(id);

@@ -9,7 +9,7 @@
 
 namespace convoy::prepare {
 
-/// Metrics of a fixed ranking of the items that predicts each row's last item.
+/// Metrics of a fixed ranking of the items as the prediction of each row's last item.
 struct PopularityReport {
   int64_t num_rows = 0;        ///< rows with a target
   std::vector<int64_t> ks;     ///< the cut-offs
@@ -18,7 +18,7 @@ struct PopularityReport {
   std::vector<double> mrr;     ///< mean over rows of 1 / rank, 0 beyond k
 };
 
-/// Occurrences of each id 0 .. num_items in a list column, without context (kNumContext).
+/// Number of occurrences of each id 0 .. num_items in a list column, without context (kNumContext).
 std::vector<int64_t> count_items(const data::ParquetFiles& data, const std::string& item_column,
                                  int64_t num_items);
 

@@ -13,16 +13,16 @@
 
 namespace convoy::prepare {
 
-/// Settings of an evaluation that a fixed ranking of the items is scored by.
+/// Settings of an evaluation of a fixed ranking.
 struct RankedRows {
   int64_t max_length = 0;     ///< items of a row that count, from its first on; 0 = all
   bool exclude_seen = false;  ///< items that the owner of a row had are no candidates
-  /// Items that each owner had, with the column of owners and kNumSeen; null, or of an owner
-  /// without a list: those of the row.
+  /// Items that each owner had, with the column of owners and kNumSeen. Where null, and for an
+  /// owner without a list, the items of the row count.
   std::shared_ptr<const SeenLists> seen = nullptr;
   std::string owner_column = "";
   bool new_ids = false;  ///< ids beyond the counts are targets that are missed, not errors
-  /// Whether an id is recommended at all, by id; empty: each is.
+  /// Flag by id: whether it may be recommended. Empty: all may.
   std::vector<bool> candidates = {};
 };
 

@@ -11,8 +11,8 @@ namespace convoy::prepare {
 /// File of the scales beside the schema.
 constexpr const char* kScalesFile = "scales.json";
 
-/// Scales of continuous values by `convoy data sessions`, by column, so that raw values can be
-/// scaled alike when a model is asked: {"price-list": ["/100", "log1p"]}.
+/// Scales of continuous columns in a prepared data set, by which a request's raw values are scaled
+/// alike: {"price-list": ["/100", "log1p"]}.
 class Scales {
  public:
   /// Reads scales. Throws FileError for a file that is none of these; a missing file has no scales.
@@ -27,7 +27,7 @@ class Scales {
   std::string to_json() const;
 
  private:
-  /// "/100:log1p", or "no scale".
+  /// Returns the scale as text: "/100:log1p", or "no scale".
   std::string to_text(const std::string& column) const;
 
   std::map<std::string, FeatureScale> by_column_;

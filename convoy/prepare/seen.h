@@ -12,12 +12,13 @@ inline constexpr const char* kUsersFile = "users.parquet";
 /// File beside sessions with a row for each user of kUsersFile: all items that the user ever had,
 /// oldest first.
 inline constexpr const char* kSeenFile = "seen.parquet";
-/// Column of sessions: the number of items of that list that the user had at the end of the row.
+/// Column of sessions: number of items of kSeenFile's list that the user had at the end of the row.
 inline constexpr const char* kNumSeen = "num_seen";
-/// Column of sessions: the number of items at the start of the row that are context, which is read
-/// and not trained on. A file without the column has no context.
+/// Column of sessions: number of items at the start of the row that are context, which is read and
+/// not trained on. A file without the column has no context.
 inline constexpr const char* kNumContext = "num_context";
-/// File beside sessions with the decisions for all who read them.
+/// File beside sessions with decisions that hold for all readers, such as whether seen items are
+/// excluded.
 inline constexpr const char* kDecisionsFile = "sessions.json";
 
 /// Lists of the items that each user had, by the user's number.

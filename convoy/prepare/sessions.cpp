@@ -29,7 +29,7 @@ namespace fs = std::filesystem;
 
 constexpr const char* kTimeDelta = "time_delta";
 
-/// Replaces the feature `time_delta` by what the order says, unless the input has such a column.
+/// Computes the feature `time_delta` from the order, unless the input has such a column.
 class TimeDelta {
  public:
   explicit TimeDelta(SessionOptions& options) {
@@ -73,7 +73,8 @@ class TimeDelta {
   std::ptrdiff_t place_ = -1;
 };
 
-/// Whether sessions hang on how many seconds pass.
+/// Whether an option reads times in seconds: gaps, windows, kept times, `time_delta`, or a split by
+/// dates.
 bool counts_seconds(const SessionOptions& options, bool has_time_delta) {
   return options.gap_seconds > 0 || options.window_days > 0 || options.keep_time ||
          has_time_delta || options.validation.kind == Validation::Dates;
@@ -91,7 +92,8 @@ void check_times(const Events& events, const char* flag, const char* what) {
 
 constexpr const char* kTimeColumn = "time-list";
 
-/// Names of the features' columns, the item's first, and last that of the times if they are kept.
+/// Columns of the files: the item's first, then the features', and last the times' if they are
+/// kept.
 std::vector<SessionWriter::Column> list_columns_of(const Events& events, bool keep_time,
                                                    bool has_context) {
   std::vector<SessionWriter::Column> columns = {{formats::kItemColumn, false}};
@@ -115,7 +117,8 @@ std::vector<SessionWriter::Column> list_columns_of(const Events& events, bool ke
   return columns;
 }
 
-/// Histories of an earlier preparation have items alone.
+/// Throws where context needs more than the items, which is all that histories of an earlier
+/// preparation have.
 void check_context(const SessionOptions& options, const Events& events) {
   if (options.context == 0 || options.ids_from.empty()) return;
   std::string more = options.keep_time ? "--keep-time" : "";
@@ -130,7 +133,7 @@ void check_context(const SessionOptions& options, const Events& events) {
                    options.ids_from.string(), more);
 }
 
-/// Where context has targets of an earlier preparation; "": nowhere.
+/// Warning where context contains targets of an earlier preparation; "" = none.
 std::string warn_of_targets(const SessionOptions& options) {
   if (options.context == 0 || options.ids_from.empty()) return "";
   const bool has_targets = fs::exists(options.ids_from / "valid.parquet") ||
@@ -142,7 +145,7 @@ std::string warn_of_targets(const SessionOptions& options) {
       options.ids_from.string());
 }
 
-/// By place of the order: events that no split holds out.
+/// Flags by place of the order: events that train, which no split holds out.
 std::vector<bool> places_that_train(const SessionOrder& order) {
   std::vector<bool> out(order.events.size(), false);
   for (const Session& session : order.sessions) {
@@ -151,11 +154,11 @@ std::vector<bool> places_that_train(const SessionOrder& order) {
   return out;
 }
 
-/// Users of a row group of kSeenFile.
+/// Number of users in a row group of kSeenFile.
 constexpr int64_t kSeenRows = 4096;
 
-/// Where hardly any event is an item that its user had before, what was seen is not to be found
-/// again; as it was decided for the data whose ids are kept.
+/// Decides whether recommendations exclude seen items: yes where hardly any event repeats an item
+/// of its user, or as decided for the data whose ids are kept.
 void decide_to_exclude(const SessionOptions& options, SessionReport& report) {
   const auto earlier = options.ids_from / kDecisionsFile;
   report.inherits_exclude_seen = !options.ids_from.empty() && fs::exists(earlier);
@@ -163,7 +166,7 @@ void decide_to_exclude(const SessionOptions& options, SessionReport& report) {
                                                      : report.num_repeats * 100 < report.num_events;
 }
 
-/// A split that is asked for has rows.
+/// Throws where a requested split has no rows.
 void check_splits(const SessionOptions& options, const SessionReport& report) {
   if (!options.validation.has_test()) return;
   for (const auto& [name, rows] : {std::pair{"validation", report.valid}, {"test", report.test}}) {
@@ -176,7 +179,7 @@ void check_splits(const SessionOptions& options, const SessionReport& report) {
   }
 }
 
-/// The chosen column of a table of names, or the first of the usual ones that it has.
+/// Name of the chosen column of a table of names, or of its first usual one.
 std::string names_column(const SessionOptions& options, const std::string& chosen,
                          std::vector<std::string> usual, size_t fallback) {
   if (!chosen.empty()) return chosen;
@@ -210,7 +213,8 @@ void add_names(const SessionOptions& options, ColumnIds& items, SessionReport& r
   }
 }
 
-/// Scales of continuous columns; they must equal those in `ids_from`, if that is given.
+/// Scales of continuous columns. Throws where they differ from those in `ids_from`, if that is
+/// given.
 Scales scales_of(const Events& events, const fs::path& ids_from) {
   Scales out;
   for (const auto& feature : events.features) out.add(feature.spec.column(), feature.spec.scale);
@@ -222,7 +226,7 @@ Scales scales_of(const Events& events, const fs::path& ids_from) {
   return out;
 }
 
-/// A vocabulary whose ids are to be kept.
+/// Vocabulary whose ids are to be kept; empty without `ids_from`.
 ItemNames ids_to_keep(const SessionOptions& options, const std::string& name) {
   if (options.ids_from.empty()) return {};
   return ItemNames::load(options.ids_from / (name + ".parquet"));

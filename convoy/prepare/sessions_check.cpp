@@ -15,7 +15,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// Whether an earlier preparation wrote a test.parquet to this folder; one of a person's own stays.
+/// Whether an earlier preparation wrote the test.parquet in this folder; a person's own file stays.
 bool wrote_test(const fs::path& folder) {
   const auto file = folder / kDecisionsFile;
   if (!fs::exists(file) || !fs::exists(folder / "test.parquet")) return false;
@@ -24,7 +24,7 @@ bool wrote_test(const fs::path& folder) {
   return split.is_string() && parse_validation(split.get<std::string>()).has_test();
 }
 
-/// Rows of a split that this run does not write would be of another split.
+/// Throws where files of splits that this run does not write would stay from an earlier one.
 void check_earlier_splits(const SessionOptions& options) {
   const auto& validation = options.validation;
   const bool has_valid = fs::exists(options.output / "valid.parquet");

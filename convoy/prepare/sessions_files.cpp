@@ -12,7 +12,7 @@ namespace convoy::prepare {
 
 namespace {
 
-/// train.parquet and valid.parquet of windows.
+/// Names of train.parquet and valid.parquet of windows.
 std::vector<std::string> files_of_windows(const std::filesystem::path& folder) {
   std::vector<std::string> found;
   if (!exists(folder / "schema.json")) return found;

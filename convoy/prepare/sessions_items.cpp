@@ -12,7 +12,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// A table without rows that has the features of an earlier preparation.
+/// Table without rows, with the features of an earlier preparation.
 TableFeatures without_rows(const ItemFeatures& earlier) {
   TableFeatures out;
   for (const auto& feature : earlier.features) {

@@ -12,7 +12,7 @@ namespace convoy::prepare {
 
 namespace {
 
-/// A missing value is 0 in a sum, and no value of a mean or an extreme.
+/// Whether missing values are skipped, as in means and extremes; in a sum they count as 0.
 bool passes_over_missing(const EventFeature& feature) {
   const auto of = feature.spec.of_session;
   return of == OfSession::Mean || of == OfSession::Min || of == OfSession::Max;
@@ -80,7 +80,7 @@ void Material::write_event(SessionWriter& writer, int64_t place) const {
 void Material::write(SessionWriter& writer, const Session& session, int64_t begin, int64_t end,
                      const RowContext& before) const {
   write_session_values(writer, session);
-  // Nothing else is known of these: check_context().
+  // Only the items of earlier events are known, as check_context() makes sure.
   writer.ints(0).insert(writer.ints(0).end(), before.past.begin(), before.past.end());
   for (const int64_t place : before.places) write_event(writer, place);
   for (int64_t place = begin; place < end; ++place) write_event(writer, place);
@@ -92,7 +92,7 @@ void Material::write(SessionWriter& writer, const Session& session, int64_t begi
 
 namespace {
 
-/// First and last + 1 events of the rows of a history, in its order.
+/// Bounds [first, last + 1) of the events of a history's rows, in its order.
 std::vector<std::pair<int64_t, int64_t>> rows_of(const SessionOptions& options, int64_t begin,
                                                  int64_t end) {
   std::vector<std::pair<int64_t, int64_t>> out;
@@ -151,7 +151,7 @@ void write_train(const SessionOptions& options, const Material& material, int64_
 
 namespace {
 
-/// Which events train nothing, behind "no session has 2 events to train on".
+/// Text on the events that are held out, behind "no session has 2 events to train on".
 std::string held_out_text(const SessionOptions& options) {
   const auto& validation = options.validation;
   if (validation.kind == Validation::None || options.window_days > 0) return "";

@@ -42,7 +42,7 @@ struct Material {
   void write_session_values(SessionWriter& writer, const Session& session) const;
   /// Context of a row whose own events begin at place `begin`.
   RowContext context_of(const Session& session, int64_t begin, bool of_training) const;
-  /// A row of context and the events from `begin` up to `end`, which are some of the session's.
+  /// Writes a row of context and the session's events from `begin` up to `end`.
   void write(SessionWriter& writer, const Session& session, int64_t begin, int64_t end,
              const RowContext& before) const;
 
@@ -50,16 +50,16 @@ struct Material {
   void write_event(SessionWriter& writer, int64_t place) const;
 };
 
-/// The sessions of `window`; 0: all. Marks in `shown`, by id, the items of rows that train
-/// something, which have two items or more.
+/// Writes the training rows of the sessions of `window`; 0 = all. Marks in `shown`, by id, the
+/// items of rows that train something, which have two items or more.
 void write_train(const SessionOptions& options, const Material& material, int64_t window,
                  SessionWriter& writer, std::vector<bool>& shown, SessionReport& report);
-/// Rows of targets that are held out: of validation, or else of the test. Each target has a row of
+/// Writes the rows of held-out targets, of validation or else of the test. Each target has a row of
 /// its own, with the events before it. `shown`: by write_train().
 void write_targets(const SessionOptions& options, const Material& material, int64_t window,
                    bool is_test, SessionWriter& writer, const std::vector<bool>& shown,
                    TargetRows& report);
-/// Counts what the events lack: times, and values of features.
+/// Counts the events without times or without values of features.
 void count_gaps(const Material& material, SessionReport& report);
 /// Throws FileError where no window had a row.
 void finish_train(const SessionOptions& options, SessionReport& report);

@@ -11,7 +11,7 @@ namespace convoy::prepare {
 /// Describes the columns that SessionWriter writes, in Transformers4Rec's terms.
 class SchemaBuilder {
  public:
-  /// Lengths of the lists.
+  /// Takes the least and largest length of the lists.
   SchemaBuilder(int64_t min_length, int64_t max_length);
 
   void add_user(int64_t num_users);
@@ -24,7 +24,7 @@ class SchemaBuilder {
 
  private:
   formats::Feature& add_list(const std::string& column, formats::Feature::Type type);
-  /// A list, or one value of a session.
+  /// Adds a feature: a list, or one value of a session.
   formats::Feature& add(const FeatureSpec& feature, formats::Feature::Type type,
                         const std::string& tag);
 

@@ -15,13 +15,14 @@ void set_targets(Session& session, int64_t num_valid, int64_t num_test) {
   session.valid_begin = session.train_end = session.valid_end - num_valid;
 }
 
-/// Two events, as far as one is left to train; the only event of a session is a target.
+/// Holds out the last two events, as far as one is left to train; the only event of a session is a
+/// target.
 void hold_out_last_two(Session& session) {
   const int64_t length = session.end - session.begin;
   set_targets(session, length > 2 ? 1 : 0, 1);
 }
 
-/// First place of a session whose event is not before `seconds`.
+/// First place of a session with an event at `seconds` or later.
 int64_t first_not_before(const Events& events, const SessionOrder& order, const Session& session,
                          double seconds) {
   const auto begin = order.events.begin() + session.begin, end = order.events.begin() + session.end;

@@ -8,9 +8,9 @@
 
 namespace convoy::prepare {
 
-/// Sets what is held out of each session. With windows all events train: a model is evaluated on
-/// the next window. Throws FileError where a split by dates meets an event without a time or has
-/// no events before, between or after its dates.
+/// Sets the events of each session that are held out. With windows all events train, as a model is
+/// evaluated on the next window. Throws FileError where a split by dates meets an event without a
+/// time or has no events before, between or after its dates.
 void hold_out(const SessionOptions& options, const Events& events, SessionOrder& order);
 
 /// Number of `num_events` events that validate and that test, by RecBole's rule: the whole part of

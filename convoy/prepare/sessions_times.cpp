@@ -23,15 +23,15 @@ void include_time(std::optional<TimeSpan>& span, double seconds) {
   span->last = std::max(span->last, seconds);
 }
 
-/// Whether times that begin at `begin` can hardly be in the unit of those that end at `end`.
+/// Whether times that begin at `begin` are hardly in the same unit as those that end at `end`.
 bool differ_in_unit(double end, double begin) {
   constexpr double kRecent = 1e9;  // seconds, in 2001
   constexpr double kTimes = 100;   // units differ by 1000, and not all files are of one year
   return end > 0 && begin >= kRecent && begin > kTimes * end;
 }
 
-/// Events that are not later than `last`, of users with lists, as (event, whether the user's list
-/// has its item).
+/// Calls `f(event, known)` for events not later than `last` of users with lists; `known`: whether
+/// the user's list has the item.
 template <class F>
 void each_not_later(const Events& events, const SessionOrder& order, const ColumnIds& items,
                     const People& people, double last, F&& use) {

@@ -1,6 +1,6 @@
 #pragma once
 
-// Internal to the component: what the times of events tell of their units.
+// Internal to the component: checks of the unit of events' times.
 
 #include <filesystem>
 #include <optional>
@@ -13,8 +13,8 @@
 
 namespace convoy::prepare {
 
-/// Throws FileError where numbers can be no seconds: they would make a session of each event, and a
-/// window of some.
+/// Throws FileError where times are hardly seconds: each event would become a session, and several
+/// would not share a window.
 void check_unit(const Events& events);
 
 /// Throws FileError where the times of one file begin a hundred times as late as those of another
@@ -24,14 +24,14 @@ void check_units_of_files(const Events& events);
 /// Span of the times of the ordered events; nothing without times.
 std::optional<TimeSpan> span_of(const Events& events, const SessionOrder& order);
 
-/// A warning where events come again: they are not later than the last of the earlier preparation
-/// (kDecisionsFile in `earlier` keeps it), whose lists have their items. "" = none.
+/// Warning where events repeat those of the earlier preparation in `earlier`: they are not later
+/// than its last time (in kDecisionsFile), and their users' lists have their items. "" = none.
 std::string warn_of_known_events(const Events& events, const SessionOrder& order,
                                  const ColumnIds& items, const People& people,
                                  const std::filesystem::path& earlier);
 
-/// A warning where events of users with lists in `earlier` lie before its last time, and are not
-/// those of warn_of_known_events(): they come behind what was later. "" = none.
+/// Warning where further events of users with lists in `earlier` are before its last time: they are
+/// appended behind later ones. "" = none.
 std::string warn_of_early_events(const Events& events, const SessionOrder& order,
                                  const ColumnIds& items, const People& people,
                                  const std::filesystem::path& earlier);

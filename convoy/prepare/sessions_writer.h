@@ -8,9 +8,9 @@
 
 namespace convoy::prepare {
 
-/// Writes sessions as Parquet: one scalar `user_id` (int64) and columns of whole numbers or
-/// fractions, lists but for those with one value a row; a row group at a time, so any number of
-/// rows passes through bounded memory.
+/// Writes sessions as Parquet: a scalar column `user_id` (int64), and columns of whole numbers or
+/// fractions, which are lists unless they have one value a row. Writes a row group at a time, in
+/// bounded memory for any number of rows.
 class SessionWriter {
  public:
   struct Column {
@@ -25,7 +25,7 @@ class SessionWriter {
   ~SessionWriter();
   SessionWriter(SessionWriter&&) noexcept;
 
-  /// Values of the current row to append to, by index of the column.
+  /// Values of the current row in a column, by its index, for the caller to append to.
   std::vector<int64_t>& ints(size_t column);
   std::vector<float>& floats(size_t column);
   /// Ends the row. All its lists must have the same length. The first column is a list.

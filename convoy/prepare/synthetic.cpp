@@ -19,7 +19,8 @@ constexpr double kFollow[kSuccessors] = {0.40, 0.60, 0.72, 0.80};  // cumulative
 constexpr double kSecondOrder = 0.90;                              // cumulative
 constexpr int64_t kCategories = 50;
 
-/// One session is a walk; everything about it follows from (seed, its number).
+/// Generator of sessions, each of which is a random walk over items. A session depends on the seed
+/// and its number alone.
 class World {
  public:
   World(uint64_t seed, int64_t num_items)
@@ -28,7 +29,7 @@ class World {
         walk_key_(hash_combine(seed, hash_text("walks"))),
         item_key_(hash_combine(seed, hash_text("items"))) {}
 
-  /// The items of session `number`.
+  /// Draws the items of session `number`.
   void walk(int64_t number, const SyntheticOptions& options, std::vector<int64_t>& items) const {
     const uint64_t key = hash_combine(walk_key_, static_cast<uint64_t>(number));
     uint64_t counter = 0;
@@ -57,7 +58,7 @@ class World {
     return 1 + std::min(num_categories() - 1, static_cast<int64_t>(u * categories));
   }
   int64_t num_categories() const { return std::min(kCategories, num_items_); }
-  /// In [0, 1).
+  /// Price of an item, in [0, 1).
   float price(int64_t item) const {
     return static_cast<float>(uniform01(item_key_, static_cast<uint64_t>(item) * 2 + 1));
   }
@@ -70,7 +71,7 @@ class World {
     const double more = options.mean_length > 0 ? std::log1p(-u) / std::log1p(-stops) : u * spread;
     return options.min_length + static_cast<int64_t>(std::min(more, spread - 1));
   }
-  /// Density proportional to 1 / sqrt(id).
+  /// Draws an id with a density proportional to 1 / sqrt(id).
   int64_t popular(double u) const {
     return 1 +
            std::min(num_items_ - 1, static_cast<int64_t>(u * u * static_cast<double>(num_items_)));

@@ -68,7 +68,7 @@ void Times::append_missing() {
 
 void Times::set_unit(bool floating, double ticks_per_second) {
   if (!unit_) {
-    // What came before has no unit: all of it was missing.
+    // Earlier times were all missing, and so have no unit.
     unit_ = true;
     floating_ = floating;
     per_second_ = ticks_per_second;

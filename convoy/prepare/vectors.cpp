@@ -15,7 +15,7 @@ namespace {
 
 constexpr const char* kRawId = "raw_id";
 
-/// The one of `names`, or of several the one called so.
+/// Name among `names` that is `called` so, else the only one; null where there are others, or none.
 const std::string* one_of(const std::vector<std::string>& names, const std::string& called) {
   const auto named = std::ranges::find(names, called);
   if (named != names.end()) return &*named;

@@ -7,7 +7,7 @@
 
 namespace convoy::prepare {
 
-/// A vector for each of some raw ids.
+/// Vectors by raw id.
 struct Vectors {
   std::vector<std::string> raw_ids;
   int64_t width = 0;
