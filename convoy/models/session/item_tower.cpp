@@ -20,7 +20,7 @@ namespace {
 
 constexpr uint64_t kIdDropoutSite = 0x69746964;  // keeps these draws apart from others
 
-/// [I] fp32: 0 for a share of the items, drawn for this step.
+/// Factors [I] fp32 of id dropout: 0 for a share of the items, drawn for this step, else 1.
 at::Tensor kept_ids(int64_t num_items, double rate, const nn::Context& context) {
   const auto step = hash_combine(mix64(context.seed), static_cast<uint64_t>(context.step));
   const uint64_t key = hash_combine(step, kIdDropoutSite);
@@ -32,7 +32,7 @@ at::Tensor kept_ids(int64_t num_items, double rate, const nn::Context& context) 
   return out;
 }
 
-/// `rows` where `ids` [R] are not 0, which stands for no category.
+/// Returns `rows` with zeros where `ids` [R] are 0, which stands for no category.
 at::Tensor without_none(const at::Tensor& rows, const at::Tensor& ids) {
   return rows.masked_fill((ids == 0).unsqueeze(1), 0);
 }
@@ -150,8 +150,8 @@ TowerScores ItemTower::scores(const at::Tensor& states, bool known_only,
   out.table->bind_grad(grad);
   const auto items = some ? all.kept : at::Tensor();
   const auto factor = factors(rows.device(), context);
-  // What scores by the table reads these states, or, as rows of the table, is recorded after them:
-  // so its backward comes before this one.
+  // All readers of the table are recorded after these states, so their backward runs before this
+  // one.
   out.states = nn::with_backward(
       states.detach().clone(), {states},
       [this, grad, items, factor](const at::Tensor& to_states) -> std::vector<at::Tensor> {

@@ -16,7 +16,7 @@ constexpr uint64_t kSite = 0x67626365;  // keeps these draws apart from others
 at::Tensor draw_negatives(const at::Tensor& ids, const at::Tensor& positions,
                           const at::Tensor& targets, int64_t first_id, int64_t num_ids,
                           int64_t count, const nn::Context& context) {
-  // Where a GPU holds the positions, only it knows which they are: all are drawn for.
+  // The host does not know the positions on a GPU, so negatives are drawn for all.
   const bool known = positions.is_cpu();
   const auto places = known ? positions.contiguous() : at::arange(ids.numel(), at::kLong);
   const auto keys = masking::row_keys(ids, kSite, context);

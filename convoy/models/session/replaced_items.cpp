@@ -25,7 +25,7 @@ namespace {
 
 constexpr uint64_t kDrawSite = 0x67756d62;  // keeps these draws apart from others
 
-/// Goes around a layer in evaluation and prediction.
+/// Wrapper that skips a layer in evaluation and prediction.
 class TrainingOnly : public nn::Block {
  public:
   explicit TrainingOnly(nn::BlockPtr layer) : Block(layer->name()), layer_(std::move(layer)) {

@@ -16,7 +16,7 @@ using Names = std::vector<std::string>;
 
 const Names kJoins{"concat", "element-wise-sum", "element-wise-sum-item-multi"};
 const Names kSummaries{"last", "first", "mean", "cls"};
-// The first is what an error suggests.
+// An error suggests the first one.
 const std::pair<std::string, Names> kWithHidden{"model.body", bodies_that_learn_by("mlm")};
 const std::pair<std::string, Names> kCausal{"model.body", bodies_that_learn_by("clm")};
 const std::pair<std::string, Names> kWithDistances{
@@ -189,7 +189,7 @@ std::string SessionConfig::masking_kind() const {
 }
 
 std::optional<parallel::RowReads> SessionConfig::item_reads() const {
-  // What a generator will draw is not known before it has run.
+  // A generator's draws are not known before it has run.
   if (detects() || !item_tower.empty() || !(sampled_softmax || has_own_negatives()) ||
       !weight_tying)
     return std::nullopt;

@@ -65,7 +65,7 @@ at::Tensor SessionEmbeddings::with_cls(const at::Tensor& x, const at::Tensor& id
 
 at::Tensor SessionEmbeddings::places_from_end(const at::Tensor& ids,
                                               const nn::Context& context) const {
-  // In prediction the last item predicts, else the one before it.
+  // The last item predicts in prediction, else the one before it.
   const auto last = masking::session_lengths(ids) - (context.mode == Mode::Predict ? 1 : 2);
   return (last.unsqueeze(1) - at::arange(ids.size(1), ids.options())).clamp_min(0);
 }

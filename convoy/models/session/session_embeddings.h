@@ -19,11 +19,12 @@ class SessionEmbeddings : public SessionFeatures {
                       const nn::Context& context) const;
   at::Tensor add_positions(const at::Tensor& x, const at::Tensor& ids, const nn::TensorRanks& ranks,
                            const nn::Context& context) const;
-  /// [B, T] bool: where cls is.
+  /// Mask [B, T] bool of cls.
   at::Tensor cls_mask(const at::Tensor& ids, const nn::Context& context) const;
 
  private:
-  /// [B, T] int64: 0 for the last position that predicts, 1 for the one before.
+  /// Positions [B, T] int64 counted from the end: 0 for the last one that predicts, 1 for the one
+  /// before.
   at::Tensor places_from_end(const at::Tensor& ids, const nn::Context& context) const;
 
   nn::ParamPtr cls_, positions_, token_types_;

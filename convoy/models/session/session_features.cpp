@@ -70,7 +70,7 @@ SessionFeatures::SessionFeatures(const SessionFeatures& of, const std::string& n
       continuous_(of.continuous_),
       projection_(of.projection_) {}
 
-/// Returns how wide its vectors are.
+/// Declares a feature's parameters; returns the width of its vectors.
 int64_t SessionFeatures::declare_feature(const SessionFeature& feature) {
   const auto init = Init::normal(config_.embedding_initializer_range);
   const auto& name = feature.name;

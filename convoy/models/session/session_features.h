@@ -23,14 +23,14 @@ class SessionFeatures : public nn::Block {
   /// Uses the parameters of `of`, which it does not tie yet.
   SessionFeatures(const SessionFeatures& of, const std::string& name);
 
-  /// [B, T, D] (or a rank's share) of the columns [B, T].
+  /// Joined vectors [B, T, D] (or a rank's share) of the columns [B, T].
   at::Tensor joined(const nn::Bundle& in, const nn::TensorRanks& ranks,
                     const nn::Context& context) const;
 
   SessionConfig config_;  ///< its features by name
 
  private:
-  /// A number as a mixture of learned vectors.
+  /// Soft embedding of a number: a mixture of learned vectors.
   struct Soft {
     nn::DenseParams weights;  ///< number to scores of the vectors
     nn::ParamPtr table;       ///< [vectors, width]
@@ -39,17 +39,17 @@ class SessionFeatures : public nn::Block {
   bool is_number(const SessionFeature& feature) const {
     return feature.is_number() && !config_.soft_embeddings;
   }
-  /// [B, T], or [B, T, W] of vectors: one value a session is there at all positions.
+  /// Column [B, T], or [B, T, W] of vectors. One value a session is repeated at all positions.
   at::Tensor column(const nn::Bundle& in, const SessionFeature& feature,
                     const nn::Context& context) const;
   at::Tensor with_noise(const at::Tensor& given, const at::Tensor& ids,
                         const SessionFeature& feature, const nn::Context& context) const;
-  /// Vectors for a feature's values, a vector for each.
+  /// Vectors of a feature's values, one for each.
   at::Tensor vectors_of(const at::Tensor& values, const SessionFeature& feature,
                         const nn::TensorRanks& ranks, const nn::Context& context) const;
   at::Tensor soft(const at::Tensor& numbers, const Soft& embedding,
                   const nn::TensorRanks& ranks) const;
-  /// A feature's vectors, normalised and with dropout where that is asked for.
+  /// Returns a feature's vectors after normalisation and dropout, as far as the config has them.
   at::Tensor regular(const at::Tensor& vectors, const std::string& feature, int64_t index,
                      const nn::TensorRanks& ranks, const nn::Context& context) const;
   int64_t declare_feature(const SessionFeature& feature);

@@ -27,8 +27,8 @@ using nn::Mode;
 
 namespace {
 
-/// How likely negatives of the ids from `first` on are: counts to the power of negative_alpha. An
-/// item that training does not have counts as if it were there once.
+/// Sampling weights of the ids from `first` on: counts to the power of negative_alpha. An item
+/// without a count counts as occurring once.
 std::vector<double> popularity_weights(const SessionConfig& config, int64_t first) {
   std::vector<double> out;
   for (int64_t id = first; id < config.item().cardinality; ++id) {
@@ -107,10 +107,10 @@ at::Tensor SessionHead::rows_read(const nn::Param&, const nn::Bundle& batch,
                                   const nn::Context& context) {
   const auto& ids = batch.at(config_.item_feature);
   const auto targets = ids.reshape({-1});
-  // Targets of other ranks and micro-batches are among the rows that these read.
+  // In-batch negatives read rows of the targets of other ranks and micro-batches.
   if (context.mode != Mode::Train || in_batch_) return targets;
   if (sampler_) return at::cat({targets, sampler_->draw(context.seed, context.step)});
-  // Of masked items some are asked for; here all are drawn for.
+  // Only some masked items are targets; negatives are drawn for all.
   const auto next = config_.masks_items() ? ids : at::constant_pad_nd(ids.slice(1, 1), {0, 1});
   const auto asked = next.reshape({-1});
   const auto positions = asked.nonzero().squeeze(1);  // on the host

@@ -12,11 +12,11 @@
 
 namespace convoy::models {
 
-/// Hidden states to loss, rank of the target, or scores.
+/// Head that turns hidden states into loss, rank of the target, or scores.
 class SessionHead : public nn::Block {
  public:
-  /// `output`: the output matrix [ids, width], of another block; null: the head's own. `tower`:
-  /// makes the matrix of it; may be null.
+  /// Takes the output matrix `output` [ids, width] of another block; null: the head's own. `tower`
+  /// makes the matrix from it; may be null.
   SessionHead(const SessionConfig& config, const nn::ParamPtr& output,
               std::shared_ptr<const ItemTower> tower);
 
@@ -47,7 +47,7 @@ class SessionHead : public nn::Block {
   at::Tensor asked_states(const nn::Bundle& in, const Targets& targets) const;
   at::Tensor normed(const at::Tensor& rows) const;
   at::Tensor states(const at::Tensor& rows) const;
-  /// Training scores some items only.
+  /// Whether training scores some items only.
   bool samples() const { return config_.sampled_softmax || config_.has_own_negatives(); }
   /// Negatives of each target under gbce and bpr, [N, n_negatives] ids.
   at::Tensor own_negatives(const at::Tensor& ids, const at::Tensor& positions,

@@ -28,7 +28,7 @@ using nn::Mode;
 
 constexpr double kMaskedItemRange = 0.001;
 
-/// The columns with padding up to `length` positions.
+/// Returns the columns padded to `length` positions.
 nn::Bundle padded_to(const nn::Bundle& in, int64_t length, const SessionConfig& config) {
   nn::Bundle out;
   for (const auto& [name, column] : in) {
@@ -58,7 +58,7 @@ SessionInput::SessionInput(const SessionConfig& config) : SessionEmbeddings(conf
 
 nn::Bundle SessionInput::forward(const nn::Bundle& columns, const nn::Context& context) {
   const bool appends = config_.masks_items() && context.mode == Mode::Predict;
-  // Padding that is attended to must not depend on what else is in the batch.
+  // The length of attended padding must not depend on other rows of the batch.
   const int64_t longest = columns.at(config_.item_feature).size(1);
   const bool fixed = config_.attend_padding && config_.has_masked_item();
   const int64_t at_least =
@@ -89,7 +89,7 @@ nn::Bundle SessionInput::forward(const nn::Bundle& columns, const nn::Context& c
   if (unknown.defined()) {
     out[kUnknownTarget] = comm::upload(unknown, ids.device());
     read_on_host = without_last(known, unknown);
-    // The vector that hides a target stays in its place.
+    // A masked target's vector stays in its place.
     if (!config_.masks_items()) read = without_last(ids, out.at(kUnknownTarget));
   }
   auto x = with_cls(joined(in, ranks, context), read, ranks, context);

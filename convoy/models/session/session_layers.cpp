@@ -70,14 +70,15 @@ SasrecConfig sasrec_body(const SessionConfig& config) {
   return out;
 }
 
-/// Whether only positions that predict are read of what the last layer gives, and of XLNet's
-/// queries. Of causal bodies it matters in evaluation and prediction: in training nearly all
-/// predict.
+/// Whether only the positions that predict are read of the last layer's output, and of XLNet's
+/// queries. For causal bodies it matters in evaluation and prediction, as nearly all positions
+/// predict in training.
 bool reads_asked_only(const SessionConfig& config) {
   return config.targets.empty();
 }
 
-/// n_layer layers; `make` gets the number of each, and whether it computes asked positions only.
+/// Makes n_layer layers; `make` gets the number of each, and whether it computes asked positions
+/// only.
 nn::BlockList each_layer(const SessionConfig& config,
                          const std::function<nn::BlockPtr(int64_t, bool)>& make) {
   nn::BlockList out;

@@ -55,7 +55,7 @@ at::Tensor SessionTargets::summary(const at::Tensor& states, const nn::Bundle& i
   if (type == "first") return states.select(1, 0);
   auto ids = in.at("item_ids");
   const auto unknown = in.find(kUnknownTarget);
-  // Behind a hidden target cls stays where SessionInput put it.
+  // With masked items cls stays where SessionInput put it, behind the hidden target.
   const bool has_unknown = unknown != in.end() && !(type == "cls" && config_.masks_items());
   if (has_unknown) ids = without_last(ids, unknown->second);
   const auto lengths = masking::session_lengths(ids);

@@ -9,8 +9,8 @@
 // Shapes: B rows, T positions, D = d_model.
 namespace convoy::models {
 
-/// Predicts numbers of whole sessions (SessionConfig::targets) from one state of each: that of the
-/// first or the last item, the mean of all, or that of a vector of its own behind them (cls).
+/// Predicts numbers of whole sessions (SessionConfig::targets) from one state of each: of the first
+/// or the last item, the mean of all, or the state of cls behind them.
 class SessionTargets {
  public:
   /// Declares `prediction_tasks.<column>.weight` [1, D] and `.bias` with `declare`.

@@ -5,13 +5,14 @@
 // Shapes: B rows, T positions.
 namespace convoy::models {
 
-/// Key in a bundle [B] bool: rows of an evaluation whose last item no summary of a session reads.
+/// Key in a bundle of the rows [B] bool of an evaluation whose last item no summary of a session
+/// reads.
 inline constexpr const char* kUnknownTarget = "unknown_target";
 
-/// [B] bool, on the device of `known` [B, T]: rows of an evaluation whose last item, the target, is
-/// among SessionConfig::unseen_items or missed (kMissed of the batch). Predictions pass over such
-/// items, so what is predicted of whole sessions must not depend on them. Undefined where there
-/// can be none, and for models without such targets.
+/// Mask [B] bool, on the device of `known` [B, T], of rows of an evaluation whose last item, the
+/// target, is among SessionConfig::unseen_items or missed (kMissed of the batch). Predictions skip
+/// such items, so predictions of whole sessions must not depend on them. Undefined where there can
+/// be none, and for models without such targets.
 at::Tensor unknown_targets(const SessionConfig& config, const at::Tensor& known,
                            const nn::Bundle& batch, const nn::Context& context);
 
@@ -19,7 +20,7 @@ at::Tensor unknown_targets(const SessionConfig& config, const at::Tensor& known,
 at::Tensor missed_rows(const at::Tensor& known, const nn::Bundle& batch,
                        const nn::Context& context);
 
-/// `ids` [B, T] without the last item of the rows `without` [B] bool.
+/// Returns `ids` [B, T] without the last item of the rows `without` [B] bool.
 at::Tensor without_last(const at::Tensor& ids, const at::Tensor& without);
 
 }  // namespace convoy::models
