@@ -13,7 +13,7 @@ at::Tensor bpr(const at::Tensor& h, const ParamPtr& table, const at::Tensor& tar
   const auto ids = at::cat({targets.unsqueeze(1), negatives}, 1);
   const auto loss_of = [&](at::Tensor& scores) {
     auto own = scores.narrow(1, 0, 1), others = scores.narrow(1, 1, n);
-    // How far a negative is above the target; the loss is its softplus.
+    // Score of each negative minus the target's; the loss is its softplus.
     others.sub_(own).div_(options.temperature);
     const auto losses = at::log_sigmoid(-others).mean(1).neg_();
     others.sigmoid_().div_(static_cast<double>(n) * options.temperature);

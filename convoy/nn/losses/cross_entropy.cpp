@@ -36,8 +36,8 @@ using lanes::Bf16;
 using lanes::Floats;
 using lanes::kLanes;
 
-/// A row of `count` scores becomes exp(score / temperature - largest); returns its cross-entropy at
-/// `column`, and one over the sum of the row in `scale`.
+/// Replaces a row of `count` scores by exp(score / temperature - largest). Returns its
+/// cross-entropy at `column`, and one over the row's sum in `scale`.
 CONVOY_CLONES float loss_of_row(float* row, int64_t count, int64_t column,
                                 float inverse_temperature, float* scale) {
   const float own = row[column] * inverse_temperature;
@@ -61,8 +61,8 @@ CONVOY_CLONES float loss_of_row(float* row, int64_t count, int64_t column,
   return static_cast<float>(std::log(sum)) + (top - own);
 }
 
-/// As loss_of_row() for bf16 scores, which become the slope of the loss: softmax minus one-hot, in
-/// fp32 until it is rounded into their place. `values`: room for the row.
+/// Replaces a row of bf16 scores by the loss's gradient, softmax minus one-hot, which is fp32 until
+/// it is rounded. Returns the loss, as loss_of_row() does. `values`: memory for the row.
 CONVOY_CLONES float slope_of_row(Bf16* row, float* values, int64_t count, int64_t column,
                                  float inverse_temperature) {
   Floats x;
@@ -80,7 +80,7 @@ CONVOY_CLONES float slope_of_row(Bf16* row, float* values, int64_t count, int64_
   return loss;
 }
 
-/// The losses of rows of bf16 scores, which become their slopes.
+/// Losses of rows of bf16 scores, which are replaced by their gradients.
 at::Tensor host_slopes(at::Tensor& scores, const at::Tensor& columns, double temperature) {
   const int64_t rows = scores.size(0), count = scores.size(1);
   auto losses = at::empty({rows}, at::kFloat);
@@ -115,11 +115,12 @@ SoftmaxLoss host_loss(at::Tensor& scores, const at::Tensor& columns, double temp
   return out;
 }
 
-/// Rows on a GPU for each that is here, while a ScoresOfGpu lives in this thread.
+/// Number of rows of a GPU that each row here stands for, while a ScoresOfGpu exists in this
+/// thread.
 thread_local double rows_on_gpu = 0;
 
-/// Memory for `piece` rows of scores of `num_rows`. As a GPU's it is larger, and nothing touches
-/// the rest.
+/// Memory for `piece` rows of scores of `num_rows`. Where it stands for a GPU's it is larger, and
+/// the rest is never touched.
 at::Tensor score_buffer(int64_t piece, int64_t num_rows, int64_t num_items, double temperature,
                         double cap, const at::TensorOptions& options) {
   const int64_t rows = std::min(piece, num_rows);
@@ -135,7 +136,7 @@ at::Tensor score_buffer(int64_t piece, int64_t num_rows, int64_t num_items, doub
       .view({rows, num_items});
 }
 
-/// How many rows of fp32 scores the caches of a device's threads hold.
+/// Number of rows of fp32 scores that fit the caches of a device's threads.
 int64_t rows_in_cache(int64_t num_items, at::Device device, int64_t rows) {
   if (!device.is_cpu()) return rows;
   const int64_t row_bytes = num_items * static_cast<int64_t>(sizeof(float));
@@ -217,7 +218,7 @@ CrossEntropy cross_entropy(const at::Tensor& h, const ParamPtr& table, const at:
   CrossEntropy out;
   at::Tensor h_grad, table_grad, bias_grad;
   const bool frozen = !table->spec().trainable;
-  // A gradient of another dtype would take a copy of what is not there yet.
+  // The gradient must be fp32 to be written straight: another dtype would need a copy.
   const bool straight = wants_slope && !table->grad_written() &&
                         (frozen || table->grad().scalar_type() == at::kFloat);
   {
@@ -323,7 +324,7 @@ CrossEntropy cross_entropy(const at::Tensor& h, const ParamPtr& table, const at:
   auto backward = [=](const at::Tensor& grad) mutable -> std::vector<at::Tensor> {
     auto scale = grad / options.temperature;
     if (table_grad.defined()) {
-      // A pass over the table for nothing, unless the loss is scaled.
+      // Multiplies only for a scaled loss, as it takes a pass over the table.
       if (!scale.is_cpu() || *scale.const_data_ptr<float>() != 1) table_grad.mul_(scale);
       if (!straight) {
         table->add_to_grad(

@@ -16,7 +16,7 @@ namespace convoy::nn {
 namespace {
 
 constexpr int64_t kBoundary = 64;
-// The least probability that a loss is taken from: that of 87.
+// Least probability that a loss is taken from: that of a loss of 87.
 constexpr double kLeast = std::numeric_limits<float>::min();
 
 /// Losses [R] fp32 of the `logits` of targets [R], and their slopes in `slopes` [R, P].
@@ -55,9 +55,9 @@ int64_t device_loss_bytes(int64_t R, int64_t C, at::ScalarType dtype, double tem
                           double cap) {
   const auto of_score = static_cast<int64_t>(c10::elementSize(dtype));
   const bool narrow = dtype == at::kBFloat16 && temperature == 1;
-  // Beside the scores their softmax, or logarithms in fp32; divided scores before that.
+  // Bytes of a score beside its own: softmax, or logarithms in fp32; divided scores before that.
   const int64_t divided = temperature == 1 && dtype == at::kFloat ? 0 : 4;
-  // The slope of a cap, and the two numbers that it is made of.
+  // Bytes of a cap's derivative, and of the two tensors that it is computed from.
   const int64_t of_cap = cap == 0 ? 0 : 12;
   return R * padded(C) * (of_score + (narrow ? of_score : 4 + divided) + of_cap);
 }

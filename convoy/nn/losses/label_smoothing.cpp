@@ -14,7 +14,7 @@ namespace convoy::nn {
 
 namespace {
 
-/// The rows of `table`, or of its gradient, that this rank has of first_id..V-1.
+/// Rows of `table`, or of its gradient, that this rank holds of the ids first_id..V-1.
 at::Tensor scored(const at::Tensor& rows, const ParamPtr& table, int64_t first_id) {
   const int64_t begin = std::clamp<int64_t>(first_id - table->begin(), 0, rows.size(0));
   return rows.narrow(0, begin, rows.size(0) - begin);

@@ -8,7 +8,7 @@ namespace {
 
 constexpr float kNoScore = -std::numeric_limits<float>::infinity();
 
-/// Columns of ids, and which of them exist.
+/// Columns of ids, and a mask of those that exist.
 std::pair<at::Tensor, at::Tensor> columns_of(const at::Tensor& ids, int64_t first, int64_t stride,
                                              int64_t num_columns) {
   const auto ahead = ids - first;
@@ -19,8 +19,8 @@ std::pair<at::Tensor, at::Tensor> columns_of(const at::Tensor& ids, int64_t firs
                        .logical_and_(columns < num_columns)};
 }
 
-/// Fills the columns that exist, in each row of `scores` [N, C] those of its row of `columns` [N,
-/// X], without a wait for a GPU, which would have to tell how many there are.
+/// Sets `columns` [N, X] that exist in each row of `scores` [N, C], without a wait for a GPU, which
+/// would have to tell their number.
 void fill_behind(at::Tensor& scores, const at::Tensor& columns, const at::Tensor& exist) {
   const int64_t C = scores.size(1);
   auto filled = at::zeros({columns.size(0), C + 1}, scores.options().dtype(at::kBool));

@@ -15,12 +15,11 @@ struct LeftOut {
   at::Tensor ids;      ///< [K] int64, of no row
   at::Tensor of_rows;  ///< [N, E] int64, of each row; 0 = none
 
-  /// Left out items of some rows.
+  /// Returns the left-out ids of some rows.
   LeftOut rows(int64_t begin, int64_t count) const;
-  /// Gives scores [N, C] of the ids first, first + stride, ... the least value where the id is left
-  /// out.
+  /// Sets scores [N, C] of left-out ids to the least value; column c has the id first + c * stride.
   void mask(at::Tensor& scores, int64_t first, int64_t stride = 1) const;
-  /// Gives ranks [N] of left-out targets kNoRank.
+  /// Returns `ranks` [N] with kNoRank for left-out targets.
   at::Tensor without_rank(const at::Tensor& ranks, const at::Tensor& targets) const;
 };
 

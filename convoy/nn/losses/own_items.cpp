@@ -14,8 +14,8 @@ namespace convoy::nn {
 
 namespace {
 
-/// Rows [begin, begin + count) for each piece of what is worth having in memory at once, where a
-/// row has `width` elements.
+/// Calls a function for pieces [begin, begin + count) of the rows that are worth having in memory
+/// at once, where a row has `width` elements.
 void in_pieces(int64_t rows, int64_t width, at::Device device,
                const std::function<void(int64_t begin, int64_t count)>& use) {
   const int64_t most = std::max<int64_t>(1, score_rows_at_once(width, device));

@@ -22,8 +22,8 @@ at::Tensor to_both(const at::Tensor& slope) {
   return at::stack({slope, -slope}, 1);
 }
 
-/// -log sigmoid(m), `agree` times, and -log sigmoid(-m), `differ` times; m is beta times the margin
-/// of `gains` [B, 2]: of what the log-probabilities rose above the reference's.
+/// Loss `agree` times -log sigmoid(m) plus `differ` times -log sigmoid(-m), where m is beta times
+/// the margin of `gains` [B, 2], the increases of the log-probabilities over the reference's.
 LossOfPairs logistic_loss(const at::Tensor& gains, double beta, double agree, double differ) {
   const auto margin = beta * (gains.select(1, 0) - gains.select(1, 1));
   const auto losses = -agree * at::log_sigmoid(margin) - differ * at::log_sigmoid(-margin);
@@ -31,7 +31,7 @@ LossOfPairs logistic_loss(const at::Tensor& gains, double beta, double agree, do
   return {losses, to_both(slope)};
 }
 
-/// `lengths` [B, 2]: numbers of targets.
+/// IPO loss; `lengths` [B, 2] are the answers' numbers of targets.
 LossOfPairs ipo_loss(const at::Tensor& gains, const at::Tensor& lengths, double beta) {
   const auto means = gains / lengths;
   const auto off = means.select(1, 0) - means.select(1, 1) - 1 / (2 * beta);
@@ -63,8 +63,8 @@ at::Tensor metrics_of(const at::Tensor& gains, const at::Tensor& log_probs, doub
                   rewards.sum(0), log_probs.sum(0)});
 }
 
-/// Loss of pairs of which the targets have cross-entropies `losses` [N], and the weight of each in
-/// the gradient, [N] fp32.
+/// Loss of pairs from the cross-entropies `losses` [N] of their targets, and each target's weight
+/// in the gradient, [N] fp32.
 std::pair<PreferenceLoss, at::Tensor> loss_by_targets(const at::Tensor& losses,
                                                       const PreferencePairs& pairs,
                                                       const PreferenceOptions& options) {
@@ -86,8 +86,7 @@ bool weighs_afterwards(const at::Tensor& h, const ParamPtr& table,
   return !table->spec().trainable && !scores.ranks.shares() && h.scalar_type() != at::kHalf;
 }
 
-/// The states `h`, whose gradient is multiplied by `weights` [N]: by those that are there when
-/// backward comes.
+/// Returns `h`, whose gradient is multiplied by the `weights` [N] that exist when backward runs.
 at::Tensor weighted_in_backward(const at::Tensor& h, const std::shared_ptr<at::Tensor>& weights) {
   return with_backward(h.detach(), {h}, [weights](const at::Tensor& grad) {
     const auto weighted = grad * weights->unsqueeze(1);
@@ -95,7 +94,7 @@ at::Tensor weighted_in_backward(const at::Tensor& h, const std::shared_ptr<at::T
   });
 }
 
-/// The number `value` with the gradient of another one.
+/// Returns `value` with the gradient of `other`.
 at::Tensor with_gradient_of(const at::Tensor& value, const at::Tensor& other) {
   return with_backward(value, {other},
                        [](const at::Tensor& grad) { return std::vector<at::Tensor>{grad}; });

@@ -17,15 +17,15 @@ namespace {
 
 at::Tensor ranks_of(const at::Tensor& scores, const at::Tensor& column) {
   auto own = scores.gather(1, column);
-  // Not (scores > own): a score that is no number must not look like a hit.
+  // A NaN score must not look like a hit, hence not (scores > own).
   auto better = (scores <= own).logical_not_();
   auto columns = at::arange(scores.size(1), column.options());
   auto before = (scores == own).logical_and_(columns < column);
   return better.sum(1) + before.sum(1) + 1 - own.isnan().sum(1);
 }
 
-/// Ranks of targets from scores [N, C] of the ids from `first` on, where other ranks have those of
-/// others.
+/// Ranks of targets from scores [N, C] of this rank's ids from `first` on, where other ranks score
+/// the others.
 at::Tensor ranks_among_all(const at::Tensor& scores, const at::Tensor& targets, int64_t first,
                            const ParamPtr& table, const comm::Group& tensor) {
   const auto column = (targets - first).unsqueeze(1);
@@ -54,7 +54,7 @@ at::Tensor columns_from(const ParamPtr& table, int64_t first_id) {
   return weights.narrow(0, below, weights.size(0) - below).t();
 }
 
-/// The `k` best ids [N, k] of scores of the ids from `first_id` on; 0 where fewer compete.
+/// Best `k` ids [N, k] of scores of the ids from `first_id` on; 0 where fewer compete.
 at::Tensor best_ids(const at::Tensor& scores, int64_t k, int64_t first_id) {
   const auto [values, columns] = best_columns(scores, k);
   const auto out =
@@ -108,7 +108,7 @@ BestColumns best_columns(const at::Tensor& scores, int64_t k) {
   k = std::min(k, all);
   auto [values, columns] = scores.topk(std::min(k + 1, all), 1);
   if (k > 0 && k < all) {
-    // Where the next best is as good as the last one, topk takes any of them.
+    // topk() takes any of equal scores where the next one ties with the last.
     const auto border = values.select(1, k - 1);
     const auto split =
         comm::download(border.eq(values.select(1, k))

@@ -14,7 +14,7 @@ void check_weights(const CrossEntropyOptions& options);
 void add_losses(const at::Tensor& losses, const CrossEntropyOptions& options, int64_t begin,
                 CrossEntropy& out);
 
-/// The states `rows` [R, D] from row `begin` on, each times its weight.
+/// Returns the states `rows` [R, D] from row `begin` on, each times its weight.
 at::Tensor weighted_rows(const at::Tensor& rows, const CrossEntropyOptions& options, int64_t begin);
 
 }  // namespace convoy::nn

@@ -22,7 +22,7 @@ namespace {
 
 constexpr uint64_t kSite = 0x6e656761;  // keeps these draws apart from others
 
-/// Competitors of a target: rows of the table and how much each score is lowered.
+/// Competitors of a target: rows of the table, and the amounts by which their scores are lowered.
 struct Rivals {
   at::Tensor ids, rows, lowered;  // [n], [n, D], [n] fp32
 };

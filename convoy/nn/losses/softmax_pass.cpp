@@ -15,7 +15,7 @@ using lanes::Bf16;
 using lanes::Floats;
 using lanes::kLanes;
 
-/// R rows of C scores; column: of each row's target, -1 where that is not here.
+/// Rows of C scores, with the column of each row's target, -1 where it is not here.
 template <class Score>
 struct ScoreRows {
   Score* scores;
@@ -48,7 +48,7 @@ template <class Score>
   return rows.count == 0 ? -HUGE_VALF : static_cast<float>(std::log(sum)) + top;
 }
 
-/// Scores become softmax minus one-hot.
+/// Replaces scores by softmax minus one-hot.
 template <class Score>
 [[gnu::always_inline]] inline void slopes_of_row(Score* row, const ScoreRows<Score>& rows,
                                                  float sum, int64_t column) {

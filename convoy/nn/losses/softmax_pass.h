@@ -10,8 +10,8 @@ namespace convoy::nn {
 /// contiguous, fp32 or bf16; minus infinity where C is 0.
 void log_sums_of(const at::Tensor& scores, at::Tensor& log_sums, double temperature);
 
-/// Scores become softmax minus one-hot, where `log_sums` are of all columns; `columns` [R] int64,
-/// contiguous: of the targets, -1 where that is not here.
+/// Replaces scores by softmax minus one-hot, where `log_sums` are over all columns. `columns` [R]
+/// int64, contiguous: the targets', -1 where that is not here.
 void to_slopes(at::Tensor& scores, const at::Tensor& log_sums, const at::Tensor& columns,
                double temperature);
 

@@ -8,8 +8,8 @@ namespace {
 
 constexpr int64_t kAtOnce = 4 * lanes::kLanes;
 
-/// The first of the stretches of kAtOnce scores, from `at` on, with one that is not at most
-/// `threshold`; `end`, less than kAtOnce before the last, where there is none.
+/// Start of the first block of kAtOnce scores, from `at` on, with a score that is not at most
+/// `threshold`; where there is none `end`, less than kAtOnce before the last score.
 CONVOY_CLONES int64_t next_stretch(const float* scores, int64_t at, int64_t end, float threshold) {
   const lanes::Floats least = lanes::Floats{} + threshold;
   for (; at + kAtOnce <= end; at += kAtOnce) {

@@ -11,18 +11,18 @@
 
 namespace convoy::nn {
 
-/// The best columns so far of a row whose scores come one after the other.
+/// Best columns so far of a row whose scores arrive one after the other.
 class TopHeap {
  public:
   explicit TopHeap(int64_t k) : k_(static_cast<size_t>(k)) {}
 
-  /// A score above this changes the result.
+  /// Returns the score above which a further one changes the result.
   float threshold() const { return threshold_; }
   /// Takes a score; columns come in ascending order.
   void add(float score, int64_t column);
   /// Takes the scores of the columns from `first` on.
   void add_all(std::span<const float> scores, int64_t first);
-  /// Adds what was found among other columns.
+  /// Adds the best of other columns.
   void merge(const TopHeap& other);
   TopColumns sorted() const;
 

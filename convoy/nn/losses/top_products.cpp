@@ -20,16 +20,16 @@ namespace {
 constexpr float kLeftOut = -std::numeric_limits<float>::infinity();
 constexpr int64_t kMostRows = 64;         // that share a pass over the table
 constexpr int64_t kColumnsAtOnce = 2048;  // whose scores stay in the cache
-// Rows that lie apart are read so much more slowly than a whole table.
+// Factor by which gathered rows are slower to read than a contiguous table.
 constexpr int64_t kGather = 4;
 
-/// Part of ascending columns from `first` up to `end`.
+/// Returns the part of ascending columns from `first` up to `end`.
 std::span<const int64_t> between(std::span<const int64_t> columns, int64_t first, int64_t end) {
   const auto from = std::ranges::lower_bound(columns, first);
   return {from, std::lower_bound(from, columns.end(), end)};
 }
 
-/// Products [M, C] of rows of the host, in memory of `buffer`.
+/// Computes products [M, C] of rows on the host in memory of `buffer`.
 class TableProducts {
  public:
   TableProducts(const at::Tensor& x, const at::Tensor& table, double temperature)

@@ -53,7 +53,7 @@ void add_product(at::Tensor& grad, const at::Tensor& slope, const at::Tensor& ro
 
 namespace {
 
-/// The sums of one call over pieces of rows.
+/// Sums of one call over pieces of rows.
 class CutLoss {
  public:
   CutLoss(const at::Tensor& h, ParamPtr table, const at::Tensor& targets,
