@@ -29,7 +29,7 @@ std::string begin_of(const std::string& baseline) {
   return baseline + train::kBaseline;
 }
 
-/// Rows as data.rows has them, with the whole histories that lie beside them.
+/// Returns data.rows with the whole histories beside them.
 prepare::RankedRows with_histories(const BaselineData& data, const data::ParquetFiles& valid) {
   auto out = data.rows;
   const bool told =
@@ -62,7 +62,7 @@ std::unique_ptr<ItemWeights> fit(const Baseline& baseline, const Interactions& i
   return fit_item_knn(interactions, static_cast<int64_t>(baseline.number));
 }
 
-/// Metrics of item weights that are fitted to the training data.
+/// Metrics of a baseline whose item weights are fitted to the training data.
 std::map<std::string, double> measure_fitted(const Baseline& baseline, const BaselineData& data) {
   if (data.train.empty()) {
     fail<FileError>("tasks", "the data that the run was trained on is not there any more");

@@ -13,7 +13,8 @@ namespace convoy::tasks {
 
 namespace {
 
-/// Values of a column by item; one that changes from event to event is none of the item's.
+/// Values of a column by item; a column whose value changes between an item's events is none of the
+/// item's.
 class ItemValues {
  public:
   explicit ItemValues(int64_t num_ids) : values_(static_cast<size_t>(num_ids), kNone) {}

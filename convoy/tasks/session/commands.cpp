@@ -44,12 +44,13 @@ struct SessionFlags {
   std::string rows = "blocks";
 };
 
-/// "1 row", "1,234 rows".
+/// Count as text: "1 row", "1,234 rows".
 std::string counted(int64_t count, const char* what) {
   return fmt::format("{} {}{}", human_count(count), what, count == 1 ? "" : "s");
 }
 
-/// Which part of long histories the rows have, and the share of training events that none has.
+/// Text on the part of long histories that the rows have, and on the share of training events in no
+/// row.
 std::string rows_text(const SessionFlags& flags, const prepare::SessionReport& report) {
   const int64_t most = flags.options.max_length;
   const auto stride = flags.options.stride > 0 ? flags.options.stride : most / 2;
@@ -64,7 +65,7 @@ std::string rows_text(const SessionFlags& flags, const prepare::SessionReport& r
                          static_cast<double>(report.num_train_events));
 }
 
-/// Events whose place in the order their times leave open.
+/// Text on events whose order their times do not determine.
 std::string order_text(const prepare::SessionReport& report) {
   std::vector<std::string> parts;
   if (report.num_untimed > 0) {
@@ -82,7 +83,7 @@ std::string order_text(const prepare::SessionReport& report) {
   return join(parts, "; ");
 }
 
-/// Days of the first and the last event, or their seconds where that is one day.
+/// Text of the days of the first and the last event, or of their seconds where that is one day.
 std::string times_text(const prepare::TimeSpan& span) {
   constexpr size_t kDay = 10;  // letters of 2024-01-31
   auto first = prepare::utc_text(span.first), last = prepare::utc_text(span.last);
@@ -94,7 +95,7 @@ std::string times_text(const prepare::TimeSpan& span) {
   return fmt::format("{} to {} (UTC)", first, last);
 }
 
-/// Rows of a split that is held out, and what is not in them.
+/// Text on the rows of a held-out split, and on what they lack.
 std::string split_text(const SessionFlags& flags, const prepare::TargetRows& rows) {
   const bool by_session = flags.options.gap_seconds > 0;
   auto out = counted(rows.num_rows, "row");
@@ -338,7 +339,7 @@ int run_synthetic(const prepare::SyntheticOptions& options) {
   return 0;
 }
 
-/// Takes from `like` what was not typed.
+/// Takes from `like` the sizes that were not typed.
 void take_sizes(const CLI::App& typed, const prepare::SyntheticOptions& like,
                 prepare::SyntheticOptions& options) {
   const auto take = [&](const char* flag, auto member) {

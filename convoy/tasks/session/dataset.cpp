@@ -11,7 +11,7 @@ namespace convoy::tasks {
 
 namespace {
 
-/// A tensor over the vector's own memory: no copy.
+/// Tensor that shares the vector's memory.
 template <class T>
 at::Tensor adopt(std::vector<T>&& values, at::IntArrayRef shape) {
   auto* keeper = new std::vector<T>(std::move(values));
@@ -20,8 +20,8 @@ at::Tensor adopt(std::vector<T>&& values, at::IntArrayRef shape) {
       c10::CppTypeToScalarType<T>::value);
 }
 
-/// [rows, longest] ids below `num_ids` of the lists of each row's owner, less its target; of an
-/// owner without a list those of the row.
+/// Ids [rows, longest] below `num_ids` of the lists of each row's owner, without its target; of the
+/// row itself for an owner without a list.
 at::Tensor seen_before(const data::LoadedRows& micro_batch, const SeenBefore& seen, int64_t num_ids,
                        bool has_target) {
   const auto& owners = micro_batch.columns.at(seen.owner).ints;

@@ -18,7 +18,7 @@ namespace convoy::tasks {
 
 namespace {
 
-/// Numbers 0, 1, ... of whose each row is.
+/// Number of each row's person, from 0 on.
 std::vector<int64_t> persons_of(const std::vector<TargetRow>& rows) {
   std::map<int64_t, int64_t> numbers;
   std::vector<int64_t> out;
@@ -28,7 +28,7 @@ std::vector<int64_t> persons_of(const std::vector<TargetRow>& rows) {
   return out;
 }
 
-/// Places of evaluated rows among the target rows; rows that are not evaluated are misses.
+/// Indices of evaluated rows among the target rows; rows that are not evaluated are misses.
 std::vector<size_t> places_of(const EvaluatedRows& evaluated, const std::vector<TargetRow>& rows) {
   std::vector<size_t> out;
   size_t at = 0;

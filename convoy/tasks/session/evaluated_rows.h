@@ -12,8 +12,8 @@
 
 namespace convoy::tasks {
 
-/// Results of an evaluation row by row, in the order of the data: of the rows whose target the
-/// model ranked.
+/// Results of an evaluation by row, in the order of the data, for rows whose target the model
+/// ranked.
 struct EvaluatedRows {
   int64_t list_size = 0;            ///< items kept of each row's list
   std::vector<int64_t> rows = {};   ///< of the data
@@ -21,18 +21,18 @@ struct EvaluatedRows {
   std::vector<int64_t> items = {};  ///< [rows, list_size], best first; 0 behind them
 
   int64_t size() const { return std::ssize(rows); }
-  /// Items of the list of row `i` of these, at most `k`.
+  /// Returns the first `k` items of the list of row `i`, or fewer.
   std::span<const int64_t> list(int64_t i, int64_t k) const;
 };
 
-/// Collects the rows of an evaluation from what its model gives (models::kTargetRow,
+/// Collects the rows of an evaluation from the model's outputs (models::kTargetRow,
 /// models::kTopItems).
 class RowCollector {
  public:
   explicit RowCollector(int64_t list_size) : list_size_(list_size) {}
 
   void add(const parallel::MicroBatch& batch, int64_t first_sample, const nn::Bundle& out);
-  /// Results of all ranks of `group` on its first; called by all.
+  /// Returns the results of all ranks of `group` on its first rank. Collective.
   EvaluatedRows gather(const comm::Group& group) const;
 
  private:

@@ -17,7 +17,7 @@ namespace {
 
 constexpr const char* kWeightsOption = "train.event_weights";
 
-/// A column's list as the schema names it: `rating` may be the column rating-list.
+/// Column of the weights in the schema: `rating` may be the column rating-list.
 const formats::Feature& weights_column(const std::string& name, const formats::Schema& schema) {
   const auto* feature = schema.find(name);
   if (feature == nullptr) feature = schema.find(name + "-list");
@@ -35,7 +35,7 @@ const formats::Feature& weights_column(const std::string& name, const formats::S
                    kWeightsOption, feature->name, schema.where);
 }
 
-/// Ids of the values of a categorical column by their texts.
+/// Ids of a categorical column's values by their texts.
 std::map<std::string, size_t> ids_of_values(const formats::Feature& feature,
                                             const DataArguments& data) {
   const auto names = prepare::ItemNames::load(data.beside_schema(names_file(feature.name)));

@@ -23,7 +23,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Vectors and a table of whose they are, in a folder that is not there yet.
+/// Vectors with a table of their names, in a new folder.
 class NamedVectors {
  public:
   NamedVectors(const fs::path& folder, const VectorExport& asked, const std::string& name,
@@ -44,7 +44,7 @@ class NamedVectors {
     table_.close();
   }
 
-  /// "items.npy [1,682 x 64]".
+  /// Returns name and shape as text: "items.npy [1,682 x 64]".
   std::string text() const {
     return fmt::format("{} [{} x {}]", shown_, human_count(vectors_.count()), width_);
   }
@@ -56,7 +56,7 @@ class NamedVectors {
   int64_t width_;
 };
 
-/// Whose the rows of `file` are, as in the events; empty where the data do not say.
+/// Raw ids of the owners of the rows of `file`; empty where the data do not tell them.
 std::vector<std::string> owners_of(const std::string& file, const formats::Schema& schema) {
   const data::ParquetFiles dataset(file);
   auto owners = find_owners(dataset, schema);

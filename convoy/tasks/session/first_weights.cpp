@@ -23,7 +23,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// The tensors with a row for each id of a column.
+/// Names of the tensors with a row for each id of a column.
 std::set<std::string> tables_of(const models::SessionConfig& config) {
   std::set<std::string> out{"lm_head.weight", "generator_lm_head.weight"};
   for (const auto& feature : config.features) out.insert(models::embedding_name(feature.name));
@@ -31,8 +31,7 @@ std::set<std::string> tables_of(const models::SessionConfig& config) {
   return out;
 }
 
-/// Names what to try where a weight has another shape. `positions`: rows that the table of
-/// positions has in this model.
+/// Advice where a weight has another shape. `positions`: rows of this model's position table.
 std::string advice(const std::string& name, const std::vector<int64_t>& there, int64_t positions,
                    const models::SessionConfig& config, bool shrinks) {
   const bool of_positions = name.ends_with("wpe.weight") || name.ends_with("pos_emb.weight") ||
@@ -44,8 +43,8 @@ std::string advice(const std::string& name, const std::vector<int64_t>& there, i
                  : "its run.toml as the configuration file, and no options of the model beside it";
 }
 
-/// Whether a model may be trained further without this weight: it is of what is predicted beside
-/// the next item, or of a second body that only trains the first.
+/// Whether a weight may be left out when training goes on: it belongs to predictions beside the
+/// next item, or to a second body that only trains the first.
 bool may_be_left(const std::string& name) {
   for (const char* part :
        {"prediction_tasks.", "discriminator.", "discriminator_predictions.", "cls_token"}) {
@@ -54,7 +53,7 @@ bool may_be_left(const std::string& name) {
   return false;
 }
 
-/// The columns that the model in `folder` reads and this one does not, or the other way round.
+/// Throws where the model in `folder` reads other columns than this one.
 void check_columns(const fs::path& folder, const models::SessionConfig& config) {
   const auto file = folder / "config.json";
   std::error_code error;

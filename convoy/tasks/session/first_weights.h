@@ -8,17 +8,18 @@
 #include "convoy/tasks/session/same_ids.h"
 #include "convoy/train/trainer.h"
 
-// What a new session model begins with.
+// Initial weights of a session model.
 namespace convoy::tasks {
 
 /// Draws the initial values of every parameter of a model. Returns its state.
 parallel::State draw_all(parallel::Replica& model);
 
-/// Gives tensor `name` of a state, where it is here, `values` as its first rows.
+/// Sets the first rows of tensor `name` of a state to `values`, where this rank has it.
 void fill_rows(const parallel::State& state, const std::string& name, const at::Tensor& values);
 
-/// Model with as many ids of each categorical feature, padding included, as the weights in `folder`
-/// have; 0 of a feature that they lack. Throws FileError where they lack the items.
+/// Returns the config with as many ids of each categorical feature, padding included, as the
+/// weights in `folder` have; 0 for a feature that they lack. Throws FileError where they lack the
+/// items.
 models::SessionConfig ids_in(const std::filesystem::path& folder, models::SessionConfig config);
 
 /// Begins with the weights of an earlier run in `folder`. Its embeddings and output matrix may have

@@ -16,13 +16,13 @@ namespace convoy::tasks {
 /// Whole histories of users, as convoy data sessions keeps them (users.parquet, seen.parquet).
 class Histories {
  public:
-  /// Reads those beside `data`; "" = beside the data of the run in `folder`. Throws FileError where
-  /// there are none, or where an id of theirs is another item than in that run.
+  /// Reads the histories beside `data`; "" = beside the data of the run in `folder`. Throws
+  /// FileError where there are none, or where an id of theirs is another item than in that run.
   Histories(const std::filesystem::path& folder, const models::SessionConfig& config,
             const std::filesystem::path& data);
 
-  /// Items of a user by the ids of the interactions, oldest first, as ids of the data. Null: the
-  /// user is not there.
+  /// Returns a user's items as ids of the data, oldest first; null for an unknown user. Users are
+  /// given by the ids of the interactions.
   const std::span<const int32_t>* of(const std::string& user) const;
   /// Item of an id of the data, as in the interactions.
   std::string raw_id(int64_t id) const;

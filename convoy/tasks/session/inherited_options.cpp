@@ -20,7 +20,7 @@ namespace {
 
 constexpr const char *kMaxLength = "data.max_length", *kExcludeSeen = "train.exclude_seen";
 
-/// Length of the model in a folder; 0 where there is none that says it. Whoever loads it complains.
+/// Length of the model in a folder; 0 where that is unknown, which the model's loader reports.
 int64_t length_of_model(const fs::path& folder) {
   std::error_code error;
   const auto file = folder / checkpoint::kConfig;
@@ -30,7 +30,7 @@ int64_t length_of_model(const fs::path& folder) {
   return whole_number<int64_t>(config.at("max_length")).value_or(0);
 }
 
-/// The checkpoint that a run resumes from; of one over windows, that of any window.
+/// Checkpoint that a run resumes from; of a run over windows, that of any window.
 fs::path resumed(const OptionTable& table) {
   const auto* option = table.find("train.resume_from_checkpoint");
   const auto from = option == nullptr ? "" : option->plain();
@@ -50,7 +50,7 @@ fs::path resumed(const OptionTable& table) {
   return {};
 }
 
-/// By the schema of the data; 0 where it does not tell, or is none: whoever reads it complains.
+/// Length by the schema of the data; 0 where it is unknown or no schema, which its reader reports.
 int64_t length_of_data(const DataArguments& data) {
   const auto file = data.windows.empty()  ? data.schema_file()
                     : data.schema.empty() ? formats::schema_in(data.windows).string()
@@ -64,7 +64,7 @@ int64_t length_of_data(const DataArguments& data) {
   }
 }
 
-/// The value of a run, or of a checkpoint; "" = none.
+/// Value of exclude_seen of a run or a checkpoint; "" = none.
 std::string of_run(const fs::path& folder) {
   const auto file = folder.empty() ? folder : kept_file(folder, "run.toml");
   if (file.empty()) return "";

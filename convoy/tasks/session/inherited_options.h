@@ -8,7 +8,7 @@
 
 namespace convoy::tasks {
 
-/// Longest that a schema alone makes them: attention grows with the square.
+/// Largest default of data.max_length from a schema alone, since attention grows with the square.
 inline constexpr int64_t kMostByDefault = 512;
 
 /// Length of the longest list of items that a schema tells of, at most kMostByDefault; 0 = unknown.
@@ -19,8 +19,8 @@ int64_t length_in(const formats::Schema& schema);
 /// schema. Where none of them tells, and with parity = transformers4rec, it stays 20.
 void settle_max_length(const SessionArguments& arguments, OptionTable& table);
 
-/// Whether results of the run in `folder` leave out what a person has seen; of a run of another
-/// form: as was decided for its data, false where nothing is said.
+/// Whether results of the run in `folder` leave out what a person has seen. For an older form of
+/// run: as was decided for its data, false where that is unknown.
 bool excludes_seen_in(const std::filesystem::path& folder);
 
 /// Sets train.exclude_seen = auto to what the checkpoint has that the run resumes from, else the

@@ -16,23 +16,23 @@ struct ItemChoice {
   nn::TopQuery query;
   bool knows_candidates = true;  ///< one of them at least, where there are some
 
-  /// `ids`: of items that may be recommended. Candidates that are not are added to `unknown`;
-  /// excluded ones are not.
+  /// Returns the choice of a request. `ids`: items that may be recommended. Other candidates are
+  /// added to `unknown`; other excluded items are not.
   static ItemChoice of(const RecommendationRequest& request, const RequestSession& session,
                        bool exclude_seen, const Ids& ids, std::vector<std::string>& unknown);
 
-  /// Sentence on why no item is left.
+  /// Returns a sentence on why no item is left.
   std::string why_none(const RecommendationRequest& request, bool exclude_seen) const;
 };
 
-/// The items of a training, by falling number of its events.
+/// Items of a training, by falling number of events.
 class PopularItems {
  public:
-  /// `counts`: by id; empty = nothing tells. `ids`: of items that may be recommended.
+  /// Takes the `counts` by id (empty = unknown), and the `ids` of items that may be recommended.
   PopularItems(const std::vector<int64_t>& counts, const Ids& ids);
 
   bool empty() const { return columns_.empty(); }
-  /// The most popular ones that `query` leaves, with their counts as scores.
+  /// Returns the most popular items that `query` leaves, with their counts as scores.
   nn::TopColumns top(const nn::TopQuery& query) const;
 
  private:

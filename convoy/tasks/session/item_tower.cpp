@@ -30,7 +30,7 @@ models::ItemTowerFeature tower_feature_of(const prepare::ItemFeature& feature) {
   return out;
 }
 
-/// Throws where features of newer data are of another form, or number their categories otherwise.
+/// Throws where features of newer data have another form, or other ids of categories.
 void check_newer(const prepare::ItemFeature& own, const prepare::ItemFeature* newer,
                  const fs::path& where) {
   const auto refuse = [&](const std::string& what) {
@@ -103,8 +103,7 @@ void take_scales_of(const fs::path& earlier, models::SessionConfig& model) {
                   earlier.string(), fmt::join(names, ","));
 }
 
-/// Throws where the features of the run in `earlier` number their categories otherwise, or are of
-/// another form.
+/// Throws where the features of the run in `earlier` have another form, or other ids of categories.
 void check_earlier(const prepare::ItemFeatures& now, const fs::path& earlier, const fs::path& where,
                    const models::SessionConfig& model) {
   const auto before = item_features(kept_in(earlier));
@@ -114,7 +113,7 @@ void check_earlier(const prepare::ItemFeatures& now, const fs::path& earlier, co
   }
 }
 
-/// Gives the model values of these features, and counts items as known that they tell.
+/// Sets the model's values from these features, and marks the items that they describe as known.
 void take_values(const prepare::ItemFeatures& features, models::SessionConfig& model,
                  KnownIdsOfModel& known) {
   auto tower = item_tower_values(model, features, known.items);

@@ -19,7 +19,7 @@ const prepare::ItemFeature& feature_named(const prepare::ItemFeatures& features,
   return *found;
 }
 
-/// Items 1, 2, ... of a feature that training saw.
+/// Calls a function for the items 1, 2, ... of a feature that training saw.
 template <class Use>
 void each_trained(const prepare::ItemFeature& feature, const KnownItems& trained, const Use& use) {
   for (int64_t id = 1; id <= feature.num_items(); ++id) {
@@ -27,7 +27,7 @@ void each_trained(const prepare::ItemFeature& feature, const KnownItems& trained
   }
 }
 
-/// By id of a category: some item has it that training saw, and the model has a row for it.
+/// Flags by id of a category: an item that training saw has it, and the model has a row for it.
 std::vector<bool> trained_categories(const prepare::ItemFeature& feature, int64_t cardinality,
                                      const KnownItems& trained) {
   std::vector<bool> out(feature.values.size() + 1, false);
@@ -63,8 +63,7 @@ at::Tensor categories_of(const prepare::ItemFeature& feature, int64_t cardinalit
   return out;
 }
 
-/// Numbers of each item and whether they are missing [I, width + 1]; marks the items that have
-/// them.
+/// Numbers of each item with a missing flag [I, width + 1]; marks the items that have numbers.
 at::Tensor numbers_of(const prepare::ItemFeature& feature, const models::ItemTowerFeature& own,
                       const KnownItems& trained, std::vector<bool>& told) {
   bool some = false, some_missing = false;  // of the items that training saw

@@ -47,8 +47,7 @@ class KnownItems {
 /// Ids that a model knows of its items and of its other categorical features.
 struct KnownIdsOfModel {
   KnownItems items{0};  ///< items that it reads and ranks
-  /// Items of these that training saw; none: all. An item tower tells of the others by their
-  /// features.
+  /// Items that training saw; none = all. An item tower describes the others by their features.
   std::optional<KnownItems> trained = {};
   std::map<std::string, KnownItems> features;  ///< by column, all but the items
 

@@ -21,7 +21,8 @@ int64_t value_at(const std::vector<int64_t>& column, int64_t id) {
   return at < column.size() ? column[at] : 0;
 }
 
-/// Place of each item among the different counts: 1 for the greatest; 0 where it has no event.
+/// Popularity rank of each item among the distinct counts: 1 for the greatest; 0 where it has no
+/// event.
 std::vector<int64_t> popularity_places(const std::vector<int64_t>& counts) {
   std::set<int64_t, std::greater<>> different(counts.begin(), counts.end());
   different.erase(0);
@@ -40,7 +41,7 @@ double mean_over(List list, const auto& of) {
   return sum / static_cast<double>(list.size());
 }
 
-/// Bits by which few persons had an item; nobody counts as one.
+/// Novelty: mean bits of the inverse share of persons who had an item; nobody counts as one.
 double novelty(List list, const CatalogFacts& facts) {
   return mean_over(list, [&](int64_t id) {
     const auto had = static_cast<double>(std::max<int64_t>(1, value_at(facts.users, id)));
@@ -67,7 +68,8 @@ double diversity(List list, const CatalogFacts& facts) {
   return sum / (static_cast<double>(list.size()) * static_cast<double>(list.size() - 1) / 2);
 }
 
-/// How much higher the target stands than popularity would have put it, as a share of the catalog.
+/// Serendipity: how much higher the list ranks the target than popularity does, as a share of the
+/// catalog.
 double serendipity(List list, int64_t target, const CatalogFacts& facts,
                    const std::vector<int64_t>& places) {
   const auto found = std::ranges::find(list, target);
@@ -82,7 +84,7 @@ double serendipity(List list, int64_t target, const CatalogFacts& facts,
   return std::max(here - anybody, 0.0) / static_cast<double>(list.size());
 }
 
-/// Adds the mean and the standard error of what `of` gives for each list.
+/// Adds the mean and the standard error of `of` over the lists.
 template <class F>
 void add_mean(const std::string& name, const EvaluatedRows& lists, int64_t k, F&& of,
               std::map<std::string, double>& out) {

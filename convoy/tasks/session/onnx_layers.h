@@ -11,29 +11,30 @@
 // Shapes: B rows, T positions, D = d_model, H heads, E width of a head.
 namespace convoy::tasks {
 
-/// Parts of a model's graph, over the weights of its blocks by their names.
+/// Builds the layers of a model's graph, from the weights of its blocks by name.
 class OnnxLayers {
  public:
   OnnxLayers(formats::OnnxGraph& graph, const models::SessionConfig& config,
              const nn::BlockList& blocks);
 
   bool has(const std::string& name) const { return params_.contains(name); }
-  /// A weight; each is written once.
+  /// Adds a weight once, and returns its name.
   std::string weight(const std::string& name);
-  /// x times the matrix `name`.weight, plus `name`.bias where there is one. `in_first`: the matrix
-  /// is [in, out].
+  /// Adds the product of x and the matrix `name`.weight, plus `name`.bias where there is one.
+  /// `in_first`: the matrix is [in, out].
   std::string linear(const std::string& x, const std::string& name, bool in_first = false);
   std::string norm(const std::string& x, const std::string& name, double epsilon);
   std::string activated(const std::string& x);
   std::string add(const std::string& a, const std::string& b) { return op("Add", {a, b}); }
-  /// Layer number `index` of the model's body. `seen` [.., T, T]: bool, what positions see.
+  /// Adds layer `index` of the model's body. `seen` [.., T, T] bool: positions that each position
+  /// sees.
   std::string layer(const std::string& x, const std::string& seen, int64_t index);
   std::string op(const std::string& name, const std::vector<std::string>& inputs,
                  const formats::OnnxGraph::Attributes& attributes = {}) {
     return graph_.node(name, inputs, attributes);
   }
 
-  /// Bodies whose layers layer() has.
+  /// Returns the bodies whose layers layer() supports.
   static std::vector<std::string> bodies();
 
  private:
@@ -44,7 +45,7 @@ class OnnxLayers {
   std::string sasrec_layer(const std::string& x, const std::string& seen, const std::string& name);
   std::string ligr_layer(const std::string& x, const std::string& seen, const std::string& name);
   std::string bert_layer(const std::string& x, const std::string& seen, const std::string& name);
-  /// Mixture of values [B, T, D].
+  /// Adds attention; its result is [B, T, D].
   std::string attention(const std::string& query, const std::string& key, const std::string& value,
                         const std::string& seen);
   std::string heads(const std::string& x);

@@ -16,7 +16,7 @@ namespace {
 using formats::OnnxGraph;
 using Type = OnnxGraph::Type;
 
-/// Throws UsageError that names what the graph does not have.
+/// Throws UsageError that names what the graph does not support.
 void check_graph_has(const models::SessionConfig& config) {
   const auto refuse = [](const std::string& what) {
     fail<UsageError>("export",
@@ -42,7 +42,7 @@ class SessionGraph {
   SessionGraph(OnnxGraph& graph, const LoadedModel& model)
       : graph_(graph), config_(model.config), layers_(graph, model.config, model.blocks) {}
 
-  /// State [B, D] that scores items, of `ids` [B, T].
+  /// Adds the state [B, D] that scores items, for `ids` [B, T].
   std::string state(std::string ids) {
     lengths_ = op("ReduceSum", {is_item(ids), graph_.list({1})});
     auto last = op("Max", {op("Sub", {lengths_, graph_.list({1})}), graph_.list({0})});
@@ -81,7 +81,7 @@ class SessionGraph {
     return graph_.node(name, inputs, attributes);
   }
 
-  /// 1 where an id is no padding.
+  /// Adds a mask of the ids that are no padding.
   std::string is_item(const std::string& ids) {
     return op("Cast", {op("Greater", {ids, graph_.number(0)})},
               {{"to", static_cast<int64_t>(Type::Int64)}});
@@ -106,7 +106,7 @@ class SessionGraph {
     return layers_.norm(typed, embeddings + "LayerNorm", config_.layer_norm_epsilon);
   }
 
-  /// [T, T] of what came before, or [B, 1, 1, T] of all that is there.
+  /// Adds the visibility mask: [T, T] of earlier positions, or [B, 1, 1, T] of all items.
   std::string seen_by_positions() {
     if (!config_.masks_items()) {
       const auto rows = op("Unsqueeze", {places_, graph_.list({1})});

@@ -28,7 +28,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The files that a prediction reads.
+/// Files that a prediction reads.
 std::vector<fs::path> inputs_of(const PredictionRequest& asked, const std::string& data) {
   std::vector<fs::path> inputs;
   // Tables that `convoy data sessions` wrote beside the rows: a prediction must not replace them.

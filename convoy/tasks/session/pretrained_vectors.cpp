@@ -100,7 +100,7 @@ prepare::ItemNames names_of(const DataArguments& data, const models::SessionConf
   return prepare::ItemNames::load(data.beside_schema(names_file(column)));
 }
 
-/// [V, W]: the rows in the order of the column's ids.
+/// Returns the rows [V, W] in the order of the column's ids.
 at::Tensor by_id(const Matrix& matrix, const models::SessionFeature& feature,
                  const prepare::ItemNames& names, const std::string& file) {
   const int64_t V = feature.cardinality, n = matrix.values.size(0);
@@ -138,7 +138,7 @@ at::Tensor by_id(const Matrix& matrix, const models::SessionFeature& feature,
   return out;
 }
 
-/// Says how wide the embedding is, or that it is otherwise.
+/// Sets the embedding's width, or throws where the model has another.
 void take_width(models::SessionConfig& model, const models::SessionFeature& feature, int64_t width,
                 const std::string& file) {
   const bool item = feature.name == model.item_feature;

@@ -13,7 +13,8 @@ namespace convoy::tasks {
 
 namespace {
 
-/// The names of that program: with one right answer its dcg is ndcg, and its precision recall / k.
+/// Adds metrics by Transformers4Rec's names: with one right answer its dcg is ndcg, and its
+/// precision recall / k.
 void add_transformers4rec_names(std::map<std::string, double>& metrics, const std::string& prefix,
                                 const std::vector<int64_t>& top_ks) {
   for (const int64_t k : top_ks) {
@@ -30,7 +31,7 @@ void add_transformers4rec_names(std::map<std::string, double>& metrics, const st
   }
 }
 
-/// Sum and sum of squares of what each row scores.
+/// Sum and sum of squares of the rows' scores.
 struct Sums {
   double sum = 0, squares = 0;
 

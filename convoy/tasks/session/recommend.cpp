@@ -21,10 +21,10 @@ namespace {
 
 constexpr int64_t kShownItems = 3;  // of a session
 
-/// Places of a row in the table that ranks gather, before its `top_k` ids.
+/// Columns of the table that ranks gather, before a row's `top_k` ids.
 enum Place : int64_t { kRow, kOwner, kHasOwner, kLength, kSession, kIds = kSession + kShownItems };
 
-/// A step's best items: [rows, kIds + k] and [rows, k], and [rows, targets].
+/// Best items of a step, [rows, kIds + k] and [rows, k], and predictions [rows, targets].
 struct Best {
   at::Tensor numbers, scores, targets;
 };

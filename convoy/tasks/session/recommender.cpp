@@ -44,10 +44,10 @@ void try_for(RecommendationOutcome& outcome, const Work& work) try {
 
 }  // namespace
 
-/// Content of a folder; never changes.
+/// Immutable content of a folder.
 class Recommender::Model {
  public:
-  /// `data`: where histories of users are; "" = beside the data of the run.
+  /// Loads the folder. `data`: place of users' histories; "" = beside the data of the run.
   Model(const fs::path& folder, at::Device device, fs::path data)
       : device_(device), model_(folder, device, data) {
     names_ = model_.has_newer_items ? prepare::ItemNames::load(beside(data)("items.parquet"))
@@ -156,7 +156,7 @@ class Recommender::Model {
                                  : why + ", and no popular item is left: nothing is recommended";
   }
 
-  /// Takes what the model says of a session, its row of `predicted`.
+  /// Fills an answer with the model's outputs for a session, its row of `predicted`.
   void complete(const RecommendationRequest& request, const ItemChoice& choice,
                 const nn::Bundle& predicted, int64_t row, const nn::TopColumns& found,
                 RecommendationAnswer& answer) const {

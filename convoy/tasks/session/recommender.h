@@ -51,7 +51,7 @@ struct RecommendationRequest {
   /// asks. Throws UsageError for anything else.
   static RecommendationRequest from_json(const Json& json, const RecommendationRequest& usual);
   static RecommendationRequest from_json(const Json& json) { return from_json(json, {}); }
-  /// Keys of a request and an example, for people.
+  /// Returns the keys of a request and an example, as help.
   static std::string help();
 };
 
@@ -70,9 +70,10 @@ struct RecommendationAnswer {
   std::map<std::string, double> predictions;
   bool exclude_seen = false;  ///< whether items of the session were left out, and the user's
   int64_t num_cut = 0;        ///< oldest items of the session that the model does not read
-  /// The items are the most popular ones of the training data, as the session has none to go by.
+  /// Whether the items are the most popular ones of the training data, as the session has no known
+  /// item.
   bool popular = false;
-  /// Why there are no items, or only popular ones; "" where there are others.
+  /// Reason why there are no items, or only popular ones; "" where there are others.
   std::string note;
   /// Vector of the session, whose products with ItemVectors are scores;
   /// empty unless asked for, or without an item to go by.
@@ -125,7 +126,7 @@ class Recommender {
   void load(const std::filesystem::path& folder);
 
   int64_t num_items() const;
-  /// Vectors of the items, for an index.
+  /// Returns the vectors of the items, for an index.
   ItemVectors item_vectors() const;
 
  private:

@@ -17,7 +17,7 @@ bool is_number(const std::string& text) {
   return parse_number(text, number);
 }
 
-/// As the column of the interactions has it: a whole number without a point.
+/// Raw value as the column of the interactions has it: a whole number without a point.
 std::string raw_value(double value) {
   const bool whole = value == std::floor(value) && std::abs(value) < 1e15;
   return whole ? fmt::format("{:.0f}", value) : fmt::format("{}", value);

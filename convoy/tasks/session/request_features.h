@@ -18,19 +18,19 @@ namespace convoy::tasks {
 /// Ids by raw value.
 using Ids = std::unordered_map<std::string, int64_t>;
 
-/// The first `count` of what names stand for; a number without a name stands for itself.
+/// Returns the ids of the first `count` names; a number without a name is its own id.
 Ids ids_by_name(const prepare::ItemNames& names, int64_t count);
 
 /// Features of requests as the model in a folder reads them.
 class RequestFeatures {
  public:
-  /// `known`: by feature, ids that training saw.
+  /// Reads the features of the model in `folder`. `known`: ids by feature that training saw.
   RequestFeatures(const std::filesystem::path& folder, models::SessionConfig config,
                   const std::map<std::string, KnownItems>& known);
 
-  /// Numbers of a request's features, scaled, categories as ids; what has no id is added to
-  /// `unknown`. Throws UsageError for features that the model has not, and for another number of
-  /// values than it reads of them.
+  /// Returns the numbers of a request's features, scaled, with categories as ids; values without an
+  /// id are added to `unknown`. Throws UsageError for features that the model has not, and for
+  /// another number of values than it reads of them.
   std::map<std::string, std::vector<double>> of(const RecommendationRequest& request,
                                                 std::vector<std::string>& unknown) const;
 

@@ -41,7 +41,7 @@ void check_order_of_times(const RecommendationRequest& request) {
                    *request.user, what);
 }
 
-/// Numbers of a value.
+/// Number of numbers in a feature's value.
 int64_t numbers_in(const models::SessionFeature& feature) {
   return std::max<int64_t>(1, feature.width);
 }

@@ -17,7 +17,7 @@
 
 namespace convoy::tasks {
 
-/// Throws NumericError that names what it is of, unless a number is finite.
+/// Throws NumericError that names `of`, unless `value` is finite.
 void check_finite(const char* of, double value);
 
 /// Session of a request as the model reads it.
@@ -31,26 +31,26 @@ struct RequestSession {
   int64_t now = 0;             ///< when it is asked
 };
 
-/// Requests as sessions of the model in a folder.
+/// Converts requests to sessions of the model in a folder.
 class RequestSessions {
  public:
-  /// `data`: where histories of users are, which are read where a user is asked for; "" = beside
-  /// the data of the run. `ids`, of items that are known, must outlive it.
+  /// Takes the place `data` of users' histories, which are read once a user is asked for; "" =
+  /// beside the data of the run. `ids` of known items must outlive it.
   RequestSessions(const std::filesystem::path& folder, std::filesystem::path data,
                   const models::SessionConfig& config, const KnownIdsOfModel& known,
                   const Ids& ids);
 
-  /// Session of a request; what the model does not know is added to `unknown`. Throws UsageError
-  /// for a request that does not fit the model.
+  /// Returns the session of a request; values that the model does not know are added to `unknown`.
+  /// Throws UsageError for a request that does not fit the model.
   RequestSession of(const RecommendationRequest& request, std::vector<std::string>& unknown) const;
-  /// Inputs of the model for sessions with ids.
+  /// Returns the model's inputs for sessions with ids.
   nn::Bundle bundle_of(const std::vector<RequestSession>& sessions) const;
 
  private:
   std::vector<std::string> take_history(const RecommendationRequest& request, RequestSession& out,
                                         std::vector<std::string>& unknown) const;
   void check_times(const RecommendationRequest& request) const;
-  /// Numbers of a feature at `places` of the request's items.
+  /// Returns the numbers of a feature at `places` of the request's items.
   std::vector<double> numbers_at(const models::SessionFeature& feature,
                                  const std::map<std::string, std::vector<double>>& given,
                                  const std::vector<size_t>& places) const;

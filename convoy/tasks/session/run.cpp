@@ -27,7 +27,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// By its tags it says something of an item or a session, and is not to be predicted.
+/// Whether a feature describes an item or a session by its tags, and is not to be predicted.
 bool usable(const formats::Feature& feature) {
   for (const char* tag :
        {"user_id", "session_id", "target", "binary_classification", "regression"}) {
@@ -129,12 +129,12 @@ std::vector<models::SessionFeature> model_features(const DataArguments& data,
   return features;
 }
 
-/// The list of times of the events, for a body that reads it; else "".
+/// Column of the events' times, for a body that reads it; else "".
 std::string time_feature(const models::SessionConfig& model, const formats::Schema& schema) {
   if (!model.reads_times()) return "";
   for (const auto& feature : schema.features) {
     if (!feature.is_list || !feature.has_tag("time")) continue;
-    // Not the hour or the weekday, which are features.
+    // The hour or the weekday are tagged as features.
     if (!feature.has_tag("categorical") && !feature.has_tag("continuous")) return feature.name;
   }
   return "";
@@ -151,7 +151,7 @@ void check_times(const data::ParquetFiles& dataset, const std::string& name) {
       name, dataset.where(), column->type);
 }
 
-/// The model reads a list of each feature, or one value a row, as the schema says.
+/// Checks that each feature is a list, or one value a row, as the schema says.
 void check_lists(const data::ParquetFiles& dataset, const models::SessionConfig& model) {
   for (const auto& feature : model.features) {
     if (feature.width > 0) continue;  // check_vectors()
@@ -175,7 +175,7 @@ void check_lists(const data::ParquetFiles& dataset, const models::SessionConfig&
   }
 }
 
-/// One number a row; of a binary target 0 or 1.
+/// Checks that a target has one number a row; a binary one 0 or 1.
 void check_answers(const data::ParquetFiles& dataset, const models::SessionTarget& target) {
   const auto column = std::ranges::find(dataset.columns(), target.column, &data::ColumnInfo::name);
   if (column == dataset.columns().end()) {
@@ -207,8 +207,8 @@ void check_answers(const data::ParquetFiles& dataset, const models::SessionTarge
   });
 }
 
-/// Limits of data that a model was not trained with: their own schema says which ids are right, and
-/// those that the model has not are unknown.
+/// Sets the limits for data that a model was not trained with: their own schema tells valid ids,
+/// and those that the model lacks are unknown.
 void pass_over_unknown(const models::SessionConfig& model, const std::string& where,
                        data::LoaderOptions& options) {
   const auto file = beside(where)("schema.json");
@@ -291,7 +291,7 @@ std::shared_ptr<dataset::Dataset> open_sessions(const std::string& where,
   std::string no_lists;  // why lists of persons are not used
   if (more.excluded) {
     const auto file = beside(where)(prepare::kSeenFile);
-    // The target of a row whose end is cut is not the last of the list.
+    // The target of a row whose end is cut is not the list's last item.
     const bool ends = !more.evaluates || options.truncation == data::Truncation::KeepLast;
     if (file.empty()) {
       no_lists = fmt::format("there is no {} beside {}", prepare::kSeenFile, input_name(where));

@@ -31,14 +31,14 @@ void check_names(const fs::path& before, const fs::path& now, const std::string&
   }
 }
 
-/// Schema of the data; without features where there is none.
+/// Returns the schema of the data; one without features where there is none.
 formats::Schema schema_of(const BesideData& data) {
   auto file = data("schema.json");
   if (file.empty()) file = data("schema.pbtxt");
   return file.empty() ? formats::Schema() : formats::Schema::load(file);
 }
 
-/// A column of ids is not read as numbers, nor one of numbers as ids.
+/// Throws where a column of ids would be read as numbers, or one of numbers as ids.
 void check_kinds(const models::SessionConfig& config, const BesideData& data) {
   auto file = data("schema.json");
   if (file.empty()) file = data("schema.pbtxt");
@@ -85,7 +85,7 @@ void check_same_ids(const fs::path& folder, const models::SessionConfig& config,
              before = prepare::Scales::load(kept_file(folder, prepare::kScalesFile));
   const auto schema = schema_of(data);
   for (const auto& feature : config.features) {
-    // Who reads the data says which column is missing.
+    // The reader of the data reports a missing column.
     const bool is_there = schema.features.empty() || schema.find(feature.name) != nullptr;
     const auto file = names_file(feature.name);
     if (feature.categorical && feature.name != config.item_feature) {

@@ -18,7 +18,7 @@ namespace {
 
 using Values = std::map<std::string, double>;
 
-/// Lengths up to which the first two of three ranges go.
+/// Largest lengths of the first two of three ranges.
 struct Ranges {
   int64_t first, second;
 
@@ -31,7 +31,7 @@ struct Ranges {
 
 constexpr Ranges kHistories{5, 20}, kSessions{3, 10};
 
-/// Ids of the most frequent fifth of the candidates, by id.
+/// Flags by id of the most frequent fifth of the candidates.
 std::vector<bool> head_items(const std::vector<int64_t>& counts,
                              const std::vector<bool>& candidates) {
   constexpr size_t kFifth = 5;

@@ -9,7 +9,7 @@
 
 namespace convoy::tasks {
 
-/// Rows of an evaluation that are judged by themselves.
+/// Rows of an evaluation that get metrics of their own.
 struct RowSegment {
   std::string name;          ///< `history_1_to_5`
   std::string title;         ///< for people
@@ -25,13 +25,13 @@ std::vector<RowSegment> segments_of(const std::vector<TargetRow>& rows,
                                     const std::vector<int64_t>& counts,
                                     const std::vector<bool>& candidates);
 
-/// Accuracy of each segment, in their order: the metrics of RankingMetrics with their standard
-/// errors, and `rows`. `ranks`: of the rows that segments name.
+/// Returns the accuracy of each segment, in their order: the metrics of RankingMetrics with their
+/// standard errors, and `rows`. `ranks`: of the rows that segments name.
 std::vector<std::map<std::string, double>> segment_metrics(const std::vector<RowSegment>& segments,
                                                            const std::vector<int64_t>& ranks,
                                                            const std::vector<int64_t>& top_ks);
 
-/// Table of them at one cut-off, the usual one where it is there.
+/// Returns a table of the segments at one cut-off, the usual one where it is there.
 std::string segments_table(const std::vector<RowSegment>& segments,
                            const std::vector<std::map<std::string, double>>& metrics,
                            const std::vector<int64_t>& top_ks);

@@ -27,7 +27,7 @@ std::string or_in(const std::string& given, const std::string& folder, const cha
 }
 
 void add_hints(OptionTable& table) {
-  // Names in Hugging Face's configs, in Lightning, on the street.
+  // Names of these options in Hugging Face's configs, in Lightning, and in common use.
   static const std::vector<OptionHint> hints{
       {"model.d_model",
        true,

@@ -51,7 +51,7 @@ class Reservoir {
   std::vector<T> kept_;
 };
 
-/// Values of the rows without those behind the first `lengths` of each list.
+/// Values of the rows, without those behind the first `lengths` of each list.
 template <class T>
 std::vector<T> first_values(const std::vector<T>& values, const data::Column& column,
                             const std::vector<int64_t>& lengths) {

@@ -20,8 +20,8 @@ struct TargetRow {
 std::vector<TargetRow> read_target_rows(const std::string& file, const std::string& item_column,
                                         const std::string& owner_column, int64_t most);
 
-/// Value by which the rows of two evaluations are told to be the same: whose each is, its target
-/// and its place in the history, by the ids of the interactions as far as they lie beside `file`.
+/// Returns keys by which rows of two evaluations are matched: their persons, targets and places in
+/// the history, by the ids of the interactions as far as they lie beside `file`.
 std::vector<uint64_t> keys_of(const std::vector<TargetRow>& rows, const std::string& file);
 
 }  // namespace convoy::tasks

@@ -33,14 +33,15 @@ BesideData beside_schema(const DataArguments& data) {
   return [&data](const std::string& name) { return data.beside_schema(name); };
 }
 
-/// Names and counts of a run's items, which its checkpoints may have beside them or above.
+/// File with names and counts of a run's items, which is beside its checkpoints or one folder
+/// above.
 std::string items_of_run(const std::filesystem::path& folder) {
   const auto own = folder / "items.parquet";
   return (std::filesystem::exists(own) ? own : folder / ".." / "items.parquet").string();
 }
 
-/// A typed --data.path or --windows replaces what a run's file says of where the data is: that of
-/// a run over windows names each file.
+/// Removes a run's places of data where --data.path or --windows was typed, as a run over windows
+/// names each file.
 void replace_places(OptionTable& table) {
   const auto typed = [&](const char* key) {
     const auto* option = table.find(key);
@@ -113,7 +114,7 @@ void SessionTask::settle(OptionTable& table) {
                      "model.item_id_dropout has no effect without features of items; try "
                      "--item_tower FEATURE");
   }
-  // What only_with() cannot say: of XLNet, which hides items or not, the masking decides.
+  // only_with() cannot express that XLNet's masking decides whether it hides items.
   const auto masking = arguments_.model.masking_kind();
   if (table.find("model.body")->plain() == "xlnet" && masking != "mlm" &&
       table.asked_for("model.mlm_probability")) {
@@ -160,7 +161,7 @@ Run SessionTask::run(std::shared_ptr<dataset::Dataset> train_data, train::ModelF
   out.train_data = std::move(train_data);
   out.files = std::move(files);
   const auto& ranking = arguments_.ranking;
-  // By the options as they are then: eval's are read after the run is opened.
+  // Reads the options when it is called, as eval's are read after the run is opened.
   out.scorer = [this, &ranking, &model = arguments_.model, excludes = excludes_] {
     const bool other_names = ranking.metric_names == "transformers4rec";
     std::map<std::string, double> settings{{train::kExcludeSeen, *excludes ? 1 : 0}};
@@ -237,7 +238,8 @@ void SessionTask::survey(const PretrainedVectors& vectors, std::vector<std::stri
   }
   if (!rows.weights_note.empty()) notes.push_back(rows.weights_note);
   const bool all = arguments_.data.items_file().empty();
-  // Vectors of their own tell of items what their head is not trained on, if it reads them.
+  // Items with pretrained vectors are known even if training does not see them, where the head
+  // reads the vectors.
   const bool has_items = vectors.contains(model.item_feature) && model.weight_tying;
   KnownIdsOfModel known{all || has_items ? KnownItems(num_ids) : KnownItems(rows.seen), {}};
   for (const auto& [name, seen] : rows.seen_values) {
@@ -278,7 +280,7 @@ void SessionTask::survey(const PretrainedVectors& vectors, std::vector<std::stri
     }
   }
   counts_ = rows.counts;
-  // The window before has counted what the first one began with.
+  // The window before has counted what the first window began with.
   const auto folder = earlier_.empty() ? fs::path(arguments_.model_name_or_path) : earlier_;
   const auto before = folder.empty() ? std::vector<int64_t>() : kept_counts(folder);
   for (size_t id = 0; id < std::min(before.size(), counts_.size()); ++id) counts_[id] += before[id];
@@ -329,7 +331,8 @@ NamedData SessionTask::open_data(const std::string& where, const SessionArgument
                      "try a smaller one",
                      arguments.model.max_length, trained_length_);
   }
-  // Items of a file apart from the training data, whose schema may know fewer.
+  // A file apart from the training data may have its own list of items, with more of them than the
+  // schema knows.
   const bool apart = folder_.empty() && !items.empty() && has_other_items(items, file);
   if (!folder_.empty() || apart) {
     check_same_ids(apart ? items.parent_path() : folder_, arguments.model, beside(file));

@@ -50,24 +50,25 @@ class SessionTask : public Task {
                       const options::TrainingArguments& training);
 
  private:
-  /// evaluation_data() for recommending what comes next: sessions keep their end, and batches hold
-  /// whose they are. Notes are of the first `rows`, of all where that is 0.
+  /// Returns evaluation_data() for recommendations: sessions keep their end, and batches hold their
+  /// owners. Notes are on the first `rows`; 0 = all.
   NamedData prediction_data(const std::string& where, int64_t rows) const;
   NamedData open_data(const std::string& where, const SessionArguments& arguments,
                       MoreColumns more) const;
-  /// The items that this training sees, or an earlier one that it goes on from; what is cut and
-  /// new is noted.
+  /// Finds the items that this training sees, or an earlier one that it goes on from; notes cut
+  /// rows and new items.
   void survey(const PretrainedVectors& vectors, std::vector<std::string>& notes);
-  /// Whether a ranking leaves out what whoever a row of `file` is of has seen.
+  /// Whether a ranking leaves out items that the owner of a row of `file` has seen.
   bool excludes_seen(const std::string& file) const;
-  /// Files and rows to measure baselines on: those of `file`, ranked as the model ranks them.
+  /// Files and rows of `file` to measure baselines on, ranked as the model ranks them.
   BaselineData baseline_data(const std::string& file) const;
-  /// Lets an opened model with an item tower rank what the data in `where` has beyond its items.
+  /// Adds the further items of the data in `where` to those that an opened model with an item tower
+  /// ranks.
   void take_newer_items(const std::string& where);
-  /// Names of what the opened model ranks of the rows in `file`.
+  /// Returns the names of the items that the opened model ranks for the rows in `file`.
   prepare::ItemNames names_of_items(const std::string& file) const;
   Run run(std::shared_ptr<dataset::Dataset> train_data, train::ModelFiles files);
-  /// Adds metrics of the evaluation's lists; what cannot be told is noted.
+  /// Adds metrics of the evaluation's lists, and notes those that the data do not allow.
   void add_list_metrics(const BaselineData& data, const std::vector<int64_t>& targets,
                         train::Metrics& metrics, std::vector<std::string>& notes) const;
 
@@ -90,7 +91,7 @@ class SessionTask : public Task {
   std::shared_ptr<bool> excludes_ = std::make_shared<bool>(false);
 };
 
-/// `convoy data sessions` and `synthetic`.
+/// Adds `convoy data sessions` and `synthetic`.
 void add_session_commands(CLI::App& data, Work& work);
 
 }  // namespace convoy::tasks

@@ -16,8 +16,8 @@ namespace convoy::tasks {
 
 namespace {
 
-/// Place of the first target of a row of which [from, to) is read and the first `context` items are
-/// context. Items that are hidden at random all count.
+/// Index of the first target of a row of which [from, to) is read and the first `context` items are
+/// context. With items hidden at random all count.
 int64_t first_target(const models::SessionConfig& model, int64_t from, int64_t to,
                      int64_t context) {
   if (model.masks_items()) return std::max(from, context);

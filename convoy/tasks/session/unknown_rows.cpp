@@ -13,7 +13,8 @@ namespace convoy::tasks {
 
 namespace {
 
-/// Places of a row that a model reads: without the target, and the last ones of too many.
+/// Places of a row that a model reads: without the target, and the last ones where they are too
+/// many.
 std::span<const int64_t> inputs_read(std::span<const int64_t> places,
                                      const data::LoaderOptions& options) {
   const auto over = std::ssize(places) - options.max_length;
@@ -21,8 +22,8 @@ std::span<const int64_t> inputs_read(std::span<const int64_t> places,
   return options.last_is_target && !places.empty() ? places.first(places.size() - 1) : places;
 }
 
-/// Adds the values of other columns that are unknown at these places of a row; nothing is read of a
-/// row without any.
+/// Counts unknown values of other columns at these places of a row; nothing is read of a row
+/// without places.
 void count_unknown_values(const data::KnownIds& known, const data::Rows& rows, int64_t row,
                           std::span<const int64_t> places, std::map<std::string, int64_t>& counts) {
   for (const auto& [name, ids] : known.others) {

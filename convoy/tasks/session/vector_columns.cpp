@@ -15,7 +15,7 @@ const data::ColumnInfo& column_of(const data::ParquetFiles& data, const std::str
   return *std::ranges::find(data.columns(), name, &data::ColumnInfo::name);
 }
 
-/// Numbers of the first vector that has some; 0 where none has.
+/// Width of the first vector that is not empty; 0 where all are.
 int64_t first_width(const data::ParquetFiles& data, const std::string& name) {
   std::vector<data::RowRange> segments;
   for (int64_t group = 0; group < data.num_row_groups(); ++group) {

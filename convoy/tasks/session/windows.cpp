@@ -40,14 +40,14 @@ std::map<int64_t, fs::path> folders_in(const fs::path& where) {
   return out;
 }
 
-/// The folders of a data set's windows.
+/// Folders of a data set's windows.
 class Windows {
  public:
   explicit Windows(const fs::path& where) : where_(where), folders_(folders_in(where)) {}
 
   int64_t last() const { return folders_.rbegin()->first; }
 
-  /// The last window with rows in a file of this name; last() where none has any.
+  /// Last window with rows in a file of this name; last() where none has any.
   int64_t last_with_rows(const char* name) const {
     for (auto folder = folders_.rbegin(); folder != folders_.rend(); ++folder) {
       if (has_rows(folder->first, name)) return folder->first;
@@ -98,7 +98,8 @@ std::vector<Window> SessionTask::windows() const {
     };
     std::vector<std::string> passed_over;
     for (; next < end && is_empty(next); ++next) {
-      // Of a folder of one's own: convoy data sessions gives each window with events both files.
+      // A person's own folder may have windows without a training file; convoy data sessions gives
+      // each window with events both.
       if (windows.has_rows(next, kTrained)) passed_over.push_back(name_of(next));
     }
     out.push_back({name_of(window),

@@ -18,8 +18,8 @@ struct Baseline {
   bool operator==(const Baseline&) const = default;
 };
 
-/// Baselines of an option's value: "popularity", "itemknn:100", "ease:250"; numbers may be left
-/// out. No baseline for "none". Throws UsageError for another text, and for a baseline given twice.
+/// Parses an option's value: "popularity", "itemknn:100", "ease:250"; numbers may be left out. No
+/// baseline for "none". Throws UsageError for another text, and for a baseline given twice.
 std::vector<Baseline> parse_baselines(const std::vector<std::string>& texts);
 
 /// Throws UsageError where EASE of so many items takes more than `available` bytes; 0 = unknown.

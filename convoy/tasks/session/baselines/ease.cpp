@@ -22,7 +22,7 @@ class Ease : public ItemWeights {
   at::Tensor weights_;  // [items, items], from row to column
 };
 
-/// X'X: how many persons have both items.
+/// Gram matrix X'X: number of persons who have both items.
 at::Tensor gram(const Interactions& interactions) {
   const int64_t num = interactions.num_columns;
   auto out = at::zeros({num, num}, at::kDouble);

@@ -7,10 +7,11 @@
 
 namespace convoy::tasks {
 
-/// EASE (https://arxiv.org/abs/1905.03375): the weights, 0 from an item to itself, that best
-/// reproduce the interactions X in squares, with `regularization` times the squares of the weights.
-/// In closed form, from the inverse P of X'X plus `regularization` on its diagonal: -P[i,j]/P[j,j].
-/// Computed in float64; takes ease_bytes() for a moment and 4 bytes a pair of items after it.
+/// Fits EASE (https://arxiv.org/abs/1905.03375): weights, 0 from an item to itself, that minimise
+/// the squared error of reproducing the interactions X, plus `regularization` times the squared
+/// weights. In closed form -P[i,j]/P[j,j], where P is the inverse of X'X with `regularization`
+/// added to its diagonal. Computed in float64; takes ease_bytes() for a moment and 4 bytes a pair
+/// of items after it.
 std::unique_ptr<ItemWeights> fit_ease(const Interactions& interactions, double regularization);
 
 /// Peak memory of fit_ease().

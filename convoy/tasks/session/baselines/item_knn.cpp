@@ -16,7 +16,7 @@ struct Neighbour {
 
 class ItemKnn : public ItemWeights {
  public:
-  /// `of`: by item, those that it is scored by.
+  /// Takes for each item its neighbours, by which it is scored.
   explicit ItemKnn(const std::vector<std::vector<Neighbour>>& of) : ends_(of.size(), 0) {
     for (const auto& list : of) {
       for (const auto& [from, cosine] : list) ++ends_[static_cast<size_t>(from)];

@@ -7,9 +7,9 @@
 
 namespace convoy::tasks {
 
-/// Item-based nearest neighbours: the weight from item i to item j is the cosine of their columns
-/// of the interactions where i is among the `neighbours` items most similar to j (of equal ones the
-/// smaller ids), else 0. Memory is 8 bytes a weight.
+/// Fits item-based nearest neighbours: the weight from item i to item j is the cosine of their
+/// columns of the interactions where i is among the `neighbours` items most similar to j (of equal
+/// ones the smaller ids), else 0. Memory is 8 bytes a weight.
 std::unique_ptr<ItemWeights> fit_item_knn(const Interactions& interactions, int64_t neighbours);
 
 }  // namespace convoy::tasks

@@ -11,7 +11,7 @@ namespace convoy::tasks {
 
 namespace {
 
-/// Distinct ids from 1 to num_items.
+/// Returns the distinct ids from 1 to num_items.
 template <class Id>
 std::vector<int32_t> distinct(std::span<const Id> ids, int64_t num_items) {
   std::vector<int32_t> out;
