@@ -47,7 +47,7 @@ struct Context {
   bool sequence_parallel = false;
   /// Ranks that split the positions of each row; in training and evaluation.
   comm::Group context = {};
-  /// In a step of a model that collects ids (Block::collects_ids).
+  /// Ids of the step of a model that collects ids (Block::collects_ids).
   const StepIds* step_ids = nullptr;
 
   /// The batch that the first block got as `in`, where reading it waits for no GPU.

@@ -39,7 +39,7 @@ struct DecoderFamily {
   const char* with_layer_types = nullptr;
 };
 
-// In the order of language_families().
+// Families, in the order of language_families().
 extern const DecoderFamily kGemma2, kGemma3Text, kGranite, kLlama, kMinistral3, kMistral, kOlmo2,
     kOlmo3, kPhi3, kQwen2, kQwen3, kSmolLm3;
 

@@ -18,15 +18,16 @@ struct BlockCost {
   int64_t forward_bytes = 0;   ///< peak above what was there before, while it runs forward
   int64_t backward_bytes = 0;  ///< peak above what it kept, while it runs backward
   int64_t half_bytes = 0;      ///< peak above what it kept, in the first half of a backward
-  // Of what it hands to the next block, but for what is part of the batch, and of its gradient:
-  // what another stage of a pipeline receives and sends.
+  // Bytes of the result that the next block reads, without what is part of the batch, and of its
+  // gradient: the messages between stages of a pipeline.
   int64_t sent_bytes = 0, grad_bytes = 0;
   int64_t sent_parts = 0, grad_parts = 0;  ///< tensors
-  // Of the sums over tensor ranks inside of it: how many, and their bytes. A gather and a
+  // Number and bytes of the reductions over tensor ranks inside of the block. A gather and a
   // reduce-scatter count with half the bytes of the whole.
   int64_t forward_sums = 0, forward_sum_bytes = 0;
   int64_t backward_sums = 0, backward_sum_bytes = 0;
-  // Of the messages that a rank sends to the next one on its ring of context ranks.
+  // Number and bytes of the messages that a rank sends to the next one on its ring of context
+  // ranks.
   int64_t forward_messages = 0, forward_message_bytes = 0;
   int64_t backward_messages = 0, backward_message_bytes = 0;
 };

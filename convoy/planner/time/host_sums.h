@@ -71,7 +71,7 @@ class HostSums {
   std::vector<int> host_of_, group_of_;  // [rank]
   size_t num_groups_ = 0;
   std::vector<std::vector<Phase>> phases_;  // [of the four][rank]
-  // What was played before.
+  // Cache of simulated times.
   mutable std::map<std::pair<Collective, double>, PredictedCollective> times_;
   mutable std::map<std::tuple<Collective, double, double>, double> waits_;
 };

@@ -30,7 +30,7 @@ class Characters {
   bool is_number(char32_t c) const { return category(c) >= Nd && category(c) <= No; }
   bool is_space(char32_t c) const { return (kinds_[c] & kSpaceBit) != 0; }
 
-  // As Hugging Face's BERT parts see them, whose tables are older.
+  // Classes in Hugging Face's BERT components, whose tables are older.
   bool is_bert_punctuation(char32_t c) const { return (bert_[c] & 1) != 0; }
   bool is_bert_control(char32_t c) const { return (bert_[c] & 2) != 0; }
   bool is_bert_accent(char32_t c) const { return (bert_[c] & 4) != 0; }

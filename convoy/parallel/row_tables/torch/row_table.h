@@ -78,7 +78,7 @@ class RowTable {
   int64_t width_;
   RowState state_;
   MissedUpdates missed_;
-  // Of a step.
+  // State of a step:
   int64_t most_ = 0;           ///< P
   std::vector<int64_t> rows_;  ///< own ones, as indices into the state
   at::Tensor values_;          ///< [N x P, D], what blocks see
