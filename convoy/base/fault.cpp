@@ -158,7 +158,7 @@ Fault strike(Armed& fault) {
     return Fault::kNone;
   }
   if (!is_due(fault)) return Fault::kNone;
-  // These last for the whole step; NaN also when the step is looked at again.
+  // These faults last for the whole step; NaN also while the step is examined again.
   if (fault.kind == "nan") return Fault::kNan;
   if (fault.kind == "double") return Fault::kDouble;
   if (fault.kind == "skip") return Fault::kSkip;

@@ -152,7 +152,8 @@ void Checkpoints::copy_to_memory(const TrainerState& state) {
   if (!lack.empty()) callbacks_.say("warning: " + lack);
 }
 
-/// Groups for the writers: messages of other hosts' ranks must not hold up the training's own.
+/// Connects groups for the writers, so that pieces of other hosts' ranks do not delay the
+/// training's messages.
 checkpoint::ConnectWriters Checkpoints::connect_writers() {
   if (!job_.connector) return {};
   return [this](const std::vector<int>& ranks) {
