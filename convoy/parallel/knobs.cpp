@@ -100,6 +100,27 @@ Json splits_text(const Parallelism& p) {
   return fmt::format("{}", fmt::join(p.pipeline.splits, ","));
 }
 
+/// Variants of ZeRO 3 that gather more buckets ahead of their use.
+std::vector<Parallelism> further_ahead(const Parallelism& split, bool overlaps) {
+  std::vector<Parallelism> out;
+  if (!gathers(split) || !overlaps) return out;
+  for (const int64_t ahead : {2, 4}) {
+    if (ahead <= split.gathers.prefetch) continue;
+    out.push_back(split);
+    out.back().gathers.prefetch = ahead;
+  }
+  return out;
+}
+
+/// Variant that reduces sharded gradients after the last micro-batch only.
+std::vector<Parallelism> reduced_once(const Parallelism& split, bool /*overlaps*/) {
+  const bool several = split.reduces_each_shard() && split.micro_batches > 1;
+  if (!several || split.offload.any()) return {};
+  std::vector<Parallelism> out{split};
+  out.back().reduce_each = false;
+  return out;
+}
+
 /// Knobs of the mesh and of its pipeline.
 std::vector<Knob> mesh_knobs() {
   return {
@@ -232,7 +253,8 @@ std::vector<Knob> state_knobs() {
          const bool is_usual = p.gathers.prefetch == GatherOptions().prefetch;
          return gathers(p) && !is_usual ? p.gathers.prefetch : 0;
        },
-       .has_effect = gathers},
+       .has_effect = gathers,
+       .variants = further_ahead},
       {.name = "reshard_after_forward",
        .help = "zero = 3 frees gathered weights after forward and gathers them again for backward",
        .declare = option<&Parallelism::gathers, &GatherOptions::reshard_after_forward>,
@@ -257,7 +279,8 @@ std::vector<Knob> state_knobs() {
        },
        .limit = [](Option& o) { o.only_with("zero", {"2", "3"}); },
        .get = [](const Parallelism& p) -> Json { return p.reduce_each ? "each" : "last"; },
-       .has_effect = [](const Parallelism& p) { return p.zero >= 2; }},
+       .has_effect = [](const Parallelism& p) { return p.zero >= 2; },
+       .variants = reduced_once},
       {.name = "gradient_checkpointing",
        .decided = Decided::ByPlan,
        .get = value<&Parallelism::recompute>,

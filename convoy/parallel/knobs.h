@@ -30,6 +30,9 @@ struct Knob {
   /// Value that a plan gives it; null: no plan gives it one.
   Json (*get)(const Parallelism& parallelism) = nullptr;
   bool (*has_effect)(const Parallelism& parallelism) = nullptr;  ///< null: always
+  /// Other values of this knob that a search tries for a split it likes, each a split of its own;
+  /// null: none. `overlaps`: communication goes on beside computing on these devices.
+  std::vector<Parallelism> (*variants)(const Parallelism& split, bool overlaps) = nullptr;
   /// Words of Parallelism::to_text(); null: name and value, where it is not the default.
   std::string (*label)(const Parallelism& parallelism) = nullptr;
   const char* section = "parallel";

@@ -9,6 +9,7 @@
 #include <tuple>
 
 #include "convoy/base/error.h"
+#include "convoy/parallel/knobs.h"
 #include "convoy/parallel/pipeline/pipeline.h"
 #include "convoy/planner/time/bounds.h"
 #include "convoy/planner/time/uneven.h"
@@ -171,8 +172,7 @@ class Search {
                                [](const auto* a, const auto* b) { return a->bytes < b->bytes; }));
   }
 
-  /// Tries refinements: fewer recomputed blocks, gradients reduced once a step, and gathers further
-  /// ahead.
+  /// Tries refinements: fewer recomputed blocks, and the variants of each knob.
   void refine(const std::vector<Parallelism>& splits) {
     std::vector<Bounded> all;
     for (const auto& split : splits) {
@@ -191,16 +191,9 @@ class Search {
             all.back().recomputes_some = true;
           }
         }
-        if (split.reduces_each_shard() && split.micro_batches > 1 && !split.offload.any()) {
-          auto once = split;
-          once.reduce_each = false;
-          add(once);
-        }
-        if (split.zero < 3 || cluster_.beside == 0) continue;
-        for (const int64_t ahead : {2, 4}) {
-          auto further = split;
-          further.gathers.prefetch = ahead;
-          if (ahead > space_.base.gathers.prefetch) add(further);
+        for (const auto& knob : parallel::knobs()) {
+          if (knob.variants == nullptr) continue;
+          for (const auto& other : knob.variants(split, cluster_.beside > 0)) add(other);
         }
       } catch (const UsageError&) {  // was told of before
       }
