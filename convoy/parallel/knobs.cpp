@@ -112,6 +112,15 @@ std::vector<Parallelism> further_ahead(const Parallelism& split, bool overlaps) 
   return out;
 }
 
+/// Variant of ZeRO 3 that gathers weights once for forward and backward.
+std::vector<Parallelism> gathered_until_backward(const Parallelism& split, bool /*overlaps*/) {
+  const bool keeps_shards = split.offload.parameters == Place::Device;
+  if (!gathers(split) || !split.gathers.reshard_after_forward || !keeps_shards) return {};
+  std::vector<Parallelism> out{split};
+  out.back().gathers.reshard_after_forward = false;
+  return out;
+}
+
 /// Variant that reduces sharded gradients after the last micro-batch only.
 std::vector<Parallelism> reduced_once(const Parallelism& split, bool /*overlaps*/) {
   const bool several = split.reduces_each_shard() && split.micro_batches > 1;
@@ -257,9 +266,13 @@ std::vector<Knob> state_knobs() {
        .variants = further_ahead},
       {.name = "reshard_after_forward",
        .help = "zero = 3 frees gathered weights after forward and gathers them again for backward",
+       .decided = Decided::FromAsked,
        .declare = option<&Parallelism::gathers, &GatherOptions::reshard_after_forward>,
        .limit = [](Option& o) { o.only_with("zero", {"3"}); },
-       .has_effect = gathers},
+       .get = value<&Parallelism::gathers, &GatherOptions::reshard_after_forward>,
+       .has_effect = gathers,
+       .variants = gathered_until_backward,
+       .label = [](const Parallelism&) -> std::string { return "weights kept until backward"; }},
       {.name = "zero_keep_mb",
        .help = "zero = 3 keeps the weights of buckets below this size unsharded: they are gathered "
                "once, after their update",

@@ -168,6 +168,26 @@ TEST(Decision, GathersFurtherAheadWhereThatHidesMore) {
             predict(numbers, cluster, {}, split).memory.gathered);
 }
 
+// Memory to spare buys half of the gathers.
+TEST(Search, GathersOnceForForwardAndBackwardWhereItFits) {
+  PaperModel model;
+  const auto cluster = paper_cluster(1, 4, 100 * kGiga, kGiga, 0);
+  const auto found = found_for(model, cluster, 64, true);
+  int64_t once = 0, faster = 0;
+  for (const auto& [split, prediction, simplicity] : found.tried) {
+    if (split.gathers.reshard_after_forward) continue;
+    ++once;
+    auto twice = split;
+    twice.gathers.reshard_after_forward = true;
+    const auto again = predict(model.numbers(), cluster, {}, twice);
+    faster += prediction.seconds < again.seconds ? 1 : 0;
+    EXPECT_LE(prediction.seconds, again.seconds * (1 + 1e-9)) << split.to_text();
+    EXPECT_GE(prediction.memory.sum(), again.memory.sum()) << split.to_text();
+  }
+  EXPECT_GT(once, 0);
+  EXPECT_GT(faster, 0);
+}
+
 TEST(Search, TheFrontGivesUpTimeForMemory) {
   PaperModel model;
   const auto found = found_for(model, paper_cluster(1, 8, 100 * kGiga, 10 * kGiga, 0), 64, true);

@@ -80,11 +80,12 @@ double least_of_links(const ModelCosts& numbers, const Cluster& cluster, const p
                          static_cast<double>(split.bucket_bytes) / sizeof(float);
   const double kept = static_cast<double>(split.gathers.prefetch + 1) * largest;
   const double turns = split.gathers.times();
+  // Weights that stay until backward stay for the next micro-batch, too.
+  const double times = turns > 1 ? micro_batches : 1;
   const double again = turns > 1 ? elements_read_in_backward(numbers, facts, split) : 0;
   const double gathered = elements + again - turns * kept;
   const auto width = static_cast<double>(parallel::weight_bytes(facts.low_precision));
-  return gathered > 0 ? out + micro_batches * state.least(Collective::AllGather, width * gathered)
-                      : out;
+  return gathered > 0 ? out + times * state.least(Collective::AllGather, width * gathered) : out;
 }
 
 /// Lower bound of a step's computing, updates included.
