@@ -51,18 +51,23 @@ std::vector<fs::path> checkpoints_of(const options::TrainingArguments& arguments
                                      const job::Job& met) {
   const auto from = train::resume_source(arguments);
   const auto& dir = arguments.output.dir;
-  if (!from.empty() && from != "latest") return {fs::path(from)};
-  const bool again = arguments.resume_from_checkpoint.empty() && met.environment.restart_count > 0;
   std::vector<fs::path> out;
-  if ((from.empty() && !again) || dir.empty()) return out;
-  const checkpoint::Line line(dir);
-  for (const auto& [step, path] : line.checkpoints()) out.push_back(path);
-  if (again && !met.environment.kept_memory.empty()) {
-    for (const auto& [step, path] : checkpoint::list_checkpoints(met.environment.kept_memory)) {
-      out.push_back(path);
+  const auto& ranks = met.environment;
+  const bool resumes = arguments.resume_from_checkpoint.empty() || !from.empty();
+  if (ranks.restart_count > 0 && !ranks.kept_memory.empty() && resumes) {
+    for (const auto& [step, path] : checkpoint::list_checkpoints(ranks.kept_memory)) {
+      out.insert(out.begin(), path);  // with the plan of this job, as its other checkpoints
     }
   }
-  std::reverse(out.begin(), out.end());
+  if (!from.empty() && from != "latest") {
+    out.emplace_back(from);
+    return out;
+  }
+  const bool again = arguments.resume_from_checkpoint.empty() && met.environment.restart_count > 0;
+  if ((from.empty() && !again) || dir.empty()) return out;
+  const checkpoint::Line line(dir);
+  const auto& all = line.checkpoints();
+  for (auto each = all.rbegin(); each != all.rend(); ++each) out.push_back(each->second);
   return out;
 }
 

@@ -1,6 +1,7 @@
 #include "convoy/base/fault.h"
 
 #include <algorithm>
+#include <atomic>
 #include <csignal>
 #include <cstdlib>
 #include <new>
@@ -32,7 +33,7 @@ const std::vector<std::string> kPhases{
 /// Phases in which a process can only end or wait.
 const std::vector<std::string> kOnlyEnd{"copy", "copy_sum", "copy_end", "resume", "instruction"};
 const std::vector<std::string> kEnds{"sigkill", "sigstop", "exception", "exit", "oom", "slow"};
-/// Phases that strike in whichever step they come first.
+/// Phases whose faults happen in whichever step comes to them first.
 const std::vector<std::string> kOfNoStep{"start", "resume"};
 
 /// A fault of this start and process.
@@ -44,7 +45,7 @@ struct Armed {
 };
 std::vector<Armed> armed;
 bool data_ends = false;
-int last_thread = 0;
+std::atomic<int> last_thread = 0;
 thread_local int64_t num_instructions = 0;
 
 constexpr int kAllRanks = -1;
@@ -96,6 +97,10 @@ Written parse(const std::string& text, const std::string& all) {
                            out.phase.starts_with("copy") || out.phase == "reduce" ||
                            out.phase == "update" || out.phase == "offload" ||
                            out.phase == "saving" || out.phase == "instruction";
+  if (out.phase == "copy_end" && out.rank != 0) {
+    fail<UsageError>("fault", "CONVOY_FAULT = {} names rank {}; expected 0, which ends a copy", all,
+                     out.rank);
+  }
   if (out.step < (in_training ? 1 : 0)) {
     fail<UsageError>("fault", "CONVOY_FAULT = {} names step {}; expected 1 or more", all, out.step);
   }
@@ -152,12 +157,12 @@ bool is_due(const Armed& fault) {
 }
 
 Fault strike(Armed& fault) {
-  last_thread = fault.thread;
   if (fault.kind == "lag" && current_activity().step >= fault.step) {
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
     return Fault::kNone;
   }
   if (!is_due(fault)) return Fault::kNone;
+  last_thread = fault.thread;
   // These faults last for the whole step; NaN also while the step is examined again.
   if (fault.kind == "nan") return Fault::kNan;
   if (fault.kind == "double") return Fault::kDouble;

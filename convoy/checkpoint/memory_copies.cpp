@@ -10,7 +10,9 @@
 
 #include <cerrno>
 #include <cstring>
+#include <deque>
 #include <fstream>
+#include <functional>
 #include <utility>
 
 #include "convoy/base/error.h"
@@ -47,31 +49,35 @@ constexpr int kFilesOfSlot = 2;
       error == EFBIG ? "beyond `ulimit -f`; try ulimit -f unlimited" : std::strerror(error));
 }
 
-/// Takes memory for a file of so many bytes.
-void resize(const fs::path& path, size_t bytes) {
+/// Takes memory for a file of so many bytes, all of it.
+void allocate(const fs::path& path, size_t bytes) {
   const int fd = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
   if (fd < 0) fail_for("open", path, bytes);
-  struct stat status{};
   const auto size = static_cast<off_t>(bytes);
-  const bool fits = ::fstat(fd, &status) == 0 && status.st_size == size;
-  const bool done = fits || (::ftruncate(fd, size) == 0 && ::fallocate(fd, 0, 0, size) == 0);
-  if (!done) {
-    const int error = errno;
-    static_cast<void>(::ftruncate(fd, 0));
-    ::close(fd);
-    errno = error;
-    fail_for("take", path, bytes);
-  }
+  const bool done = ::ftruncate(fd, size) == 0 && ::fallocate(fd, 0, 0, size) == 0;
+  const int error = errno;
+  if (!done) static_cast<void>(::ftruncate(fd, 0));
   ::close(fd);
+  errno = error;
+  if (!done) fail_for("take", path, bytes);
 }
 
-/// Writes a small file that need not reach a disk: it goes with its processes' host.
+/// Writes a small file without waiting for a disk: a copy is of no use after the host has ended.
 void write_plain(const fs::path& path, const std::string& text) {
   std::ofstream out(path, std::ios::binary);
   out << text;
   out.flush();
   if (!out) {
     fail<FileError>("checkpoint", "cannot write {}: {}", path.string(), write_trouble(errno));
+  }
+}
+
+/// Runs work on files, whose errors are FileError.
+Json as_file_error(const std::function<Json()>& work) {
+  try {
+    return work();
+  } catch (const fs::filesystem_error& error) {
+    fail<FileError>("checkpoint", "cannot keep a copy in memory: {}", error.what());
   }
 }
 
@@ -94,6 +100,15 @@ int slot_of(const fs::path& folder, const std::string& file) {
 
 /// The files of a slot in this process's memory.
 class MappedSlot {
+  struct Range {
+    void* data;
+    size_t bytes;
+    Range(void* data, size_t bytes) : data(data), bytes(bytes) {}
+    ~Range() { ::munmap(data, bytes); }
+    Range(const Range&) = delete;
+    Range& operator=(const Range&) = delete;
+  };
+
  public:
   MappedSlot(const fs::path& folder, int slot, const std::vector<size_t>& bytes) {
     for (size_t f = 0; f < bytes.size(); ++f) {
@@ -106,16 +121,11 @@ class MappedSlot {
       ranges_.emplace_back(data, bytes[f]);
     }
   }
-  ~MappedSlot() {
-    for (const auto& [data, bytes] : ranges_) ::munmap(data, bytes);
-  }
-  MappedSlot(const MappedSlot&) = delete;
-  MappedSlot& operator=(const MappedSlot&) = delete;
 
-  std::byte* file(size_t f) const { return static_cast<std::byte*>(ranges_[f].first); }
+  std::byte* file(size_t f) const { return static_cast<std::byte*>(ranges_[f].data); }
 
  private:
-  std::vector<std::pair<void*, size_t>> ranges_;
+  std::deque<Range> ranges_;
 };
 
 MemoryCopies::MemoryCopies(fs::path folder) : folder_(std::move(folder)) {}
@@ -140,25 +150,29 @@ void MemoryCopies::lay_out(const State& weights, const State& moments) {
   }
 }
 
-/// Makes the slot of the older copy one that is being written. Returns its number.
+/// Prepares the slot of the older copy for a new one. Returns its number.
 int MemoryCopies::prepare(const comm::Group& group) {
   const Json number = comm::ask_main(
       group, "prepare a memory copy",
-      [&]() -> Json {
-        const auto all = list_checkpoints(folder_);
-        const auto newest = all.empty() ? fs::path() : all.back().second;
-        const int slot = slot_of(newest, files_[0].name) == 0 ? 1 : 0;
-        for (const auto& entry : fs::directory_iterator(folder_)) {
-          const auto name = entry.path().filename().string();
-          if (!name.starts_with(kMemory) && entry.path() != newest) fs::remove_all(entry.path());
-        }
-        make_folder(folder_ / kUnfinished);
-        for (size_t f = 0; f < files_.size(); ++f) {
-          const auto memory = name_of_file(slot, f);
-          resize(folder_ / memory, files_[f].plan.bytes);
-          fs::create_symlink("../" + memory, folder_ / kUnfinished / files_[f].name);
-        }
-        return slot;
+      [&] {
+        return as_file_error([&]() -> Json {
+          const auto all = list_checkpoints(folder_);
+          const auto newest = all.empty() ? fs::path() : all.back().second;
+          const int slot = slot_of(newest, files_[0].name) == 0 ? 1 : 0;
+          for (const auto& entry : fs::directory_iterator(folder_)) {
+            const auto name = entry.path().filename().string();
+            if (!name.starts_with(kMemory) && entry.path() != newest) fs::remove_all(entry.path());
+          }
+          make_folder(folder_ / kUnfinished);
+          for (size_t f = 0; f < files_.size(); ++f) {
+            const auto memory = name_of_file(slot, f);
+            if (!mapped_.at(static_cast<size_t>(slot))) {
+              allocate(folder_ / memory, files_[f].plan.bytes);
+            }
+            fs::create_symlink("../" + memory, folder_ / kUnfinished / files_[f].name);
+          }
+          return slot;
+        });
       },
       comm::Lasts::Long);
   return value_from<int>(number);
@@ -179,18 +193,20 @@ void MemoryCopies::write(int64_t step, const State& weights, const State& moment
   comm::ask_main(
       group, "finish a memory copy",
       [&] {
-        Manifest manifest;
-        for (const auto& [name, plan] : files_) manifest.set_bytes(name, plan.bytes);
-        for (size_t t = 0; t < state.size(); ++t) {
-          manifest.set(files_[home_[t].file].name, state[t].name, all_sums[t]);
-        }
-        const auto unfinished = folder_ / kUnfinished;
-        for (const auto& [name, text] : texts) write_plain(unfinished / name, text);
-        manifest.set_others(unfinished);
-        write_plain(unfinished / Manifest::kName, manifest.to_text());
-        fault_at("copy_end");
-        fs::rename(unfinished, folder_ / fmt::format("checkpoint-{}", step));
-        return Json();
+        return as_file_error([&] {
+          Manifest manifest;
+          for (const auto& [name, plan] : files_) manifest.set_bytes(name, plan.bytes);
+          for (size_t t = 0; t < state.size(); ++t) {
+            manifest.set(files_[home_[t].file].name, state[t].name, all_sums[t]);
+          }
+          const auto unfinished = folder_ / kUnfinished;
+          for (const auto& [name, text] : texts) write_plain(unfinished / name, text);
+          manifest.set_others(unfinished);
+          write_plain(unfinished / Manifest::kName, manifest.to_text());
+          fault_at("copy_end");
+          fs::rename(unfinished, folder_ / fmt::format("checkpoint-{}", step));
+          return Json();
+        });
       },
       comm::Lasts::Long);
 }
@@ -230,11 +246,17 @@ void MemoryCopies::put(const State& state, int slot, bool heads, Sums& sums) {
   });
 }
 
-void MemoryCopies::forget_beyond(int64_t step) const {
-  for (const auto& [of, folder] : all_named(folder_)) {
-    std::error_code ignored;
-    if (of > step) fs::remove_all(folder, ignored);
+int64_t MemoryCopies::held() const {
+  int64_t out = 0;
+  for (int slot = 0; slot < 2; ++slot) {
+    for (size_t f = 0; f < kFilesOfSlot; ++f) {
+      struct stat status{};
+      if (::stat((folder_ / name_of_file(slot, f)).c_str(), &status) == 0) {
+        out += static_cast<int64_t>(status.st_blocks) * 512;
+      }
+    }
   }
+  return out;
 }
 
 }  // namespace convoy::checkpoint

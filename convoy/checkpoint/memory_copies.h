@@ -31,14 +31,16 @@ class MemoryCopies {
   static int64_t bytes_of_both(const parallel::State& weights, const parallel::State& moments);
 
   /// Copies the state after `step` in place of the older copy; collective. `texts`: small files
-  /// beside the tensors, rank 0's, by name. The copy counts once all ranks have written their
-  /// parts; until then the newer one stays, and nothing leads to this one. Throws FileError on all
-  /// ranks where the memory cannot be had.
+  /// beside the tensors, rank 0's, by name. The copy gets its name once all ranks have written
+  /// their parts; until then the newer one stays. Throws FileError on all ranks.
   void write(int64_t step, const parallel::State& weights, const parallel::State& moments,
              const std::map<std::string, std::string>& texts, const comm::Group& group);
 
-  /// Removes copies of steps beyond `step`. Not collective.
-  void forget_beyond(int64_t step) const;
+  // Not collective.
+  /// Bytes of this host that the slots hold now.
+  int64_t held() const;
+  /// Whether this process has made no copy yet.
+  bool is_empty() const { return files_.empty(); }
 
  private:
   /// A file of a slot: its name, and where tensors lie in it.

@@ -152,6 +152,55 @@ TEST_F(MemoryCopies, ACopyWhoseBestCheckpointIsMissingIsPassedOver) {
   EXPECT_EQ(steps_gone_on_from(), (std::vector<int64_t>{6})) << output_;
 }
 
+TEST_F(MemoryCopies, ASaveThatWasLostIsMadeUp) {
+  try_hang("--save_strategy steps --save_steps 7", "--memory_copy_steps 1",
+           [this](const fs::path&) { fs::remove_all(folder_ / "out/checkpoint-7"); });
+  EXPECT_EQ(steps_gone_on_from(), (std::vector<int64_t>{7})) << output_;
+  EXPECT_TRUE(fs::exists(folder_ / "out/checkpoint-7/trainer_state.json")) << output_;
+}
+
+// What the run wrote so far is its own, and not a former run's.
+TEST_F(MemoryCopies, GoesOnInAFolderThatItOverwrote) {
+  const std::string options = "--save_strategy no --overwrite_output_dir --report_to tensorboard";
+  const auto expected = calm("2", options);
+  ASSERT_EQ(shell(train("2", "--save_strategy no --seed 5 --output_dir out")), 0) << output_;
+  ASSERT_EQ(shell("CONVOY_FAULT=sigkill@1:forward:8 " + train("2", options) +
+                  "--memory_copy_steps 3 --output_dir out"),
+            0)
+      << output_;
+  EXPECT_EQ(steps_gone_on_from(), (std::vector<int64_t>{6})) << output_;
+  EXPECT_TRUE(model_of("out") == expected);
+  EXPECT_EQ(losses("out").size(), static_cast<size_t>(kSteps));
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder_ / "out/runs"), {}), 2)
+      << "curves of both starts";
+}
+
+TEST_F(MemoryCopies, AreFurtherThanANamedCheckpoint) {
+  ASSERT_EQ(shell(train("2", "--stop_steps 4 --save_steps 4 --output_dir first")), 0) << output_;
+  const std::string options = "--save_strategy no --resume_from_checkpoint ../first/checkpoint-4 ";
+  const auto in = [](const std::string& folder) {
+    return "mkdir -p " + folder + "; cd " + folder + "; ln -sfn ../syn syn; ";
+  };
+  ASSERT_EQ(shell(in("a") + train("2", options) + "--output_dir out"), 0) << output_;
+  ASSERT_EQ(shell(in("b") + "CONVOY_FAULT=sigkill@1:forward:8 " + train("2", options) +
+                  "--memory_copy_steps 3 --output_dir out"),
+            0)
+      << output_;
+  EXPECT_EQ(steps_gone_on_from(), (std::vector<int64_t>{6})) << output_;
+  EXPECT_TRUE(model_of("a/out") == model_of("b/out"));
+}
+
+TEST_F(MemoryCopies, AreMadeByDefaultWhereTheyFit) {
+  ASSERT_EQ(shell(train("2", "--save_strategy no --output_dir out")), 0) << output_;
+  expect("copies to memory every 10 steps, or less often where that is over 1 % of the time");
+  ASSERT_EQ(shell(train("2",
+                        "--save_strategy no --output_dir rows --row_tables true "
+                        "--sampled_softmax true --max_n_samples 10")),
+            0)
+      << output_;
+  EXPECT_FALSE(says("to memory every")) << output_;
+}
+
 TEST_F(MemoryCopies, AreRefusedWhereNobodyKeepsThem) {
   const std::string options = kTiny + "--max_steps 2 --output_dir out --memory_copy_steps 5 ";
   EXPECT_EQ(run("train" + options), 2);

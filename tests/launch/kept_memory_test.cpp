@@ -28,7 +28,7 @@ TEST(KeptMemory, HoldsWhatIsWrittenUntilItEnds) {
   fs::remove_all(folder);
 }
 
-TEST(KeptMemory, ForgetsAllButTheFiles) {
+TEST(KeptMemory, ForgetsAllButTheEmptyFiles) {
   const auto folder = unique_folder("convoy-kept");
   KeptMemory memory(folder);
   fs::create_directory(folder / "checkpoint-7");
@@ -36,7 +36,7 @@ TEST(KeptMemory, ForgetsAllButTheFiles) {
   std::ofstream(folder / "memory-0") << "text";
   memory.forget();
   EXPECT_FALSE(fs::exists(folder / "checkpoint-7"));
-  EXPECT_EQ(read_file(folder / "memory-0"), "text");
+  EXPECT_EQ(read_file(folder / "memory-0"), "");
   fs::remove_all(folder);
 }
 

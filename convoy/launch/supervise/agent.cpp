@@ -71,7 +71,7 @@ int run_ranks(const LaunchOptions& options) {
     }
     if (!failure) return 0;
     if (reader_left(*failure) || !budget.take(*failure)) return failure->exit_code();
-    if (budget.failed_twice_in_a_step()) memory->forget();  // what it holds may be the reason
+    if (memory) budget.failed_again() ? memory->forget() : memory->trust();
     output_queue.say(fmt::format("[launch] starting all ranks again ({})\n", budget.to_text()));
   }
 }

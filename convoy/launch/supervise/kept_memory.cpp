@@ -5,6 +5,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <fstream>
 
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
@@ -15,6 +16,7 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr std::string_view kPrefix = "memory-";
+constexpr const char* kInDoubt = "in_doubt";
 
 }  // namespace
 
@@ -27,8 +29,12 @@ KeptMemory::KeptMemory(fs::path folder) : folder_(std::move(folder)) {
                       std::strerror(errno));
     }
     // A rank that opens it has the file itself, not this process's descriptor.
+    std::error_code error;
     fs::create_symlink(fmt::format("/proc/{}/fd/{}", ::getpid(), file.get()),
-                       folder_ / fmt::format("{}{}", kPrefix, i));
+                       folder_ / fmt::format("{}{}", kPrefix, i), error);
+    if (error) {
+      fail<FileError>("launch", "cannot make a link in {}: {}", folder_.string(), error.message());
+    }
   }
 }
 
@@ -38,6 +44,13 @@ void KeptMemory::forget() {
     if (entry.path().filename().string().starts_with(kPrefix)) continue;
     fs::remove_all(entry.path(), ignored);
   }
+  for (const auto& file : files_) static_cast<void>(::ftruncate(file.get(), 0));
+  std::ofstream(folder_ / kInDoubt).flush();
+}
+
+void KeptMemory::trust() {
+  std::error_code ignored;
+  fs::remove(folder_ / kInDoubt, ignored);
 }
 
 }  // namespace convoy::launch

@@ -18,9 +18,11 @@ class KeptMemory {
   explicit KeptMemory(std::filesystem::path folder);
 
   const std::filesystem::path& folder() const { return folder_; }
-  /// Removes all that ranks left in the folder but the links, so that nothing leads to a copy any
-  /// more.
+  /// Empties the files, and removes all that ranks left in the folder but the links. Leaves a file
+  /// `in_doubt`, with which ranks make copies only where they are asked to.
   void forget();
+  /// Removes that file.
+  void trust();
 
  private:
   std::filesystem::path folder_;

@@ -15,8 +15,8 @@ class RestartBudget {
 
   /// Counts a failure. False: the job ends with it.
   bool take(const FailureReport& failure);
-  /// Whether the last two failures were in the same step, beyond which the job never got.
-  bool failed_twice_in_a_step() const { return repeats_; }
+  /// Whether the last failure was in the step of the one before it, or before any step.
+  bool failed_again() const { return repeats_; }
   /// "1 of 3 restarts", and since which step they count.
   std::string to_text() const;
 

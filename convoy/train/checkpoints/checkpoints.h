@@ -52,6 +52,9 @@ class Checkpoints {
   bool is_memory_copy_due(int64_t step) const { return memory_.is_due(step); }
   /// Copies the state to memory, from which a restart goes on.
   void copy_to_memory(const TrainerState& state);
+  /// Whether a save that was under way was lost with the ranks that made it, before the copy from
+  /// which the run went on.
+  bool lost_save() const { return lost_save_; }
   /// Whether this process has still to write its part. Not collective.
   bool writing() const;
   /// Waits for the checkpoint under way, if any. Throws what any rank met.
@@ -111,6 +114,7 @@ class Checkpoints {
   std::optional<std::filesystem::path> next_candidate();
   bool was_named(const std::filesystem::path& folder) const;
   void check_best_was_saved(const TrainerState& saved) const;
+  bool goes_on() const;
   Json first_that_fits(const TrainerState& fresh);
   std::string follow_or_branch(const std::filesystem::path& from, TrainerState& state) const;
   void keep_lineage(const TrainerState& state);
@@ -155,6 +159,7 @@ class Checkpoints {
   std::deque<std::filesystem::path> memory_candidates_;  // to go on from, on the main rank
   std::deque<std::filesystem::path> candidates_;         // of them those on the disk
   bool candidate_was_named_ = false;                     // then no other one will do
+  bool lost_save_ = false;
   std::vector<std::string> passed_over_;
   std::string resumed_from_;
   std::map<std::vector<int>, comm::Group> writers_;  // with connections of their own

@@ -1,16 +1,21 @@
 #include "convoy/train/checkpoints/memory_copying.h"
 
+#include <ATen/ATen.h>
+
 #include <algorithm>
 #include <cmath>
 
 #include "convoy/base/activity.h"
 #include "convoy/base/error.h"
+#include "convoy/base/files.h"
 #include "convoy/base/json_value.h"
 #include "convoy/base/text.h"
 #include "convoy/base/timing.h"
 #include "convoy/checkpoint/folder.h"
 #include "convoy/comm/agree.h"
+#include "convoy/comm/to_host.h"
 #include "convoy/machine/memory_limit.h"
+#include "convoy/machine/resident.h"
 
 namespace convoy::train {
 namespace fs = std::filesystem;
@@ -23,16 +28,34 @@ constexpr int64_t kUsualSteps = 10;
 constexpr double kMostTime = 0.01;
 constexpr double kMostMemory = 0.25;
 
+/// File of a copy: the run that made it.
+constexpr const char* kRun = "copied_run.json";
+
+/// File that the launcher leaves beside the copies after a failure that came again.
+constexpr const char* kInDoubt = "in_doubt";
+
+std::string run_of(const options::TrainingArguments& arguments) {
+  return fs::weakly_canonical(arguments.output.dir).string();
+}
+
+/// Content of kRun; null where it cannot be read.
+Json read_run(const fs::path& folder) {
+  try {
+    return parse_json(read_file(folder / kRun), kRun);
+  } catch (const FileError&) {
+    return {};
+  }
+}
+
 }  // namespace
 
 MemoryCopying::MemoryCopying(const options::TrainingArguments& arguments, const job::Job& job)
     : arguments_(arguments), job_(job) {
   const auto& folder = job.environment.kept_memory;
-  std::error_code error;
-  if (!folder.empty() && fs::exists(folder, error)) copies_.emplace(folder);
+  if (!folder.empty()) copies_.emplace(folder);
 }
 
-/// Why copies that are asked for cannot be; "": they can.
+/// Returns why copies that are asked for cannot be made; "": they can.
 std::string MemoryCopying::refusal() const {
   const auto& ranks = job_.environment;
   if (arguments_.output.dir.empty()) return "needs a folder of the run; try --output_dir";
@@ -49,99 +72,154 @@ std::string MemoryCopying::refusal() const {
   if (ranks.num_nodes > 1) {
     return fmt::format("is for the ranks of one host; got {} hosts", ranks.num_nodes);
   }
-  return "needs ranks that may start again; try convoy launch --max-restarts 3";
+  return "needs memory that convoy launch keeps with --max-restarts 1 or more; got none";
 }
 
-/// Whether copies are made without being asked for, where they fit.
+/// Whether copies are made without being asked for, where they fit. Saving a row table rounds the
+/// updates that its rows missed, so it must not depend on a clock.
 bool MemoryCopying::is_offered() const {
-  return refusal().empty() && job_.devices.at(0).is_cpu();
+  return refusal().empty() && job_.devices.at(0).is_cpu() &&
+         !arguments_.parallel.parallelism.row_tables;
+}
+
+/// Returns why two copies do not fit into the memory that steps leave; "": they do. Collective.
+std::string MemoryCopying::lack_of_memory(const comm::Group& group) const {
+  // Memory that steps needed and gave back, they will need again.
+  auto again = at::full(
+      {1}, std::max<int64_t>(0, machine::peak_resident_bytes() - machine::resident_bytes()),
+      at::kLong);
+  group.all_reduce(again, comm::ReduceOp::Sum, "add up peaks");
+  const Json told = comm::ask_main(group, "look for memory", [&]() -> Json {
+    const auto free = machine::available_memory();
+    if (free == 0) return "";  // nobody knows
+    const auto left = std::max<int64_t>(0, free - comm::item<int64_t>(again)) + copies_->held();
+    const auto most = static_cast<int64_t>((paced_ ? kMostMemory : 1) * static_cast<double>(left));
+    if (needed_ <= most) return "";
+    return fmt::format("two copies of {} in all, {} the {} that are free on this host",
+                       human_bytes(needed_), paced_ ? "more than a quarter of" : "beyond",
+                       human_bytes(left));
+  });
+  return told.get<std::string>();
 }
 
 std::string MemoryCopying::begin(int64_t step, const parallel::State& weights,
                                  const parallel::State& moments, const comm::Group& group) {
+  every_ = 0;
+  bool in_doubt = false;
+  if (copies_) {
+    const Json told = comm::ask_main(group, "look at memory copies", [&] {
+      forget_others(step);
+      std::error_code error;
+      return Json(fs::exists(copies_->folder() / kInDoubt, error));
+    });
+    in_doubt = told.get<bool>();
+  }
   const auto& asked = arguments_.memory_copy_steps;
   if (asked == 0) return "";
   const auto why = refusal();
   if (asked && !why.empty()) fail<UsageError>("train", "memory_copy_steps = {} {}", *asked, why);
   if (!asked && !is_offered()) return "";
-  const int64_t needed = checkpoint::MemoryCopies::bytes_of_both(weights, moments);
-  const Json told = comm::ask_main(group, "look for memory", [&]() -> Json {
-    copies_->forget_beyond(step);
-    // Copies that an earlier start made hold their memory already.
-    return left().empty() ? machine::available_memory() : 0;
-  });
-  const auto available = value_from<int64_t>(told);
-  const bool known = available > 0;
-  if (asked && known && needed > available) {
-    fail<UsageError>(
-        "train",
-        "memory_copy_steps = {} keeps the state twice in memory, {}, and {} are free on "
-        "this host: {} too few; try --memory_copy_steps 0, --optim lion_32bit, or "
-        "fewer ranks",
-        *asked, human_bytes(needed), human_bytes(available), human_bytes(needed - available));
+  if (!asked && in_doubt) {
+    return "none to memory in this start: the last one got no further than the one before";
   }
-  if (!asked && known &&
-      static_cast<double>(needed) > kMostMemory * static_cast<double>(available)) {
+  needed_ = checkpoint::MemoryCopies::bytes_of_both(weights, moments);
+  paced_ = !asked;
+  const auto lack = lack_of_memory(group);
+  if (!lack.empty() && asked) {
+    fail<UsageError>("train",
+                     "memory_copy_steps = {} keeps {}; try --memory_copy_steps 0, an optimizer "
+                     "with less state (--optim lion_32bit), or a host with more memory",
+                     *asked, lack);
+  }
+  if (!lack.empty()) {
     return fmt::format(
-        "none to memory: two would take {}, more than a quarter of the {} that are free on this "
-        "host; a restart goes on from a checkpoint, unless --memory_copy_steps asks for copies",
-        human_bytes(needed), human_bytes(available));
+        "none to memory: {}; a restart goes on from a checkpoint, unless --memory_copy_steps asks "
+        "for copies",
+        lack);
   }
   every_ = asked.value_or(kUsualSteps);
-  paced_ = !asked;
   last_ = step;
   next_ = (step / every_ + 1) * every_;
   last_end_ = std::chrono::steady_clock::now();
   return fmt::format("to memory every {}{}; two take {} of this host",
                      every_ == 1 ? "step" : plural(every_, "step"),
                      paced_ ? ", or less often where that is over 1 % of the time" : "",
-                     human_bytes(needed));
+                     human_bytes(needed_));
 }
 
 bool MemoryCopying::is_due(int64_t step) const {
   return every_ > 0 && step >= next_;
 }
 
-std::string MemoryCopying::write(int64_t step, const parallel::State& weights,
-                                 const parallel::State& moments,
-                                 const std::map<std::string, std::string>& texts,
+std::string MemoryCopying::write(int64_t step, const std::function<CopiedState()>& content,
                                  const comm::Group& group) {
   const Doing doing(fmt::format("copy step {} to memory", step));
   const auto began = std::chrono::steady_clock::now();
   try {
-    copies_->write(step, weights, moments, texts, group);
+    // What steps need is known now.
+    const auto lack = paced_ && copies_->is_empty() ? lack_of_memory(group) : "";
+    if (!lack.empty()) fail<FileError>("train", "no memory copies are made: {}", lack);
+    auto state = content();
+    state.texts[kRun] =
+        Json{{"dir", run_of(arguments_)}, {"saving_step", state.saving_step}}.dump();
+    copies_->write(step, state.weights, state.moments, state.texts, group);
   } catch (const FileError& error) {  // of all ranks
     every_ = 0;
-    return fmt::format("{}; no more copies are made, and a restart goes on from a checkpoint",
-                       error.what());
+    return fmt::format(
+        "{}; from here on no copies are made: a restart goes on from the last one, or a checkpoint",
+        error.what());
   }
-  int64_t pause = every_;
+  plan_next(step, began, group);
+  return "";
+}
+
+/// Decides when the next copy is made, after one of `step`. Collective.
+void MemoryCopying::plan_next(int64_t step, std::chrono::steady_clock::time_point began,
+                              const comm::Group& group) {
+  next_ = (step / every_ + 1) * every_;
   if (paced_) {
     const double step_seconds = std::chrono::duration<double>(began - last_end_).count() /
                                 static_cast<double>(std::max<int64_t>(1, step - last_));
     const double least = seconds_since(began) / (kMostTime * std::max(step_seconds, 1e-6));
     const Json told = comm::ask_main(group, "agree on the next copy", [&] {
-      return Json(std::max(every_, static_cast<int64_t>(std::ceil(std::min(least, 1e9)))));
+      return Json(static_cast<int64_t>(std::ceil(std::min(least, 1e9))));
     });
-    pause = value_from<int64_t>(told);
+    next_ = std::max(next_, step + value_from<int64_t>(told));
   }
-  next_ = paced_ ? step + pause : (step / every_ + 1) * every_;
   last_ = step;
   last_end_ = std::chrono::steady_clock::now();
-  return "";
+}
+
+bool MemoryCopying::is_of_this_run(const fs::path& folder) const {
+  const auto run = read_run(folder);
+  return run.is_object() && run.value("dir", "") == run_of(arguments_);
+}
+
+/// Removes copies of other runs, and of steps that this run left.
+void MemoryCopying::forget_others(int64_t step) const {
+  for (const auto& [of, folder] : checkpoint::all_named(copies_->folder())) {
+    std::error_code ignored;
+    if (of > step || !is_of_this_run(folder)) fs::remove_all(folder, ignored);
+  }
 }
 
 std::deque<fs::path> MemoryCopying::left() const {
   std::deque<fs::path> out;
   if (!copies_ || job_.environment.restart_count == 0) return out;
   for (const auto& [step, folder] : checkpoint::list_checkpoints(copies_->folder())) {
-    out.push_front(folder);
+    if (is_of_this_run(folder)) out.push_front(folder);
   }
   return out;
 }
 
 bool MemoryCopying::holds(const fs::path& folder) const {
   return copies_ && folder.parent_path() == copies_->folder();
+}
+
+int64_t MemoryCopying::saving_step(const fs::path& folder) const {
+  const auto run = holds(folder) ? read_run(folder) : Json();
+  return run.is_object() && run.contains("saving_step") ? value_from<int64_t>(run.at("saving_step"))
+                                                        : 0;
 }
 
 std::string MemoryCopying::shown(const fs::path& folder) const {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <deque>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -16,38 +17,52 @@ namespace convoy::train {
 
 // Internal to the component.
 
+/// Content of a memory copy.
+struct CopiedState {
+  parallel::State weights, moments;
+  std::map<std::string, std::string> texts;  ///< small files beside them, by name
+  int64_t saving_step = 0;  ///< of a checkpoint that is being written to the disk; 0: none is
+};
+
 /// Memory copies of a run: when they are made, and which of them a restart may go on from. Keeps
 /// references: the arguments of the constructor must outlive this object.
 class MemoryCopying {
  public:
   MemoryCopying(const options::TrainingArguments& arguments, const job::Job& job);
 
-  /// Decides whether and how often the state after `step` and later ones is copied, and removes
-  /// copies of later steps, which the run left; collective.
-  /// Returns a sentence of it for a person, "" where there is nothing to say. Throws UsageError
-  /// where memory_copy_steps asks for copies that cannot be.
+  /// Decides whether and how often steps after `step` are copied, and removes all copies that this
+  /// run does not go on from. Returns a sentence for the banner, or "". Collective. Throws
+  /// UsageError where memory_copy_steps asks for copies that cannot be made.
   std::string begin(int64_t step, const parallel::State& weights, const parallel::State& moments,
                     const comm::Group& group);
   bool is_due(int64_t step) const;
-  /// Copies the state after `step`; `texts`: small files beside the tensors, by name. Collective.
-  /// Returns a warning where the memory could not be had, with which copying ends; else "".
-  std::string write(int64_t step, const parallel::State& weights, const parallel::State& moments,
-                    const std::map<std::string, std::string>& texts, const comm::Group& group);
+  /// Copies what `content` returns, the state after `step`. Returns a warning where that failed,
+  /// after which no more copies are made; else "". Collective.
+  std::string write(int64_t step, const std::function<CopiedState()>& content,
+                    const comm::Group& group);
 
   // Not collective.
-  /// Copies that earlier starts of this job left, the newest first.
+  /// Copies of this run that earlier starts of its ranks left, the newest first.
   std::deque<std::filesystem::path> left() const;
   bool holds(const std::filesystem::path& folder) const;
+  /// Step of the checkpoint that was being written to the disk when a copy was made; 0: none was.
+  int64_t saving_step(const std::filesystem::path& folder) const;
   /// Name of a folder for a person: "the memory copy of step 40", or its path.
   std::string shown(const std::filesystem::path& folder) const;
 
  private:
   std::string refusal() const;
   bool is_offered() const;
+  bool is_of_this_run(const std::filesystem::path& folder) const;
+  void forget_others(int64_t step) const;
+  std::string lack_of_memory(const comm::Group& group) const;
+  void plan_next(int64_t step, std::chrono::steady_clock::time_point began,
+                 const comm::Group& group);
 
   const options::TrainingArguments& arguments_;
   const job::Job& job_;
   std::optional<checkpoint::MemoryCopies> copies_;  // none: the launcher keeps no memory
+  int64_t needed_ = 0;                              // bytes of two copies
   int64_t every_ = 0;                               // steps; 0: no copies
   bool paced_ = false;                              // by the time that a copy takes
   int64_t next_ = 0, last_ = 0;                     // steps

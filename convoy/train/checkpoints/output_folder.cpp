@@ -38,7 +38,7 @@ void Checkpoints::open_output() {
   // Whether one of them is whole is found out when it is loaded.
   if (!checkpoints_of_this_job().empty()) resume_from_ = "latest";
   check_output();
-  if (!arguments_.output.overwrite || !resume_from_.empty()) return;
+  if (!arguments_.output.overwrite || goes_on()) return;
   put_old_run_aside();
   // Curves of a run that saved nothing would lie over the new ones.
   std::error_code ignored;
@@ -182,13 +182,13 @@ bool Checkpoints::holds_run() const {
 void Checkpoints::check_output() const {
   std::error_code error;
   if (holds_run() || fs::exists(dir_ / kReplaced, error)) {
-    if (!arguments_.output.overwrite && resume_from_.empty()) {
+    if (!arguments_.output.overwrite && !goes_on()) {
       fail<UsageError>("train",
                        "output.dir = {} already holds a run; try --resume_from_checkpoint "
                        "latest, --overwrite_output_dir, or another folder",
                        dir_.string());
     }
-    if (holds_run() || !resume_from_.empty()) return;
+    if (holds_run() || goes_on()) return;
   }
   const auto& wanted = files_.looked_for;
   for (const auto& name : own_names()) {

@@ -47,6 +47,8 @@ std::optional<TrainerState> Checkpoints::resume(const TrainerState& fresh) {
             !fs::exists(resume_from_, error)) {  // before output.dir is made
           fail<UsageError>("train", "there is no checkpoint {}", resume_from_);
         }
+        const auto& asked = arguments_.resume_from_checkpoint;
+        if (asked.empty() || resumes(arguments_)) memory_candidates_ = memory_.left();
         if (!dir_.empty()) open_output();
         find_candidates();
         return Json();
@@ -71,6 +73,7 @@ std::optional<TrainerState> Checkpoints::resume(const TrainerState& fresh) {
     }
     strategy_.share(/*moments=*/true);
     resumed_from_ = folder.string();
+    lost_save_ = found.at("lost_save").get<bool>();
     if (!found.at("has_manifest").get<bool>()) {
       callbacks_.say(fmt::format(
           "warning: {} has no {}: nobody can tell whether its files are as they were written",
@@ -124,7 +127,7 @@ void Checkpoints::tell_other_rows(const TrainerState& saved, const TrainerState&
   callbacks_.say(fmt::format(
       "warning: {} was trained on other data of as many rows: the first rows of its order differ "
       "from this run's; try the same files and [data] options",
-      resumed_from_));
+      resumed_from()));
 }
 
 /// Throws where the base is not the one that the adapter was trained with.
@@ -146,6 +149,12 @@ void Checkpoints::pass_over(const fs::path& folder, const FileError& error) {
   if (!memory_.holds(folder)) return passed_over_.push_back(text);
   std::error_code ignored;
   fs::remove_all(folder, ignored);  // the next copy takes its place
+}
+
+/// Whether the run goes on from a checkpoint or a memory copy, as far as is known before they are
+/// read.
+bool Checkpoints::goes_on() const {
+  return !resume_from_.empty() || !memory_candidates_.empty();
 }
 
 /// Whether somebody named this very checkpoint to go on from: then no other one will do.
@@ -225,8 +234,6 @@ std::deque<fs::path> Checkpoints::checkpoints_of_this_job() const {
 
 /// Lists the checkpoints to resume from, the best first; none for a new run.
 void Checkpoints::find_candidates() {
-  const auto& asked = arguments_.resume_from_checkpoint;
-  if (asked.empty() || resumes(arguments_)) memory_candidates_ = memory_.left();
   if (!dir_.empty()) candidates_ = checkpoints_of_this_job();
   if (!candidates_.empty() || resume_from_.empty()) return;
   candidate_was_named_ = resume_from_ != "latest";
@@ -271,19 +278,19 @@ Json Checkpoints::look_at(const fs::path& folder, const TrainerState& fresh) con
     fail<UsageError>("train",
                      "{} was trained with the {}, this run has {}: the same ids would stand for "
                      "something else; try that one, or start anew",
-                     folder.string(), saved.encoding,
+                     memory_.shown(folder), saved.encoding,
                      fresh.encoding.empty() ? "none" : "the " + fresh.encoding);
   }
   if (saved.optimizer != fresh.optimizer) {
     fail<UsageError>("train",
                      "the optimizer state of {} is of {}; got {}; try --optim {}, or start anew",
-                     folder.string(), saved.optimizer, fresh.optimizer, saved.optimizer);
+                     memory_.shown(folder), saved.optimizer, fresh.optimizer, saved.optimizer);
   }
   if (saved.num_rows != fresh.num_rows || saved.data_seed != fresh.data_seed) {
     fail<UsageError>("train",
                      "{} was made with {} rows and data seed {}; got {} rows and data "
                      "seed {}; try the same data and seed, or start anew",
-                     folder.string(), saved.num_rows, saved.data_seed, fresh.num_rows,
+                     memory_.shown(folder), saved.num_rows, saved.data_seed, fresh.num_rows,
                      fresh.data_seed);
   }
   check_same_base(folder, saved, fresh);
@@ -296,7 +303,7 @@ Json Checkpoints::look_at(const fs::path& folder, const TrainerState& fresh) con
         "{} stands in mid-epoch, and its order of samples ({}) is not this run's ({}); try the "
         "same files, data.shuffle_window and data.partition (and with row_groups the same number "
         "of ranks), or resume from the end of an epoch",
-        folder.string(), saved.data_order, fresh.data_order);
+        memory_.shown(folder), saved.data_order, fresh.data_order);
   }
   const bool in_memory = memory_.holds(folder);
   if (in_memory) {
@@ -305,7 +312,9 @@ Json Checkpoints::look_at(const fs::path& folder, const TrainerState& fresh) con
     saved.best_model_checkpoint = best_seen_from_here(folder, saved);
   }
   const auto left_behind = follow_or_branch(folder, saved);
+  const int64_t saving = memory_.saving_step(folder);
   return {{"folder", folder.string()},
+          {"lost_save", saving > 0 && !fs::exists(path(saving) / kState)},
           {"state", saved.to_json()},
           {"was_named", was_named(folder)},
           {"has_manifest", fs::exists(folder / checkpoint::Manifest::kName)},
@@ -313,12 +322,14 @@ Json Checkpoints::look_at(const fs::path& folder, const TrainerState& fresh) con
           {"was_abandoned", !in_memory && !candidate_was_named_ && was_left_behind(folder)}};
 }
 
-/// A save that was under way when the ranks ended is missing, and the copy would never make it up.
+/// Throws where the checkpoint of a copy's best step was being saved when the ranks ended: it is
+/// made again only by a run that goes on from an earlier step.
 void Checkpoints::check_best_was_saved(const TrainerState& saved) const {
   if (!arguments_.load_best_model_at_end || saved.best_step < 0) return;
-  const auto lack = lack_of_best(saved);
-  if (lack.empty()) return;
-  fail<FileError>("train", "the checkpoint of its best step {} {}", saved.best_step, lack);
+  const auto all = checkpoint::list_checkpoints(dir_);
+  const bool saved_since = !all.empty() && all.back().first >= saved.best_step;
+  if (saved_since || best_path(saved) != path(saved.best_step)) return;
+  fail<FileError>("train", "the checkpoint of its best step {} was not saved", saved.best_step);
 }
 
 /// Continues the run's branch, or begins a new one. Returns the newest checkpoint that is abandoned

@@ -144,12 +144,15 @@ void Checkpoints::save(TrainerState& state, bool wait) {
 }
 
 void Checkpoints::copy_to_memory(const TrainerState& state) {
-  auto texts = files_.texts;
-  if (!files_.config.is_null()) texts[kConfig] = files_.config.dump();
-  texts[kState] = state.to_json().dump();
-  const auto lack = memory_.write(state.global_step, saved_weights(), strategy_.moments(), texts,
-                                  strategy_.processes());
-  if (!lack.empty()) callbacks_.say("warning: " + lack);
+  const auto content = [&] {
+    CopiedState out{saved_weights(), strategy_.moments(), files_.texts,
+                    saving_ ? saving_->step : 0};
+    if (!files_.config.is_null()) out.texts[kConfig] = files_.config.dump();
+    out.texts[kState] = state.to_json().dump();
+    return out;
+  };
+  const auto trouble = memory_.write(state.global_step, content, strategy_.processes());
+  if (!trouble.empty()) callbacks_.say("warning: " + trouble);
 }
 
 /// Connects groups for the writers, so that pieces of other hosts' ranks do not delay the

@@ -35,6 +35,7 @@ Metrics Trainer::Impl::train() {
   const auto traffic_before = run_.strategy->traffic();
   if (run_.arguments.eval_on_start && run_.state.global_step == 0) evaluations_.at_start();
   make_up_evaluation();
+  if (checkpoints_->lost_save()) save_checkpoint(/*wait=*/ended());
   begin_trace();
   memory_.begin();
   clock_.start();
