@@ -52,6 +52,7 @@ REGISTRIES = {
     "engines": ("convoy/comm/engine_registry.cpp", "std::vector<EngineEntry> all{"),
     "optimizers": ("convoy/optim/optimizer.cpp", "std::vector<OptimizerEntry> all{"),
     "tasks": ("convoy/tasks/task.cpp", "std::vector<TaskKind> all{"),
+    "next-item losses": ("convoy/models/session/next_item_losses.cpp", "std::vector<NextItemLoss> all{"),
     "families": ("convoy/models/language_model.cpp", "std::map<std::string, Make> all{"),
     "commands": ("cli/commands.h", "kCommands[] = {"),
 }

@@ -307,10 +307,10 @@ std::vector<Knob> state_knobs() {
        .get = [](const Parallelism& p) -> Json { return p.blocks_recomputed(); },
        .has_effect = [](const Parallelism& p) { return p.blocks_recomputed() > 0; }},
       {.name = "row_tables",
-       .help = "shard tables of which a step reads only some rows (items, with sampled_softmax, or "
-               "loss = gbce or bpr) by rows, row r on rank r mod N: only rows that are read are "
-               "gathered, "
-               "reduced and updated; other rows catch up on missed updates when they are read",
+       .help = "shard tables of which a step reads only some rows (items, with sampled_softmax or "
+               "another loss that samples) by rows, row r on rank r mod N: only rows that are read "
+               "are gathered, reduced and updated; other rows catch up on missed updates when they "
+               "are read",
        .declare = option<&Parallelism::row_tables>},
       {.name = "offload_optimizer",
        .help =

@@ -55,7 +55,9 @@ TEST_P(Families, TrainInBf16) {
 INSTANTIATE_TEST_SUITE_P(All, Families, testing::ValuesIn(kFamilies), name_of_family);
 
 TEST(TensorRanks, HaveOneDevicesLosses) {
-  for (const char* loss : {"gbce", "bpr", "smoothed"}) {
+  auto losses = models::losses_with_negatives();
+  losses.push_back("smoothed");
+  for (const auto& loss : losses) {
     SCOPED_TRACE(loss);
     Trial trial{.family = loss, .steps = 20};
     const auto one = train(trial);

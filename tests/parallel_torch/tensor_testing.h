@@ -23,9 +23,14 @@ namespace convoy::parallel::tensors {
 
 constexpr int64_t kIds = 51;  // no number of ranks divides it but 3
 
+/// Whether it names a next-item loss of a session model.
+inline bool is_next_item_loss(const std::string& family) {
+  return std::ranges::count(models::losses_with_negatives(), family) > 0;
+}
+
 inline bool of_sessions(const std::string& family) {
-  return family == "session" || family == "sasrec" || family == "ligr" || family == "gbce" ||
-         family == "bpr" || family == "smoothed";
+  return family == "session" || family == "sasrec" || family == "ligr" || family == "smoothed" ||
+         is_next_item_loss(family);
 }
 
 /// Five heads; of Llama six, which read three heads of keys. With dropout where `drops`.
@@ -84,7 +89,7 @@ inline nn::BlockList tensor_blocks(const std::string& family, bool drops = true)
     auto config = models::small_session({.ids = kIds, .width = 20, .heads = 5, .length = 16});
     config.features.push_back({"kind", true, 3});  // fewer than the most ranks
     if (family == "sasrec" || family == "ligr") config.body = family;
-    if (family == "gbce" || family == "bpr") config.loss = family;
+    if (is_next_item_loss(family)) config.loss = family;
     if (family == "smoothed") config.label_smoothing_factor = 0.2;
     if (!drops) config.dropout = 0;
     return models::make_session_model(config);

@@ -34,7 +34,7 @@ class SessionParity : public testing::TestWithParam<const char*> {
       if (name.ends_with("gbce")) config.loss = "gbce";
       config.weight_tying = !name.ends_with("untied");
       config.n_negatives = 5;
-      config.gbce_t = 0.6;
+      config.loss_options["gbce_t"] = 0.6;
       config.mlm_probability = 0.3;
       config.plm_probability = 0.3;
       if (name.ends_with("rtd")) config.masking = "rtd";

@@ -14,7 +14,7 @@ struct Body {
   const char* name;
   const char* masking;
   int64_t num_negatives = 0;  ///< 0: all items; -1: the other targets of the step
-  const char* loss = "cross_entropy";
+  std::string loss = "cross_entropy";
   const char* summary = nullptr;  ///< with all that beside bodies can be asked for
   bool tied = true;               ///< the item table is the output matrix
   const char* attn_type = "uni";
@@ -114,10 +114,12 @@ TEST_P(SessionBodies, TrainThroughStages) {
 
 std::string name_of_body(const testing::TestParamInfo<Body>& info) {
   const auto& body = info.param;
-  return fmt::format(
-      "{}_{}{}{}{}{}{}", body.name, body.masking, body.summary == nullptr ? "" : "_targets",
-      body.tied ? "" : "_untied", body.attn_type == std::string("bi") ? "_bi" : "",
-      body.weights == std::string() ? "" : "_weighted", body.num_negatives < 0 ? "_in_batch" : "");
+  return fmt::format("{}_{}{}{}{}{}{}{}", body.name, body.masking,
+                     body.loss == "cross_entropy" ? "" : "_" + body.loss,
+                     body.summary == nullptr ? "" : "_targets", body.tied ? "" : "_untied",
+                     body.attn_type == std::string("bi") ? "_bi" : "",
+                     body.weights == std::string() ? "" : "_weighted",
+                     body.num_negatives < 0 ? "_in_batch" : "");
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -126,22 +128,32 @@ INSTANTIATE_TEST_SUITE_P(
                     Body{"xlnet", "mlm"}, Body{"xlnet", "clm"}, Body{"xlnet", "plm"},
                     Body{"xlnet", "clm", 0, "cross_entropy", "cls", true, "bi"},
                     Body{"gpt2", "clm", 30}, Body{"ligr", "clm"}, Body{"hstu", "clm"},
-                    Body{"sasrec", "clm", 20, "gbce"},
                     Body{"gpt2", "clm", 0, "cross_entropy", "last"},
                     Body{"bert", "mlm", 0, "cross_entropy", "mean"},
                     Body{"xlnet", "plm", 0, "cross_entropy", "cls"},
                     Body{"electra", "rtd", 0, "cross_entropy", "cls"},
                     Body{"gpt2", "clm", 0, "cross_entropy", "last", false},
                     Body{"xlnet", "plm", 30, "cross_entropy", nullptr, false},
-                    Body{"sasrec", "clm", 20, "gbce", nullptr, false},
                     Body{"electra", "rtd", 0, "cross_entropy", nullptr, false},
                     Body{"gpt2", "clm", 30, "cross_entropy", nullptr, true, "uni", "price"},
-                    Body{"sasrec", "clm", 20, "bpr", nullptr, true, "uni", "price"},
                     Body{"electra", "rtd", 0, "cross_entropy", "cls", true, "uni", "price"},
                     Body{"xlnet", "plm", 0, "cross_entropy", "mean", false, "uni", "price"},
                     Body{"gpt2", "clm", -1}, Body{"bert", "mlm", -1}, Body{"xlnet", "plm", -1},
                     Body{"electra", "rtd", -1, "cross_entropy", nullptr, true, "uni", "price"}),
     name_of_body);
+
+/// Each loss that draws negatives for each target: tied, and with weights and a matrix of its own.
+std::vector<Body> bodies_of_losses() {
+  std::vector<Body> out;
+  for (const auto& loss : models::losses_with_negatives()) {
+    out.push_back({"sasrec", "clm", 20, loss});
+    out.push_back({"sasrec", "clm", 20, loss, nullptr, false, "uni", "price"});
+  }
+  return out;
+}
+
+INSTANTIATE_TEST_SUITE_P(Losses, SessionBodies, testing::ValuesIn(bodies_of_losses()),
+                         name_of_body);
 
 }  // namespace
 }  // namespace convoy::train

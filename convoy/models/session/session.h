@@ -9,6 +9,7 @@
 
 #include "convoy/models/fields.h"
 #include "convoy/models/session/item_tower_values.h"
+#include "convoy/models/session/next_item_losses.h"
 #include "convoy/nn/block.h"
 
 namespace convoy::models {
@@ -138,7 +139,7 @@ struct SessionConfig {
   double negative_alpha = 0.75;
   std::string loss = "cross_entropy";
   int64_t n_negatives = 256;
-  double gbce_t = 0.75;
+  std::map<std::string, double> loss_options = initial_loss_options();  ///< of single losses
   double label_smoothing_factor = 0;
   bool weight_tying = true;
   std::string summary_type = "last";
@@ -171,7 +172,7 @@ struct SessionConfig {
   /// Returns the activation, with `auto` resolved.
   std::string activation_kind() const;
   /// Whether training scores, for each target, some items of its own.
-  bool has_own_negatives() const { return loss != "cross_entropy"; }
+  bool has_own_negatives() const { return next_item_loss(loss).with_negatives != nullptr; }
   /// Whether negatives are the other targets of the step.
   bool has_in_batch_negatives() const { return sampled_softmax && negative_sampling == kInBatch; }
   /// Row reads of the item table; nothing where a step may read all of it, or the head has a table

@@ -33,8 +33,7 @@ const Names kNegatives = [] {
 }();
 const std::pair<std::string, Names> kWithOrder{"model.masking", {"plm"}};
 const std::pair<std::string, Names> kWithReplaced{"model.masking", {"rtd"}};
-const std::pair<std::string, Names> kWithGbce{"model.loss", {"gbce"}};
-const std::pair<std::string, Names> kWithOwnNegatives{"model.loss", {"gbce", "bpr"}};
+const std::pair<std::string, Names> kWithOwnNegatives{"model.loss", losses_with_negatives()};
 const std::pair<std::string, Names> kWithSoft{"model.soft_embeddings", {"true"}};
 
 Names sorted(Names names) {
@@ -47,11 +46,39 @@ Names with_auto(Names names) {
   return names;
 }
 
+Names loss_names() {
+  Names out;
+  for (const auto& loss : next_item_losses()) out.push_back(loss.name);
+  return out;
+}
+
+std::string loss_help() {
+  std::string out = "next-item loss";
+  for (const auto& loss : next_item_losses()) out += "; " + loss.name + ": " + loss.help;
+  return out;
+}
+
+/// Fields of the options of single losses, bound to `values`.
+Fields fields_of_losses(std::map<std::string, double>& values) {
+  Fields out;
+  for (const auto& loss : next_item_losses()) {
+    for (const auto& option : loss.options) {
+      out.push_back({.name = option.name,
+                     .value = &values.at(option.name),
+                     .help = option.help,
+                     .low = option.low,
+                     .high = option.high,
+                     .only_with = {"model.loss", {loss.name}}});
+    }
+  }
+  return out;
+}
+
 }  // namespace
 
 Fields SessionConfig::fields() {
   const Names none;
-  return {
+  Fields out{
       {"d_model", &d_model, "hidden size of the body", 1, HUGE_VAL, {}, {"n_embd"}},
       {"n_layer", &n_layer, "layers of the body", 0},
       {"n_head", &n_head, "attention heads", 1},
@@ -146,15 +173,9 @@ Fields SessionConfig::fields() {
       {"negative_alpha", &negative_alpha,
        "power of the counts: 1 = as often as in the data, 0 = all alike", 0, 4, none, none, "",
        kWithPopularity},
-      {"loss", &loss,
-       "next-item loss: cross-entropy over all scores; gbce: binary cross-entropy over the target "
-       "and negatives sampled for it; bpr: -log sigmoid of the target's score less each of theirs",
-       0, 0, Names{"cross_entropy", "gbce", "bpr"}},
+      {"loss", &loss, loss_help(), 0, 0, loss_names()},
       {"n_negatives", &n_negatives, "number of sampled negatives per target", 1, 1e6, none, none,
        "", kWithOwnNegatives},
-      {"gbce_t", &gbce_t,
-       "how far gbce corrects for sampling: 0 = not at all (binary cross-entropy), 1 = fully", 0, 1,
-       none, none, "", kWithGbce},
       {"item_id_dropout", &item_id_dropout,
        "with an item tower: fraction of the items whose own embedding counts as zero, drawn for "
        "each training step, so that features learn to stand alone",
@@ -182,6 +203,10 @@ Fields SessionConfig::fields() {
        "else the longest in the schema (512 at most), else 20",
        2, HUGE_VAL, none, Names{"max_sequence_length"}, "data"},
   };
+  const auto of_losses = fields_of_losses(loss_options);
+  const auto before = std::ranges::find(out, "n_negatives", &Field::name);
+  out.insert(before + 1, of_losses.begin(), of_losses.end());
+  return out;
 }
 
 std::string SessionConfig::masking_kind() const {

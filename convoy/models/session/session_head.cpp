@@ -14,9 +14,7 @@
 #include "convoy/models/session/event_weights.h"
 #include "convoy/models/session/negatives.h"
 #include "convoy/nn/layers/layers.h"
-#include "convoy/nn/losses/bpr.h"
 #include "convoy/nn/losses/cross_entropy.h"
-#include "convoy/nn/losses/gbce.h"
 #include "convoy/nn/losses/label_smoothing.h"
 #include "convoy/nn/losses/ranking.h"
 
@@ -255,15 +253,10 @@ at::Tensor SessionHead::sampled_loss(const nn::Bundle& in, const TowerScores& sc
   }
   const auto negatives =
       own_negatives(in.at("item_ids"), targets.positions, targets.items, context);
-  if (config_.loss == "bpr") {
-    return nn::bpr(h, table, targets.items, negatives, {config_.temperature, targets.weights},
-                   context);
-  }
-  const double rate = static_cast<double>(config_.n_negatives) /
-                      static_cast<double>(config_.item().cardinality - first_id_ - 1);
-  return nn::gbce(h, table, targets.items, negatives,
-                  {config_.gbce_t, std::min(rate, 1.0), config_.temperature, targets.weights},
-                  context);
+  return next_item_loss(config_.loss)
+      .with_negatives(config_,
+                      {h, table, targets.items, negatives, {config_.temperature, targets.weights}},
+                      context);
 }
 
 at::Tensor SessionHead::own_negatives(const at::Tensor& ids, const at::Tensor& positions,

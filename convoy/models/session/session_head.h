@@ -49,7 +49,7 @@ class SessionHead : public nn::Block {
   at::Tensor states(const at::Tensor& rows) const;
   /// Whether training scores some items only.
   bool samples() const { return config_.sampled_softmax || config_.has_own_negatives(); }
-  /// Negatives of each target under gbce and bpr, [N, n_negatives] ids.
+  /// Negatives of each target under a loss that draws them for it, [N, n_negatives] ids.
   at::Tensor own_negatives(const at::Tensor& ids, const at::Tensor& positions,
                            const at::Tensor& items, const nn::Context& context) const;
   at::Tensor sampled_loss(const nn::Bundle& in, const TowerScores& scored, const Targets& targets,
