@@ -13,6 +13,7 @@ import json
 import math
 import pathlib
 import random
+import re
 import subprocess
 import sys
 import tempfile
@@ -38,6 +39,8 @@ DECODERS = {
     "olmo3": " --sliding_window 5",
     "granite": " --embedding_multiplier 3 --logits_scaling 2 --residual_multiplier 0.4 --attention_multiplier 0.3",
 }
+SESSION_TABLE = pathlib.Path(__file__).resolve().parents[1] / "convoy/models/session/session_bodies.cpp"
+BODIES = re.findall(r'\{\.name = "(\w+)"', SESSION_TABLE.read_text())
 FAMILIES = {
     "gpt2": TEXT + "--model_type gpt2 --n_embd 16 --n_layer 4 --n_head 4 --n_positions 32",
     # OLMo has norms behind its branches alone: in bf16 a first step of AdamW at 1e-2, which turns weights whose gradient
@@ -48,9 +51,9 @@ FAMILIES = {
             "--num_attention_heads 4 --max_position_embeddings 32 --mlm_probability 0.4",
     "t5": TEXT + "--model_type t5 --d_model 16 --d_kv 4 --d_ff 32 --num_layers 2 --num_heads 4 "
           "--relative_attention_num_buckets 8 --relative_attention_max_distance 12 --eos_token_id 3",
-    **{f"session {body}": SESSIONS + f"--model.body {body}"
-       for body in ("gpt2", "bert", "albert", "electra", "xlnet", "sasrec", "ligr")},
-    "session hstu": SESSIONS.replace("sessions", "timed") + "--model.body hstu",
+    # The body hstu reads when each event was.
+    **{f"session {body}": (SESSIONS.replace("sessions", "timed") if body == "hstu" else SESSIONS) + f"--model.body {body}"
+       for body in BODIES},
 }
 PRECISIONS = {"fp32": "", "bf16": " --bf16"}
 COLUMNS = [(family, precision) for family in FAMILIES for precision in PRECISIONS]
@@ -64,7 +67,6 @@ def make_data(program, folder):
     (folder / "text.txt").write_text("\n".join(lines) + "\n")
     subprocess.run([program, "data", "synthetic", "--output", "sessions", "--items", "30", "--rows", "300"],
                    cwd=folder, check=True, capture_output=True)
-    # The body hstu reads when each event was.
     events = (f"u{user},i{(user + step * (1 + user % 3)) % 30},{1000 * user + step * step * 60}"
               for user in range(300) for step in range(4 + user % 9))
     (folder / "events.csv").write_text("\n".join(["user_id,item_id,timestamp", *events]) + "\n")

@@ -25,7 +25,6 @@ TASK_WORD = re.compile(r"sessions?\b|rankings?\b|recommend|top_?ks?\b|\blengths\
                        r"|classif|sentinel|language.?(model|task)", re.I)
 # What blocks cost and which split is fastest is found from a list of blocks, whatever model that is.
 FREE_OF_FAMILIES = ("convoy/planner/", "convoy/parallel/")
-SESSION_BODIES = ("albert", "electra", "xlnet", "sasrec", "ligr", "hstu")
 # Words of our own for what the field has a word: the field's, our own, which other senses it has, and in
 # which files alone (all), or in which not ("!"). A match is free where a match of the other senses covers it.
 PIPELINE = ("convoy/parallel/pipeline/", "cli/plan/schedule.cpp", "tests/parallel/pipeline", "docs/pipeline.md")
@@ -57,9 +56,10 @@ REGISTRIES = {
     "commands": ("cli/commands.h", "kCommands[] = {"),
 }
 # Entries that stand each in a source of its own: the folder, and what comes before the name.
-ENTRY_FILES = {"schedules": ("convoy/parallel/pipeline", re.compile(r'const ScheduleEntry \w+\{\s*\.name = "(\w+)"'))}
+ENTRY_FILES = {"schedules": ("convoy/parallel/pipeline", re.compile(r'const ScheduleEntry \w+\{\s*\.name = "(\w+)"')),
+               "session bodies": ("convoy/models/session", re.compile(r'\{\.name = "(\w+)",\s*\.maskings'))}
 ORDINARY = ("commands", "tasks")  # names that are words of ordinary sentences
-OTHER_TABLES = {("convoy/models/session/session_config.cpp", "families")}  # the bodies of a session model
+OTHER_TABLES = {("convoy/tasks/session/task.cpp", kind) for kind in ("families", "session bodies")}  # what convoy tune tries first
 ENTRY = re.compile(r'\{(?:\w+::\w+, )?"(\w+)", ?')
 TABLE_END = re.compile(r"(\}\}|\n *\});\n")
 # A member of the one value that says how a step is spread is named by its declaration and so many other sources at most:
@@ -266,7 +266,7 @@ def named_families(path, line, families):
     """Returns the family that a line of a component names which serves every model, or None."""
     if not path.startswith(FREE_OF_FAMILIES):
         return None
-    match = re.search(r"(?i)(?<![a-z])(gpt-?\d*|" + "|".join(sorted({*families, *SESSION_BODIES})) + r")(?![a-z0-9])|convoy/models/", line)
+    match = re.search(r"(?i)(?<![a-z])(gpt-?\d*|" + "|".join(sorted(families)) + r")(?![a-z0-9])|convoy/models/", line)
     return match.group() if match else None
 
 
@@ -341,7 +341,7 @@ def main():
             source = (ROOT / path).read_text()
             findings = list(listed_names(str(path), source, registries))
             for number, line in enumerate(source.split("\n"), 1):
-                family = named_families(str(path), line, registries["families"][3])
+                family = named_families(str(path), line, registries["families"][3] | registries["session bodies"][3])
                 if family:
                     findings.append((number, f"names '{family}'; plans and profiles are of any list of blocks"))
             for number, text in findings:

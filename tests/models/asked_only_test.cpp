@@ -7,10 +7,9 @@
 #include <string>
 
 #include "convoy/models/bert/bert.h"
-#include "convoy/models/gpt2/gpt2.h"
-#include "convoy/models/sasrec/hstu.h"
 #include "convoy/models/xlnet/xlnet.h"
 #include "convoy/nn/param.h"
+#include "tests/models/testing.h"
 #include "tests/nn/testing.h"
 
 // A last layer that computes only the states that are asked for gives what a whole one gives there.
@@ -156,22 +155,14 @@ TEST(AskedOnly, EarlierXlnetLayersSkipQueriesAlone) {
   EXPECT_TRUE(at::equal(run(some, in(), "hidden").states, run(whole, in(), "hidden").states));
 }
 
-using Make = std::function<nn::BlockPtr(bool asked_only)>;
-
-std::map<std::string, Make> causal_layers() {
-  Gpt2Config gpt2;
-  gpt2.n_embd = kWidth;
-  gpt2.n_head = 2;
-  gpt2.n_positions = 16;
-  SasrecConfig sasrec;
-  sasrec.hidden_size = kWidth;
-  sasrec.num_attention_heads = 2;
-  sasrec.intermediate_size = 3 * kWidth;
-  sasrec.max_length = 16;
-  return {{"gpt2", [=](bool some) { return make_gpt2_layer(gpt2, "x", 1, some); }},
-          {"sasrec", [=](bool some) { return make_sasrec_layer(sasrec, "x", 1, some); }},
-          {"ligr", [=](bool some) { return make_ligr_layer(sasrec, "x", 1, some); }},
-          {"hstu", [=](bool some) { return make_hstu_layer(sasrec, "x", 1, some); }}};
+/// Last layer of a session body. It computes all positions where the model predicts columns of
+/// whole sessions.
+nn::BlockPtr last_layer(const std::string& body, bool asked_only) {
+  auto config = small_session({.ids = 9, .width = kWidth, .heads = 2, .layers = 2, .length = 16});
+  config.body = body;
+  config.n_inner = 3 * kWidth;
+  if (!asked_only) config.targets = {{"bought"}};
+  return session_body(body).layers(config).back();
 }
 
 at::Tensor states_of(const nn::BlockPtr& block, nn::Mode mode, bool names_asked = true) {
@@ -191,8 +182,11 @@ at::Tensor states_of(const nn::BlockPtr& block, nn::Mode mode, bool names_asked 
 }
 
 TEST(AskedOnly, CausalLayersSkipPositionsExceptInTraining) {
-  for (const auto& [name, make] : causal_layers()) {
+  const std::vector<std::string> clm{"clm"};
+  for (const auto& name : bodies_that_learn_by("clm")) {
+    if (session_body(name).maskings != clm) continue;
     SCOPED_TRACE(name);
+    const auto make = [&](bool asked_only) { return last_layer(name, asked_only); };
     for (const auto mode : {nn::Mode::Evaluate, nn::Mode::Predict}) {
       const auto whole = states_of(make(false), mode), some = states_of(make(true), mode);
       nn::expect_close(some.index_select(0, asked()), whole.index_select(0, asked()));

@@ -4,6 +4,7 @@
 #include "convoy/models/decoder/decoder.h"
 #include "convoy/models/gpt2/gpt2.h"
 #include "convoy/models/session/session.h"
+#include "convoy/models/session/session_bodies.h"
 #include "convoy/models/t5/t5.h"
 
 namespace convoy::models {
@@ -88,6 +89,22 @@ inline SessionConfig small_session(const Small& size) {
   config.n_layer = size.layers;
   config.max_length = size.length;
   return config;
+}
+
+/// Every session body with each masking that it learns by, as "xlnet plm".
+inline std::vector<std::string> bodies_and_maskings() {
+  std::vector<std::string> out;
+  for (const auto& body : bodies_that_learn_by("")) {
+    for (const auto& masking : session_body(body).maskings) out.push_back(body + " " + masking);
+  }
+  return out;
+}
+
+/// Bodies that learn by `masking`, as "xlnet clm".
+inline std::vector<std::string> bodies_by(const std::string& masking) {
+  auto out = bodies_that_learn_by(masking);
+  for (auto& body : out) body += " " + masking;
+  return out;
 }
 
 }  // namespace convoy::models

@@ -15,6 +15,7 @@ nn::Bundle three_sessions() {
   const auto ids =
       at::tensor({3, 9, 4, 0, 0, 0, 7, 2, 11, 12, 5, 1, 8, 0, 0, 0, 0, 0}, at::kLong).view({3, 6});
   return {{"items", ids},
+          {"time", at::arange(18, at::kLong).view({3, 6}) * 100},
           {"lengths", at::tensor({3, 6, 1}, at::kLong)},
           {"bought", at::tensor({1, 0, 1}, at::kLong)},
           {"total", at::tensor({1.5F, -2.0F, 0.25F})}};
@@ -24,6 +25,7 @@ SessionConfig with_targets(const std::string& body, const std::string& summary =
   auto config = small_session({.ids = 30, .width = 8, .length = 6});
   config.body = body;
   config.summary_type = summary;
+  config.time_feature = "time";
   config.dropout = 0;
   config.targets = {{"bought", true, 0.5}, {"total", false, 0.25}};
   config.next_item_weight = 2;
@@ -122,9 +124,11 @@ TEST(SessionTargets, DoNotReadAnUnknownTarget) {
     predicted["lengths"][row] = last;
   }
   evaluated[kMissed] = at::tensor({0, 1, 0}, at::kLong);
-  const std::vector<std::pair<std::string, std::string>> bodies{
-      {"gpt2", "auto"},  {"sasrec", "auto"}, {"ligr", "auto"}, {"bert", "auto"},
-      {"xlnet", "auto"}, {"xlnet", "plm"},   {"xlnet", "clm"}, {"xlnet", "bi"}};
+  std::vector<std::pair<std::string, std::string>> bodies{{"xlnet", "bi"}};
+  for (const auto& body : bodies_that_learn_by("")) {
+    if (session_body(body).reads_times) continue;  // a target's time is where cls stands for it
+    for (const auto& masking : session_body(body).maskings) bodies.emplace_back(body, masking);
+  }
   for (const auto& [body, masking] : bodies) {
     for (const std::string summary : {"last", "first", "mean", "cls"}) {
       auto config = with_targets(body, summary);
@@ -147,10 +151,11 @@ TEST(SessionTargets, DoNotReadAnUnknownTarget) {
 
 // A body that looks at both sides reads cls, too.
 TEST(SessionTargets, ClsDoesNotChangeWhatCausalBodiesPredict) {
-  for (const char* body : {"gpt2", "ligr", "xlnet"}) {
+  for (const auto& body : bodies_that_learn_by("clm")) {
+    if (session_body(body).reads_times) continue;  // HSTU divides by the number of positions
     const auto scores = [&](const std::string& summary, nn::Mode mode, const char* name) {
       auto config = with_targets(body, summary);
-      if (config.body == "xlnet") config.masking = "clm";
+      config.masking = "clm";
       return run_model(config, three_sessions(), mode).at(name);
     };
     nn::expect_close(scores("cls", nn::Mode::Predict, "scores"),
@@ -162,10 +167,9 @@ TEST(SessionTargets, ClsDoesNotChangeWhatCausalBodiesPredict) {
 
 // Also where a position for the next item is between them.
 TEST(SessionTargets, ClsReadsEveryItem) {
-  for (const char* body : {"gpt2", "bert", "xlnet", "ligr"}) {
-    for (const char* masking : {"auto", "plm"}) {
+  for (const auto& body : bodies_that_learn_by("")) {
+    for (const auto& masking : session_body(body).maskings) {
       auto config = with_targets(body, "cls");
-      if (config.body != "xlnet" && std::string(masking) == "plm") continue;
       config.masking = masking;
       auto params = std::map<std::string, at::Tensor>();
       const auto told = run_model(config, three_sessions(), nn::Mode::Predict, &params);

@@ -181,7 +181,8 @@ class TaskWords(unittest.TestCase):
 
 class Families(unittest.TestCase):
     def found(self, line, path="convoy/planner/search/any.cpp"):
-        return lint.named_families(path, line, lint.read_registries()["families"][3])
+        registries = lint.read_registries()
+        return lint.named_families(path, line, registries["families"][3] | registries["session bodies"][3])
 
     def test_plans_and_profiles_name_none(self):
         for line, family in (('if (family == "llama")', "llama"), ("// as GPT-2 has it", "GPT-2"), ("class T5;", "T5"),

@@ -1,5 +1,6 @@
 #include <cmath>
 
+#include "convoy/tasks/session/onnx_layers.h"
 #include "tests/tasks/onnx_testing.h"
 #include "tests/tasks/recommender_testing.h"
 
@@ -10,9 +11,12 @@ namespace {
 class ExportOnnx : public RecommenderTest {};
 
 TEST_F(ExportOnnx, GraphsScoreAsThePredictionsDo) {
-  for (const char* body :
-       {"gpt2 --temperature 0.5 --item_embedding_dim 4", "gpt2 --weight_tying false", "sasrec",
-        "ligr", "bert --item_embedding_dim 4"}) {
+  auto bodies = tasks::OnnxLayers::bodies();
+  for (const char* other : {"gpt2 --temperature 0.5 --item_embedding_dim 4",
+                            "gpt2 --weight_tying false", "bert --item_embedding_dim 4"}) {
+    bodies.emplace_back(other);
+  }
+  for (const auto& body : bodies) {
     train(fmt::format("--overwrite_output_dir --model.body {}", body));
     ASSERT_EQ(run("export onnx out --output out.onnx"), 0) << output_;
     expect("wrote      out.onnx (");

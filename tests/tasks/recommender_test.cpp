@@ -13,6 +13,7 @@
 
 #include "convoy/base/error.h"
 #include "convoy/base/random.h"
+#include "convoy/models/session/session_bodies.h"
 #include "convoy/prepare/items.h"
 #include "tests/tasks/recommender_testing.h"
 
@@ -254,13 +255,18 @@ TEST_F(RecommenderTest, RanksWhatAnEvaluationRanks) {
   constexpr int64_t kItems = 30;
   constexpr size_t kShort = 6;
   make_sessions(100);
-  std::vector<std::pair<std::string, size_t>> models;
-  for (const char* model : {"gpt2", "bert", "albert", "electra", "electra --masking rtd",
-                            "xlnet --masking clm", "xlnet --masking mlm", "xlnet --masking plm",
-                            "sasrec", "ligr", "bert --attend_padding true"}) {
-    for (const size_t length : {size_t{30}, kShort}) models.emplace_back(model, length);
+  std::vector<std::pair<std::string, size_t>> cases;
+  std::vector<std::string> kinds{"bert --attend_padding true"};
+  for (const auto& body :
+       models::bodies_with([](const models::SessionBody& one) { return !one.reads_times; })) {
+    for (const auto& masking : models::session_body(body).maskings) {
+      kinds.push_back(body + " --masking " + masking);
+    }
   }
-  for (const auto& [model, length] : models) {
+  for (const auto& model : kinds) {
+    for (const size_t length : {size_t{30}, kShort}) cases.emplace_back(model, length);
+  }
+  for (const auto& [model, length] : cases) {
     train(
         fmt::format("--overwrite_output_dir --top_ks 1,2,3,5,8,13,21,30 --max_length {} "
                     "--model.body {}",

@@ -4,7 +4,6 @@
 #include "convoy/models/session/session_bodies.h"
 #include "convoy/models/session/session_head.h"
 #include "convoy/models/session/session_input.h"
-#include "convoy/models/session/session_layers.h"
 
 namespace convoy::models {
 

@@ -158,7 +158,7 @@ struct SessionConfig {
   bool permutes() const { return masking_kind() == "plm"; }
   /// Whether positions see what follows them, their targets too: XLNet under clm, as in
   /// Transformers4Rec.
-  bool sees_targets() const { return !masks_items() && body == "xlnet" && attn_type == "bi"; }
+  bool sees_targets() const;
   /// Whether a learned vector stands where no item is.
   bool has_masked_item() const { return (masks_items() && !permutes()) || sees_targets(); }
   /// Whether a second body tells the items that the first drew for hidden ones.

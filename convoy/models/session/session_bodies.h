@@ -28,7 +28,7 @@ struct LastNorm {
 struct SessionBody {
   std::string name;                   ///< value of `body`
   std::vector<std::string> maskings;  ///< values of `masking` that it learns by; `auto`: the first
-  nn::BlockList (*layers)(const SessionConfig& config);
+  nn::BlockList (*layers)(const SessionConfig& config) = nullptr;
   BodyPositions positions = BodyPositions::WithTypes;
   bool reads_times = false;                ///< layers know how long ago events were
   int64_t inner_factor = 4;                ///< width of the feed-forward layers, in d_model
@@ -50,5 +50,8 @@ std::vector<std::string> bodies_with(bool (*has)(const SessionBody& body));
 
 /// Bodies that can learn by `masking`, in the order of the table; all where it is "".
 std::vector<std::string> bodies_that_learn_by(const std::string& masking);
+
+/// Makes the layers of the body that tells which items were replaced.
+nn::BlockList discriminator_layers(const SessionConfig& config);
 
 }  // namespace convoy::models

@@ -46,6 +46,43 @@ Names with_auto(Names names) {
   return names;
 }
 
+std::string body_help() {
+  Names causal, both_sides, either;
+  for (const auto& name : bodies_that_learn_by("")) {
+    const auto& learns = session_body(name).maskings;
+    const bool clm = std::ranges::count(learns, "clm") > 0;
+    (!clm ? both_sides : learns.size() == 1 ? causal : either).push_back(name);
+  }
+  return fmt::format("transformer layers: causal ({}), bidirectional ({}), or either ({})",
+                     join(causal), join(both_sides), join(either));
+}
+
+std::string activation_help() {
+  std::string out = "activation of the feed-forward layers; auto = gelu";
+  for (const auto& name : bodies_that_learn_by("")) {
+    const auto& activation = session_body(name).activation;
+    if (activation != SessionBody().activation) out += ", for " + name + " " + activation;
+  }
+  return out;
+}
+
+std::string inner_help() {
+  std::string out = "width of the feed-forward layers; 0 = 4 x d_model";
+  for (const auto& name : bodies_that_learn_by("")) {
+    const auto factor = session_body(name).inner_factor;
+    if (factor != SessionBody().inner_factor)
+      out += fmt::format(", for {} {} x d_model", name, factor);
+  }
+  return out;
+}
+
+/// Initial deviation of bodies whose first weights depend on the width of the model.
+std::string wide_help() {
+  const auto names =
+      bodies_with([](const SessionBody& body) { return body.learns_from_wide_weights; });
+  return fmt::format("with convoy train of {} 0.02 * sqrt(768 / d_model)", join(names));
+}
+
 Names loss_names() {
   Names out;
   for (const auto& loss : next_item_losses()) out.push_back(loss.name);
@@ -82,17 +119,12 @@ Fields SessionConfig::fields() {
       {"d_model", &d_model, "hidden size of the body", 1, HUGE_VAL, {}, {"n_embd"}},
       {"n_layer", &n_layer, "layers of the body", 0},
       {"n_head", &n_head, "attention heads", 1},
-      {"n_inner", &n_inner, "width of the feed-forward layers; 0 = 4 x d_model, for sasrec d_model",
-       0},
+      {"n_inner", &n_inner, inner_help(), 0},
       {"dropout", &dropout, "dropout rate on embeddings, attention and residuals", 0, kMostDropped},
-      {"activation", &activation,
-       "activation of the feed-forward layers; auto = gelu, for sasrec relu, for ligr silu (gated)",
-       0, 0, with_auto(nn::activations())},
+      {"activation", &activation, activation_help(), 0, 0, with_auto(nn::activations())},
       {"layer_norm_epsilon", &layer_norm_epsilon, "epsilon of normalisation layers", 0},
       {"initializer_range", &initializer_range,
-       "standard deviation of initial weights; with convoy train of bert, albert and electra "
-       "0.02 * sqrt(768 / d_model)",
-       0},
+       "standard deviation of initial weights; " + wide_help(), 0},
       {"item_embedding_dim", &item_embedding_dim, "width of the item embedding; 0 = d_model", 0},
       {"embedding_dim", &embedding_dim, "width of other embeddings; 0 = d_model", 0},
       {"embedding_dims", &embedding_dims,
@@ -119,8 +151,7 @@ Fields SessionConfig::fields() {
        0, kMostDropped},
       {.name = "body",
        .value = &body,
-       .help = "transformer layers: causal (gpt2, sasrec, ligr, hstu), bidirectional, or either "
-               "(xlnet)",
+       .help = body_help(),
        .choices = sorted(bodies_that_learn_by("")),
        .instead = {{"transfo-xl", "xlnet"},
                    {"transfoxl", "xlnet"},
@@ -158,9 +189,7 @@ Fields SessionConfig::fields() {
        "request), or from the position's own",
        0, 0, Names{"next", "own"}, none, "", kWithTimes},
       {"embedding_initializer_range", &embedding_initializer_range,
-       "standard deviation of initial embeddings; with convoy train of bert, albert and electra "
-       "0.02 * sqrt(768 / d_model)",
-       0},
+       "standard deviation of initial embeddings; " + wide_help(), 0},
       {"sampled_softmax", &sampled_softmax,
        "train against sampled items instead of all; evaluation and prediction rank all"},
       {"max_n_samples", &max_n_samples, "number of sampled items, shared by all targets", 1,
@@ -222,6 +251,11 @@ std::optional<parallel::RowReads> SessionConfig::item_reads() const {
   const int64_t own = has_own_negatives() ? n_negatives : 0;
   const int64_t shared = sampled_softmax && !has_in_batch_negatives() ? max_n_samples : 0;
   return parallel::RowReads{shared + 1, (times + own) * max_length};
+}
+
+bool SessionConfig::sees_targets() const {
+  return !masks_items() && attn_type == "bi" &&
+         session_body(body).positions == BodyPositions::InLayers;
 }
 
 bool SessionConfig::counts_from_end() const {

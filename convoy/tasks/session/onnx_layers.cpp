@@ -78,81 +78,14 @@ std::string OnnxLayers::attention(const std::string& query, const std::string& k
   return op("Reshape", {mixed, graph_.list({0, 0, config_.d_model})});
 }
 
-std::string OnnxLayers::gpt2_layer(const std::string& x, const std::string& seen,
-                                   const std::string& name) {
-  const auto layer = "transformer.h." + name + ".";
-  const double epsilon = config_.layer_norm_epsilon;
-  const auto joined = linear(norm(x, layer + "ln_1", epsilon), layer + "attn.c_attn", true);
-  const int64_t D = config_.d_model;
-  const auto parts =
-      graph_.nodes("Split", {joined, graph_.list({D, D, D})}, 3, {{"axis", int64_t{2}}});
-  const auto mixed = attention(parts[0], parts[1], parts[2], seen);
-  const auto attended = add(x, linear(mixed, layer + "attn.c_proj", true));
-  const auto inner = linear(norm(attended, layer + "ln_2", epsilon), layer + "mlp.c_fc", true);
-  return add(attended, linear(activated(inner), layer + "mlp.c_proj", true));
-}
-
-std::string OnnxLayers::sasrec_layer(const std::string& x, const std::string& seen,
-                                     const std::string& name) {
-  const auto layer = "transformer_layers.transformer_blocks." + name + ".";
-  const auto attn = layer + "multi_head_attn.";
-  const double epsilon = config_.layer_norm_epsilon;
-  const auto asking = norm(x, layer + "q_layer_norm", epsilon);
-  const auto mixed = attention(linear(asking, attn + "query"), linear(x, attn + "key"),
-                               linear(x, attn + "value"), seen);
-  const auto attended = add(asking, linear(mixed, attn + "out_proj"));
-  const auto fed = norm(attended, layer + "ff_layer_norm", epsilon);
-  const auto inner = activated(linear(fed, layer + "feed_forward.ff_linear_1"));
-  return add(fed, linear(inner, layer + "feed_forward.ff_linear_2"));
-}
-
-std::string OnnxLayers::ligr_layer(const std::string& x, const std::string& seen,
-                                   const std::string& name) {
-  const auto layer = "transformer_layers.transformer_blocks." + name + ".";
-  const auto attn = layer + "multi_head_attn.", fed = layer + "feed_forward.ff_linear_";
-  const double epsilon = config_.layer_norm_epsilon;
-  const auto gated = [&](const std::string& of, const std::string& added, const char* gate) {
-    const auto share = op("Sigmoid", {linear(of, layer + gate)});
-    return add(of, op("Mul", {share, added}));
-  };
-  const auto normed = norm(x, layer + "layer_norm_1", epsilon);
-  const auto mixed = attention(linear(normed, attn + "query"), linear(normed, attn + "key"),
-                               linear(normed, attn + "value"), seen);
-  const auto attended = gated(x, linear(mixed, attn + "out_proj"), "gating_linear_1");
-  const auto read = norm(attended, layer + "layer_norm_2", epsilon);
-  const auto inner = op("Mul", {activated(linear(read, fed + "1")), linear(read, fed + "3")});
-  return gated(attended, linear(inner, fed + "2"), "gating_linear_2");
-}
-
-std::string OnnxLayers::bert_layer(const std::string& x, const std::string& seen,
-                                   const std::string& name) {
-  const auto layer = "bert.encoder.layer." + name + ".";
-  const auto self = layer + "attention.self.", out = layer + "attention.output.";
-  const double epsilon = config_.layer_norm_epsilon;
-  const auto mixed = attention(linear(x, self + "query"), linear(x, self + "key"),
-                               linear(x, self + "value"), seen);
-  const auto attended = norm(add(x, linear(mixed, out + "dense")), out + "LayerNorm", epsilon);
-  const auto inner = activated(linear(attended, layer + "intermediate.dense"));
-  return norm(add(attended, linear(inner, layer + "output.dense")), layer + "output.LayerNorm",
-              epsilon);
-}
-
-const std::map<std::string, OnnxLayers::Layer>& OnnxLayers::layers() {
-  static const std::map<std::string, Layer> all{{"bert", &OnnxLayers::bert_layer},
-                                                {"gpt2", &OnnxLayers::gpt2_layer},
-                                                {"ligr", &OnnxLayers::ligr_layer},
-                                                {"sasrec", &OnnxLayers::sasrec_layer}};
-  return all;
-}
-
 std::vector<std::string> OnnxLayers::bodies() {
   std::vector<std::string> out;
-  for (const auto& [body, layer] : layers()) out.push_back(body);
+  for (const auto& [body, layer] : onnx_bodies()) out.push_back(body);
   return out;
 }
 
 std::string OnnxLayers::layer(const std::string& x, const std::string& seen, int64_t index) {
-  return (this->*layers().at(config_.body))(x, seen, std::to_string(index));
+  return onnx_bodies().at(config_.body)(*this, x, seen, std::to_string(index));
 }
 
 }  // namespace convoy::tasks

@@ -26,6 +26,9 @@ class OnnxLayers {
   std::string norm(const std::string& x, const std::string& name, double epsilon);
   std::string activated(const std::string& x);
   std::string add(const std::string& a, const std::string& b) { return op("Add", {a, b}); }
+  /// Adds attention; its result is [B, T, D].
+  std::string attention(const std::string& query, const std::string& key, const std::string& value,
+                        const std::string& seen);
   /// Adds layer `index` of the model's body. `seen` [.., T, T] bool: positions that each position
   /// sees.
   std::string layer(const std::string& x, const std::string& seen, int64_t index);
@@ -34,20 +37,13 @@ class OnnxLayers {
     return graph_.node(name, inputs, attributes);
   }
 
+  formats::OnnxGraph& graph() { return graph_; }
+  const models::SessionConfig& config() const { return config_; }
+
   /// Returns the bodies whose layers layer() supports.
   static std::vector<std::string> bodies();
 
  private:
-  using Layer = std::string (OnnxLayers::*)(const std::string&, const std::string&,
-                                            const std::string&);
-  static const std::map<std::string, Layer>& layers();
-  std::string gpt2_layer(const std::string& x, const std::string& seen, const std::string& name);
-  std::string sasrec_layer(const std::string& x, const std::string& seen, const std::string& name);
-  std::string ligr_layer(const std::string& x, const std::string& seen, const std::string& name);
-  std::string bert_layer(const std::string& x, const std::string& seen, const std::string& name);
-  /// Adds attention; its result is [B, T, D].
-  std::string attention(const std::string& query, const std::string& key, const std::string& value,
-                        const std::string& seen);
   std::string heads(const std::string& x);
 
   formats::OnnxGraph& graph_;
@@ -56,5 +52,13 @@ class OnnxLayers {
   at::Tensor item_vectors_;  // of an item tower, in place of the item embedding
   std::map<std::string, std::string> written_;
 };
+
+/// Function that adds one layer of a body: `name` is its number, x and `seen` are as of
+/// OnnxLayers::layer().
+using OnnxLayer = std::string (*)(OnnxLayers& to, const std::string& x, const std::string& seen,
+                                  const std::string& name);
+
+/// Layers by the names of their bodies.
+const std::map<std::string, OnnxLayer>& onnx_bodies();
 
 }  // namespace convoy::tasks

@@ -5,6 +5,7 @@
 
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
+#include "convoy/models/session/session_bodies.h"
 #include "convoy/tasks/session/loaded_model.h"
 #include "convoy/tasks/session/onnx_layers.h"
 
@@ -40,7 +41,10 @@ void check_graph_has(const models::SessionConfig& config) {
 class SessionGraph {
  public:
   SessionGraph(OnnxGraph& graph, const LoadedModel& model)
-      : graph_(graph), config_(model.config), layers_(graph, model.config, model.blocks) {}
+      : graph_(graph),
+        config_(model.config),
+        body_(models::session_body(config_.body)),
+        layers_(graph, model.config, model.blocks) {}
 
   /// Adds the state [B, D] that scores items, for `ids` [B, T].
   std::string state(std::string ids) {
@@ -64,10 +68,8 @@ class SessionGraph {
     const auto seen = seen_by_positions();
     for (int64_t i = 0; i < config_.n_layer; ++i) x = layers_.layer(x, seen, i);
     auto state = op("GatherND", {x, last}, {{"batch_dims", int64_t{1}}});
-    if (config_.body == "gpt2") {
-      state = layers_.norm(state, "transformer.ln_f", config_.layer_norm_epsilon);
-    } else if (config_.body == "sasrec") {
-      state = layers_.norm(state, "transformer_layers.last_layernorm", 1e-8);
+    if (const auto& last = body_.last_norm) {
+      state = layers_.norm(state, last->name, last->epsilon.value_or(config_.layer_norm_epsilon));
     }
     const bool projects = layers_.has("output_projection.weight");
     return projects ? layers_.linear(state, "output_projection") : state;
@@ -94,7 +96,7 @@ class SessionGraph {
       const auto table = layers_.weight("pos_encoding_layer.pos_emb.weight");
       return layers_.add(x, op("Gather", {table, places}));
     }
-    if (config_.body == "gpt2") {
+    if (body_.positions == models::BodyPositions::FromStart) {
       const auto table = layers_.weight("transformer.wpe.weight");
       return layers_.add(x, op("Gather", {table, places_}));
     }
@@ -118,6 +120,7 @@ class SessionGraph {
 
   OnnxGraph& graph_;
   const models::SessionConfig& config_;
+  const models::SessionBody& body_;
   OnnxLayers layers_;
   std::string lengths_;  // [B, 1]: items of a row
   std::string places_;   // [T]: 0, 1, ...

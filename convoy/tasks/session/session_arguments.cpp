@@ -6,6 +6,7 @@
 #include "convoy/base/text.h"
 #include "convoy/data/window_folders.h"
 #include "convoy/formats/schema.h"
+#include "convoy/models/session/session_bodies.h"
 #include "convoy/options/trainer_flags.h"
 #include "convoy/tasks/session/training_defaults.h"
 
@@ -185,7 +186,9 @@ void SessionArguments::declare(OptionTable& t) {
         "time at which evaluations ask hstu for the next item: of the session's last event, as in "
         "serving, or of the target, which serving does not know")
       .choice({"last", "target"})
-      .only_with("model.body", {"hstu"});
+      .only_with("model.body", models::bodies_with([](const models::SessionBody& body) {
+                   return body.reads_times;
+                 }));
   add_hints(t);
   t.answer(options::trainer_flags());
 }

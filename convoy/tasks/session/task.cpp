@@ -7,6 +7,7 @@
 #include "convoy/checkpoint/weights.h"
 #include "convoy/data/parquet_files.h"
 #include "convoy/machine/memory_limit.h"
+#include "convoy/models/session/session_bodies.h"
 #include "convoy/prepare/seen.h"
 #include "convoy/tasks/memory.h"
 #include "convoy/tasks/random_data.h"
@@ -114,9 +115,11 @@ void SessionTask::settle(OptionTable& table) {
                      "model.item_id_dropout has no effect without features of items; try "
                      "--item_tower FEATURE");
   }
-  // only_with() cannot express that XLNet's masking decides whether it hides items.
+  // only_with() cannot express that the masking decides whether such a body hides items.
   const auto masking = arguments_.model.masking_kind();
-  if (table.find("model.body")->plain() == "xlnet" && masking != "mlm" &&
+  const auto masks = models::bodies_that_learn_by("mlm");
+  if ((masking == "clm" || masking == "plm") &&
+      std::ranges::count(masks, arguments_.model.body) > 0 &&
       table.asked_for("model.mlm_probability")) {
     fail<UsageError>("tasks", "model.mlm_probability has no effect with masking = {}; try {}",
                      masking, masking == "plm" ? "--plm_probability" : "--masking mlm");
