@@ -141,7 +141,7 @@ std::shared_ptr<comm::Connector> connect(const Job& job,
 void check_even_hosts(const launch::RankEnvironment& environment, const std::string& what) {
   const auto& ranks = environment;
   if (ranks.local_world_size * ranks.num_nodes == ranks.world_size) return;
-  fail<UsageError>("plan",
+  fail<UsageError>("parallel",
                    "{} needs as many ranks on each host; got {} ranks on {} hosts, {} of them here",
                    what, ranks.world_size, ranks.num_nodes, ranks.local_world_size);
 }

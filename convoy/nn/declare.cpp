@@ -9,9 +9,9 @@ namespace convoy::nn {
 std::vector<ParamPtr> params_of(const BlockList& blocks) {
   std::vector<ParamPtr> out;
   std::map<const Param*, size_t> known;
-  if (blocks.empty()) fail<UsageError>("nn", "the model has no blocks; got an empty list");
+  if (blocks.empty()) fail<UsageError>("models", "the model has no blocks; got an empty list");
   for (const auto& block : blocks) {
-    if (!block) fail<UsageError>("nn", "a block of the model is null");
+    if (!block) fail<UsageError>("models", "a block of the model is null");
     for (const auto& param : block->params()) {
       if (known.emplace(param.get(), out.size()).second) out.push_back(param);
     }

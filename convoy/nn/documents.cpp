@@ -43,14 +43,14 @@ void check_take_documents(const BlockList& blocks, int num_context_ranks) {
     if (!block->takes_documents()) unable.push_back(block->name());
   }
   if (!unable.empty()) {
-    fail<UsageError>("nn",
+    fail<UsageError>("models",
                      "rows of several documents need blocks that keep these apart, as those of "
                      "GPT-2 and Llama do; {} of this model's {} do not, such as {}; try a row for "
                      "each document",
                      unable.size(), plural(std::ssize(blocks), "block"), unable.front());
   }
   if (num_context_ranks > 1) {
-    fail<UsageError>("nn",
+    fail<UsageError>("models",
                      "rows of several documents do not go with context_parallel_size = {}, whose "
                      "ranks share out the positions of each row; try --context_parallel_size 1, or "
                      "a row for each document",
@@ -64,7 +64,8 @@ void check_documents(const Bundle& batch, const BlockList& blocks, int num_conte
   check_take_documents(blocks, num_context_ranks);
   const auto& ids = batch.at("input_ids");
   if (documents.sizes() == ids.sizes()) return;
-  fail<UsageError>("nn", "the batch's 'documents' have sizes {}; expected those of input_ids, {}",
+  fail<UsageError>("models",
+                   "the batch's 'documents' have sizes {}; expected those of input_ids, {}",
                    fmt::join(documents.sizes(), " x "), fmt::join(ids.sizes(), " x "));
 }
 

@@ -53,14 +53,14 @@ ModuleBlock::ModuleBlock(std::shared_ptr<torch::nn::Module> module, Forward forw
       module_(std::move(module)),
       forward_(std::move(forward)),
       likeness_(std::move(cost_key)) {
-  if (!module_) fail<UsageError>("nn", "the module is null; expected a torch::nn::Module");
+  if (!module_) fail<UsageError>("models", "the module is null; expected a torch::nn::Module");
   check_not_wrapped(*module_);
   std::set<const void*> known;  // a submodule registered twice lists its parameters twice
   for (const auto& item : module_->named_parameters()) {
     const auto& leaf = item.value();
     if (!known.insert(leaf.unsafeGetTensorImpl()).second) continue;
     if (leaf.scalar_type() != at::kFloat) {
-      fail<UsageError>("nn",
+      fail<UsageError>("models",
                        "parameter {} of the module is {}; expected fp32; try module->to("
                        "torch::kFloat)",
                        item.key(), c10::toString(leaf.scalar_type()));
@@ -90,7 +90,7 @@ std::vector<NamedTensor> ModuleBlock::buffers() {
 }
 
 std::shared_ptr<void> mark_wrapped(const torch::nn::Module* module, const std::string& wrapper) {
-  if (module == nullptr) fail<UsageError>("nn", "{} got a null module", wrapper);
+  if (module == nullptr) fail<UsageError>("models", "{} got a null module", wrapper);
   check_not_wrapped(*module);
   const auto* key = module;
   std::lock_guard lock(marks().mutex);
@@ -106,7 +106,7 @@ void check_not_wrapped(const torch::nn::Module& module) {
   auto found = marks().wrapper_of.find(&module);
   if (found == marks().wrapper_of.end()) return;
   fail<UsageError>(
-      "nn",
+      "models",
       "the module is wrapped in {} already; its gradients would be reduced twice; give "
       "the module itself, unwrapped: the Trainer spreads the work",
       found->second);

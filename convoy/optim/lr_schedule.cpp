@@ -91,7 +91,7 @@ double LrSchedule::at(int64_t step) const {
     const double timescale = shape.timescale.value_or(warmup_steps > 0 ? warmup : 10000.0);
     return peak / std::sqrt((s + timescale - warmup) / timescale);
   }
-  fail<UsageError>("optim", "lr_scheduler_type '{}' is unknown", type);
+  fail<UsageError>("train", "lr_scheduler_type '{}' is unknown", type);
 }
 
 }  // namespace convoy::optim

@@ -30,7 +30,7 @@ const std::vector<std::string>& keys_of(const std::string& type) {
 }
 
 [[noreturn]] void refuse(const std::string& key, const Json& value, const std::string& expected) {
-  fail<UsageError>("optim", "lr_scheduler_kwargs: {} = {}; expected {}", key, value.dump(),
+  fail<UsageError>("train", "lr_scheduler_kwargs: {} = {}; expected {}", key, value.dump(),
                    expected);
 }
 
@@ -81,25 +81,25 @@ LrShape LrShape::read(const std::string& type, const std::string& text) {
   const auto json =
       text.empty() ? Json::object() : Json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!json.is_object()) {
-    fail<UsageError>("optim", "lr_scheduler_kwargs = {} is no JSON object; expected such as {}",
+    fail<UsageError>("train", "lr_scheduler_kwargs = {} is no JSON object; expected such as {}",
                      text, R"({"num_decay_steps": 100})");
   }
   const auto& keys = keys_of(type);
   for (const auto& [key, value] : json.items()) {
     if (std::find(keys.begin(), keys.end(), key) == keys.end()) {
       fail<UsageError>(
-          "optim", "lr_scheduler_kwargs: {} has no {}; it has {}", type, key,
+          "train", "lr_scheduler_kwargs: {} has no {}; it has {}", type, key,
           keys.empty() ? "no such settings" : fmt::format("{}", fmt::join(keys, ", ")));
     }
     take(out, key, value);
   }
   if (type == "cosine_with_min_lr" && out.min_lr.has_value() == out.min_lr_rate.has_value()) {
-    fail<UsageError>("optim",
+    fail<UsageError>("train",
                      "cosine_with_min_lr ends at min_lr, or at min_lr_rate of the peak; "
                      "try --lr_scheduler_kwargs '{{\"min_lr_rate\": 0.1}}'");
   }
   if (type == "warmup_stable_decay" && !json.contains("num_decay_steps")) {
-    fail<UsageError>("optim",
+    fail<UsageError>("train",
                      "warmup_stable_decay needs the steps of its decay; try "
                      "--lr_scheduler_kwargs '{{\"num_decay_steps\": 100}}'");
   }

@@ -45,7 +45,7 @@ OptimizerPtr make_optimizer(const std::string& name, const Settings& settings) {
   const auto found =
       std::find_if(all.begin(), all.end(), [&](const auto& entry) { return entry.name == name; });
   if (found == all.end()) {
-    fail<UsageError>("optim", "there is no optimizer '{}'; expected one of {}{}", name,
+    fail<UsageError>("train", "there is no optimizer '{}'; expected one of {}{}", name,
                      join(optimizer_names()), did_you_mean(name, optimizer_names()));
   }
   return found->make(settings);

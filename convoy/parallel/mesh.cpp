@@ -25,7 +25,7 @@ Mesh::Mesh(const Degrees& degrees, int rank, int num_ranks)
     : degrees_{static_cast<int>(degrees.pipeline), static_cast<int>(degrees.replicate),
                static_cast<int>(degrees.shard), static_cast<int>(degrees.context),
                static_cast<int>(degrees.tensor)} {
-  internal_check(rank >= 0 && rank < num_ranks, "schedule", "rank {} of {}", rank, num_ranks);
+  internal_check(rank >= 0 && rank < num_ranks, "parallel", "rank {} of {}", rank, num_ranks);
   int64_t others = 1;
   for (const Axis axis : kAxes) {
     const int degree = degrees_.at(index(axis));

@@ -20,14 +20,15 @@ bool is_deeper(const Json& json, int levels) {
 void JsonField::expect_flat() const {
   constexpr int kLevels = 32;
   if (is_deeper(*json_, kLevels)) {
-    fail<FileError>("text", "{}lists and objects are nested more than {} deep", where_, kLevels);
+    fail<FileError>("tokenizer", "{}lists and objects are nested more than {} deep", where_,
+                    kLevels);
   }
 }
 
 void JsonField::refuse(std::string_view expected) const {
   std::string value = json_->dump(-1, ' ', true, Json::error_handler_t::replace);
   if (value.size() > 80) value = value.substr(0, 77) + "...";
-  fail<FileError>("text", "{} is {}; expected {}", where_, value, expected);
+  fail<FileError>("tokenizer", "{} is {}; expected {}", where_, value, expected);
 }
 
 JsonField JsonField::child(const char* key, const Json& json) const {
@@ -41,7 +42,7 @@ bool JsonField::has(const char* key) const {
 JsonField JsonField::operator[](const char* key) const {
   if (!json_->is_object()) refuse("an object");
   const auto found = json_->find(key);
-  if (found == json_->end()) fail<FileError>("text", "{} lacks '{}'", where_, key);
+  if (found == json_->end()) fail<FileError>("tokenizer", "{} lacks '{}'", where_, key);
   return child(key, *found);
 }
 

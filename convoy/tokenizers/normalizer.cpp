@@ -152,7 +152,7 @@ void add_chars_map(const JsonField& part, Steps& steps) {
   constexpr size_t kShort = 6;  // bytes
   auto bytes = part["precompiled_charsmap"].base64();
   if (!CharsMap::is_sound(bytes)) {
-    fail<FileError>("text", "{}.precompiled_charsmap is damaged", part.where());
+    fail<FileError>("tokenizer", "{}.precompiled_charsmap is damaged", part.where());
   }
   steps.push_back({[map = CharsMap(std::move(bytes))](std::string_view text, std::string& out) {
     const auto replaced = [&](std::string_view some) {
@@ -248,7 +248,7 @@ std::string_view normalize(const Steps& steps, std::string_view text, std::strin
     buffer.clear();
     step.apply(&step == &steps.front() ? text : std::string_view(before), buffer);
     if (buffer.size() > limit) {
-      fail<UsageError>("text", "the normalizer makes {} bytes of {}; expected at most {}",
+      fail<UsageError>("tokenizer", "the normalizer makes {} bytes of {}; expected at most {}",
                        buffer.size(), text.size(), limit);
     }
   }

@@ -106,7 +106,7 @@ class Follower {
 
 void check_tells_spans(const TokenizerParts& parts) {
   const auto refuse = [](const char* what, const char* expected) {
-    fail<UsageError>("text",
+    fail<UsageError>("tokenizer",
                      "it is not known which part of a text the tokens of this tokenizer stand for: "
                      "its {}; expected {}; try the tokenizer.json of a model that chats",
                      what, expected);
@@ -123,7 +123,7 @@ void encode_with_spans(const TokenizerParts& parts, std::string_view text,
                        std::vector<int32_t>& ids, std::vector<TokenSpan>& spans) {
   check_tells_spans(parts);
   if (well_formed_prefix(text) < text.size()) {
-    fail<UsageError>("text", "the text is not UTF-8 from byte {}; expected UTF-8",
+    fail<UsageError>("tokenizer", "the text is not UTF-8 from byte {}; expected UTF-8",
                      well_formed_prefix(text));
   }
   Follower(parts, text, ids, spans).run();

@@ -40,7 +40,7 @@ struct Tokenizer::Impl {
 
   void check(int64_t id) const {
     if (parts.vocabulary.has(id)) return;
-    fail<UsageError>("text", "no token has the id {}; expected 0 to {}", id,
+    fail<UsageError>("tokenizer", "no token has the id {}; expected 0 to {}", id,
                      parts.vocabulary.size() - 1);
   }
 

@@ -49,7 +49,7 @@ fs::path whole_in(const fs::path& folder) {
 
 fs::path find_in(const fs::path& folder) {
   if (const auto file = whole_in(folder); !file.empty()) return file;
-  fail<FileError>("text",
+  fail<FileError>("tokenizer",
                   "folder {} holds no tokenizer; expected tokenizer.json, a SentencePiece "
                   "tokenizer.model, vocab.json with merges.txt, or vocab.txt",
                   folder.string());
@@ -58,7 +58,7 @@ fs::path find_in(const fs::path& folder) {
 fs::path merges_of(const fs::path& vocabulary) {
   const fs::path merges = vocabulary.parent_path() / kMerges;
   if (!is_file(merges)) {
-    fail<FileError>("text", "{} needs its merges; there is no {}", vocabulary.string(),
+    fail<FileError>("tokenizer", "{} needs its merges; there is no {}", vocabulary.string(),
                     merges.string());
   }
   return merges;
@@ -95,7 +95,7 @@ TokenizerParts read(const fs::path& file, const JsonField& config, std::span<con
     patch_json(json, config, settings);
     parts = parts_of_json(json, name, AddedIds::kNext);
   } else if (is_tiktoken(bytes)) {
-    fail<FileError>("text",
+    fail<FileError>("tokenizer",
                     "{} is a tiktoken file, which lacks its regular expression and its special "
                     "tokens; try scripts/tiktoken_to_json.py, or tokenizer.json of the same model",
                     name);
@@ -147,7 +147,7 @@ TokenizerParts load_parts(const fs::path& path) {
   std::error_code code;
   const fs::path file = fs::is_directory(path, code) ? find_in(path) : path;
   if (!is_file(file)) {
-    fail<FileError>("text", "there is no tokenizer {}; expected a folder or a file of one",
+    fail<FileError>("tokenizer", "there is no tokenizer {}; expected a folder or a file of one",
                     path.string());
   }
   const fs::path settings[] = {file.parent_path() / kSettings[0],

@@ -74,7 +74,7 @@ int64_t combinations(const std::vector<Dimension>& dimensions, int64_t most) {
 Dimension parse_dimension(const std::string& text) {
   const auto equals = text.find('=');
   if (equals == std::string::npos || equals == 0 || equals + 1 == text.size()) {
-    fail<UsageError>("trials",
+    fail<UsageError>("tune",
                      "--try '{}' names no option with values; expected OPTION=LOW..HIGH or "
                      "OPTION=VALUE,VALUE, such as learning_rate=1e-4..1e-2",
                      text);
@@ -87,13 +87,12 @@ Dimension parse_dimension(const std::string& text) {
     out.values = split(given, ',');
     const std::set<std::string> distinct(out.values.begin(), out.values.end());
     if (distinct.size() == out.values.size() && !distinct.contains("")) return out;
-    fail<UsageError>("trials", "--try {}: a value is empty or there twice; expected each once",
-                     text);
+    fail<UsageError>("tune", "--try {}: a value is empty or there twice; expected each once", text);
   }
   const auto low = given.substr(0, to), high = given.substr(to + kTo.size());
   if (!parse_number(low, out.low) || !parse_number(high, out.high) || !std::isfinite(out.low) ||
       !std::isfinite(out.high) || out.low >= out.high) {
-    fail<UsageError>("trials",
+    fail<UsageError>("tune",
                      "--try {}: '{}' is no range; expected two numbers, the smaller one first, "
                      "such as 1e-4..1e-2",
                      text, given);

@@ -75,7 +75,7 @@ at::Tensor dropped_tokens(const at::Tensor& x, double rate, const Context& conte
   const bool fits =
       x.dim() <= 3 && context.samples.defined() && context.samples.numel() == x.size(0);
   if (!fits) {
-    fail<UsageError>("nn",
+    fail<UsageError>("models",
                      "lora_dropout = {} cannot be addressed at {}, which reads some tokens only; "
                      "try lora_dropout 0, or other lora_target_modules",
                      rate, down.spec().name);

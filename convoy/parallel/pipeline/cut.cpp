@@ -38,7 +38,7 @@ Cut cut_at(const std::vector<int64_t>& begins, int64_t num_blocks, int num_stage
   int64_t first = 0;
   for (size_t s = 0; s <= begins.size(); ++s) {
     const int64_t end = s < begins.size() ? begins[s] : num_blocks;
-    internal_check(first < end && end <= num_blocks, "schedule", "stretch {} has no blocks", s);
+    internal_check(first < end && end <= num_blocks, "parallel", "stretch {} has no blocks", s);
     out.push_back({first, end - 1, stage_at(s, num_stages, placement)});
     first = end;
   }
@@ -48,9 +48,9 @@ Cut cut_at(const std::vector<int64_t>& begins, int64_t num_blocks, int num_stage
 Cut cut_blocks(const std::vector<double>& costs, int num_stages, int virtual_stages,
                Placement placement) {
   const CutProblem problem(costs, num_stages, virtual_stages, placement);
-  internal_check(costs.size() >= problem.num_stretches(), "schedule", "{} blocks for {} stretches",
+  internal_check(costs.size() >= problem.num_stretches(), "parallel", "{} blocks for {} stretches",
                  costs.size(), problem.num_stretches());
-  internal_check(placement == Placement::Loop || virtual_stages == 2, "schedule",
+  internal_check(placement == Placement::Loop || virtual_stages == 2, "parallel",
                  "{} virtual stages in a v", virtual_stages);
   Ends ends;
   if (virtual_stages == 1) {

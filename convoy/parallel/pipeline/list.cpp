@@ -43,7 +43,7 @@ class ListScheduler {
     }
     for (const auto& it : states_) {
       for (const auto& own : it.own) {
-        internal_check(own.backward == pipe_.num_micro_batches, "schedule",
+        internal_check(own.backward == pipe_.num_micro_batches, "parallel",
                        "virtual stage {} finds no room", own.v);
       }
     }

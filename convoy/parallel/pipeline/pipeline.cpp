@@ -26,7 +26,7 @@ const std::vector<PipelineSchedule>& pipeline_schedules() {
 PipelineSchedule add_pipeline_schedule(const ScheduleEntry& entry) {
   static std::list<ScheduleEntry> added;  // whose addresses stay
   for (const auto& known : pipeline_schedule_names()) {
-    internal_check(known != entry.name, "schedule", "there is a schedule {} already", entry.name);
+    internal_check(known != entry.name, "parallel", "there is a schedule {} already", entry.name);
   }
   return schedules().emplace_back(&added.emplace_back(entry));
 }

@@ -87,7 +87,7 @@ std::vector<std::vector<BlockAction>> actions_of(const Cut& cut, const Orders& o
 std::vector<Program> pipeline_programs(const Cut& cut, const Orders& orders,
                                        const std::vector<Layout>& layouts,
                                        const StepOptions& options) {
-  internal_check(stages_of(cut) == layouts.front().options().stages, "schedule",
+  internal_check(stages_of(cut) == layouts.front().options().stages, "parallel",
                  "a cut of other stages");
   const auto actions = actions_of(cut, orders);
   const auto incoming = messages(cut, actions);

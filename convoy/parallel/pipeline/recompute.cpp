@@ -255,7 +255,7 @@ std::set<int64_t> blocks_to_recompute(const Cut& cut, const Orders& orders, cons
 std::set<int64_t> blocks_to_recompute(const Cut& cut, const std::vector<int64_t>& num_of_stage,
                                       const Costs& by_block, const std::set<int64_t>& repeatable) {
   const auto stages = stages_of(cut);
-  internal_check(stages.size() == num_of_stage.size(), "schedule", "{} numbers for {} stages",
+  internal_check(stages.size() == num_of_stage.size(), "parallel", "{} numbers for {} stages",
                  num_of_stage.size(), stages.size());
   std::set<int64_t> out;
   for (size_t s = 0; s < stages.size(); ++s) {

@@ -27,7 +27,7 @@ void play(const Program& program, int64_t num_micro_batches, const Steps& steps,
 }
 
 void require_complete(size_t rank, const std::optional<Instruction>& missing) {
-  internal_check(!missing, "schedule", "rank {} ends without '{}'", rank,
+  internal_check(!missing, "parallel", "rank {} ends without '{}'", rank,
                  missing ? to_text(*missing) : "");
 }
 

@@ -64,7 +64,7 @@ void check_order(const Ranks& ranks) {
           return c < of.size() ? "'" + to_text(of[c]) + "'" : "none";
         };
         internal_check(c < calls.size() && c < expected.size() && calls[c] == expected[c],
-                       "schedule", "rank {}: {} is the collective that meets {} of rank {}", r,
+                       "parallel", "rank {}: {} is the collective that meets {} of rank {}", r,
                        text(calls), text(expected), leader);
       }
     }
@@ -93,7 +93,7 @@ class Play {
       if (!ended(static_cast<int>(r))) tell_circle(static_cast<int>(r));
     }
     for (const auto& [pair, queue] : queues_) {
-      internal_check(queue.empty(), "schedule", "rank {}: '{}' is never received", pair.first,
+      internal_check(queue.empty(), "parallel", "rank {}: '{}' is never received", pair.first,
                      queue.empty() ? "" : to_text(queue.front()));
     }
   }
@@ -163,7 +163,7 @@ class Play {
     const int other = peer_of(r, received);
     auto& queue = queues_[{other, r}];
     const auto sent = queue.front();
-    internal_check(meet(sent, received), "schedule", "rank {}: '{}' meets '{}' of rank {}", r,
+    internal_check(meet(sent, received), "parallel", "rank {}: '{}' meets '{}' of rank {}", r,
                    to_text(received), to_text(sent), other);
     queue.pop_front();
   }
@@ -198,7 +198,7 @@ class Play {
       r = next;
     }
     if (ended(r)) text += ", which has ended";
-    internal_check(false, "schedule", "rank {}:{}", first, text);
+    internal_check(false, "parallel", "rank {}:{}", first, text);
   }
 
   const Ranks& ranks_;

@@ -52,7 +52,7 @@ const OpFacts& facts_of(Op op) {
       {Op::UpdateRows, {"update rows of unit {unit}", Operands::RowsUnit}},
       {Op::ScoreRows, {"score rows of unit {unit}", Operands::RowsUnit, Among::Data}}};
   const auto found = all.find(op);
-  internal_check(found != all.end(), "schedule", "operation {} has no entry in the table",
+  internal_check(found != all.end(), "parallel", "operation {} has no entry in the table",
                  static_cast<int>(op));
   return found->second;
 }

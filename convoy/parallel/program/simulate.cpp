@@ -88,7 +88,7 @@ class Simulation {
       }
     }
     for (size_t r = 0; r < ranks_.size(); ++r) {
-      internal_check(states_[r].at == ranks_[r].program.size(), "schedule", "rank {} hangs", r);
+      internal_check(states_[r].at == ranks_[r].program.size(), "parallel", "rank {} hangs", r);
       timeline_.length = std::max(timeline_.length, states_[r].time - begin_);
     }
   }
@@ -225,7 +225,7 @@ class Simulation {
     const auto& [op, block, micro_batch, arrives] = channel.sent[channel.taken];
     const bool comes_next = op == i.op && block == i.block && micro_batch == i.micro_batch;
     if (!comes_next) {  // the text of each message would take longer than the rest
-      internal_check(false, "schedule", "rank {} receives '{}', which is not what comes next", r,
+      internal_check(false, "parallel", "rank {} receives '{}', which is not what comes next", r,
                      to_text(i));
     }
     ++channel.taken;

@@ -12,11 +12,11 @@ const std::vector<int>& Holders::of(const RankProgram& rank) {
     for (size_t stage = 0; stage < rank.pipeline.size(); ++stage) {
       const auto& layout = ranks_.at(static_cast<size_t>(rank.pipeline[stage])).layout;
       if (!layout.holds(static_cast<int64_t>(block))) continue;
-      internal_check(out[block] < 0, "schedule", "block {} is held by stages {} and {}", block,
+      internal_check(out[block] < 0, "parallel", "block {} is held by stages {} and {}", block,
                      out[block], stage);
       out[block] = static_cast<int>(stage);
     }
-    internal_check(out[block] >= 0 || rank.pipeline.empty(), "schedule",
+    internal_check(out[block] >= 0 || rank.pipeline.empty(), "parallel",
                    "block {} is held by no stage", block);
   }
   return out;

@@ -52,11 +52,11 @@ class Steps {
   bool did(const Instruction& i) const { return done_.contains(key(i)); }
   void require(bool condition, const Instruction& i, const char* what) const {
     if (condition) return;  // the text takes longer than the proof
-    fail<InternalError>("schedule", "rank {}: '{}' {}", rank_, to_text(i), what);
+    fail<InternalError>("parallel", "rank {}: '{}' {}", rank_, to_text(i), what);
   }
   void require_before(bool condition, const Instruction& i, const Instruction& before) const {
     if (condition) return;
-    fail<InternalError>("schedule", "rank {}: '{}' comes without '{}' before it", rank_, to_text(i),
+    fail<InternalError>("parallel", "rank {}: '{}' comes without '{}' before it", rank_, to_text(i),
                         to_text(before));
   }
   void need(const Instruction& i, const Instruction& before) const {

@@ -131,7 +131,7 @@ std::vector<TensorBox> boxes(const Shape& shape, const TensorCut& cut, const Ten
   for (size_t p = 0; p < parts.size(); ++p) {
     const int64_t part = parts[p];
     const auto how = cut_of(cut, p);
-    internal_check(part % cut.granule == 0, "schedule", "a part of {} is no multiple of {}", part,
+    internal_check(part % cut.granule == 0, "parallel", "a part of {} is no multiple of {}", part,
                    cut.granule);
     const int64_t first = begin_in(part, how, place.rank, place.num_ranks);
     const int64_t end = end_in(part, how, place.rank, place.num_ranks);
@@ -141,7 +141,7 @@ std::vector<TensorBox> boxes(const Shape& shape, const TensorCut& cut, const Ten
     add(std::max(first, taken), end - std::max(first, taken), true);
     begin += part;
   }
-  internal_check(begin == shape[dim], "schedule", "parts of {} cut a dimension of {}", begin,
+  internal_check(begin == shape[dim], "parallel", "parts of {} cut a dimension of {}", begin,
                  shape[dim]);
   return out;
 }

@@ -45,7 +45,7 @@ std::vector<std::string> device_names() {
 
 /// Throws UsageError for an unknown device. `file`: the cluster's; "" where the device was typed.
 [[noreturn]] void fail_for_device(const std::string& name, const std::filesystem::path& file = {}) {
-  fail<UsageError>("plan",
+  fail<UsageError>("cluster",
                    "{}device '{}' is not known{}; expected one of {}, or a [device] with "
                    "memory_gb, bf16_tflops, fp32_tflops and memory_gb_per_second",
                    file.empty() ? "" : file.string() + ": ", name,
@@ -115,7 +115,7 @@ std::vector<Device> devices_of(const std::vector<std::string>& kinds, int64_t ho
   std::vector<Device> out;
   const auto number = std::ssize(kinds);
   if (number != hosts && number != hosts * devices) {
-    fail<UsageError>("plan", "kinds names {}; expected one for each of {} or for each of {}",
+    fail<UsageError>("cluster", "kinds names {}; expected one for each of {} or for each of {}",
                      plural(number, "device"), plural(hosts, "host"),
                      plural(hosts * devices, "device"));
   }
@@ -153,7 +153,7 @@ const std::vector<Device>& known_devices() {
 void check_bf16(const std::string& device) {
   const auto* known = find_device(device);
   if (known == nullptr || known->has_bf16) return;
-  fail<UsageError>("plan", "a {} computes no products in bf16; try --fp16", device);
+  fail<UsageError>("cluster", "a {} computes no products in bf16; try --fp16", device);
 }
 
 namespace {
@@ -163,7 +163,7 @@ constexpr int64_t kMostDevices = 1 << 20;
 
 void check_number(int64_t num_devices, const std::string& where) {
   if (num_devices <= kMostDevices) return;
-  fail<UsageError>("plan", "{} {}; expected at most {}", human_count(num_devices), where,
+  fail<UsageError>("cluster", "{} {}; expected at most {}", human_count(num_devices), where,
                    human_count(kMostDevices));
 }
 
@@ -206,12 +206,13 @@ Cluster read_cluster(const std::filesystem::path& file) {
   Cluster out;
   if (!written.kinds.empty()) {
     if (!written.device.empty()) {
-      fail<UsageError>("plan", "{}: kinds and [device] name both say what the devices are; try one",
+      fail<UsageError>("cluster",
+                       "{}: kinds and [device] name both say what the devices are; try one",
                        file.string());
     }
     if (written.memory_gb > 0 || written.memory_gb_per_second > 0 || written.fp32_tflops > 0 ||
         written.tf32_tflops > 0 || written.bf16_tflops > 0) {
-      fail<UsageError>("plan",
+      fail<UsageError>("cluster",
                        "{}: the numbers of [device] do not go with kinds, which are known devices; "
                        "try without them",
                        file.string());
@@ -240,13 +241,13 @@ Cluster read_cluster(const std::filesystem::path& file) {
   out.num_hosts = static_cast<int>(written.hosts);
   out.devices_per_host = static_cast<int>(written.devices);
   if (out.devices_per_host > 1 && written.inside_gb <= 0) {
-    fail<UsageError>("plan",
+    fail<UsageError>("cluster",
                      "{} has {} devices a host and no [inside] gb_per_second, what one of "
                      "them sends to another",
                      file.string(), out.devices_per_host);
   }
   if (out.num_hosts > 1 && written.between_gb <= 0) {
-    fail<UsageError>("plan",
+    fail<UsageError>("cluster",
                      "{} has {} hosts and no [between] gb_per_second, what one of them "
                      "sends to the others",
                      file.string(), out.num_hosts);

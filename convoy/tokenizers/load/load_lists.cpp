@@ -9,8 +9,8 @@ namespace {
 /// Lines of a file, without an empty last one.
 std::vector<std::string> lines_of(std::string_view text, const std::string& name) {
   if (!is_utf8(text)) {
-    fail<FileError>("text", "{} is not UTF-8; expected the text file that belongs to a tokenizer",
-                    name);
+    fail<FileError>("tokenizer",
+                    "{} is not UTF-8; expected the text file that belongs to a tokenizer", name);
   }
   std::vector<std::string> lines = split(text, '\n');
   if (!lines.empty() && lines.back().empty()) lines.pop_back();
@@ -99,7 +99,8 @@ Json json_of_merges(std::string_view vocabulary, const std::string& vocabulary_n
     if (line.starts_with("#version") || line.empty()) continue;
     const std::vector<std::string> both = split(line, ' ');
     if (both.size() != 2 || both[0].empty() || both[1].empty()) {
-      fail<FileError>("text", "{}:{}: '{}' is no merge; expected two tokens and a space between",
+      fail<FileError>("tokenizer",
+                      "{}:{}: '{}' is no merge; expected two tokens and a space between",
                       merges_name, number, line);
     }
     pairs.push_back({both[0], both[1]});

@@ -24,7 +24,7 @@ class SentencePieceModel : public Model {
               std::vector<int32_t>& ids) const override {
     std::vector<int> encoded;
     const auto status = processor_->Encode(word, &encoded);
-    if (!status.ok()) fail<UsageError>("text", "SentencePiece: {}", status.ToString());
+    if (!status.ok()) fail<UsageError>("tokenizer", "SentencePiece: {}", status.ToString());
     ids.insert(ids.end(), encoded.begin(), encoded.end());
   }
 
@@ -65,7 +65,7 @@ std::shared_ptr<const Processor> make_processor(std::string_view bytes, const st
     problem = error.what();
   }
   if (!problem.empty()) {
-    fail<FileError>("text", "{} is no SentencePiece model: {}", where, problem);
+    fail<FileError>("tokenizer", "{} is no SentencePiece model: {}", where, problem);
   }
   return processor;
 }
@@ -85,7 +85,7 @@ std::shared_ptr<const Processor> make_inside(std::string_view bytes, const std::
 std::string decode(const Processor& processor, const std::vector<int>& ids) {
   std::string text;
   const auto decoded = processor.Decode(ids, &text);
-  if (!decoded.ok()) fail<UsageError>("text", "SentencePiece: {}", decoded.ToString());
+  if (!decoded.ok()) fail<UsageError>("tokenizer", "SentencePiece: {}", decoded.ToString());
   return text;
 }
 
@@ -137,7 +137,7 @@ TokenizerParts parts_of_sentencepiece(std::string_view bytes, const std::string&
   TokenizerParts parts;
   for (int32_t id = 0; id < processor->GetPieceSize(); ++id) {
     if (!parts.vocabulary.add(processor->IdToPiece(id), id)) {
-      fail<FileError>("text", "{}: piece {} is '{}', which is there already", where, id,
+      fail<FileError>("tokenizer", "{}: piece {} is '{}', which is there already", where, id,
                       processor->IdToPiece(id));
     }
     parts.special.push_back(processor->IsControl(id));

@@ -37,7 +37,7 @@ class Message : public protobuf::Reader {
 SentencePieceFile::Piece read_piece(std::string_view bytes, size_t number,
                                     const std::string& where) {
   const auto refuse = [&](const char* what) {
-    fail<FileError>("text", "{}: piece {} {}", where, number, what);
+    fail<FileError>("tokenizer", "{}: piece {} {}", where, number, what);
   };
   SentencePieceFile::Piece piece;
   Message message(bytes, where);
@@ -81,7 +81,8 @@ void read_normalizer(std::string_view bytes, const std::string& where, SentenceP
     if (spec.field() == kCharsMap) {
       file.chars_map = spec.content();
       if (CharsMap::is_sound(file.chars_map)) continue;
-      fail<FileError>("text", "{}: its map of characters (precompiled_charsmap) is damaged", where);
+      fail<FileError>("tokenizer", "{}: its map of characters (precompiled_charsmap) is damaged",
+                      where);
     }
     if (spec.field() == kDummyPrefix) file.add_dummy_prefix = spec.number() != 0;
     if (spec.field() == kExtraSpaces) file.remove_extra_whitespaces = spec.number() != 0;
@@ -117,7 +118,7 @@ SentencePieceFile read_sentencepiece(std::string_view bytes, const std::string& 
   }
   const auto num_pieces = static_cast<int64_t>(file.pieces.size());
   if (num_pieces == 0 || num_pieces > Vocabulary::kMaxSize) {
-    fail<FileError>("text", "{} is no SentencePiece model: it has {} pieces; expected 1 to {}",
+    fail<FileError>("tokenizer", "{} is no SentencePiece model: it has {} pieces; expected 1 to {}",
                     where, num_pieces, Vocabulary::kMaxSize);
   }
   return file;

@@ -34,7 +34,7 @@ Bpe::Bpe(const Vocabulary& vocabulary,
   if (!options_.unk_token.empty()) {
     unk_id_ = vocabulary.find(options_.unk_token);
     if (unk_id_ == Vocabulary::kNone) {
-      fail<FileError>("text", "{}: unk_token '{}' is not in the vocabulary", where,
+      fail<FileError>("tokenizer", "{}: unk_token '{}' is not in the vocabulary", where,
                       options_.unk_token);
     }
   }
@@ -45,8 +45,8 @@ Bpe::Bpe(const Vocabulary& vocabulary,
         left + (right.starts_with(prefix) ? right.substr(prefix.size()) : right);
     for (const std::string& token : {left, right, result}) {
       if (vocabulary.find(token) == Vocabulary::kNone) {
-        fail<FileError>("text", "{}: merge {} is '{} {}', but '{}' is not in the vocabulary", where,
-                        rank, left, right, token);
+        fail<FileError>("tokenizer", "{}: merge {} is '{} {}', but '{}' is not in the vocabulary",
+                        where, rank, left, right, token);
       }
     }
     merges_.set(vocabulary.find(left), vocabulary.find(right), {rank, vocabulary.find(result)});
@@ -104,7 +104,7 @@ void Bpe::lengths(std::string_view word, std::span<const int32_t> ids,
     } else if (at < word.size() && id == byte_ids_[static_cast<unsigned char>(word[at])]) {
       ++at;
     } else {
-      internal_check(id == unk_id_ && at < word.size(), "text",
+      internal_check(id == unk_id_ && at < word.size(), "tokenizer",
                      "token {} does not stand at byte {} of '{}'", id, at, word);
       at = symbol_at(word, at).first;
       while (options_.fuse_unk && at < word.size() && !symbol_at(word, at).second) {
@@ -188,7 +188,7 @@ void Bpe::merge_long(std::vector<int32_t>& symbols, size_t from, Scratch& scratc
   // A heap of (rank, place), and lists of the neighbours that are left, both ways.
   const size_t count = symbols.size() - from;
   if (count >= Merge::kNever) {
-    fail<UsageError>("text", "a text of {} characters without a break is too long to encode",
+    fail<UsageError>("tokenizer", "a text of {} characters without a break is too long to encode",
                      count);
   }
   int32_t* const ids = symbols.data() + from;

@@ -8,7 +8,7 @@ namespace convoy::tokenizers {
 
 void Model::lengths(std::string_view /*word*/, std::span<const int32_t> /*ids*/,
                     std::vector<size_t>& /*lengths*/) const {
-  internal_check(false, "text", "this model does not tell which bytes its tokens stand for");
+  internal_check(false, "tokenizer", "this model does not tell which bytes its tokens stand for");
 }
 
 void encode_cached(const Model& model, std::string_view word, Scratch& scratch,

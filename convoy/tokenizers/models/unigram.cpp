@@ -49,7 +49,7 @@ Unigram::Unigram(const std::vector<UnigramPiece>& pieces, const Vocabulary& voca
     if (is_text) texts.emplace_back(piece.text, id);
   }
   if (std::isinf(least) || texts.empty()) {
-    fail<FileError>("text", "{} has no piece for text", where);
+    fail<FileError>("tokenizer", "{} has no piece for text", where);
   }
   trie_ = Trie(std::move(texts));
   unk_score_ = least - kUnknownPenalty;
@@ -58,7 +58,7 @@ Unigram::Unigram(const std::vector<UnigramPiece>& pieces, const Vocabulary& voca
     const auto token = fmt::format("<0x{:02X}>", byte);
     byte_ids_[byte] = vocabulary.find(token);
     if (byte_ids_[byte] == Vocabulary::kNone) {
-      fail<FileError>("text", "{} falls back on bytes, but has no token {}", where, token);
+      fail<FileError>("tokenizer", "{} falls back on bytes, but has no token {}", where, token);
     }
   }
 }
@@ -132,7 +132,7 @@ void Unigram::append(std::string_view word, const std::vector<uint64_t>& path,
 
 void Unigram::encode(std::string_view word, Scratch& scratch, std::vector<int32_t>& ids) const {
   if (word.size() > UINT32_MAX) {  // a step has 32 bits for a place
-    fail<UsageError>("text", "a text of {} bytes without a break is too long to encode",
+    fail<UsageError>("tokenizer", "a text of {} bytes without a break is too long to encode",
                      word.size());
   }
   auto& steps = scratch.more_numbers;

@@ -8,7 +8,7 @@ WordLevel::WordLevel(const Vocabulary& vocabulary, const std::string& unk_token,
                      const std::string& where)
     : unk_id_(vocabulary.find(unk_token)) {
   if (unk_id_ == Vocabulary::kNone) {
-    fail<FileError>("text", "{}: unk_token '{}' is not in the vocabulary", where, unk_token);
+    fail<FileError>("tokenizer", "{}: unk_token '{}' is not in the vocabulary", where, unk_token);
   }
   // Tokens that are added later are cut out of the text before words are looked up.
   for (int32_t id = 0; id < vocabulary.size(); ++id) {

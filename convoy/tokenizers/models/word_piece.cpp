@@ -11,7 +11,7 @@ WordPiece::WordPiece(const Vocabulary& vocabulary, WordPieceOptions options,
                      const std::string& where)
     : options_(std::move(options)), unk_id_(vocabulary.find(options_.unk_token)) {
   if (unk_id_ == Vocabulary::kNone) {
-    fail<FileError>("text", "{}: unk_token '{}' is not in the vocabulary", where,
+    fail<FileError>("tokenizer", "{}: unk_token '{}' is not in the vocabulary", where,
                     options_.unk_token);
   }
   const std::string_view prefix = options_.continuing_subword_prefix;

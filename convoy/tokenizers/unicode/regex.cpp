@@ -50,7 +50,7 @@ Code compile(std::string_view pattern, std::string_view shown, const std::string
   Code code(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(),
                           PCRE2_UTF | PCRE2_NEVER_BACKSLASH_C, &error, &offset, nullptr));
   if (!code) {
-    fail<FileError>("text", "{}: the regular expression '{}' is wrong: {}", where, shown,
+    fail<FileError>("tokenizer", "{}: the regular expression '{}' is wrong: {}", where, shown,
                     message_of(error));
   }
   pcre2_jit_compile(code.get(), PCRE2_JIT_COMPLETE);  // where there is none, it is interpreted
@@ -151,8 +151,9 @@ struct Regex::Impl {
 
 Regex::Regex(std::string_view pattern, const std::string& where) {
   if (pattern.size() > kMaxPattern) {
-    fail<FileError>("text", "{}: a regular expression of {} bytes is too long; expected at most {}",
-                    where, pattern.size(), kMaxPattern);
+    fail<FileError>("tokenizer",
+                    "{}: a regular expression of {} bytes is too long; expected at most {}", where,
+                    pattern.size(), kMaxPattern);
   }
   auto impl = std::make_unique<Impl>();
   impl->pattern = pattern;
@@ -174,7 +175,7 @@ bool Regex::search(std::string_view text, size_t from, Match& match) const {
   if (status == PCRE2_ERROR_JIT_STACKLIMIT) status = run(PCRE2_NO_JIT);
   if (status == PCRE2_ERROR_NOMATCH) return false;
   if (status < 0) {
-    fail<UsageError>("text", "the regular expression '{}' gave up at byte {} of a text: {}",
+    fail<UsageError>("tokenizer", "the regular expression '{}' gave up at byte {} of a text: {}",
                      impl_->pattern, from, message_of(status));
   }
   const size_t* const found = pcre2_get_ovector_pointer(data.get());

@@ -54,7 +54,7 @@ class Translator {
     at_ += count;
   }
   [[noreturn]] void refuse(std::string_view what) const {
-    fail<FileError>("text",
+    fail<FileError>("tokenizer",
                     "{}: '{}' in the regular expression '{}' (byte {}) is not supported; expected "
                     "classes of characters, groups, repetitions and lookaround",
                     where_, what, pattern_, at_);

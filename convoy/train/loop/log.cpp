@@ -87,10 +87,11 @@ void Trainer::Impl::tell_weights() {
 void Trainer::Impl::tell_failed_kernels() {
   const auto failed = nn::failed_kernels();
   for (; num_failed_kernels_ < failed.size(); ++num_failed_kernels_) {
-    run_.callbacks.warn(fmt::format(
-        "[nn] torch could not compile or run a kernel for this GPU; got '{}'; torch's own, slower "
-        "operations run in its place",
-        failed[num_failed_kernels_]));
+    run_.callbacks.warn(
+        fmt::format("[device] torch could not compile or run a kernel for this GPU; got '{}'; "
+                    "torch's own, slower "
+                    "operations run in its place",
+                    failed[num_failed_kernels_]));
   }
 }
 
