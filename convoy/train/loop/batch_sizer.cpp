@@ -141,13 +141,16 @@ void BatchSizer::step_down(TrainingStream& stream, int short_rank) {
       arguments.gradient_accumulation_steps, state.step_samples));
 }
 
-void BatchSizer::take_up(TrainingStream& stream, int64_t rows) {
+void BatchSizer::take_up(TrainingStream& stream) {
   const auto& arguments = run_.arguments;
-  const int64_t own = arguments.per_device_train_batch_size;
+  if (!arguments.auto_find_batch_size) return;
+  const int64_t own = arguments.per_device_train_batch_size, rows = run_.state.micro_batch_rows;
   const bool same_step = rows > 0 && own * arguments.gradient_accumulation_steps % rows == 0;
-  if (!arguments.auto_find_batch_size || !same_step || rows == own) return;
-  use_rows(rows);
-  stream.open();
+  if (same_step && rows != own) {
+    use_rows(rows);
+    stream.open();
+  }
+  run_.state.micro_batch_rows = arguments.per_device_train_batch_size;
 }
 
 int ranks_here(const job::Job& job) {

@@ -23,9 +23,9 @@ class BatchSizer {
   /// Takes smaller micro-batches on all ranks after a step that was too large for `short_rank`, and
   /// reads the step's rows again.
   void step_down(TrainingStream& stream, int short_rank);
-  /// Takes the micro-batches of an earlier start of this job, which may have stepped down: others
-  /// would give other bits. Nothing where `rows` do not make the same step.
-  void take_up(TrainingStream& stream, int64_t rows);
+  /// Takes the micro-batches that the run's state tells of an earlier start of this job, which may
+  /// have stepped down: others would give other bits. Then writes the own ones into the state.
+  void take_up(TrainingStream& stream);
 
   /// Whether an error tells that device_memory ended a step.
   bool ran_out(const std::exception& error) const;

@@ -1,3 +1,5 @@
+#include "convoy/train/loop/log.h"
+
 #include <ATen/ATen.h>
 
 #include <utility>
@@ -8,21 +10,33 @@
 #include "convoy/nn/device_kernel.h"
 #include "convoy/train/loop/due.h"
 #include "convoy/train/loop/results.h"
-#include "convoy/train/loop/trainer_impl.h"
 #include "convoy/train/run_sums.h"
 
-// Lines of the log.
 namespace convoy::train {
 
-void Trainer::Impl::log_if_due(bool epoch_end) {
-  const auto& arguments = run_.arguments;
-  const bool first = arguments.logging_first_step && run_.state.global_step == 1;
-  if (first || is_due(arguments.logging_strategy, arguments.logging_steps, run_.state, epoch_end)) {
-    log();
+void TrainingLog::add_step(const parallel::StepResult& step, uint64_t rows_sum) {
+  auto& state = run_.state;
+  own_rows_sum_ += rows_sum;
+  if (step.count == 0 || step.skipped) return;
+  state.logged_loss_sum += step.loss();
+  ++state.logged_steps;
+  state.total_loss_sum += step.loss();
+  if (step.metrics.empty()) return;
+  const auto names = run_.strategy->replica().metrics();
+  for (size_t i = 0; i < names.size(); ++i) {
+    state.logged_metrics[names[i]] += step.metrics[i] / step.count;
   }
 }
 
-void Trainer::Impl::log() {
+void TrainingLog::write_if_due(bool epoch_end) {
+  const auto& arguments = run_.arguments;
+  const bool first = arguments.logging_first_step && run_.state.global_step == 1;
+  if (first || is_due(arguments.logging_strategy, arguments.logging_steps, run_.state, epoch_end)) {
+    write();
+  }
+}
+
+void TrainingLog::write() {
   auto& state = run_.state;
   targets_.tell();
   if (state.logged_steps == 0) return;
@@ -67,16 +81,14 @@ void Trainer::Impl::log() {
   run_.callbacks.notify([&](Callback& callback) { callback.on_log(record); });
 }
 
-/// Adds what all ranks read since the last call to the state's sum. Collective.
-void Trainer::Impl::add_up_rows() {
+void TrainingLog::add_up_rows() {
   if (!run_.keeps_sums()) return;
   auto sum = at::full({1}, static_cast<int64_t>(std::exchange(own_rows_sum_, 0)), at::kLong);
   run_.job.groups.rows.all_reduce(sum, comm::ReduceOp::Sum, "add up the rows that were read");
   run_.state.rows_sum += static_cast<uint64_t>(comm::item<int64_t>(sum));
 }
 
-/// Hands checksums of the weights to the callbacks. Collective.
-void Trainer::Impl::tell_weights() {
+void TrainingLog::tell_weights() const {
   if (!run_.keeps_sums()) return;
   const Doing doing("sum weights");
   const auto sums = sums_of_weights(*run_.strategy);
@@ -84,7 +96,7 @@ void Trainer::Impl::tell_weights() {
       [&](Callback& callback) { callback.on_weight_sums(sums, run_.state.global_step); });
 }
 
-void Trainer::Impl::tell_failed_kernels() {
+void TrainingLog::tell_failed_kernels() {
   const auto failed = nn::failed_kernels();
   for (; num_failed_kernels_ < failed.size(); ++num_failed_kernels_) {
     run_.callbacks.warn(
@@ -93,14 +105,6 @@ void Trainer::Impl::tell_failed_kernels() {
                     "operations run in its place",
                     failed[num_failed_kernels_]));
   }
-}
-
-void Trainer::Impl::finish_trace() try {
-  if (const auto file = trace_.finish(); !file.empty()) {
-    run_.callbacks.say(fmt::format("wrote the trace {}; ui.perfetto.dev shows it", file.string()));
-  }
-} catch (const FileError& error) {  // no reason to lose the training, too
-  run_.callbacks.warn(error.what());
 }
 
 }  // namespace convoy::train

@@ -19,8 +19,6 @@ namespace convoy::train {
 
 namespace {
 
-constexpr int64_t kTraceWarmup = 3;  // steps
-
 /// Sets the checksums of data and base, by which a resumed run notices others.
 void sum_what_it_reads(RunContext& run, const dataset::Dataset& data) {
   if (!run.keeps_sums()) return;
@@ -40,6 +38,76 @@ int64_t steps_beyond(const TrainerState& saved, int64_t step_samples, int64_t st
   return saved.global_step + left - (saved.epoch_index + 1) * steps_per_epoch;
 }
 
+/// State of a run that begins anew.
+TrainerState fresh_state(const RunContext& run, const dataset::BatchStream& stream,
+                         const Checkpoints& checkpoints) {
+  const auto& arguments = run.arguments;
+  const auto options = stream_options(run, true);
+  const int64_t per_epoch = stream.steps_per_epoch();
+  TrainerState state;
+  state.num_rows = stream.num_rows();
+  state.step_samples = options.layout.step_samples();
+  state.data_seed = options.seed;
+  state.data_order = stream.order();
+  state.last_step_position = (per_epoch - 1) * state.step_samples;
+  state.encoding = checkpoints.encoding();
+  state.optimizer = run.strategy->replica().flat().optimizer().name();
+  if (arguments.max_steps > 0) {
+    state.max_steps = arguments.max_steps;
+    state.num_train_epochs =
+        std::ceil(static_cast<double>(arguments.max_steps) / static_cast<double>(per_epoch));
+  } else {
+    state.num_train_epochs = arguments.num_train_epochs;
+    state.max_steps = static_cast<int64_t>(
+        std::ceil(arguments.num_train_epochs * static_cast<double>(per_epoch)));
+  }
+  state.job_id = run.job.environment.job_id;
+  if (run.job.environment.job_start > 0) state.job_began = beginning_in_job(run);
+  return state;
+}
+
+/// Resumes from a checkpoint where that is asked for. Returns a sentence where more steps than the
+/// checkpoint's run had raise the learning rate again.
+std::string resume(RunContext& run, const dataset::BatchStream& stream, Checkpoints& checkpoints,
+                   Evaluations& evaluations) {
+  const auto& arguments = run.arguments;
+  auto& state = run.state;
+  auto saved = checkpoints.resume(state);
+  if (!saved) return "";
+  if (const auto text = evaluations.take_up(*saved, checkpoints.resumed_from()); !text.empty()) {
+    run.callbacks.say(text);
+  }
+  const auto fresh = std::exchange(state, *saved);
+  const double rate_before =
+      learning_rate(arguments, state, std::max<int64_t>(0, state.updates() - 1));
+  state.max_steps = fresh.max_steps;
+  if (state.step_samples != fresh.step_samples && state.step_samples > 0) {
+    state.steps_beyond = steps_beyond(state, fresh.step_samples, stream.steps_per_epoch(),
+                                      arguments.dataloader_drop_last);
+  }
+  if (arguments.max_steps <= 0) state.max_steps += state.steps_beyond;
+  state.num_train_epochs = fresh.num_train_epochs;
+  state.step_samples = fresh.step_samples;
+  state.data_order = fresh.data_order;
+  state.last_step_position = fresh.last_step_position;
+  state.encoding = fresh.encoding;
+  state.first_rows_sum = fresh.first_rows_sum;
+  state.base_sum = fresh.base_sum;
+  const bool same_job = fresh.job_began > 0 && job::is_same_job(state.job_id, fresh.job_id);
+  if (!same_job) state.micro_batch_rows = 0;
+  if (!same_job || state.job_began == 0) {
+    state.useful_seconds = 0;
+    state.job_began = fresh.job_began;
+  }
+  state.job_id = fresh.job_id;
+  const double rate = learning_rate(arguments, state, state.updates());
+  if (state.max_steps <= saved->max_steps || rate <= 1.01 * rate_before) return "";
+  return fmt::format(
+      "the learning rate rises from {:.2e} to {:.2e}: its schedule now ends at step {} instead of "
+      "{}; a run that is to be trained further can have --lr_scheduler_type constant",
+      rate_before, rate, state.max_steps, saved->max_steps);
+}
+
 }  // namespace
 
 void Trainer::Impl::prepare() {
@@ -52,9 +120,11 @@ void Trainer::Impl::prepare() {
                      stream_.get().num_rows(), stream_options(run_, true).layout.step_samples());
   }
   evaluations_.check_metric();
-  begin_state();
+  run_.state = fresh_state(run_, stream_.get(), *checkpoints_);
+  run_.state.earlier_updates = earlier_updates_;
   sum_what_it_reads(run_, *train_data_);
-  const auto other_rate = resume();
+  const auto other_rate = resume(run_, stream_.get(), *checkpoints_, evaluations_);
+  batch_sizer_.take_up(stream_);
   // Dropout of torch::nn: other masks on each rank, and after a resume.
   const auto& state = run_.state;
   const auto own = static_cast<uint64_t>(run_.strategy->first_rank());
@@ -71,89 +141,6 @@ void Trainer::Impl::prepare() {
   }
   evaluations_.try_data();
   run_.callbacks.notify([&](Callback& callback) { callback.on_train_begin(info); });
-}
-
-/// Sets the state of a run that starts anew.
-void Trainer::Impl::begin_state() {
-  const auto& arguments = run_.arguments;
-  const auto options = stream_options(run_, true);
-  const int64_t per_epoch = stream_.get().steps_per_epoch();
-  auto& state = run_.state = {};
-  state.num_rows = stream_.get().num_rows();
-  state.step_samples = options.layout.step_samples();
-  state.data_seed = options.seed;
-  state.data_order = stream_.get().order();
-  state.last_step_position = (per_epoch - 1) * state.step_samples;
-  state.encoding = checkpoints_->encoding();
-  state.optimizer = run_.strategy->replica().flat().optimizer().name();
-  if (arguments.max_steps > 0) {
-    state.max_steps = arguments.max_steps;
-    state.num_train_epochs =
-        std::ceil(static_cast<double>(arguments.max_steps) / static_cast<double>(per_epoch));
-  } else {
-    state.num_train_epochs = arguments.num_train_epochs;
-    state.max_steps = static_cast<int64_t>(
-        std::ceil(arguments.num_train_epochs * static_cast<double>(per_epoch)));
-  }
-  state.earlier_updates = earlier_updates_;
-  if (arguments.auto_find_batch_size) {
-    state.micro_batch_rows = arguments.per_device_train_batch_size;
-  }
-  state.job_id = run_.job.environment.job_id;
-  if (run_.job.environment.job_start > 0) state.job_began = beginning_in_job(run_);
-}
-
-/// Resumes from a checkpoint where that is asked for. Returns a sentence where more steps than the
-/// checkpoint's run had raise the learning rate again.
-std::string Trainer::Impl::resume() {
-  const auto& arguments = run_.arguments;
-  auto& state = run_.state;
-  auto saved = checkpoints_->resume(state);
-  if (!saved) return "";
-  if (const auto text = evaluations_.take_up(*saved, checkpoints_->resumed_from()); !text.empty()) {
-    run_.callbacks.say(text);
-  }
-  const auto fresh = std::exchange(state, *saved);
-  const double rate_before =
-      learning_rate(arguments, state, std::max<int64_t>(0, state.updates() - 1));
-  state.max_steps = fresh.max_steps;
-  if (state.step_samples != fresh.step_samples && state.step_samples > 0) {
-    state.steps_beyond = steps_beyond(state, fresh.step_samples, stream_.get().steps_per_epoch(),
-                                      arguments.dataloader_drop_last);
-  }
-  if (arguments.max_steps <= 0) state.max_steps += state.steps_beyond;
-  state.num_train_epochs = fresh.num_train_epochs;
-  state.step_samples = fresh.step_samples;
-  state.data_order = fresh.data_order;
-  state.last_step_position = fresh.last_step_position;
-  state.encoding = fresh.encoding;
-  state.first_rows_sum = fresh.first_rows_sum;
-  state.base_sum = fresh.base_sum;
-  const bool same_job = fresh.job_began > 0 && job::is_same_job(state.job_id, fresh.job_id);
-  if (same_job) batch_sizer_.take_up(stream_, state.micro_batch_rows);
-  if (arguments.auto_find_batch_size) {
-    state.micro_batch_rows = arguments.per_device_train_batch_size;
-  }
-  if (!same_job || state.job_began == 0) {
-    state.useful_seconds = 0;
-    state.job_began = fresh.job_began;
-  }
-  state.job_id = fresh.job_id;
-  const double rate = learning_rate(arguments, state, state.updates());
-  if (state.max_steps <= saved->max_steps || rate <= 1.01 * rate_before) return "";
-  return fmt::format(
-      "the learning rate rises from {:.2e} to {:.2e}: its schedule now ends at step {} instead of "
-      "{}; a run that is to be trained further can have --lr_scheduler_type constant",
-      rate_before, rate, state.max_steps, saved->max_steps);
-}
-
-void Trainer::Impl::begin_trace() {
-  const auto& output = run_.arguments.output;
-  const auto& process = run_.job.environment;
-  const bool warms_up =
-      last_step(run_.arguments, run_.state) - run_.state.global_step > kTraceWarmup;
-  trace_ = Trace(output.trace, process.rank, process.world_size, warms_up ? kTraceWarmup : 0,
-                 output.trace_steps);
 }
 
 }  // namespace convoy::train

@@ -2,7 +2,6 @@
 
 #include "convoy/base/activity.h"
 #include "convoy/base/error.h"
-#include "convoy/checkpoint/folder.h"
 #include "convoy/job/numerics.h"
 #include "convoy/train/loop/due.h"
 #include "convoy/train/loop/step_limit.h"
@@ -38,10 +37,12 @@ bool Trainer::Impl::train_step(dataset::StepBatch batch) {
     batch_sizer_.step_down(stream_, last_.short_rank);
     return false;
   }
-  own_rows_sum_ += rows_sum;
   ++state.global_step;
   state.epoch_position = batch.end;
-  count_step(samples);
+  state.last_grad_norm = last_.grad_norm;
+  if (run_.arguments.fp16) loss_scaling_.update(last_, samples);
+  targets_.add(last_);
+  log_.add_step(last_, rows_sum);
   tell_step_time(samples, tokens);
   return true;
 }
@@ -64,23 +65,6 @@ parallel::StepInput Trainer::Impl::input_of_step(int64_t samples, int64_t tokens
   return input;
 }
 
-/// Adds the last step to the state's sums.
-void Trainer::Impl::count_step(int64_t samples) {
-  auto& state = run_.state;
-  state.last_grad_norm = last_.grad_norm;
-  if (run_.arguments.fp16) loss_scaling_.update(last_, samples);
-  targets_.add(last_);
-  if (last_.count == 0 || last_.skipped) return;
-  state.logged_loss_sum += last_.loss();
-  ++state.logged_steps;
-  state.total_loss_sum += last_.loss();
-  if (last_.metrics.empty()) return;
-  const auto names = run_.strategy->replica().metrics();
-  for (size_t i = 0; i < names.size(); ++i) {
-    state.logged_metrics[names[i]] += last_.metrics[i] / last_.count;
-  }
-}
-
 void Trainer::Impl::tell_step_time(int64_t samples, int64_t tokens) {
   // Alone there is nobody to wait for, though the sums over ranks take their moment.
   const double waited = run_.job.num_devices() > 1 ? last_.wait_seconds : 0;
@@ -97,20 +81,12 @@ void Trainer::Impl::tell_step_time(int64_t samples, int64_t tokens) {
   for (const auto& text : slow_ranks_->after_step(timing)) run_.callbacks.warn(text);
 }
 
-/// Throws the error of a step that is not finite, with the command that replays it where a
-/// checkpoint allows that.
-void Trainer::Impl::name_replay(const std::exception& any) const {
-  const auto* error = dynamic_cast<const NumericError*>(&any);
-  const auto& folder = run_.arguments.output.dir;
-  const int64_t step = run_.state.global_step + 1;
-  if (error == nullptr || folder.empty()) return;
-  const std::string text = error->what();
-  if (text.find(fmt::format(" of step {} is not finite", step)) == std::string::npos) return;
-  if (!checkpoint::latest_checkpoint(folder)) return;
-  NumericError more(
-      fmt::format("{}; convoy replay {} --step {} shows in which block", text, folder, step));
-  if (error->on_all_ranks()) more.set_on_all_ranks();
-  throw more;
+void Trainer::Impl::finish_trace() try {
+  if (const auto file = trace_.finish(); !file.empty()) {
+    run_.callbacks.say(fmt::format("wrote the trace {}; ui.perfetto.dev shows it", file.string()));
+  }
+} catch (const FileError& error) {  // no reason to lose the training, too
+  run_.callbacks.warn(error.what());
 }
 
 }  // namespace convoy::train

@@ -4,6 +4,7 @@
 
 #include "convoy/base/error.h"
 #include "convoy/base/fault.h"
+#include "convoy/checkpoint/folder.h"
 #include "convoy/comm/agree.h"
 #include "convoy/job/numerics.h"
 #include "convoy/parallel/run_plan/run_plan_text.h"
@@ -24,6 +25,56 @@ namespace {
 const options::ParallelArguments& checked(const options::TrainingArguments& arguments) {
   arguments.check(/*trains=*/false, /*evaluates=*/false);
   return arguments.parallel;
+}
+
+void add_loggers(RunContext& run, bool trains) {
+  const auto& arguments = run.arguments;
+  auto& callbacks = run.callbacks;
+  const auto told = [&callbacks](const std::string& text) { callbacks.warn(text); };
+  callbacks.add(make_log_file(told));
+  callbacks.add(make_console(arguments.output.quiet));
+  if (!trains) return;
+  if (!arguments.output.events.empty() && run.job.environment.rank == 0) {
+    callbacks.add(make_event_stream(arguments.output.events, told));
+  }
+  if (!arguments.output.metrics_file.empty() && run.job.environment.rank == 0) {
+    callbacks.add(make_metrics_file(arguments.output.metrics_file, told));
+  }
+  if (arguments.report_to == "tensorboard") {
+    callbacks.add(make_tensorboard(arguments.events_folder(), told));
+  }
+}
+
+/// Throws UsageError now rather than at the first evaluation.
+void check_options(const RunContext& run, bool trains, bool evaluates) {
+  const auto& arguments = run.arguments;
+  const auto& device = run.job.devices.at(0);
+  arguments.check(trains, evaluates);
+  refuse_faults_before(trains && !arguments.eval_on_start ? 1 : 0);
+  if (trains) per_device_rows(run, arguments.per_device_train_batch_size);
+  if (evaluates) per_device_rows(run, arguments.per_device_eval_batch_size);
+  if (trains && arguments.tf32 && device.is_cpu()) {
+    fail<UsageError>("train", "tf32 is for GPUs; got the CPU; try leaving it out, or bf16");
+  }
+  if (arguments.deterministic && device.is_cuda()) job::make_gpus_deterministic();
+  // Ranks that were started one by one may have been given others.
+  comm::check_agreement(run.job.world(), arguments.shared_options(), "options");
+}
+
+/// Throws the error of a step that is not finite with the command that shows where, where there is
+/// a checkpoint for it.
+void name_replay(const RunContext& run, const std::exception& any) {
+  const auto* error = dynamic_cast<const NumericError*>(&any);
+  const auto& folder = run.arguments.output.dir;
+  const int64_t step = run.state.global_step + 1;
+  if (error == nullptr || folder.empty()) return;
+  const std::string text = error->what();
+  if (text.find(fmt::format(" of step {} is not finite", step)) == std::string::npos) return;
+  if (!checkpoint::latest_checkpoint(folder)) return;
+  NumericError more(
+      fmt::format("{}; convoy replay {} --step {} shows in which block", text, folder, step));
+  if (error->on_all_ranks()) more.set_on_all_ranks();
+  throw more;
 }
 
 }  // namespace
@@ -64,7 +115,7 @@ void Trainer::before_first_step(std::function<void()> work) {
   impl_->before_first_step_ = std::move(work);
 }
 void Trainer::set_pace(std::function<void(LogRecord&)> pace) {
-  impl_->pace_ = std::move(pace);
+  impl_->log_.set_pace(std::move(pace));
 }
 void Trainer::observe(parallel::PassObserver& observer, int64_t step) {
   impl_->observer_ = &observer;
@@ -79,7 +130,7 @@ Metrics Trainer::train() try { return impl_->train(); } catch (const std::except
   const auto* error = dynamic_cast<const Error*>(&any);
   const bool alone = impl_->run_.strategy->processes().size() == 1;
   if (alone || (error != nullptr && error->on_all_ranks())) impl_->checkpoints_->keep();
-  impl_->name_replay(any);
+  name_replay(impl_->run_, any);
   if (const auto& sizer = impl_->batch_sizer_; sizer.ran_out(any)) {
     fail<UsageError>("memory", "{}", sizer.beyond_device_memory(impl_->memory_.note()));
   }
@@ -146,46 +197,11 @@ Trainer::Impl::Impl(parallel::ModelFactory factory, options::TrainingArguments a
   const bool in_threads = run_.job.in_threads();
   arm_fault(process.rank, in_threads ? run_.job.num_devices() : process.world_size,
             process.restart_count, in_threads);
-  add_loggers();
-  check_options();
+  add_loggers(run_, train_data_ != nullptr);
+  check_options(run_, train_data_ != nullptr, eval_data_ != nullptr);
   batch_sizer_.set_batch();
   run_.strategy = make_strategy(run_, factory_, train_data_.get(), std::move(fill));
   checkpoints_.emplace(run_.arguments, run_.job, *run_.strategy, run_.callbacks);
-}
-
-void Trainer::Impl::add_loggers() {
-  const auto& arguments = run_.arguments;
-  auto& callbacks = run_.callbacks;
-  const auto told = [this](const std::string& text) { run_.callbacks.warn(text); };
-  callbacks.add(make_log_file(told));
-  callbacks.add(make_console(arguments.output.quiet));
-  if (!train_data_) return;
-  if (!arguments.output.events.empty() && run_.job.environment.rank == 0) {
-    callbacks.add(make_event_stream(arguments.output.events, told));
-  }
-  if (!arguments.output.metrics_file.empty() && run_.job.environment.rank == 0) {
-    callbacks.add(make_metrics_file(arguments.output.metrics_file, told));
-  }
-  if (arguments.report_to == "tensorboard") {
-    callbacks.add(make_tensorboard(arguments.events_folder(), told));
-  }
-}
-
-/// Checks options that the first evaluation would refuse. Throws UsageError.
-void Trainer::Impl::check_options() {
-  const auto& arguments = run_.arguments;
-  const auto& device = run_.job.devices.at(0);
-  const bool trains = train_data_ != nullptr;
-  arguments.check(trains, eval_data_ != nullptr);
-  refuse_faults_before(trains && !arguments.eval_on_start ? 1 : 0);
-  if (trains) per_device_rows(run_, arguments.per_device_train_batch_size);
-  if (eval_data_) per_device_rows(run_, arguments.per_device_eval_batch_size);
-  if (trains && arguments.tf32 && device.is_cpu()) {
-    fail<UsageError>("train", "tf32 is for GPUs; got the CPU; try leaving it out, or bf16");
-  }
-  if (arguments.deterministic && device.is_cuda()) job::make_gpus_deterministic();
-  // Ranks that were started one by one may have been given others.
-  comm::check_agreement(run_.job.world(), arguments.shared_options(), "options");
 }
 
 }  // namespace convoy::train

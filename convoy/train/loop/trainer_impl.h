@@ -7,6 +7,7 @@
 #include "convoy/train/logging/trace.h"
 #include "convoy/train/loop/batch_sizer.h"
 #include "convoy/train/loop/evaluations.h"
+#include "convoy/train/loop/log.h"
 #include "convoy/train/loop/loss_scaling.h"
 #include "convoy/train/loop/targets.h"
 #include "convoy/train/loop/train_memory.h"
@@ -15,19 +16,13 @@
 namespace convoy::train {
 
 // Internal to the component: trainer.cpp (what programs call), prepare.cpp (before the first step),
-// training.cpp (the loop), step.cpp (a step), log.cpp.
+// training.cpp (the loop), step.cpp (a step).
 struct Trainer::Impl {
   Impl(parallel::ModelFactory factory, options::TrainingArguments arguments,
        std::shared_ptr<dataset::Dataset> train_data, std::shared_ptr<dataset::Dataset> eval_data,
        job::Job job, Fill fill);
 
-  // Before the first step.
-  void add_loggers();
-  void check_options();
   void prepare();
-  void begin_state();
-  std::string resume();
-  void begin_trace();
 
   // The loop.
   Metrics train();
@@ -47,16 +42,7 @@ struct Trainer::Impl {
   /// False: nothing was changed, and the step has to be made again of smaller micro-batches.
   bool train_step(dataset::StepBatch batch);
   parallel::StepInput input_of_step(int64_t samples, int64_t tokens);
-  void count_step(int64_t samples);
   void tell_step_time(int64_t samples, int64_t tokens);
-  void name_replay(const std::exception& any) const;
-
-  // Lines of the log.
-  void log_if_due(bool epoch_end);
-  void log();
-  void add_up_rows();
-  void tell_weights();
-  void tell_failed_kernels();
   void finish_trace();
 
   RunContext run_;
@@ -71,16 +57,14 @@ struct Trainer::Impl {
   TrainMemory memory_{run_};
   TargetCount targets_{run_};
   Clock clock_{run_.state};
+  TrainingLog log_{run_, clock_, stream_, memory_, targets_};
   Trace trace_;
   std::optional<Checkpoints> checkpoints_;  // always, but needs the strategy
   std::optional<SlowRanks> slow_ranks_;     // where a rank's waits are known: not on GPUs
   parallel::StepResult last_;
-  uint64_t own_rows_sum_ = 0;      // of rows that this process read since state.rows_sum
-  int64_t earlier_updates_ = 0;    // that the moments of a new run saw
-  size_t num_failed_kernels_ = 0;  // that were told
+  int64_t earlier_updates_ = 0;  // that the moments of a new run saw
 
   // Set by the program.
-  std::function<void(LogRecord&)> pace_;
   std::function<void()> before_first_step_;
   parallel::PassObserver* observer_ = nullptr;  // of one step
   int64_t observed_step_ = 0;

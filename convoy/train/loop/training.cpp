@@ -14,6 +14,21 @@
 // The loop of a training.
 namespace convoy::train {
 
+namespace {
+
+/// Trace that the options ask for of the steps that are left; its first steps pay for what is made
+/// once.
+Trace trace_of(const RunContext& run) {
+  constexpr int64_t kWarmup = 3;  // steps
+  const auto& output = run.arguments.output;
+  const auto& process = run.job.environment;
+  const bool warms_up = last_step(run.arguments, run.state) - run.state.global_step > kWarmup;
+  return Trace(output.trace, process.rank, process.world_size, warms_up ? kWarmup : 0,
+               output.trace_steps);
+}
+
+}  // namespace
+
 Metrics Trainer::Impl::train() {
   if (!train_data_) fail<UsageError>("train", "there is no training data; got none");
   check_gradients(*run_.strategy);
@@ -36,12 +51,12 @@ Metrics Trainer::Impl::train() {
   if (run_.arguments.eval_on_start && run_.state.global_step == 0) evaluations_.at_start();
   make_up_evaluation();
   if (checkpoints_->lost_save()) save_checkpoint(/*wait=*/ended());
-  begin_trace();
+  trace_ = trace_of(run_);
   memory_.begin();
   clock_.start();
   while (!ended()) train_epoch();
   finish_trace();
-  log();
+  log_.write();
   if (!nothing_left) targets_.check();
   tell_rest();
   const Metrics metrics = results(run_, clock_, traffic_before, memory_);
@@ -74,7 +89,7 @@ void Trainer::Impl::train_epoch() {
       state.epoch_position = 0;
       targets_.check();
     }
-    log_if_due(epoch_end);  // before it is saved that these steps were not logged yet
+    log_.write_if_due(epoch_end);  // before it is saved that these steps were not logged yet
     if (last_.stop_signal != 0 && more) {
       stop_early(epoch_end);
     } else {
@@ -109,7 +124,7 @@ bool Trainer::Impl::ended() const {
 void Trainer::Impl::after_step(bool epoch_end) {
   const auto& arguments = run_.arguments;
   const auto& state = run_.state;
-  tell_failed_kernels();
+  log_.tell_failed_kernels();
   clock_.pause();
   const bool better = evaluations_.is_due(epoch_end) && evaluations_.after_step();
   const bool end = evaluations_.stopped_early() || state.global_step >= last_step(arguments, state);
@@ -120,7 +135,7 @@ void Trainer::Impl::after_step(bool epoch_end) {
                      (better && arguments.load_best_model_at_end);
   const bool adds_up = saves || end || evaluations_.are_of_last_step() ||
                        (arguments.sum_steps > 0 && state.global_step % arguments.sum_steps == 0);
-  if (adds_up) tell_weights();
+  if (adds_up) log_.tell_weights();
   const auto& ranks = run_.strategy->processes();
   if (saves && !ended()) stop_.ended_by = stop_.of_any_rank(ranks);
   if (stop_.ended_by != 0) {
@@ -132,7 +147,7 @@ void Trainer::Impl::after_step(bool epoch_end) {
     if (stop_.ended_by != 0) leave(/*is_saved=*/true);
   }
   if (!ended() && checkpoints_->is_memory_copy_due(state.global_step)) {
-    add_up_rows();
+    log_.add_up_rows();
     checkpoints_->copy_to_memory(state);
   }
   clock_.resume();
@@ -180,7 +195,7 @@ void Trainer::Impl::make_up_evaluation() {
 
 /// Saves a checkpoint, with the checksum of all rows that were read in its state. Collective.
 void Trainer::Impl::save_checkpoint(bool wait) {
-  add_up_rows();
+  log_.add_up_rows();
   checkpoints_->save(run_.state, wait);
 }
 
