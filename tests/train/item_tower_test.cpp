@@ -12,9 +12,9 @@ constexpr int64_t kTowerItems = 120;
 constexpr size_t kTowerSteps = 12;
 
 struct TowerCase {
-  const char* name;
+  std::string name;
   const char* body;
-  const char* loss = "cross_entropy";
+  std::string loss = "cross_entropy";
   int64_t num_negatives = 0;
   double id_dropout = 0;
   double smoothing = 0;
@@ -47,7 +47,7 @@ class ItemTowerLayouts : public testing::TestWithParam<TowerCase> {
     config.item_id_dropout = id_dropout;
     config.item_tower = {{"genre", 7}, {"brand", 18}, {"price", 0, 1}};
     config.item_values = values_of(kTowerItems);
-    if (std::string_view(name) == "in_batch") config.negative_sampling = models::kInBatch;
+    if (name == "in_batch") config.negative_sampling = models::kInBatch;
     if (config.has_own_negatives()) {
       config.n_negatives = num_negatives;
     } else if (num_negatives > 0) {
@@ -93,9 +93,18 @@ INSTANTIATE_TEST_SUITE_P(All, ItemTowerLayouts,
                                                    0.1},
                                          TowerCase{"masked", "bert", "cross_entropy", 0, 0.3},
                                          TowerCase{"sampled", "gpt2", "cross_entropy", 30, 0.2},
-                                         TowerCase{"in_batch", "gpt2", "cross_entropy", 30, 0.2},
-                                         TowerCase{"gbce", "sasrec", "gbce", 20, 0.2},
-                                         TowerCase{"bpr", "sasrec", "bpr", 5, 0.2}),
+                                         TowerCase{"in_batch", "gpt2", "cross_entropy", 30, 0.2}),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+std::vector<TowerCase> towers_of_losses() {
+  std::vector<TowerCase> out;
+  for (const auto& loss : models::losses_with_negatives()) {
+    out.push_back({loss, "sasrec", loss, 20, 0.2});
+  }
+  return out;
+}
+
+INSTANTIATE_TEST_SUITE_P(Losses, ItemTowerLayouts, testing::ValuesIn(towers_of_losses()),
                          [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace

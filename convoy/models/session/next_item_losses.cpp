@@ -44,12 +44,17 @@ const std::vector<NextItemLoss>& next_item_losses() {
   return all;
 }
 
+std::vector<std::string> next_item_loss_names() {
+  std::vector<std::string> out;
+  for (const auto& loss : next_item_losses()) out.push_back(loss.name);
+  return out;
+}
+
 const NextItemLoss& next_item_loss(const std::string& name) {
   const auto& all = next_item_losses();
   const auto found = std::ranges::find(all, name, &NextItemLoss::name);
   if (found != all.end()) return *found;
-  std::vector<std::string> known;
-  for (const auto& loss : all) known.push_back(loss.name);
+  const auto known = next_item_loss_names();
   fail<UsageError>("models", "loss = {} is unknown; expected one of {}{}", name, join(known),
                    did_you_mean(name, known));
 }

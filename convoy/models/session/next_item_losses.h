@@ -43,6 +43,8 @@ struct NextItemLoss {
 /// Next-item losses, the default first.
 const std::vector<NextItemLoss>& next_item_losses();
 
+std::vector<std::string> next_item_loss_names();
+
 /// Returns a loss by name. Throws UsageError for a name that there is not.
 const NextItemLoss& next_item_loss(const std::string& name);
 

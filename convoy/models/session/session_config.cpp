@@ -57,21 +57,13 @@ std::string body_help() {
                      join(causal), join(both_sides), join(either));
 }
 
-std::string activation_help() {
-  std::string out = "activation of the feed-forward layers; auto = gelu";
+/// Value of a body that says nothing else, and of each body that has another.
+template <class T>
+std::string value_of_bodies(T SessionBody::* value) {
+  auto out = fmt::format("{}", SessionBody().*value);
   for (const auto& name : bodies_that_learn_by("")) {
-    const auto& activation = session_body(name).activation;
-    if (activation != SessionBody().activation) out += ", for " + name + " " + activation;
-  }
-  return out;
-}
-
-std::string inner_help() {
-  std::string out = "width of the feed-forward layers; 0 = 4 x d_model";
-  for (const auto& name : bodies_that_learn_by("")) {
-    const auto factor = session_body(name).inner_factor;
-    if (factor != SessionBody().inner_factor)
-      out += fmt::format(", for {} {} x d_model", name, factor);
+    const auto& own = session_body(name).*value;
+    if (own != SessionBody().*value) out += fmt::format(", for {} {}", name, own);
   }
   return out;
 }
@@ -81,12 +73,6 @@ std::string wide_help() {
   const auto names =
       bodies_with([](const SessionBody& body) { return body.learns_from_wide_weights; });
   return fmt::format("with convoy train of {} 0.02 * sqrt(768 / d_model)", join(names));
-}
-
-Names loss_names() {
-  Names out;
-  for (const auto& loss : next_item_losses()) out.push_back(loss.name);
-  return out;
 }
 
 std::string loss_help() {
@@ -119,9 +105,14 @@ Fields SessionConfig::fields() {
       {"d_model", &d_model, "hidden size of the body", 1, HUGE_VAL, {}, {"n_embd"}},
       {"n_layer", &n_layer, "layers of the body", 0},
       {"n_head", &n_head, "attention heads", 1},
-      {"n_inner", &n_inner, inner_help(), 0},
+      {"n_inner", &n_inner,
+       "width of the feed-forward layers; 0 = d_model times " +
+           value_of_bodies(&SessionBody::inner_factor),
+       0},
       {"dropout", &dropout, "dropout rate on embeddings, attention and residuals", 0, kMostDropped},
-      {"activation", &activation, activation_help(), 0, 0, with_auto(nn::activations())},
+      {"activation", &activation,
+       "activation of the feed-forward layers; auto = " + value_of_bodies(&SessionBody::activation),
+       0, 0, with_auto(nn::activations())},
       {"layer_norm_epsilon", &layer_norm_epsilon, "epsilon of normalisation layers", 0},
       {"initializer_range", &initializer_range,
        "standard deviation of initial weights; " + wide_help(), 0},
@@ -202,7 +193,7 @@ Fields SessionConfig::fields() {
       {"negative_alpha", &negative_alpha,
        "power of the counts: 1 = as often as in the data, 0 = all alike", 0, 4, none, none, "",
        kWithPopularity},
-      {"loss", &loss, loss_help(), 0, 0, loss_names()},
+      {"loss", &loss, loss_help(), 0, 0, next_item_loss_names()},
       {"n_negatives", &n_negatives, "number of sampled negatives per target", 1, 1e6, none, none,
        "", kWithOwnNegatives},
       {"item_id_dropout", &item_id_dropout,
