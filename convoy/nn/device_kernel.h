@@ -91,7 +91,9 @@ enum class Kept : int64_t {
   WholeLines,
   Counters,
   WholeSamples,
-  KeysRead
+  KeysRead,
+  SequenceEnds,
+  Padding
 };
 
 /// x in bf16 seen as int64, each four numbers of the last dimension, if its layout allows that. For

@@ -6,9 +6,40 @@
 #include <ATen/native/transformers/attention.h>
 #include <torch/library.h>
 
-#include "tests/fake_gpu/run_on_host.h"
+#include "tests/fake_gpu/attention.h"
 
 namespace convoy::fake_gpu {
+
+namespace {
+
+/// The processor's kernel takes a group of queries for each key by repeated keys.
+at::Tensor repeated(const at::Tensor& keys, const at::Tensor& queries) {
+  const int64_t times = queries.size(1) / keys.size(1);
+  return times == 1 ? keys : keys.repeat_interleave(times, 1);
+}
+
+at::Tensor summed(const at::Tensor& grad, const at::Tensor& keys) {
+  const int64_t times = grad.size(1) / keys.size(1);
+  if (times == 1) return grad;
+  return grad.view({grad.size(0), keys.size(1), times, grad.size(2), grad.size(3)}).sum(2);
+}
+
+}  // namespace
+
+Tensors attend_on_host(const Tensors& in, bool causal, std::optional<double> scale) {
+  const std::optional<at::Tensor> mask = in[3].defined() ? std::optional(in[3]) : std::nullopt;
+  auto [out, sums] = at::_scaled_dot_product_flash_attention_for_cpu(
+      in[0], repeated(in[1], in[0]), repeated(in[2], in[0]), 0.0, causal, mask, scale);
+  return {out, sums};
+}
+
+Tensors attend_on_host_backward(const Tensors& in, bool causal, std::optional<double> scale) {
+  const std::optional<at::Tensor> mask = in[6].defined() ? std::optional(in[6]) : std::nullopt;
+  auto [query, key, value] = at::_scaled_dot_product_flash_attention_for_cpu_backward(
+      in[0], in[1], repeated(in[2], in[1]), repeated(in[3], in[1]), in[4], in[5], 0.0, causal, mask,
+      scale);
+  return {query, summed(key, in[2]), summed(value, in[3])};
+}
 
 namespace {
 
@@ -70,33 +101,6 @@ int64_t choose(const at::Tensor& query, const at::Tensor& key, const at::Tensor&
   return kMath;
 }
 
-/// The processor's kernel takes a group of queries for each key by repeated keys.
-at::Tensor repeated(const at::Tensor& keys, const at::Tensor& queries) {
-  const int64_t times = queries.size(1) / keys.size(1);
-  return times == 1 ? keys : keys.repeat_interleave(times, 1);
-}
-
-at::Tensor summed(const at::Tensor& grad, const at::Tensor& keys) {
-  const int64_t times = grad.size(1) / keys.size(1);
-  if (times == 1) return grad;
-  return grad.view({grad.size(0), keys.size(1), times, grad.size(2), grad.size(3)}).sum(2);
-}
-
-Tensors forward(const Tensors& in, bool causal, std::optional<double> scale) {
-  const std::optional<at::Tensor> mask = in[3].defined() ? std::optional(in[3]) : std::nullopt;
-  auto [out, sums] = at::_scaled_dot_product_flash_attention_for_cpu(
-      in[0], repeated(in[1], in[0]), repeated(in[2], in[0]), 0.0, causal, mask, scale);
-  return {out, sums};
-}
-
-Tensors backward(const Tensors& in, bool causal, std::optional<double> scale) {
-  const std::optional<at::Tensor> mask = in[6].defined() ? std::optional(in[6]) : std::nullopt;
-  auto [query, key, value] = at::_scaled_dot_product_flash_attention_for_cpu_backward(
-      in[0], in[1], repeated(in[2], in[1]), repeated(in[3], in[1]), in[4], in[5], 0.0, causal, mask,
-      scale);
-  return {query, summed(key, in[2]), summed(value, in[3])};
-}
-
 at::Tensor number() {
   return at::empty({}, at::dtype(at::kLong));
 }
@@ -111,7 +115,7 @@ flash(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value, d
       bool causal, bool, std::optional<double> scale) {
   without_dropout(rate);
   auto out = run_on_host("aten::_scaled_dot_product_flash_attention", {query, key, value, {}},
-                         [&](const Tensors& in) { return forward(in, causal, scale); });
+                         [&](const Tensors& in) { return attend_on_host(in, causal, scale); });
   return {out[0],      out[1],   at::Tensor(), at::Tensor(), query.size(2),
           key.size(2), number(), number(),     at::Tensor()};
 }
@@ -122,8 +126,9 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> flash_backward(
     c10::SymInt, c10::SymInt, double, bool causal, const at::Tensor&, const at::Tensor&,
     std::optional<double> scale) {
   auto grads = run_on_host("aten::_scaled_dot_product_flash_attention_backward",
-                           {grad, query, key, value, out, sums, {}},
-                           [&](const Tensors& in) { return backward(in, causal, scale); });
+                           {grad, query, key, value, out, sums, {}}, [&](const Tensors& in) {
+                             return attend_on_host_backward(in, causal, scale);
+                           });
   return {grads[0], grads[1], grads[2]};
 }
 
@@ -134,7 +139,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> efficient(
   without_dropout(rate);
   auto out = run_on_host("aten::_scaled_dot_product_efficient_attention",
                          {query, key, value, bias.value_or(at::Tensor())},
-                         [&](const Tensors& in) { return forward(in, causal, scale); });
+                         [&](const Tensors& in) { return attend_on_host(in, causal, scale); });
   return {out[0], out[1], number(), number()};
 }
 
@@ -146,8 +151,9 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> efficient_backward(
   TORCH_CHECK(!wanted[3] || !bias.defined(), "fake_gpu: no gradient of an attention's bias");
   if (!grad.defined()) return {};
   auto grads = run_on_host("aten::_scaled_dot_product_efficient_attention_backward",
-                           {grad, query, key, value, out, sums, bias},
-                           [&](const Tensors& in) { return backward(in, causal, scale); });
+                           {grad, query, key, value, out, sums, bias}, [&](const Tensors& in) {
+                             return attend_on_host_backward(in, causal, scale);
+                           });
   return {grads[0], grads[1], grads[2], at::Tensor()};
 }
 

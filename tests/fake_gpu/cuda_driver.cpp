@@ -1,4 +1,4 @@
-// What convoy asks of the CUDA driver: who a device is.
+// What convoy asks of the CUDA driver: who a device is, and what it can do.
 #include <array>
 #include <cstdlib>
 #include <cstring>
@@ -13,5 +13,12 @@ extern "C" int cuDeviceGetUuid_v2(std::array<unsigned char, 16>* identity, int d
 
 extern "C" int cuDeviceGetName(char* name, int size, int) {
   std::strncpy(name, "NVIDIA H100 80GB HBM3", static_cast<size_t>(size));
+  return 0;
+}
+
+extern "C" int cuDeviceGetAttribute(int* value, int attribute, int) {
+  constexpr int kComputeCapabilityMajor = 75, kInvalidValue = 1;
+  if (attribute != kComputeCapabilityMajor) return kInvalidValue;
+  *value = 9;
   return 0;
 }

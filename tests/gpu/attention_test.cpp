@@ -2,8 +2,15 @@
 #include "convoy/nn/attention/attention.h"
 
 #include <ATen/ATen.h>
+#include <ATen/Context.h>
+#include <ATen/record_function.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include <atomic>
+#include <functional>
+#include <string>
+
+#include "convoy/nn/device_kernel.h"
 #include "tests/gpu/gpu_testing.h"
 
 namespace convoy::nn {
@@ -16,8 +23,8 @@ struct Shape {
 };
 
 /// What attention gives and the gradients of q, k and v, all in fp32 on the host.
-std::vector<at::Tensor> attended(const Shape& shape, bool causal, at::Device device,
-                                 at::ScalarType dtype, double dropout = 0) {
+std::vector<at::Tensor> attended(const Shape& shape, AttentionOptions options, at::Device device,
+                                 at::ScalarType dtype) {
   at::manual_seed(3);
   const auto drawn = [&](int64_t heads) {
     // Heads behind positions in memory, as products leave them.
@@ -28,9 +35,6 @@ std::vector<at::Tensor> attended(const Shape& shape, bool causal, at::Device dev
         .requires_grad_(true);
   };
   const auto q = drawn(shape.heads), k = drawn(shape.key_heads), v = drawn(shape.key_heads);
-  AttentionOptions options;
-  options.causal = causal;
-  options.dropout = dropout;
   options.max_length = 512;
   Context context;
   context.samples = at::arange(shape.rows, at::kLong) + 5;
@@ -43,6 +47,14 @@ std::vector<at::Tensor> attended(const Shape& shape, bool causal, at::Device dev
   std::vector<at::Tensor> results{out.detach(), q.grad(), k.grad(), v.grad()};
   for (auto& result : results) result = result.cpu().to(at::kFloat);
   return results;
+}
+
+std::vector<at::Tensor> attended(const Shape& shape, bool causal, at::Device device,
+                                 at::ScalarType dtype, double dropout = 0) {
+  AttentionOptions options;
+  options.causal = causal;
+  options.dropout = dropout;
+  return attended(shape, options, device, dtype);
 }
 
 TEST_F(AttentionKernels, AreTheHosts) {
@@ -60,6 +72,103 @@ TEST_F(AttentionKernels, AreTheHosts) {
         const auto off = (there[i] - here[i]).abs().max().item<double>();
         EXPECT_LE(off, 2e-2 * (1 + here[i].abs().max().item<double>())) << i;
       }
+    }
+  }
+}
+
+/// Rows of documents: of one position, longer and shorter than a window, padding in the middle and
+/// at the end.
+at::Tensor documents_of_rows(int64_t rows, int64_t length) {
+  auto out = at::full({rows, length}, -1, at::kLong);
+  for (int64_t row = 0, number = 0; row < rows; ++row) {
+    int64_t begin = 0;
+    for (const int64_t part : {int64_t{1}, 5 + row, int64_t{140}, int64_t{1}, 20 + 3 * row}) {
+      out[row].narrow(0, begin, part).fill_(number++);
+      begin += part + (part == 140 ? 7 * row : 0);
+    }
+  }
+  return out;
+}
+
+/// Number of calls of an operation, in any thread, while `work` runs.
+int64_t calls_of(const std::string& name, const std::function<void()>& work) {
+  static std::atomic<int64_t> calls;
+  static std::string counted;
+  calls = 0;
+  counted = name;
+  const auto handle =
+      at::addGlobalCallback(at::RecordFunctionCallback([](const at::RecordFunction& f)
+                                                           -> std::unique_ptr<at::ObserverContext> {
+                              if (f.name() == counted) ++calls;
+                              return nullptr;
+                            }).scopes({at::RecordScope::FUNCTION}));
+  work();
+  at::removeCallback(handle);
+  return calls;
+}
+
+TEST_F(AttentionKernels, OfDocumentsAndWindowsAreOneLaunch) {
+  constexpr int64_t kRows = 3, kLength = 300;
+  for (const bool documents : {false, true}) {
+    for (const int64_t window : {0, 1, 16, 140, 1000}) {
+      if (!documents && (window == 0 || window > kLength)) continue;
+      for (const int64_t key_heads : {4, 2}) {
+        for (const auto dtype : {at::kBFloat16, at::kHalf}) {
+          SCOPED_TRACE(testing::Message() << documents << " window " << window << " key heads "
+                                          << key_heads << " " << c10::toString(dtype));
+          const Shape shape{kRows, 4, key_heads, kLength, 32};
+          AttentionOptions options;
+          options.window = window;
+          if (documents) options.documents = documents_of_rows(kRows, kLength);
+          const auto here = attended(shape, options, at::kCPU, at::kFloat);
+          std::vector<at::Tensor> there;
+          const auto run = [&] { there = attended(shape, options, gpu_, dtype); };
+          EXPECT_EQ(calls_of("aten::_flash_attention_forward", run), 1);
+          EXPECT_EQ(calls_of("aten::_flash_attention_backward", run), 1);
+          // The other way, which deterministic runs take.
+          at::globalContext().setSDPUseFlash(false);
+          const auto apart = attended(shape, options, gpu_, dtype);
+          at::globalContext().setSDPUseFlash(true);
+          for (size_t i = 0; i < here.size(); ++i) {
+            const double tolerance = 2e-2 * (1 + here[i].abs().max().item<double>());
+            EXPECT_LE((there[i] - here[i]).abs().max().item<double>(), tolerance) << i;
+            EXPECT_LE((there[i] - apart[i]).abs().max().item<double>(), tolerance) << i;
+            if (documents) {
+              const auto padding = options.documents.lt(0).unsqueeze(1).unsqueeze(3);
+              EXPECT_EQ(there[i].masked_select(padding).abs().max().item<double>(), 0) << i;
+            }
+          }
+          EXPECT_TRUE(failed_kernels().empty());
+        }
+      }
+    }
+  }
+}
+
+TEST_F(AttentionKernels, OfDocumentsThatTheFlashKernelCannotTakeAreThoseOfPieces) {
+  const Shape shape{3, 4, 2, 300, 20};  // heads of no multiple of 8
+  AttentionOptions plain;
+  plain.documents = documents_of_rows(shape.rows, shape.length);
+  plain.window = 16;
+  auto capped = plain, dropped = plain;
+  capped.cap = 1;
+  dropped.dropout = 0.2;
+  auto wide = shape;
+  wide.width = 32;
+  for (const auto& [of, options, dtype] : {std::tuple{shape, plain, at::kBFloat16},
+                                           {wide, capped, at::kBFloat16},
+                                           {wide, dropped, at::kBFloat16},
+                                           {wide, plain, at::kFloat}}) {
+    const auto here = attended(of, options, at::kCPU, at::kFloat);
+    std::vector<at::Tensor> there;
+    EXPECT_EQ(calls_of("aten::_flash_attention_forward",
+                       [&, &of = of, &options = options, dtype = dtype] {
+                         there = attended(of, options, gpu_, dtype);
+                       }),
+              0);
+    for (size_t i = 0; i < here.size(); ++i) {
+      const auto off = (there[i] - here[i]).abs().max().item<double>();
+      EXPECT_LE(off, 3e-2 * (1 + here[i].abs().max().item<double>())) << i;
     }
   }
 }

@@ -11,6 +11,7 @@
 #include "convoy/base/error.h"
 #include "convoy/nn/attention/by_document.h"
 #include "convoy/nn/attention/cudnn_attention.h"
+#include "convoy/nn/attention/flash_attention.h"
 #include "convoy/nn/attention/ring_attention.h"
 #include "convoy/nn/attention/score_dropout.h"
 #include "convoy/nn/attention/seen.h"
@@ -271,10 +272,6 @@ class Pieces {
   std::optional<Weights> kept_;
 };
 
-double scale_of(const AttentionOptions& options, const at::Tensor& q) {
-  return options.scale > 0 ? options.scale : 1 / std::sqrt(static_cast<double>(q.size(3)));
-}
-
 /// Whether a window or a cap rules out torch's kernel.
 bool needs_pieces(const AttentionOptions& options, const at::Tensor& k) {
   return options.cap != 0 || is_windowed(options, k.size(2));
@@ -296,6 +293,8 @@ at::Tensor attend_kept(const at::Tensor& q, const KvCache::Seen& all,
     return fused(q, all.keys, all.values, options, scale_of(options, q));
   }
   if (options.cap != 0 || q.size(2) > 1) {
+    const auto out = flash_attention(q, all.keys, all.values, options, context);
+    if (out.defined()) return out;
     return in_pieces(q, all.keys, all.values, options, context);
   }
   // The visible keys of a single query are contiguous.
@@ -316,6 +315,9 @@ at::Tensor attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
     internal_check(!by_pieces, "nn", "{}: a window or a cap over context ranks", options.name);
     return ring_attention(q, k, v, options, scale, context);
   }
+  if (by_pieces) {
+    if (const auto out = flash_attention(q, k, v, options, context); out.defined()) return out;
+  }
   const bool plain = options.dropout == 0 && !options.bias.defined();
   const bool trains = context.mode == Mode::Train;
   if (!trains && by_pieces) return in_pieces(q, k, v, options, context);
@@ -328,6 +330,10 @@ at::Tensor attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
 }
 
 }  // namespace
+
+double scale_of(const AttentionOptions& options, const at::Tensor& q) {
+  return options.scale > 0 ? options.scale : 1 / std::sqrt(static_cast<double>(q.size(-1)));
+}
 
 at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                      const AttentionOptions& options, const Context& context) {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "convoy/base/error.h"
+#include "convoy/nn/attention/flash_attention.h"
 #include "convoy/nn/documents.h"
 
 // Shapes: B rows, T positions, H heads, K key heads, E width of a head, L positions of a document.
@@ -56,6 +57,8 @@ at::Tensor attend_by_document(Attend attend, const at::Tensor& q, const at::Tens
     plain.documents = at::Tensor();
     return attend(q, k, v, plain, context);
   }
+  const auto at_once = flash_attention(q, k, v, options, context, places);
+  if (at_once.defined()) return at_once;
   const auto queries = parts_of(q, places), keys = parts_of(k, places);
   const auto values = parts_of(v, places);
   std::vector<at::Tensor> mixed;  // [L, H, E]

@@ -1,0 +1,142 @@
+#include "convoy/nn/attention/flash_attention.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Context.h>
+
+#include <algorithm>
+#include <atomic>
+#include <optional>
+
+#include "convoy/comm/device.h"
+#include "convoy/nn/device_kernel.h"
+
+// Shapes: B rows, T positions, S positions looked at, H heads, K key heads, E width of a head;
+// N = B x T.
+namespace convoy::nn {
+
+namespace {
+
+constexpr int kAmpere = 8;
+constexpr int64_t kWidest = 256;
+// Padding computes as documents no longer than this, a tile of the kernel.
+constexpr int64_t kPaddingStretch = 128;
+
+/// Sequences of the N positions of all rows: documents, and padding in stretches.
+struct Sequences {
+  std::vector<int64_t> ends{0};     ///< and the beginning of the first
+  std::vector<int64_t> paddings{};  ///< begin and length of each, before it is cut
+  int64_t longest = 0;
+
+  void add(int64_t length) {
+    ends.push_back(ends.back() + length);
+    longest = std::max(longest, length);
+  }
+};
+
+Sequences sequences_of(const std::vector<DocumentPlace>& places) {
+  Sequences out;
+  for (const auto& place : places) {
+    if (!place.is_padding) {
+      out.add(place.length);
+      continue;
+    }
+    out.paddings.insert(out.paddings.end(), {out.ends.back(), place.length});
+    for (int64_t left = place.length; left > 0; left -= kPaddingStretch) {
+      out.add(std::min(left, kPaddingStretch));
+    }
+  }
+  return out;
+}
+
+/// A number of the key is what each kind of tensor is made of.
+at::Tensor kept_numbers(at::Device device, Kept kind, const std::vector<int64_t>& numbers,
+                        const std::function<at::Tensor()>& make) {
+  std::vector<int64_t> key{static_cast<int64_t>(kind)};
+  key.insert(key.end(), numbers.begin(), numbers.end());
+  return kept_on(device, std::move(key), make);
+}
+
+/// [sequences + 1] int32 on `device`.
+at::Tensor ends_on(at::Device device, const Sequences& all) {
+  return kept_numbers(device, Kept::SequenceEnds, all.ends,
+                      [&] { return at::tensor(all.ends, at::kInt); });
+}
+
+/// [N, 1, 1] bool on `device`: which positions are padding.
+at::Tensor padding_on(at::Device device, const Sequences& all) {
+  auto key = all.paddings;
+  key.push_back(all.ends.back());
+  return kept_numbers(device, Kept::Padding, key, [&] {
+    auto flags = at::zeros({all.ends.back(), 1, 1}, at::kBool);
+    for (size_t i = 0; i < all.paddings.size(); i += 2) {
+      flags.narrow(0, all.paddings[i], all.paddings[i + 1]).fill_(true);
+    }
+    return flags;
+  });
+}
+
+bool takes(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+           const AttentionOptions& options, const Context& context) {
+  if (!q.is_cuda() || !options.causal || options.ranks.shares()) return false;
+  if (options.key_mask.defined() || options.bias.defined() || options.cap != 0) return false;
+  if (options.dropout > 0 && context.mode == Mode::Train) return false;
+  const auto dtype = q.scalar_type();
+  if (dtype != at::kBFloat16 && dtype != at::kHalf) return false;
+  if (k.scalar_type() != dtype || v.scalar_type() != dtype) return false;
+  const int64_t E = q.size(3);
+  if (E % 8 != 0 || E > kWidest || v.size(3) != E) return false;
+  // Deterministic runs take no fused attention.
+  if (!at::globalContext().userEnabledFlashSDP()) return false;
+  return comm::compute_capability(q.device()) >= kAmpere;
+}
+
+/// Heads behind positions: [B, T, heads, E], whose last stride is 1.
+at::Tensor by_position(const at::Tensor& x) {
+  const auto out = x.transpose(1, 2);
+  return out.stride(3) == 1 ? out : out.contiguous();
+}
+
+/// Torch's kernel, of rows, or of sequences that begin and end at `ends`.
+at::Tensor run_flash(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                     const std::optional<at::Tensor>& ends, int64_t longest_q, int64_t longest_k,
+                     const AttentionOptions& options) {
+  std::optional<int64_t> before;
+  if (options.window > 0 && options.window < longest_k) before = options.window - 1;
+  return std::get<0>(at::_flash_attention_forward(
+      q, k, v, ends, ends, longest_q, longest_k, /*dropout_p=*/0.0, /*is_causal=*/true,
+      /*return_debug_mask=*/false, scale_of(options, q), before, /*window_size_right=*/0));
+}
+
+at::Tensor of_documents(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                        const AttentionOptions& options, const std::vector<DocumentPlace>& places) {
+  const auto all = sequences_of(places);
+  const auto flat = [](const at::Tensor& x) { return by_position(x).flatten(0, 1); };
+  auto out = run_flash(flat(q), flat(k), flat(v), ends_on(q.device(), all), all.longest,
+                       all.longest, options);
+  if (!all.paddings.empty()) out = out.masked_fill(padding_on(q.device(), all), 0);
+  return out.unflatten(0, {q.size(0), q.size(2)});
+}
+
+}  // namespace
+
+at::Tensor flash_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                           const AttentionOptions& options, const Context& context,
+                           const std::vector<DocumentPlace>& places) {
+  static std::atomic<bool> failed = false;
+  if (failed || !takes(q, k, v, options, context)) return {};
+  try {
+    const auto out = places.empty() ? run_flash(by_position(q), by_position(k), by_position(v),
+                                                std::nullopt, q.size(2), k.size(2), options)
+                                    : of_documents(q, k, v, options, places);
+    return out.transpose(1, 2);
+  } catch (const c10::OutOfMemoryError&) {
+    throw;
+  } catch (const c10::Error& error) {
+    check_device(q.device());
+    failed = true;
+    add_failed_kernel("flash_attention", error);
+    return {};
+  }
+}
+
+}  // namespace convoy::nn
