@@ -22,6 +22,14 @@ FAMILIES = {
     "bert, labels of texts": ("classify", ()), "t5": ("t5", ()), "session": ("session", ()),
     **{f"session, body {body}": ("session", ("--model.body", body)) for body in ("bert", *BODIES)},
 }
+# With fewer variants: what Llama asks for beside the others.
+MORE_OF_LLAMA = {
+    "llama, a window": ("llama", ("--model.family", "mistral", "--model.sliding_window", "8")),
+    "llama, documents apart": ("llama_apart", ()), "llama, pairs of answers": ("llama_pairs", ()),
+    "llama, adapters": ("llama", ("--model_name_or_path", "base", "--lora_r", "4")),
+    "llama, adapters of q and v": ("llama", ("--model_name_or_path", "base", "--lora_r", "4",
+                                             "--lora_target_modules", "q_proj,v_proj")),
+}
 VARIANTS = {
     "fp32": lambda family: NO_DROPOUT[family],
     "fp32, dropout": lambda family: [],
@@ -35,6 +43,7 @@ COLUMNS = ("waits", "blocking copies", "launches", "launches of a layer", "copie
 ON_PAGE = {"waits": "waits", "blocking copies": "blocking copies", "launches": "launches", "launches of a layer": "of a layer",
            "bytes up": "bytes up", "bytes down": "bytes down", "operands": "bytes of operands"}
 STEPS_ON_PAGE = ("fp32", "bf16")
+VARIANTS_OF_MORE = STEPS_ON_PAGE
 FILE = ("launches", "beside", "waits", "blocking copies", "copies up", "bytes up", "copies down", "bytes down",
         "allocations past the cache", "operands", "collectives", "meanwhile")
 HEAD = """# What a step asks of a GPU
@@ -74,9 +83,15 @@ def count(runs, family, args):
 def all_counts():
     """Maps (family, variant) to its numbers."""
     runs = Runs()
+    cases = [(family, variant) for family in FAMILIES for variant in VARIANTS]
+    cases += [(family, variant) for family in MORE_OF_LLAMA for variant in VARIANTS_OF_MORE]
     try:
-        return {(family, variant): count(runs, model, (*of(model), *args))
-                for family, (model, args) in FAMILIES.items() for variant, of in VARIANTS.items()}
+        runs.train("llama", name="base")
+        out = {}
+        for family, variant in cases:
+            model, args = {**FAMILIES, **MORE_OF_LLAMA}[family]
+            out[family, variant] = count(runs, model, (*VARIANTS[variant](model), *args))
+        return out
     finally:
         runs.remove()
 

@@ -3,14 +3,12 @@
 
 #include <ATen/ATen.h>
 #include <ATen/Context.h>
-#include <ATen/record_function.h>
 #include <torch/csrc/autograd/autograd.h>
 
-#include <atomic>
-#include <functional>
 #include <string>
 
 #include "convoy/nn/device_kernel.h"
+#include "tests/gpu/calls_of.h"
 #include "tests/gpu/gpu_testing.h"
 
 namespace convoy::nn {
@@ -88,23 +86,6 @@ at::Tensor documents_of_rows(int64_t rows, int64_t length) {
     }
   }
   return out;
-}
-
-/// Number of calls of an operation, in any thread, while `work` runs.
-int64_t calls_of(const std::string& name, const std::function<void()>& work) {
-  static std::atomic<int64_t> calls;
-  static std::string counted;
-  calls = 0;
-  counted = name;
-  const auto handle =
-      at::addGlobalCallback(at::RecordFunctionCallback([](const at::RecordFunction& f)
-                                                           -> std::unique_ptr<at::ObserverContext> {
-                              if (f.name() == counted) ++calls;
-                              return nullptr;
-                            }).scopes({at::RecordScope::FUNCTION}));
-  work();
-  at::removeCallback(handle);
-  return calls;
 }
 
 TEST_F(AttentionKernels, OfDocumentsAndWindowsAreOneLaunch) {

@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "convoy/comm/device.h"
+#include "convoy/nn/attention/seen.h"
 #include "convoy/nn/device_kernel.h"
 
 // Shapes: B rows, T positions, S positions looked at, H heads, K key heads, E width of a head;
@@ -100,11 +101,10 @@ at::Tensor by_position(const at::Tensor& x) {
 at::Tensor run_flash(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                      const std::optional<at::Tensor>& ends, int64_t longest_q, int64_t longest_k,
                      const AttentionOptions& options) {
-  std::optional<int64_t> before;
-  if (options.window > 0 && options.window < longest_k) before = options.window - 1;
   return std::get<0>(at::_flash_attention_forward(
       q, k, v, ends, ends, longest_q, longest_k, /*dropout_p=*/0.0, /*is_causal=*/true,
-      /*return_debug_mask=*/false, scale_of(options, q), before, /*window_size_right=*/0));
+      /*return_debug_mask=*/false, scale_of(options, q), keys_before(options, longest_k),
+      /*window_size_right=*/0));
 }
 
 at::Tensor of_documents(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,

@@ -13,6 +13,11 @@ inline bool is_windowed(const AttentionOptions& options, int64_t S) {
   return options.window > 0 && options.window < S;
 }
 
+/// Number of keys before its own that a query sees of S, by the window; none: all of them.
+inline std::optional<int64_t> keys_before(const AttentionOptions& options, int64_t S) {
+  return is_windowed(options, S) ? std::optional(options.window - 1) : std::nullopt;
+}
+
 /// Neighbouring keys.
 struct KeyStretch {
   int64_t begin = 0, size = 0;
