@@ -188,6 +188,7 @@ int run_estimate(const EstimateOptions& options) {
                                       .num_ranks = options.ranks,
                                       .eval_data = run.valid_data,
                                       .sizes = sizes,
+                                      .first_pass = run.first_pass,
                                       .for_gpu = !is_here,
                                       .progress = progress.function()});
   progress.wipe();

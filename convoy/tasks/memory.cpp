@@ -3,7 +3,6 @@
 #include <set>
 
 #include "convoy/base/text.h"
-#include "convoy/planner/estimate/memory_check.h"
 
 namespace convoy::tasks {
 
@@ -66,7 +65,8 @@ void check_memory(const models::SessionConfig& model, const std::string& schema_
 }
 
 void check_memory(const models::LanguageModelConfig& config, const nn::BlockList& blocks,
-                  const options::ParallelArguments& parallel) {
+                  const options::ParallelArguments& parallel,
+                  const std::vector<planner::MemoryPart>& beside) {
   const auto num_layers = static_cast<int64_t>(blocks.size()) - 2;
   planner::MemoryPart tables{
       fmt::format("a vocabulary of {} ids takes", human_count(config.num_ids())), 0,
@@ -86,7 +86,9 @@ void check_memory(const models::LanguageModelConfig& config, const nn::BlockList
           static_cast<double>(param->spec().num_elements());
     }
   }
-  planner::check_memory({tables, positions, layers}, parallel);
+  std::vector<planner::MemoryPart> parts{tables, positions, layers};
+  parts.insert(parts.end(), beside.begin(), beside.end());
+  planner::check_memory(parts, parallel);
 }
 
 }  // namespace convoy::tasks

@@ -1,10 +1,12 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "convoy/models/language_model.h"
 #include "convoy/models/session/session.h"
 #include "convoy/options/arguments.h"
+#include "convoy/planner/estimate/memory_check.h"
 
 namespace convoy::tasks {
 
@@ -12,7 +14,9 @@ namespace convoy::tasks {
 /// it is taken: a schema may name ids far beyond those that occur.
 void check_memory(const models::SessionConfig& model, const std::string& schema_file,
                   const options::ParallelArguments& parallel);
+/// `beside`: other weights that are there at the same time.
 void check_memory(const models::LanguageModelConfig& config, const nn::BlockList& blocks,
-                  const options::ParallelArguments& parallel);
+                  const options::ParallelArguments& parallel,
+                  const std::vector<planner::MemoryPart>& beside = {});
 
 }  // namespace convoy::tasks

@@ -10,6 +10,7 @@
 
 #include "convoy/base/options.h"
 #include "convoy/job/job.h"
+#include "convoy/planner/estimate/first_pass.h"
 #include "convoy/tasks/scored_rows.h"
 #include "convoy/train/checkpoints/model_files.h"
 #include "convoy/train/scorer.h"
@@ -45,6 +46,8 @@ struct Run {
   /// Computes what the data needs of the weights to begin with: on all ranks, before the first step
   /// of a run (Trainer::before_first_step); empty = nothing.
   std::function<void(train::Trainer& trainer)> begin = {};
+  /// Evaluation that `begin` makes, for estimates of memory; none: it makes none.
+  std::optional<planner::FirstPass> first_pass = {};
   double flops_per_sample = 0;  ///< of the products that training needs; 0 = not known
   /// Sentences for a person about the model that was read; fill adds to them.
   std::shared_ptr<std::vector<std::string>> notes = std::make_shared<std::vector<std::string>>();

@@ -229,6 +229,50 @@ TEST_F(PreferenceCommand, AnotherModelIsTheReference) {
   trains("heads", "--nproc 2 --tensor_parallel_size 2 --per_device_train_batch_size 8");
 }
 
+TEST_F(PreferenceCommand, MemoryOfAnotherReferenceIsEstimatedAndChecked) {
+  const std::string wide = "--hidden_size 512 --intermediate_size 512 ";
+  ASSERT_EQ(run(std::string(kLlama) + wide + "--save_strategy no --max_steps 1 --output_dir other"),
+            0)
+      << output_;
+  const auto weights = static_cast<double>(fs::file_size(folder_ / "other/model.safetensors"));
+  const std::string asked = std::string(kPairs).substr(std::string("train ").size());
+  // Bytes beside the state of the stage that has most, and when.
+  const auto estimated = [&](const std::string& more) {
+    EXPECT_EQ(run("estimate --json " + asked + more + " > estimate.json"), 0) << output_;
+    for (const auto& way : json("estimate.json")) {
+      if (!way["asked"].get<bool>()) continue;
+      double most = 0;
+      for (const auto& stage : way["stages"]) {
+        most = std::max(most, stage["activations"].get<double>());
+      }
+      return std::pair{way["peak"].get<std::string>(), most};
+    }
+    return std::pair<std::string, double>();
+  };
+  const std::string reference = "--ref_model_name_or_path other --per_device_eval_batch_size 1 ";
+  const auto [when, taken] = estimated(reference);
+  EXPECT_EQ(when,
+            "while it computes the reference's log-probabilities with other beside it "
+            "(per_device_eval_batch_size 1)");
+  EXPECT_GT(taken, weights);
+  // Frozen weights of 16 bits have no masters; two stages have a half each.
+  EXPECT_NEAR((taken - estimated(reference + "--bf16").second) / weights, 0.5, 0.1);
+  const auto halves = estimated(reference +
+                                "--ranks 2 --pipeline_parallel_size 2 "
+                                "--gradient_accumulation_steps 2");
+  EXPECT_NEAR((taken - halves.second) / weights, 0.5, 0.1);
+  // The model itself, and the base of adapters, are there anyway.
+  EXPECT_EQ(estimated("--per_device_eval_batch_size 1").first.find("beside it"), std::string::npos);
+  EXPECT_LT(estimated("--per_device_eval_batch_size 1").second, weights / 2);
+  // A step is small and its evaluation large.
+  EXPECT_EQ(estimated("--per_device_eval_batch_size 200 --gradient_checkpointing").first,
+            "while it computes the reference's log-probabilities (per_device_eval_batch_size 200)");
+
+  EXPECT_EQ(run(std::string(kPairs) + reference + "--output_dir out --device_memory 4MB"), 2);
+  expect("the reference, ref_model_name_or_path = other, takes ");
+  expect("try more ranks with --zero 3, or a smaller reference");
+}
+
 TEST_F(PreferenceCommand, AnotherModelStaysTheReference) {
   const std::string once = "--save_strategy no --max_steps 1 ";
   ASSERT_EQ(run(std::string(kLlama) + once + "--output_dir other"), 0) << output_;

@@ -231,6 +231,20 @@ class Commands(OnFakeGpus):
                     self.assertGreater(told / taken, 0.98, f"{told} said, {taken} taken")
                     self.assertLess(told / taken, 1.06, f"{told} said, {taken} taken")
 
+    def test_an_estimate_counts_the_reference_of_preferences(self):
+        wide = ("--model.hidden_size", "640", "--model.intermediate_size", "1280", "--max_steps", "1")
+        self.good(self.runs.train("llama", wide, 1, name="reference"))
+        for options in ((), ("--bf16",)):
+            options = (*options, "--ref_model_name_or_path", "reference")
+            with self.subTest(options=options):
+                folder = self.good(self.runs.train("llama_pairs", options, 1, name="pairs")).folder
+                taken = json.loads((folder / "train_results.json").read_text())["peak_device_memory_bytes_per_rank"]
+                out = self.good(self.runs.convoy(["estimate", "llama_pairs.toml", *options, "--on", "l4-24", "--json"])).out
+                row = next(row for row in json.loads(out) if row["asked"])
+                self.assertIn("with reference beside it", row["peak"])
+                told = row["stages"][0]["sum"]
+                self.assertLess(abs(told / taken - 1), 0.03, f"{told} said, {taken} taken")
+
     def test_generate_reads_a_head_of_16_bits_as_it_lies(self):
         vocabulary, width = 20000, 160
         self.good(self.runs.train("gpt2", ("--model.vocab_size", str(vocabulary), "--model.n_layer", "1", "--max_steps", "1"), 1,

@@ -226,6 +226,14 @@ RunPlan plan_again(const ModelDecl& model, const Mesh& mesh, const Parallelism& 
 
 namespace {
 
+/// Memory where nothing is trained: weights, those that are gathered, and buffers.
+MemoryUse memory_of_evaluation(const StagePlan& stage, const StepOptions& options) {
+  const auto gathered = most_gathered(stage.forward, stage.layout);
+  auto out = memory_of(stage.layout, stage.forward, options, gathered, {}, /*state_bytes=*/0).use;
+  out.gradients = out.optimizer = 0;
+  return out;
+}
+
 RunPlan planned(const ModelDecl& model, const Mesh& mesh, const Parallelism& parallelism,
                 const StepFacts& facts, const std::vector<BlockCost>& costs, bool proves,
                 KnownChoices* known) {
@@ -269,11 +277,14 @@ RunPlan planned(const ModelDecl& model, const Mesh& mesh, const Parallelism& par
   for (size_t s = 0; s < layouts.size(); ++s) {
     auto& stage = out.stages.emplace_back();
     stage.layout = std::move(layouts[s]);
-    if (proves) stage.forward = forward_program(stage.layout, out.step);
+    if (proves || !facts.trains) stage.forward = forward_program(stage.layout, out.step);
     if (facts.trains) stage.step = std::move(steps[s]);
   }
   if (proves) check_forward(of_pipeline(out.stages, &StagePlan::forward));
-  if (!facts.trains) return out;
+  if (!facts.trains) {
+    for (auto& stage : out.stages) stage.memory = memory_of_evaluation(stage, out.step);
+    return out;
+  }
   const auto programs = of_pipeline(out.stages, &StagePlan::step);
   if (proves) {
     const auto alive = check(programs, out.step);

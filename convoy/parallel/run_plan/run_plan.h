@@ -24,7 +24,7 @@ struct StagePlan {
   Program forward;  ///< of an evaluation
   Alive alive;      ///< at most in a step
   MemoryUse memory;
-  int64_t peak = -1;  ///< of `step`, the instruction of StepMemory::peak
+  int64_t peak = -1;  ///< of `step`, the instruction of StepMemory::peak; below 0: none
 };
 
 /// Plan of a run, before any memory is taken: proven by check().

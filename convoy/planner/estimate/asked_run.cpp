@@ -78,4 +78,15 @@ AskedRun asked_run(const parallel::ModelFactory& factory, options::TrainingArgum
   return out;
 }
 
+AskedRun asked_evaluation(const parallel::ModelFactory& factory,
+                          const options::TrainingArguments& arguments, int num_ranks) {
+  AskedRun out{.mesh = checked_mesh(arguments, num_ranks)};
+  const auto replica = job::replica_options(arguments, false);
+  out.parallelism = replica.parallelism;
+  out.facts = replica.facts();
+  out.model = nn::declare(factory());
+  out.mesh = of_largest_share(out.model, out.mesh);
+  return out;
+}
+
 }  // namespace convoy::planner

@@ -44,12 +44,31 @@ Estimator::Estimator(const parallel::ModelFactory& factory, options::TrainingArg
     };
   }
   run_step(factory, arguments, inputs, how);
-  if (inputs.eval_data) run_evaluation(factory, std::move(arguments), inputs, how);
+  eval_rows_ = arguments.per_device_eval_batch_size;
+  const auto evaluates = [&](std::string when, const parallel::ModelFactory& model,
+                             const dataset::Dataset& data) -> Evaluation& {
+    return evaluations_.emplace_back(
+        Evaluation{fmt::format("{} (per_device_eval_batch_size {})", when, eval_rows_),
+                   run_evaluation(model, arguments, data, how, inputs.for_gpu)});
+  };
+  if (inputs.eval_data) evaluates("while it evaluates", factory, *inputs.eval_data);
+  if (const auto& pass = inputs.first_pass) {
+    auto& made = evaluates(pass->when, pass->other ? pass->other : factory, *pass->data);
+    if (pass->other) made.other = asked_evaluation(pass->other, arguments, inputs.num_ranks);
+  }
 }
 
 namespace {
 
-/// Largest memory of any block while it runs.
+/// Place of a stage's peak that is of an evaluation, by its number, and the number again.
+int64_t peak_of(size_t evaluation) {
+  return -1 - static_cast<int64_t>(evaluation);
+}
+size_t evaluation_at(int64_t peak) {
+  return static_cast<size_t>(-1 - peak);
+}
+
+/// Largest memory of a block while it runs with so many rows.
 int64_t most_of_a_block(const std::vector<BlockCost>& costs) {
   int64_t out = 0;
   for (const auto& cost : costs) {
@@ -109,30 +128,26 @@ void Estimator::run_step(const parallel::ModelFactory& factory,
 
 /// Measures an evaluation by running it or, where it may be too large for this host, by
 /// extrapolating from two sizes.
-void Estimator::run_evaluation(const parallel::ModelFactory& factory,
-                               options::TrainingArguments arguments, const EstimateInputs& inputs,
-                               ProfileOptions how) {
-  eval_rows_ = arguments.per_device_eval_batch_size;
+std::vector<int64_t> Estimator::run_evaluation(const parallel::ModelFactory& factory,
+                                               options::TrainingArguments arguments,
+                                               const dataset::Dataset& data, ProfileOptions how,
+                                               bool for_gpu) const {
   arguments.per_device_train_batch_size = eval_rows_;
-  if (inputs.for_gpu) how.gpu_rows = eval_rows_;
+  if (for_gpu) how.gpu_rows = eval_rows_;
   const auto run = [&](int64_t most_rows) {
-    const UsualBatches batches(arguments, *inputs.eval_data, most_rows);
+    const UsualBatches batches(arguments, data, most_rows);
     const int64_t rows = std::min(most_rows, batches.num_rows());
     return rows == 0 ? std::vector<int64_t>()
                      : evaluation_bytes(factory(), batches.longest(rows), how);
   };
-  if (sizes_.empty() && eval_rows_ <= kFewRows) {
-    eval_bytes_ = run(eval_rows_);
-    return;
-  }
+  if (sizes_.empty() && eval_rows_ <= kFewRows) return run(eval_rows_);
   const auto one = run(1), two = run(2);
+  std::vector<int64_t> out;
   for (size_t b = 0; b < one.size(); ++b) {
-    eval_bytes_.push_back(one[b] + (two[b] - one[b]) * (eval_rows_ - 1));
+    out.push_back(one[b] + (two[b] - one[b]) * (eval_rows_ - 1));
   }
-  if (eval_bytes_.empty() || !inputs.sizes.empty()) return;
-  if (has_room(*std::max_element(eval_bytes_.begin(), eval_bytes_.end()))) {
-    eval_bytes_ = run(eval_rows_);
-  }
+  if (out.empty() || !refines_) return out;
+  return has_room(*std::max_element(out.begin(), out.end())) ? run(eval_rows_) : out;
 }
 
 BlockShare Estimator::reported_share(int64_t rows) const {
@@ -160,26 +175,46 @@ parallel::RunPlan Estimator::plan_step(Parallelism way, bool proves) const {
                             proves);
 }
 
-int64_t Estimator::eval_bytes(const parallel::Layout& layout) const {
-  int64_t most = 0;
-  for (size_t b = 0; b < eval_bytes_.size(); ++b) {
-    if (layout.holds(static_cast<int64_t>(b))) most = std::max(most, eval_bytes_[b]);
+Estimator::EvaluationUse Estimator::use_of(const Evaluation& evaluation, const Parallelism& way,
+                                           const parallel::RunPlan& plan, size_t stage) const {
+  EvaluationUse out;
+  const auto add_blocks = [&](const parallel::Layout& layout) {
+    for (size_t b = 0; b < evaluation.bytes.size(); ++b) {
+      if (layout.holds(static_cast<int64_t>(b)))
+        out.block = std::max(out.block, evaluation.bytes[b]);
+    }
+  };
+  if (!evaluation.other) {
+    add_blocks(plan.stages[stage].layout);
+    return out;
   }
-  return most;
+  auto spread = way;
+  spread.recompute = false;
+  if (way.zero < 3) spread.offload.parameters = parallel::Place::Device;
+  const auto& other = *evaluation.other;
+  const auto beside =
+      parallel::plan_run(other.model, other.mesh, spread, other.facts, {}, /*proves=*/false);
+  out.beside = beside.stages.at(stage).memory.sum();
+  add_blocks(beside.stages[stage].layout);
+  return out;
 }
 
-parallel::RunPlan Estimator::with_evaluation(parallel::RunPlan plan) const {
-  for (auto& stage : plan.stages) {
-    const int64_t bytes = eval_bytes(stage.layout);
-    if (bytes <= stage.memory.activations) continue;
-    stage.memory.activations = bytes;
-    stage.peak = -1;
+parallel::RunPlan Estimator::with_evaluations(parallel::RunPlan plan,
+                                              const Parallelism& way) const {
+  for (size_t s = 0; s < plan.stages.size(); ++s) {
+    auto& stage = plan.stages[s];
+    for (size_t e = 0; e < evaluations_.size(); ++e) {
+      const int64_t bytes = use_of(evaluations_[e], way, plan, s).sum();
+      if (bytes <= stage.memory.activations) continue;
+      stage.memory.activations = bytes;
+      stage.peak = peak_of(e);
+    }
   }
   return plan;
 }
 
 parallel::RunPlan Estimator::plan(const Parallelism& way) const {
-  return with_evaluation(plan_step(way, /*proves=*/true));
+  return with_evaluations(plan_step(way, /*proves=*/true), way);
 }
 
 namespace {
@@ -193,15 +228,13 @@ const parallel::StagePlan& fullest(const parallel::RunPlan& plan) {
 }  // namespace
 
 parallel::MemoryUse Estimator::memory(const Parallelism& way) const {
-  return fullest(with_evaluation(plan_step(way, /*proves=*/false))).memory;
+  return fullest(with_evaluations(plan_step(way, /*proves=*/false), way)).memory;
 }
 
 std::string Estimator::peak_text(const Parallelism& way) const {
-  const auto planned = with_evaluation(plan_step(way, /*proves=*/false));
+  const auto planned = with_evaluations(plan_step(way, /*proves=*/false), way);
   const auto& stage = fullest(planned);
-  if (stage.peak < 0) {
-    return fmt::format("while it evaluates (per_device_eval_batch_size {})", eval_rows_);
-  }
+  if (stage.peak < 0) return evaluations_.at(evaluation_at(stage.peak)).when;
   const auto& instruction = stage.step[static_cast<size_t>(stage.peak)];
   return fmt::format("during \"{}\" ({})", parallel::to_text(instruction),
                      run_.model.blocks[static_cast<size_t>(instruction.block)].name);
@@ -293,12 +326,17 @@ std::optional<Parallelism> Estimator::nearest(int64_t bytes) const {
 }
 
 std::optional<int64_t> Estimator::eval_rows(const Parallelism& way, int64_t bytes) const {
-  if (eval_bytes_.empty()) return std::nullopt;
+  if (evaluations_.empty()) return std::nullopt;
   int64_t rows = eval_rows_;
-  for (const auto& stage : plan_step(way, /*proves=*/false).stages) {
-    const int64_t taken = eval_bytes(stage.layout);
-    const int64_t left = bytes - (stage.memory.sum() - stage.memory.activations);
-    if (taken > left) rows = std::min(rows, eval_rows_ * std::max<int64_t>(0, left) / taken);
+  const auto plan = plan_step(way, /*proves=*/false);
+  for (size_t s = 0; s < plan.stages.size(); ++s) {
+    const auto& memory = plan.stages[s].memory;
+    for (const auto& evaluation : evaluations_) {
+      const auto use = use_of(evaluation, way, plan, s);
+      const int64_t left = bytes - (memory.sum() - memory.activations) - use.beside;
+      if (use.block <= left) continue;
+      rows = std::min(rows, eval_rows_ * std::max<int64_t>(0, left) / use.block);
+    }
   }
   return std::max<int64_t>(1, rows);
 }

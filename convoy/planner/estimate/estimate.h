@@ -12,6 +12,7 @@
 #include "convoy/parallel/run_plan/run_plan.h"
 #include "convoy/planner/cost/block_costs.h"
 #include "convoy/planner/estimate/asked_run.h"
+#include "convoy/planner/estimate/first_pass.h"
 
 namespace convoy::planner {
 
@@ -28,6 +29,8 @@ struct EstimateInputs {
   /// Empty: the batch that is asked for runs, unless a block of it would take half of this host's
   /// memory.
   std::vector<int64_t> sizes = {};
+  /// Evaluation before the first step, which counts as evaluations do.
+  std::optional<FirstPass> first_pass = {};
   bool for_gpu = false;  ///< scores take a GPU's memory; goes with `sizes`
   ProgressFn progress = {};
 };
@@ -77,18 +80,35 @@ class Estimator {
  private:
   parallel::RunPlan plan_step(Parallelism way, bool proves) const;
   /// Adds the memory that evaluations take beyond the step's.
-  parallel::RunPlan with_evaluation(parallel::RunPlan plan) const;
+  parallel::RunPlan with_evaluations(parallel::RunPlan plan, const Parallelism& way) const;
   int64_t step_bytes(const Parallelism& way) const;
   int64_t largest_that_fits(const Parallelism& way, int64_t bytes) const;
   /// Runs micro-batches of so many rows, unless that takes long; returns whether it did.
   bool refine(const Parallelism& way) const;
-  int64_t eval_bytes(const parallel::Layout& layout) const;
+  /// Work of a run without a backward.
+  struct Evaluation {
+    std::string when;                    ///< in words
+    std::vector<int64_t> bytes;          ///< by block
+    std::optional<AskedRun> other = {};  ///< the model, where it is there beside the trained one
+  };
+  /// Bytes that an evaluation takes beside the state of a stage.
+  struct EvaluationUse {
+    int64_t beside = 0;  ///< the other model's weights
+    int64_t block = 0;   ///< of the block that takes most
+
+    int64_t sum() const { return beside + block; }
+  };
+  EvaluationUse use_of(const Evaluation& evaluation, const Parallelism& way,
+                       const parallel::RunPlan& plan, size_t stage) const;
   /// Share of the reported rank.
   BlockShare reported_share(int64_t rows) const;
   void run_step(const parallel::ModelFactory& factory, const options::TrainingArguments& arguments,
                 const EstimateInputs& inputs, const ProfileOptions& how);
-  void run_evaluation(const parallel::ModelFactory& factory, options::TrainingArguments arguments,
-                      const EstimateInputs& inputs, ProfileOptions how);
+  /// Bytes by block of an evaluation.
+  std::vector<int64_t> run_evaluation(const parallel::ModelFactory& factory,
+                                      options::TrainingArguments arguments,
+                                      const dataset::Dataset& data, ProfileOptions how,
+                                      bool for_gpu) const;
 
   AskedRun run_;
   int64_t rows_;
@@ -97,7 +117,7 @@ class Estimator {
   std::shared_ptr<BlockCosts> others_;
   bool refines_ = true;
   int64_t eval_rows_ = 0;
-  std::vector<int64_t> eval_bytes_;  // by block; none without an evaluation
+  std::vector<Evaluation> evaluations_;
 };
 
 /// Options of a run with these settings, as they are typed, those that are as `asked` left out;

@@ -6,6 +6,7 @@
 #include "convoy/checkpoint/adapter_config.h"
 #include "convoy/checkpoint/carried.h"
 #include "convoy/models/causal_head.h"
+#include "convoy/nn/declare.h"
 #include "convoy/nn/documents.h"
 #include "convoy/tasks/pretrained.h"
 
@@ -79,20 +80,33 @@ std::string ReferenceModel::config() const {
   return config_->to_json().dump();
 }
 
+parallel::ModelFactory ReferenceModel::factory() const {
+  return [config = config_] {
+    auto blocks = config->make_blocks();
+    models::learn_preferences(blocks, nn::PreferenceOptions());
+    for (const auto& param : nn::params_of(blocks)) param->freeze();
+    return blocks;
+  };
+}
+
+planner::MemoryPart ReferenceModel::memory() const {
+  double count = 0;
+  for (const auto& param : nn::params_of(config_->make_blocks())) {
+    count += static_cast<double>(param->spec().num_elements());
+  }
+  return {fmt::format("the reference, {} = {}, takes", kReferenceOption, folder_.string()), 0,
+          "a smaller reference, or without it the model that the run starts from", false, count};
+}
+
 std::unique_ptr<train::Trainer> ReferenceModel::open(const train::Trainer& trainer,
                                                      std::vector<std::string>& notes) const {
   Run run;
   start_from(folder_, *config_, config_->layout(), run);
-  const auto factory = [config = config_] {
-    auto blocks = config->make_blocks();
-    models::learn_preferences(blocks, nn::PreferenceOptions());
-    return blocks;
-  };
   auto arguments = trainer.arguments();
   arguments.output = {};
   arguments.output.quiet = true;
   arguments.resume_from_checkpoint.clear();
-  auto out = std::make_unique<train::Trainer>(factory, arguments, nullptr, nullptr, trainer.job(),
+  auto out = std::make_unique<train::Trainer>(factory(), arguments, nullptr, nullptr, trainer.job(),
                                               run.fill);
   notes.insert(notes.end(), run.notes->begin(), run.notes->end());
   return out;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "convoy/models/language_model.h"
+#include "convoy/planner/estimate/memory_check.h"
 #include "convoy/tasks/task.h"
 #include "convoy/tokenizers/tokenizer.h"
 
@@ -27,6 +28,12 @@ class ReferenceModel {
 
   /// Config as text, by which the reference is known again.
   std::string config() const;
+
+  /// Makes its blocks, of which nothing is trained: in 16 bits they have no masters.
+  parallel::ModelFactory factory() const;
+
+  /// Memory of its weights, for a check before any is taken.
+  planner::MemoryPart memory() const;
 
   /// Makes a Trainer of it on all ranks of `trainer`, which computes in the same precision and
   /// layout. Notes on its weights are added to `notes`.

@@ -11,6 +11,7 @@
 #include "convoy/formats/safetensors_folder.h"
 #include "convoy/models/causal_head.h"
 #include "convoy/models/wrapper.h"
+#include "convoy/tasks/memory.h"
 #include "convoy/tasks/preference/pairs.h"
 #include "convoy/tasks/preference/scorer.h"
 #include "convoy/tasks/resumed_task.h"
@@ -83,11 +84,24 @@ Run PreferenceTask::prepare(const options::ParallelArguments& parallel) {
   out.files.inputs.push_back(loss_.ref_model_name_or_path);
   out.labelled = {};  // Hugging Face's models have no such loss
   out.scorer = [] { return std::make_unique<PreferenceScorer>(); };
+  out.first_pass = first_pass(out);
+  if (other_reference_) {
+    check_memory(*config_, out.factory(), parallel, {other_reference_->memory()});
+  }
   const auto place = place_of_reference();
   check_kept(*reference_, place);
   out.begin = [reference = reference_, place](train::Trainer& trainer) {
     provide(*reference, place, trainer);
   };
+  return out;
+}
+
+planner::FirstPass PreferenceTask::first_pass(const Run& run) const {
+  planner::FirstPass out{.when = "while it computes the reference's log-probabilities",
+                         .data = run.train_data};
+  if (!other_reference_) return out;
+  out.when += fmt::format(" with {} beside it", loss_.ref_model_name_or_path);
+  out.other = other_reference_->factory();
   return out;
 }
 

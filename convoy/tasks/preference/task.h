@@ -37,6 +37,7 @@ class PreferenceTask : public ChatTask {
 
  private:
   ReferencePlace place_of_reference() const;
+  planner::FirstPass first_pass(const Run& run) const;
   /// Takes the log-probabilities that an opened run has kept of the pairs of `data`.
   void take_kept(const std::string& data) const;
 
