@@ -1,7 +1,14 @@
+#include <ATen/record_function.h>
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include <algorithm>
+#include <memory>
+#include <mutex>
 #include <set>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include "convoy/checkpoint/adapter.h"
 #include "tests/parallel_torch/tensor_testing.h"
@@ -193,6 +200,61 @@ TEST(Lora, BackwardStopsAtTheFirstAdapter) {
   expect_same_bits(train(trial), one);
   trial.mesh.pipeline = 2;
   expect_same_bits(train(trial), one);
+}
+
+std::mutex products_mutex;
+std::vector<std::pair<int64_t, int64_t>> products;  // rows and columns of each
+
+std::unique_ptr<at::ObserverContext> note_product(const at::RecordFunction& call) {
+  const std::string_view name = call.name();
+  const size_t first = name == "aten::addmm" || name == "aten::addmm_" ? 1 : 0;
+  if (name != "aten::mm" && first == 0) return nullptr;
+  const auto& a = call.inputs()[first].toTensor();
+  const auto& b = call.inputs()[first + 1].toTensor();
+  const std::lock_guard lock(products_mutex);
+  products.emplace_back(a.size(0), b.size(1));
+  return nullptr;
+}
+
+/// Sizes of the products of matrices in one step with one micro-batch, sorted.
+std::vector<std::pair<int64_t, int64_t>> products_of_step(Trial trial) {
+  trial.steps = trial.micro_batches = 1;
+  trial.empties = false;
+  trial.length = 11;  // 33 tokens: no dimension of a weight
+  products.clear();
+  const auto handle = at::addGlobalCallback(at::RecordFunctionCallback(note_product)
+                                                .needsInputs(true)
+                                                .scopes({at::RecordScope::FUNCTION}));
+  train(trial);
+  at::removeCallback(handle);
+  std::sort(products.begin(), products.end());
+  return products;
+}
+
+TEST(Lora, NoProductIsForAFrozenGradient) {
+  std::set<std::pair<int64_t, int64_t>> gradients;
+  for (const auto& param : nn::params_of(tensor_blocks("llama"))) {
+    const auto& shape = param->spec().shape;
+    if (shape.size() == 2) gradients.insert({shape[0], shape[1]});
+  }
+  const auto of_weights = [&](const Trial& trial) {
+    const auto all = products_of_step(trial);
+    return std::count_if(all.begin(), all.end(),
+                         [&](const auto& size) { return gradients.contains(size); });
+  };
+  EXPECT_GE(of_weights({.family = "llama"}), 14);  // two layers of seven matrices
+  EXPECT_EQ(of_weights(lora_trial("llama")), 0);
+}
+
+TEST(Lora, BelowTheFirstAdapterAreTheProductsOfForwardAlone) {
+  const auto count = [](const std::vector<std::string>& targets) {
+    Trial trial{.family = "llama"};
+    trial.change = [targets](const nn::BlockList& blocks) { return with_lora(blocks, 0, targets); };
+    return std::ssize(products_of_step(trial));
+  };
+  // An adapter at the first layer's end asks for the input's gradient of each of the second's
+  // seven matrices, one at the second's end for none.
+  EXPECT_EQ(count({"model.layers.0.mlp.down_proj"}) - count({"model.layers.1.mlp.down_proj"}), 7);
 }
 
 TEST(Lora, TargetsThatAreNotThereAreNamed) {
