@@ -218,6 +218,20 @@ class Commands(OnFakeGpus):
                 self.assertTrue(any(on_cpu))
                 self.assertEqual(on_gpu, on_cpu)
 
+    def test_generate_and_evaluate_with_windows(self):
+        self.good(self.runs.train("llama", ("--model.family", "mistral", "--model.sliding_window", "8", "--data.valid", "text.txt",
+                                            "--max_steps", "60"), 1, name="windows"))
+        prompt = " ".join(f"w{i * i * 7 % 80:02d}" for i in range(12))
+        for args in (("generate", "windows", "--prompt", prompt, "--max-new-tokens", "8"), ("eval", "windows")):
+            for precision in ((), ("--bf16",)):
+                with self.subTest(command=args[0], precision=precision):
+                    on_cpu, on_gpu = self.both(*args, *precision)
+                    self.assertTrue(any(on_cpu))
+                    if args[0] == "generate":
+                        self.assertEqual(on_gpu, on_cpu)
+                    for one, other in zip(self.numbers_of("\n".join(on_gpu)), self.numbers_of("\n".join(on_cpu)), strict=True):
+                        self.assertAlmostEqual(one, other, delta=2e-2)
+
     def test_an_estimate_for_a_gpu_is_what_it_takes(self):
         for family in ("gpt2", "llama"):
             for precision in ((), ("--bf16",)):

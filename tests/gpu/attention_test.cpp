@@ -126,6 +126,30 @@ TEST_F(AttentionKernels, OfDocumentsAndWindowsAreOneLaunch) {
   }
 }
 
+TEST_F(AttentionKernels, OfVeryManyDocumentsAreSomeLaunches) {
+  // Each has room for a tile of gradients in backward: 2,048 take a GiB.
+  const Shape shape{3, 8, 8, 700, 128};
+  AttentionOptions options;
+  options.documents = at::arange(700, at::kLong).expand({3, 700}).contiguous();
+  options.documents[1].narrow(0, 300, 50).fill_(-1);
+  options.documents[2].narrow(0, 600, 90).fill_(5000);
+  const auto here = attended(shape, options, at::kCPU, at::kFloat);
+  std::vector<at::Tensor> there;
+  const auto run = [&] { there = attended(shape, options, gpu_, at::kBFloat16); };
+  EXPECT_EQ(calls_of("aten::_flash_attention_forward", run), 1);
+  options.documents[2] = at::arange(700, at::kLong);
+  const auto more = attended(shape, options, at::kCPU, at::kFloat);
+  std::vector<at::Tensor> there_more;
+  EXPECT_EQ(calls_of("aten::_flash_attention_forward",
+                     [&] { there_more = attended(shape, options, gpu_, at::kBFloat16); }),
+            2);
+  for (size_t i = 0; i < here.size(); ++i) {
+    const double tolerance = 2e-2 * (1 + here[i].abs().max().item<double>());
+    EXPECT_LE((there[i] - here[i]).abs().max().item<double>(), tolerance) << i;
+    EXPECT_LE((there_more[i] - more[i]).abs().max().item<double>(), tolerance) << i;
+  }
+}
+
 TEST_F(AttentionKernels, OfDocumentsThatTheFlashKernelCannotTakeAreThoseOfPieces) {
   const Shape shape{3, 4, 2, 300, 20};  // heads of no multiple of 8
   AttentionOptions plain;

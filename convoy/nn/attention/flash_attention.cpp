@@ -20,12 +20,15 @@ namespace {
 constexpr int kAmpere = 8;
 constexpr int64_t kWidest = 256;
 // Padding computes as documents no longer than this, a tile of the kernel.
-constexpr int64_t kPaddingStretch = 128;
+constexpr int64_t kTile = 128;
+// The kernel's backward keeps the queries' gradients in fp32, with room for a tile more of each
+// sequence: no call has so many of them that this takes more bytes, nor more than a GPU counts.
+constexpr int64_t kMostRoom = int64_t{1} << 30, kMostSequences = 65535;
 
-/// Sequences of the N positions of all rows: documents, and padding in stretches.
+/// Sequences of neighbouring positions: documents, and padding in stretches.
 struct Sequences {
-  std::vector<int64_t> ends{0};     ///< and the beginning of the first
-  std::vector<int64_t> paddings{};  ///< begin and length of each, before it is cut
+  int64_t begin = 0;             ///< of the first among the N positions of all rows
+  std::vector<int64_t> ends{0};  ///< from there; before them the beginning of the first
   int64_t longest = 0;
 
   void add(int64_t length) {
@@ -34,22 +37,25 @@ struct Sequences {
   }
 };
 
-Sequences sequences_of(const std::vector<DocumentPlace>& places) {
-  Sequences out;
-  for (const auto& place : places) {
-    if (!place.is_padding) {
-      out.add(place.length);
-      continue;
+/// All sequences in their order, at most so many together.
+std::vector<Sequences> sequences_of(const std::vector<DocumentPlace>& places, int64_t most) {
+  std::vector<Sequences> out(1);
+  const auto add = [&](int64_t length) {
+    if (std::ssize(out.back().ends) > most) {
+      out.push_back({.begin = out.back().begin + out.back().ends.back()});
     }
-    out.paddings.insert(out.paddings.end(), {out.ends.back(), place.length});
-    for (int64_t left = place.length; left > 0; left -= kPaddingStretch) {
-      out.add(std::min(left, kPaddingStretch));
+    out.back().add(length);
+  };
+  for (const auto& place : places) {
+    if (!place.is_padding) add(place.length);
+    for (int64_t left = place.is_padding ? place.length : 0; left > 0; left -= kTile) {
+      add(std::min(left, kTile));
     }
   }
   return out;
 }
 
-/// A number of the key is what each kind of tensor is made of.
+/// Tensor of a kind on `device` that follows from these numbers, made once for all layers.
 at::Tensor kept_numbers(at::Device device, Kept kind, const std::vector<int64_t>& numbers,
                         const std::function<at::Tensor()>& make) {
   std::vector<int64_t> key{static_cast<int64_t>(kind)};
@@ -63,16 +69,22 @@ at::Tensor ends_on(at::Device device, const Sequences& all) {
                       [&] { return at::tensor(all.ends, at::kInt); });
 }
 
-/// [N, 1, 1] bool on `device`: which positions are padding.
-at::Tensor padding_on(at::Device device, const Sequences& all) {
-  auto key = all.paddings;
-  key.push_back(all.ends.back());
+/// [N, 1, 1] bool on `device`: which positions are padding; undefined where none is.
+at::Tensor padding_on(at::Device device, const std::vector<DocumentPlace>& places) {
+  std::vector<int64_t> key;  // lengths of documents and padding in turns
+  bool was_padding = false, has_padding = false;
+  key.push_back(0);
+  for (const auto& place : places) {
+    if (place.is_padding != was_padding) key.push_back(0);
+    key.back() += place.length;
+    was_padding = place.is_padding;
+    has_padding = has_padding || place.is_padding;
+  }
+  if (!has_padding) return {};
   return kept_numbers(device, Kept::Padding, key, [&] {
-    auto flags = at::zeros({all.ends.back(), 1, 1}, at::kBool);
-    for (size_t i = 0; i < all.paddings.size(); i += 2) {
-      flags.narrow(0, all.paddings[i], all.paddings[i + 1]).fill_(true);
-    }
-    return flags;
+    std::vector<at::Tensor> flags;
+    for (size_t i = 0; i < key.size(); ++i) flags.push_back(at::full({key[i]}, i % 2 == 1));
+    return at::cat(flags).view({-1, 1, 1});
   });
 }
 
@@ -109,11 +121,21 @@ at::Tensor run_flash(const at::Tensor& q, const at::Tensor& k, const at::Tensor&
 
 at::Tensor of_documents(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                         const AttentionOptions& options, const std::vector<DocumentPlace>& places) {
-  const auto all = sequences_of(places);
   const auto flat = [](const at::Tensor& x) { return by_position(x).flatten(0, 1); };
-  auto out = run_flash(flat(q), flat(k), flat(v), ends_on(q.device(), all), all.longest,
-                       all.longest, options);
-  if (!all.paddings.empty()) out = out.masked_fill(padding_on(q.device(), all), 0);
+  const auto Q = flat(q), K = flat(k), V = flat(v);
+  const int64_t room = kTile * q.size(1) * q.size(3) * static_cast<int64_t>(sizeof(float));
+  const int64_t most = std::clamp<int64_t>(kMostRoom / room, 1, kMostSequences);
+  std::vector<at::Tensor> parts;
+  for (const auto& some : sequences_of(places, most)) {
+    const auto part = [&](const at::Tensor& x) {
+      return x.narrow(0, some.begin, some.ends.back());
+    };
+    parts.push_back(run_flash(part(Q), part(K), part(V), ends_on(q.device(), some), some.longest,
+                              some.longest, options));
+  }
+  auto out = parts.size() == 1 ? parts.front() : at::cat(parts);
+  const auto padding = padding_on(q.device(), places);
+  if (padding.defined()) out = out.masked_fill(padding, 0);
   return out.unflatten(0, {q.size(0), q.size(2)});
 }
 
