@@ -27,8 +27,7 @@ constexpr int64_t kMostRoom = int64_t{1} << 30, kMostSequences = 65535;
 
 /// Sequences of neighbouring positions: documents, and padding in stretches.
 struct Sequences {
-  int64_t begin = 0;             ///< of the first among the N positions of all rows
-  std::vector<int64_t> ends{0};  ///< from there; before them the beginning of the first
+  std::vector<int64_t> ends{0};  ///< and before them the beginning of the first
   int64_t longest = 0;
 
   void add(int64_t length) {
@@ -41,9 +40,7 @@ struct Sequences {
 std::vector<Sequences> sequences_of(const std::vector<DocumentPlace>& places, int64_t most) {
   std::vector<Sequences> out(1);
   const auto add = [&](int64_t length) {
-    if (std::ssize(out.back().ends) > most) {
-      out.push_back({.begin = out.back().begin + out.back().ends.back()});
-    }
+    if (std::ssize(out.back().ends) > most) out.emplace_back();
     out.back().add(length);
   };
   for (const auto& place : places) {
@@ -121,17 +118,20 @@ at::Tensor run_flash(const at::Tensor& q, const at::Tensor& k, const at::Tensor&
 
 at::Tensor of_documents(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                         const AttentionOptions& options, const std::vector<DocumentPlace>& places) {
-  const auto flat = [](const at::Tensor& x) { return by_position(x).flatten(0, 1); };
-  const auto Q = flat(q), K = flat(k), V = flat(v);
   const int64_t room = kTile * q.size(1) * q.size(3) * static_cast<int64_t>(sizeof(float));
   const int64_t most = std::clamp<int64_t>(kMostRoom / room, 1, kMostSequences);
+  const auto calls = sequences_of(places, most);
+  std::vector<int64_t> lengths;
+  for (const auto& call : calls) lengths.push_back(call.ends.back());
+  const auto parts_of = [&](const at::Tensor& x) {
+    const auto flat = by_position(x).flatten(0, 1);
+    return calls.size() == 1 ? std::vector{flat} : flat.split_with_sizes(lengths, 0);
+  };
+  const auto Q = parts_of(q), K = parts_of(k), V = parts_of(v);
   std::vector<at::Tensor> parts;
-  for (const auto& some : sequences_of(places, most)) {
-    const auto part = [&](const at::Tensor& x) {
-      return x.narrow(0, some.begin, some.ends.back());
-    };
-    parts.push_back(run_flash(part(Q), part(K), part(V), ends_on(q.device(), some), some.longest,
-                              some.longest, options));
+  for (size_t i = 0; i < calls.size(); ++i) {
+    parts.push_back(run_flash(Q[i], K[i], V[i], ends_on(q.device(), calls[i]), calls[i].longest,
+                              calls[i].longest, options));
   }
   auto out = parts.size() == 1 ? parts.front() : at::cat(parts);
   const auto padding = padding_on(q.device(), places);
