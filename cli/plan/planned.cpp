@@ -52,12 +52,9 @@ std::vector<fs::path> checkpoints_of(const options::TrainingArguments& arguments
   const auto from = train::resume_source(arguments);
   const auto& dir = arguments.output.dir;
   std::vector<fs::path> out;
-  const auto& ranks = met.environment;
-  const bool resumes = arguments.resume_from_checkpoint.empty() || !from.empty();
-  if (ranks.restart_count > 0 && !ranks.kept_memory.empty() && resumes) {
-    for (const auto& [step, path] : checkpoint::list_checkpoints(ranks.kept_memory)) {
-      out.insert(out.begin(), path);  // with the plan of this job, as its other checkpoints
-    }
+  // With the plan of this job, as its other checkpoints.
+  for (const auto& copy : train::left_memory_copies(arguments, met.environment)) {
+    out.push_back(copy);
   }
   if (!from.empty() && from != "latest") {
     out.emplace_back(from);

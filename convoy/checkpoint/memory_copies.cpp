@@ -161,7 +161,8 @@ int MemoryCopies::prepare(const comm::Group& group) {
           const int slot = slot_of(newest, files_[0].name) == 0 ? 1 : 0;
           for (const auto& entry : fs::directory_iterator(folder_)) {
             const auto name = entry.path().filename().string();
-            if (!name.starts_with(kMemory) && entry.path() != newest) fs::remove_all(entry.path());
+            const bool is_copy = name.starts_with("checkpoint-") || name == kUnfinished;
+            if (is_copy && entry.path() != newest) fs::remove_all(entry.path());
           }
           make_folder(folder_ / kUnfinished);
           for (size_t f = 0; f < files_.size(); ++f) {

@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <fstream>
 #include <random>
 #include <regex>
 
@@ -188,6 +189,59 @@ TEST_F(MemoryCopies, AreFurtherThanANamedCheckpoint) {
       << output_;
   EXPECT_EQ(steps_gone_on_from(), (std::vector<int64_t>{6})) << output_;
   EXPECT_TRUE(model_of("a/out") == model_of("b/out"));
+}
+
+// A start that began with what a copy left behind would have other numbers.
+TEST_F(MemoryCopies, NothingBeginsWithTheWeightsOfADamagedCopy) {
+  const auto damage = [this](const fs::path& copy) {
+    std::error_code ignored;
+    fs::remove_all(copy.parent_path() / "checkpoint-6", ignored);
+    std::fstream file(copy / "optimizer.safetensors", std::ios::in | std::ios::out);
+    file.seekp(-1, std::ios::end).put('x');
+  };
+  try_hang("--save_strategy no", "--memory_copy_steps 1", damage);
+  expect("no memory copy is whole, and there is no checkpoint: the next start begins anew");
+  expect("start 3: beginning anew, for there is nothing to go on from");
+}
+
+// Of another training's state nobody goes on, whatever the step.
+TEST_F(MemoryCopies, BelongToTheirRun) {
+  write_file(
+      folder_ / "two.sh",
+      fmt::format(
+          "set -e\n$1 train{0}--max_steps {1} --save_strategy no "
+          "--memory_copy_steps 2 --overwrite_output_dir --output_dir a\n"
+          "CONVOY_FAULT=$2 $1 train{0}--max_steps {1} --save_strategy no --learning_rate 1e-2 "
+          "--memory_copy_steps 2 --overwrite_output_dir --output_dir b\n",
+          kTiny, kSteps));
+  const std::string launch =
+      "TMPDIR=tmp $convoy launch -n 1 --max-restarts 2 -- sh two.sh $convoy ";
+  ASSERT_EQ(shell(launch), 0) << output_;
+  const auto a = model_of("a"), b = model_of("b");
+  fs::remove_all(folder_ / "a");
+  fs::remove_all(folder_ / "b");
+  ASSERT_EQ(shell(launch + "sigkill@0:forward:8"), 0) << output_;
+  EXPECT_TRUE(model_of("a") == a) << output_;
+  EXPECT_TRUE(model_of("b") == b) << output_;
+}
+
+TEST_F(MemoryCopies, AreOneTrainingsAtATime) {
+  write_file(folder_ / "two.sh",
+             fmt::format("$1 train{0}--max_steps 40 --save_strategy no --memory_copy_steps 1 "
+                         "--overwrite_output_dir --output_dir a & a=$!\n"
+                         "$1 train{0}--d_model 16 --max_steps 40 --save_strategy no "
+                         "--memory_copy_steps 1 --overwrite_output_dir --output_dir b & b=$!\n"
+                         "wait $a && wait $b\n",
+                         kTiny));
+  EXPECT_EQ(shell("TMPDIR=tmp $convoy launch -n 1 --max-restarts 1 -- sh two.sh $convoy"), 0)
+      << output_;
+  EXPECT_FALSE(says("starting all ranks again")) << output_;
+}
+
+TEST_F(MemoryCopies, AreRefusedWhereNoRestartGoesOn) {
+  EXPECT_EQ(
+      shell(train("1", "--resume_from_checkpoint false --memory_copy_steps 5 --output_dir o")), 2);
+  expect("is for restarts that go on, which resume_from_checkpoint = false forbids");
 }
 
 TEST_F(MemoryCopies, AreMadeByDefaultWhereTheyFit) {

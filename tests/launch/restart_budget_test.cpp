@@ -34,7 +34,7 @@ TEST(RestartBudget, IsWholeAgainBeyondTheFurthestStep) {
 }
 
 TEST(RestartBudget, KnowsAStepThatFailsAgain) {
-  RestartBudget budget(5);
+  RestartBudget budget(9);
   for (const auto& [step, again] : std::vector<std::pair<int64_t, bool>>{{7, false},
                                                                          {7, true},
                                                                          {7, true},
@@ -42,6 +42,7 @@ TEST(RestartBudget, KnowsAStepThatFailsAgain) {
                                                                          {8, false},
                                                                          {9, false},
                                                                          {9, true},
+                                                                         {0, false},
                                                                          {0, true}}) {
     EXPECT_TRUE(budget.take(failure_in(step)));
     EXPECT_EQ(budget.failed_again(), again) << step;

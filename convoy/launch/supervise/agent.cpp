@@ -45,7 +45,7 @@ int run_ranks(const LaunchOptions& options) {
   node.run_id = fmt::format("convoy-{}", ::getpid());
   node.job_start = wall_time();
   const auto memory = keep_memory(options, errors.path() / "memory", output_queue);
-  if (memory) node.kept_memory = memory->folder().string();
+  if (memory) node.kept_memory = std::filesystem::absolute(memory->folder()).string();
   int interrupted_by = 0;
   RestartBudget budget(options.max_restarts);
   for (;; ++node.round, ++node.restarts) {
@@ -71,7 +71,11 @@ int run_ranks(const LaunchOptions& options) {
     }
     if (!failure) return 0;
     if (reader_left(*failure) || !budget.take(*failure)) return failure->exit_code();
-    if (memory) budget.failed_again() ? memory->forget() : memory->trust();
+    if (memory && !budget.failed_again()) memory->trust();
+    if (memory && budget.failed_again()) {
+      memory->forget();
+      output_queue.say("[launch] it failed there twice: copies in memory are dropped\n");
+    }
     output_queue.say(fmt::format("[launch] starting all ranks again ({})\n", budget.to_text()));
   }
 }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 namespace convoy::launch {
 
@@ -10,9 +11,7 @@ bool RestartBudget::take(const FailureReport& failure) {
   int64_t step = 0;
   for (const auto& rank : failure.ranks) step = std::max(step, rank.activity.step);
   if (step > furthest_) used_ = 0;
-  // A start that reached no step may have failed because of what it went on from.
-  repeats_ = last_ >= 0 && (step == last_ || step == 0);
-  last_ = step;
+  repeats_ = step == std::exchange(last_, step);
   furthest_ = std::max(furthest_, step);
   if (used_ >= max_restarts_ || !failure.worth_a_restart()) return false;
   ++used_;

@@ -15,7 +15,7 @@ class RestartBudget {
 
   /// Counts a failure. False: the job ends with it.
   bool take(const FailureReport& failure);
-  /// Whether the last failure was in the step of the one before it, or before any step.
+  /// Whether the last failure was in the step of the one before it.
   bool failed_again() const { return repeats_; }
   /// "1 of 3 restarts", and since which step they count.
   std::string to_text() const;

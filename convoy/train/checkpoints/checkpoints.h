@@ -118,6 +118,7 @@ class Checkpoints {
   Json first_that_fits(const TrainerState& fresh);
   std::string follow_or_branch(const std::filesystem::path& from, TrainerState& state) const;
   void keep_lineage(const TrainerState& state);
+  void tell_new_beginning(bool weights_are_touched);
   void tell_left_behind(const std::string& newest);
   void tell_other_batch(const TrainerState& saved, const TrainerState& fresh);
   void tell_other_rows(const TrainerState& saved, const TrainerState& fresh);

@@ -16,6 +16,7 @@
 #include "convoy/comm/to_host.h"
 #include "convoy/machine/memory_limit.h"
 #include "convoy/machine/resident.h"
+#include "convoy/train/checkpoints/checkpoints.h"
 
 namespace convoy::train {
 namespace fs = std::filesystem;
@@ -47,12 +48,39 @@ Json read_run(const fs::path& folder) {
   }
 }
 
+/// Whether a copy is of a run with these arguments.
+bool is_of(const options::TrainingArguments& arguments, const fs::path& folder) {
+  const auto run = read_run(folder);
+  return run.is_object() && run.value("dir", "") == run_of(arguments);
+}
+
+/// Whether the arguments forbid restarts to go on.
+bool begins_anew(const options::TrainingArguments& arguments) {
+  return !arguments.resume_from_checkpoint.empty() && !resumes(arguments);
+}
+
 }  // namespace
+
+std::deque<fs::path> left_memory_copies(const options::TrainingArguments& arguments,
+                                        const launch::RankEnvironment& ranks) {
+  std::deque<fs::path> out;
+  if (ranks.restart_count == 0 || ranks.kept_memory.empty() || begins_anew(arguments)) return out;
+  for (const auto& [step, folder] : checkpoint::list_checkpoints(ranks.kept_memory)) {
+    if (is_of(arguments, folder)) out.push_front(folder);
+  }
+  return out;
+}
 
 MemoryCopying::MemoryCopying(const options::TrainingArguments& arguments, const job::Job& job)
     : arguments_(arguments), job_(job) {
   const auto& folder = job.environment.kept_memory;
   if (!folder.empty()) copies_.emplace(folder);
+  if (!copies_ || !job.is_main()) return;
+  try {
+    lock_ = FolderLock(folder);
+  } catch (const FileError&) {
+    // Nobody can use a folder that is gone.
+  }
 }
 
 /// Returns why copies that are asked for cannot be made; "": they can.
@@ -61,6 +89,10 @@ std::string MemoryCopying::refusal() const {
   if (arguments_.output.dir.empty()) return "needs a folder of the run; try --output_dir";
   if (arguments_.parallel.parallelism.offload.any()) {
     return "is for state in memory, and offload_* keeps it elsewhere; try without one of them";
+  }
+  if (begins_anew(arguments_)) {
+    return fmt::format("is for restarts that go on, which resume_from_checkpoint = {} forbids",
+                       arguments_.resume_from_checkpoint);
   }
   if (copies_) return "";
   if (ranks.source != "convoy launch") {
@@ -105,20 +137,22 @@ std::string MemoryCopying::lack_of_memory(const comm::Group& group) const {
 std::string MemoryCopying::begin(int64_t step, const parallel::State& weights,
                                  const parallel::State& moments, const comm::Group& group) {
   every_ = 0;
-  bool in_doubt = false;
+  bool in_doubt = false, is_ours = false;
   if (copies_) {
-    const Json told = comm::ask_main(group, "look at memory copies", [&] {
-      forget_others(step);
+    const Json told = comm::ask_main(group, "look at memory copies", [&]() -> Json {
+      if (lock_.held()) forget_others(step);
       std::error_code error;
-      return Json(fs::exists(copies_->folder() / kInDoubt, error));
+      return {{"ours", lock_.held()}, {"doubt", fs::exists(copies_->folder() / kInDoubt, error)}};
     });
-    in_doubt = told.get<bool>();
+    is_ours = told.at("ours").get<bool>();
+    in_doubt = told.at("doubt").get<bool>();
   }
   const auto& asked = arguments_.memory_copy_steps;
   if (asked == 0) return "";
   const auto why = refusal();
   if (asked && !why.empty()) fail<UsageError>("train", "memory_copy_steps = {} {}", *asked, why);
   if (!asked && !is_offered()) return "";
+  if (!is_ours) return "none to memory, which is gone or another training's of this launch";
   if (!asked && in_doubt) {
     return "none to memory in this start: the last one got no further than the one before";
   }
@@ -190,26 +224,16 @@ void MemoryCopying::plan_next(int64_t step, std::chrono::steady_clock::time_poin
   last_end_ = std::chrono::steady_clock::now();
 }
 
-bool MemoryCopying::is_of_this_run(const fs::path& folder) const {
-  const auto run = read_run(folder);
-  return run.is_object() && run.value("dir", "") == run_of(arguments_);
-}
-
 /// Removes copies of other runs, and of steps that this run left.
 void MemoryCopying::forget_others(int64_t step) const {
   for (const auto& [of, folder] : checkpoint::all_named(copies_->folder())) {
     std::error_code ignored;
-    if (of > step || !is_of_this_run(folder)) fs::remove_all(folder, ignored);
+    if (of > step || !is_of(arguments_, folder)) fs::remove_all(folder, ignored);
   }
 }
 
 std::deque<fs::path> MemoryCopying::left() const {
-  std::deque<fs::path> out;
-  if (!copies_ || job_.environment.restart_count == 0) return out;
-  for (const auto& [step, folder] : checkpoint::list_checkpoints(copies_->folder())) {
-    if (is_of_this_run(folder)) out.push_front(folder);
-  }
-  return out;
+  return lock_.held() ? left_memory_copies(arguments_, job_.environment) : std::deque<fs::path>();
 }
 
 bool MemoryCopying::holds(const fs::path& folder) const {

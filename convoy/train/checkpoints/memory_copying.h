@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 
+#include "convoy/base/folder_lock.h"
 #include "convoy/checkpoint/memory_copies.h"
 #include "convoy/job/job.h"
 #include "convoy/options/arguments.h"
@@ -23,6 +24,10 @@ struct CopiedState {
   std::map<std::string, std::string> texts;  ///< small files beside them, by name
   int64_t saving_step = 0;  ///< of a checkpoint that is being written to the disk; 0: none is
 };
+
+/// Memory copies of this run that earlier starts of its ranks left, the newest first.
+std::deque<std::filesystem::path> left_memory_copies(const options::TrainingArguments& arguments,
+                                                     const launch::RankEnvironment& ranks);
 
 /// Memory copies of a run: when they are made, and which of them a restart may go on from. Keeps
 /// references: the arguments of the constructor must outlive this object.
@@ -42,7 +47,7 @@ class MemoryCopying {
                     const comm::Group& group);
 
   // Not collective.
-  /// Copies of this run that earlier starts of its ranks left, the newest first.
+  /// Copies that the run may go on from, the newest first; rank 0 asks.
   std::deque<std::filesystem::path> left() const;
   bool holds(const std::filesystem::path& folder) const;
   /// Step of the checkpoint that was being written to the disk when a copy was made; 0: none was.
@@ -53,7 +58,6 @@ class MemoryCopying {
  private:
   std::string refusal() const;
   bool is_offered() const;
-  bool is_of_this_run(const std::filesystem::path& folder) const;
   void forget_others(int64_t step) const;
   std::string lack_of_memory(const comm::Group& group) const;
   void plan_next(int64_t step, std::chrono::steady_clock::time_point began,
@@ -62,10 +66,11 @@ class MemoryCopying {
   const options::TrainingArguments& arguments_;
   const job::Job& job_;
   std::optional<checkpoint::MemoryCopies> copies_;  // none: the launcher keeps no memory
-  int64_t needed_ = 0;                              // bytes of two copies
-  int64_t every_ = 0;                               // steps; 0: no copies
-  bool paced_ = false;                              // by the time that a copy takes
-  int64_t next_ = 0, last_ = 0;                     // steps
+  FolderLock lock_;     // rank 0's, of the memory: another training of this launch may have it
+  int64_t needed_ = 0;  // bytes of two copies
+  int64_t every_ = 0;   // steps; 0: no copies
+  bool paced_ = false;  // by the time that a copy takes
+  int64_t next_ = 0, last_ = 0;  // steps
   std::chrono::steady_clock::time_point last_end_;
 };
 

@@ -47,19 +47,22 @@ std::optional<TrainerState> Checkpoints::resume(const TrainerState& fresh) {
             !fs::exists(resume_from_, error)) {  // before output.dir is made
           fail<UsageError>("train", "there is no checkpoint {}", resume_from_);
         }
-        const auto& asked = arguments_.resume_from_checkpoint;
-        if (asked.empty() || resumes(arguments_)) memory_candidates_ = memory_.left();
+        memory_candidates_ = memory_.left();
         if (!dir_.empty()) open_output();
         find_candidates();
         return Json();
       },
       comm::Lasts::Long);
   if (!dir_.empty()) tell_who_shares();
+  bool weights_are_touched = false;
   while (true) {
     const Json found = comm::ask_main(
         job_.world(), "look for a checkpoint", [&] { return first_that_fits(fresh); },
         comm::Lasts::Long);
-    if (found.is_null()) return std::nullopt;
+    if (found.is_null()) {
+      tell_new_beginning(weights_are_touched);
+      return std::nullopt;
+    }
     const fs::path folder = found.at("folder").get<std::string>();
     const auto& group = strategy_.processes();
     try {
@@ -69,6 +72,7 @@ std::optional<TrainerState> Checkpoints::resume(const TrainerState& fresh) {
     } catch (const FileError& error) {  // of all ranks
       if (found.at("was_named").get<bool>()) throw;
       pass_over(folder, error);
+      weights_are_touched = true;
       continue;
     }
     strategy_.share(/*moments=*/true);
@@ -99,6 +103,19 @@ std::optional<TrainerState> Checkpoints::resume(const TrainerState& fresh) {
     tell_other_rows(state, fresh);
     return state;
   }
+}
+
+/// Says that a restart begins anew. Throws where weights of a copy that is not whole are in place
+/// of those to begin with: the next start has neither.
+void Checkpoints::tell_new_beginning(bool weights_are_touched) {
+  if (weights_are_touched) {
+    fail<FileError>("train",
+                    "no memory copy is whole, and there is no checkpoint: the next start begins "
+                    "anew");
+  }
+  if (job_.environment.restart_count == 0 || !resume_from_.empty()) return;
+  callbacks_.say(fmt::format("start {}: beginning anew, for there is nothing to go on from",
+                             job_.environment.restart_count + 1));
 }
 
 void Checkpoints::tell_left_behind(const std::string& newest) {
@@ -306,6 +323,10 @@ Json Checkpoints::look_at(const fs::path& folder, const TrainerState& fresh) con
         memory_.shown(folder), saved.data_order, fresh.data_order);
   }
   const bool in_memory = memory_.holds(folder);
+  const bool has_manifest = fs::exists(folder / checkpoint::Manifest::kName);
+  if (in_memory && !has_manifest) {
+    fail<FileError>("train", "it has no {}", checkpoint::Manifest::kName);
+  }
   if (in_memory) {
     check_best_was_saved(saved);
   } else {
@@ -317,7 +338,7 @@ Json Checkpoints::look_at(const fs::path& folder, const TrainerState& fresh) con
           {"lost_save", saving > 0 && !fs::exists(path(saving) / kState)},
           {"state", saved.to_json()},
           {"was_named", was_named(folder)},
-          {"has_manifest", fs::exists(folder / checkpoint::Manifest::kName)},
+          {"has_manifest", has_manifest},
           {"left_behind", was_named(folder) ? left_behind : ""},
           {"was_abandoned", !in_memory && !candidate_was_named_ && was_left_behind(folder)}};
 }
