@@ -44,8 +44,8 @@ constexpr int kFilesOfSlot = 2;
 [[noreturn]] void fail_for(const char* what, const fs::path& path, size_t bytes) {
   const int error = errno;
   fail<FileError>(
-      "checkpoint", "cannot {} {} for a memory copy ({}): {}", what,
-      human_bytes(static_cast<double>(bytes)), path.string(),
+      "checkpoint", "cannot {} the memory of a copy ({}, {}): {}", what, path.string(),
+      human_bytes(static_cast<double>(bytes)),
       error == EFBIG ? "beyond `ulimit -f`; try ulimit -f unlimited" : std::strerror(error));
 }
 

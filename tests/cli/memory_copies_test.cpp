@@ -261,7 +261,7 @@ TEST_F(MemoryCopies, AreRefusedWhereNobodyKeepsThem) {
   expect("memory_copy_steps = 5 needs convoy launch --max-restarts 1 or more");
   EXPECT_EQ(run("launch -n 2 train" + options), 2);
   expect(
-      "memory_copy_steps = 5 needs ranks that may start again; try convoy launch --max-restarts");
+      "memory_copy_steps = 5 needs memory that convoy launch keeps with --max-restarts 1 or more");
   EXPECT_EQ(run("launch -n 2 --max-restarts 1 train" + options +
                 "--offload_optimizer disk --offload_dir tmp"),
             2);
@@ -279,7 +279,7 @@ TEST_F(MemoryCopies, SmallFilesAreAnError) {
                         "--overwrite_output_dir")),
             0)
       << output_;
-  expect("no more copies are made, and a restart goes on from a checkpoint");
+  expect("from here on no copies are made: a restart goes on from the last one, or a checkpoint");
   expect("ulimit -f unlimited");
 }
 
