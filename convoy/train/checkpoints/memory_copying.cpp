@@ -189,9 +189,10 @@ std::string MemoryCopying::write(int64_t step, const std::function<CopiedState()
                                  const comm::Group& group) {
   const Doing doing(fmt::format("copy step {} to memory", step));
   const auto began = std::chrono::steady_clock::now();
+  const bool is_usual = copies_->num_written() == 2;
   try {
     // What steps need is known now.
-    const auto lack = paced_ && copies_->is_empty() ? lack_of_memory(group) : "";
+    const auto lack = paced_ && copies_->num_written() == 0 ? lack_of_memory(group) : "";
     if (!lack.empty()) fail<FileError>("train", "no memory copies are made: {}", lack);
     auto state = content();
     state.texts[kRun] =
@@ -203,25 +204,23 @@ std::string MemoryCopying::write(int64_t step, const std::function<CopiedState()
         "{}; from here on no copies are made: a restart goes on from the last one, or a checkpoint",
         error.what());
   }
-  plan_next(step, began, group);
+  next_ = (step / every_ + 1) * every_;
+  if (paced_ && is_usual) pace(step, began, group);
+  last_ = step;
+  last_end_ = std::chrono::steady_clock::now();
   return "";
 }
 
-/// Decides when the next copy is made, after one of `step`. Collective.
-void MemoryCopying::plan_next(int64_t step, std::chrono::steady_clock::time_point began,
-                              const comm::Group& group) {
-  next_ = (step / every_ + 1) * every_;
-  if (paced_) {
-    const double step_seconds = std::chrono::duration<double>(began - last_end_).count() /
-                                static_cast<double>(std::max<int64_t>(1, step - last_));
-    const double least = seconds_since(began) / (kMostTime * std::max(step_seconds, 1e-6));
-    const Json told = comm::ask_main(group, "agree on the next copy", [&] {
-      return Json(static_cast<int64_t>(std::ceil(std::min(least, 1e9))));
-    });
-    next_ = std::max(next_, step + value_from<int64_t>(told));
-  }
-  last_ = step;
-  last_end_ = std::chrono::steady_clock::now();
+/// Puts the next copy off until the one of `step` was at most its share of the time. Collective.
+void MemoryCopying::pace(int64_t step, std::chrono::steady_clock::time_point began,
+                         const comm::Group& group) {
+  const double step_seconds = std::chrono::duration<double>(began - last_end_).count() /
+                              static_cast<double>(std::max<int64_t>(1, step - last_));
+  const double least = seconds_since(began) / (kMostTime * std::max(step_seconds, 1e-6));
+  const Json told = comm::ask_main(group, "agree on the next copy", [&] {
+    return Json(static_cast<int64_t>(std::ceil(std::min(least, 1e9))));
+  });
+  next_ = std::max(next_, step + value_from<int64_t>(told));
 }
 
 /// Removes copies of other runs, and of steps that this run left.

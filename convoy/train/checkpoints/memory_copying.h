@@ -60,8 +60,7 @@ class MemoryCopying {
   bool is_offered() const;
   void forget_others(int64_t step) const;
   std::string lack_of_memory(const comm::Group& group) const;
-  void plan_next(int64_t step, std::chrono::steady_clock::time_point began,
-                 const comm::Group& group);
+  void pace(int64_t step, std::chrono::steady_clock::time_point began, const comm::Group& group);
 
   const options::TrainingArguments& arguments_;
   const job::Job& job_;
