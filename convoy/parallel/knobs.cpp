@@ -265,14 +265,15 @@ std::vector<Knob> state_knobs() {
        .has_effect = gathers,
        .variants = further_ahead},
       {.name = "reshard_after_forward",
-       .help = "zero = 3 frees gathered weights after forward and gathers them again for backward",
+       .help = "zero = 3 frees gathered weights after forward and gathers them again for backward; "
+               "false: they stay for all micro-batches of the step",
        .decided = Decided::FromAsked,
        .declare = option<&Parallelism::gathers, &GatherOptions::reshard_after_forward>,
        .limit = [](Option& o) { o.only_with("zero", {"3"}); },
        .get = value<&Parallelism::gathers, &GatherOptions::reshard_after_forward>,
        .has_effect = gathers,
        .variants = gathered_until_backward,
-       .label = [](const Parallelism&) -> std::string { return "weights kept until backward"; }},
+       .label = [](const Parallelism&) -> std::string { return "weights gathered once"; }},
       {.name = "zero_keep_mb",
        .help = "zero = 3 keeps the weights of buckets below this size unsharded: they are gathered "
                "once, after their update",

@@ -14,7 +14,7 @@ namespace convoy::tasks {
 /// it is taken: a schema may name ids far beyond those that occur.
 void check_memory(const models::SessionConfig& model, const std::string& schema_file,
                   const options::ParallelArguments& parallel);
-/// `beside`: other weights that are there at the same time.
+/// Checks a language model, with the weights of other models that are in memory beside it.
 void check_memory(const models::LanguageModelConfig& config, const nn::BlockList& blocks,
                   const options::ParallelArguments& parallel,
                   const std::vector<planner::MemoryPart>& beside = {});

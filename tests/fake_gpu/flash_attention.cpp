@@ -63,7 +63,7 @@ struct Sequence {
   int64_t query, T, key, S;
 };
 
-/// Of ends on the host, or of rows of T and S.
+/// Sequences that begin and end at `ends` on the host, or rows of T and S.
 std::vector<Sequence> sequences_of(const at::Tensor& ends_q, const at::Tensor& ends_k,
                                    const at::Tensor& query, const at::Tensor& key,
                                    const Call& call) {
@@ -107,12 +107,12 @@ at::Tensor part(const at::Tensor& x, int64_t begin, int64_t length) {
   return x.narrow(0, begin, length).transpose(0, 1).unsqueeze(0);
 }
 
-/// What nobody writes is whatever there was.
+/// Memory with NaN, which stands for what was there before.
 at::Tensor unwritten(at::IntArrayRef sizes, const at::TensorOptions& options) {
   return at::full(sizes, std::numeric_limits<float>::quiet_NaN(), options);
 }
 
-/// The result, as the queries, and logarithms [H, queries].
+/// Returns the result, shaped as the queries, and log-sum-exps [H, queries].
 Tensors compute(const Tensors& in, const Call& call) {
   const auto q = flat(in[0]), k = flat(in[1]), v = flat(in[2]);
   auto out = unwritten(q.sizes(), q.options());

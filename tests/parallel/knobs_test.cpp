@@ -62,7 +62,7 @@ TEST(Knobs, ATextNamesWhatIsNotAsUsual) {
             "4 pipeline x 2 data x 2 tensor, zero_bubble, cut at 3,5,9, sequence_parallel, zero 1, "
             "recompute_layers 2, 4 x 8 rows");
   EXPECT_EQ(all[2].to_text(),
-            "4 data, zero 3, prefetch 4, weights kept until backward, gradient_checkpointing, "
+            "4 data, zero 3, prefetch 4, weights gathered once, gradient_checkpointing, "
             "weights offloaded to cpu, "
             "optimizer offloaded to disk, 1 x 1 row");
   EXPECT_EQ(all[3].to_text(), "8 data x 2 context, zero 2, shard_ranks 4, 1 x 2 rows");

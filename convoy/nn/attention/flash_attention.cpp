@@ -21,13 +21,13 @@ constexpr int kAmpere = 8;
 constexpr int64_t kWidest = 256;
 // Padding computes as documents no longer than this, a tile of the kernel.
 constexpr int64_t kTile = 128;
-// The kernel's backward keeps the queries' gradients in fp32, with room for a tile more of each
-// sequence: no call has so many of them that this takes more bytes, nor more than a GPU counts.
+// The kernel's backward keeps the queries' gradients in fp32, and a tile more of each sequence: a
+// call has no more sequences than these bytes hold tiles, and than a GPU's grid can count.
 constexpr int64_t kMostRoom = int64_t{1} << 30, kMostSequences = 65535;
 
 /// Sequences of neighbouring positions: documents, and padding in stretches.
 struct Sequences {
-  std::vector<int64_t> ends{0};  ///< and before them the beginning of the first
+  std::vector<int64_t> ends{0};  ///< begins with 0, where the first one begins
   int64_t longest = 0;
 
   void add(int64_t length) {
@@ -36,7 +36,7 @@ struct Sequences {
   }
 };
 
-/// All sequences in their order, at most so many together.
+/// Sequences of all rows in their order, at most `most` in each group.
 std::vector<Sequences> sequences_of(const std::vector<DocumentPlace>& places, int64_t most) {
   std::vector<Sequences> out(1);
   const auto add = [&](int64_t length) {
@@ -118,7 +118,9 @@ at::Tensor run_flash(const at::Tensor& q, const at::Tensor& k, const at::Tensor&
 
 at::Tensor of_documents(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                         const AttentionOptions& options, const std::vector<DocumentPlace>& places) {
-  const int64_t room = kTile * q.size(1) * q.size(3) * static_cast<int64_t>(sizeof(float));
+  const int64_t unit = q.size(3) <= 128 ? 32 : 64;  // to whose multiples the kernel pads heads
+  const int64_t width = (q.size(3) + unit - 1) / unit * unit;
+  const int64_t room = kTile * q.size(1) * width * static_cast<int64_t>(sizeof(float));
   const int64_t most = std::clamp<int64_t>(kMostRoom / room, 1, kMostSequences);
   const auto calls = sequences_of(places, most);
   std::vector<int64_t> lengths;

@@ -22,7 +22,7 @@ struct AskedRun {
 AskedRun asked_run(const parallel::ModelFactory& factory, options::TrainingArguments arguments,
                    const dataset::Dataset& data, int num_ranks);
 
-/// Spreads a model that only evaluates over the ranks of such a training.
+/// Spreads another model, which only evaluates, over the ranks of a training with these arguments.
 AskedRun asked_evaluation(const parallel::ModelFactory& factory,
                           const options::TrainingArguments& arguments, int num_ranks);
 

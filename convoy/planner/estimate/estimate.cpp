@@ -60,7 +60,7 @@ Estimator::Estimator(const parallel::ModelFactory& factory, options::TrainingArg
 
 namespace {
 
-/// Place of a stage's peak that is of an evaluation, by its number, and the number again.
+/// Value of StagePlan::peak for the evaluation of this number; evaluation_at() is its inverse.
 int64_t peak_of(size_t evaluation) {
   return -1 - static_cast<int64_t>(evaluation);
 }
@@ -319,7 +319,8 @@ std::optional<Parallelism> Estimator::nearest(int64_t bytes) const {
       way.rows = std::min(rows_, most_rows(way, bytes, /*holds_batch=*/true));
       if (way.rows == 0) continue;
       way.micro_batches = of_rank / way.rows;
-      if (step_bytes(way) <= bytes) return way;
+      const bool evaluates_none = eval_rows(way, bytes).value_or(1) == 0;
+      if (step_bytes(way) <= bytes && !evaluates_none) return way;
     }
   }
   return std::nullopt;
@@ -338,7 +339,7 @@ std::optional<int64_t> Estimator::eval_rows(const Parallelism& way, int64_t byte
       rows = std::min(rows, eval_rows_ * std::max<int64_t>(0, left) / use.block);
     }
   }
-  return std::max<int64_t>(1, rows);
+  return rows;
 }
 
 std::string flags_of(const Parallelism& way, const Parallelism& asked, bool holds_batch) {

@@ -64,11 +64,11 @@ class Estimator {
   /// Largest number of rows of a micro-batch with which `way` fits into `bytes`; with `holds_batch`
   /// of those that make the same step; 0: not even one row fits.
   int64_t most_rows(const Parallelism& way, int64_t bytes, bool holds_batch) const;
-  /// Settings nearest to the ones asked for that make the same step and take at most `bytes`,
-  /// evaluations left out; none: there are none on these ranks.
+  /// Settings nearest to the ones asked for that make the same step and take at most `bytes`, with
+  /// evaluations of eval_rows(); none: there are none on these ranks.
   std::optional<Parallelism> nearest(int64_t bytes) const;
-  /// Largest per_device_eval_batch_size, up to the one asked for, with which an evaluation of such
-  /// a run takes at most `bytes`; none: nothing is evaluated.
+  /// Largest per_device_eval_batch_size, up to the one asked for, with which evaluations of such a
+  /// run take at most `bytes`; 0: not even one row fits; none: nothing is evaluated.
   std::optional<int64_t> eval_rows(const Parallelism& way, int64_t bytes) const;
   int64_t asked_eval_rows() const { return eval_rows_; }
 

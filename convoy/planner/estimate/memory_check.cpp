@@ -51,6 +51,14 @@ double kept_bytes(const options::ParallelArguments& parallel,
          num_holders(parallel);
 }
 
+/// Bytes that each rank keeps of a frozen parameter.
+double frozen_bytes(const options::ParallelArguments& parallel,
+                    const launch::RankEnvironment& environment) {
+  return parallel::bytes_of_frozen_parameter(mesh_here(parallel, environment), parallel.parallelism,
+                                             parallel.facts()) /
+         num_holders(parallel);
+}
+
 /// Bytes of an element of a table that is kept by rows: no gradient, and each row on one rank.
 double kept_by_rows(const options::ParallelArguments& parallel,
                     const launch::RankEnvironment& environment) {
@@ -70,10 +78,7 @@ bool keeps_all(const options::ParallelArguments& parallel,
 double state_bytes(const std::vector<MemoryPart>& parts, const options::ParallelArguments& parallel,
                    const launch::RankEnvironment& environment) {
   const double kept = kept_bytes(parallel, environment);
-  const double frozen =
-      parallel::bytes_of_frozen_parameter(mesh_here(parallel, environment), parallel.parallelism,
-                                          parallel.facts()) /
-      num_holders(parallel);
+  const double frozen = frozen_bytes(parallel, environment);
   double out = 0;
   for (const auto& part : parts) {
     const bool by_rows = parallel.parallelism.row_tables && part.by_rows;
@@ -96,10 +101,14 @@ void check_memory(const std::vector<MemoryPart>& parts,
   const bool beyond_device = parallel.device_memory > 0 && needed > device;
   const bool fits = limit.bytes == 0 || needed * ranks <= static_cast<double>(limit.bytes);
   if (fits && !beyond_device) return;
+  const double trained = kept_bytes(parallel, environment);
+  const double frozen = frozen_bytes(parallel, environment);
   const auto& largest =
-      *std::max_element(parts.begin(), parts.end(), [](const auto& a, const auto& b) {
-        return a.parameters + a.frozen < b.parameters + b.frozen;
+      *std::max_element(parts.begin(), parts.end(), [&](const auto& a, const auto& b) {
+        return a.parameters * trained + a.frozen * frozen <
+               b.parameters * trained + b.frozen * frozen;
       });
+  const double weight_bytes = parallel.low_precision ? 2 : sizeof(float);
   // Replicas on one host hold the state twice in its memory; a split over ranks does not.
   std::string splits;
   if (all && environment.world_size > 1) {
@@ -108,7 +117,7 @@ void check_memory(const std::vector<MemoryPart>& parts,
     splits = "more ranks with --zero 3, or ";
   }
   fail<UsageError>("train", "{} {}, {} {}{}, but {}; try {}{}", largest.what,
-                   human_bytes((largest.parameters + largest.frozen) * sizeof(float)),
+                   human_bytes(largest.parameters * sizeof(float) + largest.frozen * weight_bytes),
                    rows  ? "what row_tables, zero and offload leave of the model's state"
                    : all ? "the whole model with gradient and the optimizer's states"
                          : "what zero and offload leave of the model's state",

@@ -181,6 +181,10 @@ class Provider {
 
 }  // namespace
 
+bool will_compute(const ReferenceLogProbs& log_probs, const ReferencePlace& place) {
+  return place.resumed.empty() && !of_new(log_probs, place).values.defined();
+}
+
 void check_kept(const ReferenceLogProbs& log_probs, const ReferencePlace& place) {
   if (!place.resumed.empty()) of_resumed(log_probs, place);
 }

@@ -28,6 +28,9 @@ struct ReferencePlace {
   OpenReference open;  ///< empty: the reference is the model that the run begins with
 };
 
+/// Whether a run will compute the log-probabilities, for no run has kept what it needs.
+bool will_compute(const ReferenceLogProbs& log_probs, const ReferencePlace& place);
+
 /// Throws FileError and UsageError where this run goes on with one that has not kept them, or those
 /// of another reference, or of other pairs.
 void check_kept(const ReferenceLogProbs& log_probs, const ReferencePlace& place);

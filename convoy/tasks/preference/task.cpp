@@ -84,12 +84,14 @@ Run PreferenceTask::prepare(const options::ParallelArguments& parallel) {
   out.files.inputs.push_back(loss_.ref_model_name_or_path);
   out.labelled = {};  // Hugging Face's models have no such loss
   out.scorer = [] { return std::make_unique<PreferenceScorer>(); };
-  out.first_pass = first_pass(out);
-  if (other_reference_) {
-    check_memory(*config_, out.factory(), parallel, {other_reference_->memory()});
-  }
   const auto place = place_of_reference();
   check_kept(*reference_, place);
+  if (will_compute(*reference_, place)) {
+    out.first_pass = first_pass(out);
+    if (other_reference_) {
+      check_memory(*config_, out.factory(), parallel, {other_reference_->memory()});
+    }
+  }
   out.begin = [reference = reference_, place](train::Trainer& trainer) {
     provide(*reference, place, trainer);
   };
