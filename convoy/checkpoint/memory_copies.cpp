@@ -91,8 +91,8 @@ int slot_of(const fs::path& folder, const std::string& file) {
   std::error_code error;
   const auto target = fs::read_symlink(folder / file, error).filename().string();
   int64_t number = 0;
-  const bool is =
-      target.starts_with(kMemory) && parse_number(target.substr(kMemory.size()), number);
+  const bool is = target.starts_with(kMemory) &&
+                  parse_number(target.substr(kMemory.size()), number) && number < 2 * kFilesOfSlot;
   return is ? static_cast<int>(number / kFilesOfSlot) : -1;
 }
 
@@ -245,6 +245,21 @@ void MemoryCopies::put(const State& state, int slot, bool heads, Sums& sums) {
     });
     for (const auto sum : part_sums) sums.add(t, sum);
   });
+}
+
+void MemoryCopies::free_unused() const {
+  std::array<bool, 2> used{};
+  for (const auto& [step, copy] : list_checkpoints(folder_)) {
+    for (const auto& entry : fs::directory_iterator(copy)) {
+      const int slot = slot_of(copy, entry.path().filename().string());
+      if (slot >= 0) used.at(static_cast<size_t>(slot)) = true;
+    }
+  }
+  for (int slot = 0; slot < 2; ++slot) {
+    for (size_t f = 0; !used.at(static_cast<size_t>(slot)) && f < kFilesOfSlot; ++f) {
+      static_cast<void>(::truncate((folder_ / name_of_file(slot, f)).c_str(), 0));
+    }
+  }
 }
 
 int64_t MemoryCopies::held() const {

@@ -37,6 +37,8 @@ class MemoryCopies {
              const std::map<std::string, std::string>& texts, const comm::Group& group);
 
   // Not collective.
+  /// Frees slots to which no copy leads; no process may have written them in this start.
+  void free_unused() const;
   /// Bytes of this host that the slots hold now.
   int64_t held() const;
   /// Number of slots that this process has written: the first time takes the system many times as

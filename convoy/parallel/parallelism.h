@@ -92,8 +92,7 @@ struct GatherOptions {
   int64_t prefetch = 1;               ///< buckets that are gathered ahead of their use
   bool reshard_after_forward = true;  ///< else weights stay from forward until backward
 
-  /// Number of times that a micro-batch gathers weights; 1: what backward reads is gathered once
-  /// for all of a step's micro-batches.
+  /// Number of times that a micro-batch gathers weights; 1: all of a step's together gather once.
   int times() const { return reshard_after_forward ? 2 : 1; }
 
   auto operator<=>(const GatherOptions&) const = default;

@@ -200,7 +200,7 @@ TEST_F(MemoryCopies, NothingBeginsWithTheWeightsOfADamagedCopy) {
     file.seekp(-1, std::ios::end).put('x');
   };
   try_hang("--save_strategy no", "--memory_copy_steps 1", damage);
-  expect("no memory copy is whole, and there is no checkpoint: the next start begins anew");
+  expect("no memory copy is whole, and there is no checkpoint in out; start again to begin anew");
   expect("start 3: beginning anew, for there is nothing to go on from");
 }
 
@@ -223,6 +223,25 @@ TEST_F(MemoryCopies, BelongToTheirRun) {
   ASSERT_EQ(shell(launch + "sigkill@0:forward:8"), 0) << output_;
   EXPECT_TRUE(model_of("a") == a) << output_;
   EXPECT_TRUE(model_of("b") == b) << output_;
+}
+
+TEST_F(MemoryCopies, BelongToTheirOptions) {
+  write_file(folder_ / "two.sh",
+             fmt::format("set -e\nfor lr in 1e-3 1e-2; do\n"
+                         "[ $lr = 1e-2 ] && export CONVOY_FAULT=$2\n"
+                         "$1 train{}--max_steps {} --save_strategy no --learning_rate $lr "
+                         "--memory_copy_steps 2 --overwrite_output_dir --output_dir a\n"
+                         "cp a/model.safetensors $lr.safetensors\nunset CONVOY_FAULT\ndone\n",
+                         kTiny, kSteps));
+  const std::string launch =
+      "TMPDIR=tmp $convoy launch -n 1 --max-restarts 2 -- sh two.sh $convoy ";
+  ASSERT_EQ(shell(launch + "''"), 0) << output_;
+  const auto first = read_file(folder_ / "1e-3.safetensors");
+  const auto second = read_file(folder_ / "1e-2.safetensors");
+  ASSERT_EQ(shell(launch + "sigkill@0:forward:8"), 0) << output_;
+  expect("starting all ranks again");
+  EXPECT_TRUE(read_file(folder_ / "1e-3.safetensors") == first) << output_;
+  EXPECT_TRUE(read_file(folder_ / "1e-2.safetensors") == second) << output_;
 }
 
 TEST_F(MemoryCopies, AreOneTrainingsAtATime) {

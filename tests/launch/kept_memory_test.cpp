@@ -34,7 +34,8 @@ TEST(KeptMemory, ForgetsAllButTheEmptyFiles) {
   fs::create_directory(folder / "checkpoint-7");
   fs::create_symlink("../memory-0", folder / "checkpoint-7/model.safetensors");
   std::ofstream(folder / "memory-0") << "text";
-  memory.forget();
+  EXPECT_TRUE(memory.forget());
+  EXPECT_FALSE(memory.forget());
   EXPECT_FALSE(fs::exists(folder / "checkpoint-7"));
   EXPECT_EQ(read_file(folder / "memory-0"), "");
   fs::remove_all(folder);

@@ -72,9 +72,10 @@ int run_ranks(const LaunchOptions& options) {
     if (!failure) return 0;
     if (reader_left(*failure) || !budget.take(*failure)) return failure->exit_code();
     if (memory && !budget.failed_again()) memory->trust();
-    if (memory && budget.failed_again()) {
-      memory->forget();
-      output_queue.say("[launch] it failed there twice: copies in memory are dropped\n");
+    if (memory && budget.failed_again() && memory->forget()) {
+      output_queue.say(
+          fmt::format("[launch] step {} failed twice in a row: the copies in memory are dropped\n",
+                      budget.failed_step()));
     }
     output_queue.say(fmt::format("[launch] starting all ranks again ({})\n", budget.to_text()));
   }

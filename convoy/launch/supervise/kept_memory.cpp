@@ -38,14 +38,17 @@ KeptMemory::KeptMemory(fs::path folder) : folder_(std::move(folder)) {
   }
 }
 
-void KeptMemory::forget() {
+bool KeptMemory::forget() {
+  bool any = false;
   std::error_code ignored;
   for (const auto& entry : fs::directory_iterator(folder_, ignored)) {
     if (entry.path().filename().string().starts_with(kPrefix)) continue;
+    any = any || entry.is_directory(ignored);
     fs::remove_all(entry.path(), ignored);
   }
   for (const auto& file : files_) static_cast<void>(::ftruncate(file.get(), 0));
   std::ofstream(folder_ / kInDoubt).flush();
+  return any;
 }
 
 void KeptMemory::trust() {

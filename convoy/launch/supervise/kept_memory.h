@@ -19,8 +19,9 @@ class KeptMemory {
 
   const std::filesystem::path& folder() const { return folder_; }
   /// Empties the files, and removes all that ranks left in the folder but the links. Leaves a file
-  /// `in_doubt`, with which ranks make copies only where they are asked to.
-  void forget();
+  /// `in_doubt`, with which ranks make copies only where they are asked to. Returns whether there
+  /// were any.
+  bool forget();
   /// Removes that file.
   void trust();
 

@@ -17,6 +17,7 @@ class RestartBudget {
   bool take(const FailureReport& failure);
   /// Whether the last failure was in the step of the one before it.
   bool failed_again() const { return repeats_; }
+  int64_t failed_step() const { return last_; }
   /// "1 of 3 restarts", and since which step they count.
   std::string to_text() const;
 

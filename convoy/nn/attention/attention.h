@@ -46,8 +46,7 @@ double scale_of(const AttentionOptions& options, const at::Tensor& q);
 ///
 /// Documents of a row are attended to one at a time, each by one of these kernels: tokens of the
 /// others change no bit of its result or gradients. Padding gives zeros. On a GPU in 16 bits
-/// flash_attention() takes all documents of a micro-batch, or a window, at once where it can; bits
-/// of its gradients then differ from run to run.
+/// flash_attention() takes all documents of a micro-batch, or a window, at once where it can.
 at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                      const AttentionOptions& options, const Context& context);
 

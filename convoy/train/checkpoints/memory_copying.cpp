@@ -23,20 +23,24 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// Copies by default: every so many steps, for at most this share of the time, and in at most this
-/// share of the memory that is free.
+/// Default of copies: steps from one to the next, and their largest shares of the time and of the
+/// memory that is free.
 constexpr int64_t kUsualSteps = 10;
 constexpr double kMostTime = 0.01;
 constexpr double kMostMemory = 0.25;
 
-/// File of a copy: the run that made it.
+/// File in a copy that names the run which made it.
 constexpr const char* kRun = "copied_run.json";
 
 /// File that the launcher leaves beside the copies after a failure that came again.
 constexpr const char* kInDoubt = "in_doubt";
 
-std::string run_of(const options::TrainingArguments& arguments) {
-  return fs::weakly_canonical(arguments.output.dir).string();
+/// Text that tells runs apart: their folder, and what decides their steps and no plan changes.
+std::string run_of(const options::TrainingArguments& a) {
+  return fmt::format("{} {} {} {} {} {} {} {} {} {} {}",
+                     fs::weakly_canonical(a.output.dir).string(), a.seed, a.optim, a.learning_rate,
+                     a.weight_decay, a.lr_scheduler_type, a.warmup_steps, a.warmup_ratio,
+                     a.num_train_epochs, a.max_steps, a.resume_from_checkpoint);
 }
 
 /// Content of kRun; null where it cannot be read.
@@ -51,7 +55,7 @@ Json read_run(const fs::path& folder) {
 /// Whether a copy is of a run with these arguments.
 bool is_of(const options::TrainingArguments& arguments, const fs::path& folder) {
   const auto run = read_run(folder);
-  return run.is_object() && run.value("dir", "") == run_of(arguments);
+  return run.is_object() && run.value("run", "") == run_of(arguments);
 }
 
 /// Whether the arguments forbid restarts to go on.
@@ -71,30 +75,20 @@ std::deque<fs::path> left_memory_copies(const options::TrainingArguments& argume
   return out;
 }
 
-MemoryCopying::MemoryCopying(const options::TrainingArguments& arguments, const job::Job& job)
-    : arguments_(arguments), job_(job) {
-  const auto& folder = job.environment.kept_memory;
-  if (!folder.empty()) copies_.emplace(folder);
-  if (!copies_ || !job.is_main()) return;
-  try {
-    lock_ = FolderLock(folder);
-  } catch (const FileError&) {
-    // Nobody can use a folder that is gone.
-  }
-}
+namespace {
 
 /// Returns why copies that are asked for cannot be made; "": they can.
-std::string MemoryCopying::refusal() const {
-  const auto& ranks = job_.environment;
-  if (arguments_.output.dir.empty()) return "needs a folder of the run; try --output_dir";
-  if (arguments_.parallel.parallelism.offload.any()) {
+std::string refusal(const options::TrainingArguments& arguments,
+                    const launch::RankEnvironment& ranks) {
+  if (arguments.output.dir.empty()) return "needs a folder of the run; try --output_dir";
+  if (arguments.parallel.parallelism.offload.any()) {
     return "is for state in memory, and offload_* keeps it elsewhere; try without one of them";
   }
-  if (begins_anew(arguments_)) {
+  if (begins_anew(arguments)) {
     return fmt::format("is for restarts that go on, which resume_from_checkpoint = {} forbids",
-                       arguments_.resume_from_checkpoint);
+                       arguments.resume_from_checkpoint);
   }
-  if (copies_) return "";
+  if (!ranks.kept_memory.empty()) return "";
   if (ranks.source != "convoy launch") {
     return fmt::format(
         "needs convoy launch --max-restarts 1 or more, which keeps the copies while ranks start "
@@ -107,11 +101,32 @@ std::string MemoryCopying::refusal() const {
   return "needs memory that convoy launch keeps with --max-restarts 1 or more; got none";
 }
 
+}  // namespace
+
+void check_memory_copies(const options::TrainingArguments& arguments, const job::Job& job) {
+  const auto asked = arguments.memory_copy_steps.value_or(0);
+  const auto why = asked > 0 ? refusal(arguments, job.environment) : "";
+  if (!why.empty()) fail<UsageError>("train", "memory_copy_steps = {} {}", asked, why);
+}
+
+MemoryCopying::MemoryCopying(const options::TrainingArguments& arguments, const job::Job& job)
+    : arguments_(arguments), job_(job) {
+  if (refusal(arguments, job.environment).empty()) copies_.emplace(job.environment.kept_memory);
+}
+
+void MemoryCopying::open() {
+  std::error_code error;
+  if (!copies_ || lock_.held() || !fs::exists(copies_->folder() / "memory-0", error)) return;
+  // Rank 0 of an earlier start may take a moment to end.
+  constexpr std::chrono::seconds kPatience{5};
+  lock_ = job_.environment.restart_count == 0 ? FolderLock(copies_->folder())
+                                              : FolderLock(copies_->folder(), kPatience);
+}
+
 /// Whether copies are made without being asked for, where they fit. Saving a row table rounds the
 /// updates that its rows missed, so it must not depend on a clock.
 bool MemoryCopying::is_offered() const {
-  return refusal().empty() && job_.devices.at(0).is_cpu() &&
-         !arguments_.parallel.parallelism.row_tables;
+  return copies_ && job_.devices.at(0).is_cpu() && !arguments_.parallel.parallelism.row_tables;
 }
 
 /// Returns why two copies do not fit into the memory that steps leave; "": they do. Collective.
@@ -140,6 +155,7 @@ std::string MemoryCopying::begin(int64_t step, const parallel::State& weights,
   bool in_doubt = false, is_ours = false;
   if (copies_) {
     const Json told = comm::ask_main(group, "look at memory copies", [&]() -> Json {
+      open();
       if (lock_.held()) forget_others(step);
       std::error_code error;
       return {{"ours", lock_.held()}, {"doubt", fs::exists(copies_->folder() / kInDoubt, error)}};
@@ -148,18 +164,15 @@ std::string MemoryCopying::begin(int64_t step, const parallel::State& weights,
     in_doubt = told.at("doubt").get<bool>();
   }
   const auto& asked = arguments_.memory_copy_steps;
-  if (asked == 0) return "";
-  const auto why = refusal();
-  if (asked && !why.empty()) fail<UsageError>("train", "memory_copy_steps = {} {}", *asked, why);
-  if (!asked && !is_offered()) return "";
-  if (!is_ours) return "none to memory, which is gone or another training's of this launch";
+  if (!copies_ || asked == 0 || (!asked && !is_offered())) return "";
+  if (!is_ours) return "none to memory: another training of this launch has it, or it is gone";
   if (!asked && in_doubt) {
     return "none to memory in this start: the last one got no further than the one before";
   }
   needed_ = checkpoint::MemoryCopies::bytes_of_both(weights, moments);
   paced_ = !asked;
   const auto lack = lack_of_memory(group);
-  if (!lack.empty() && asked) {
+  if (!lack.empty() && asked && job_.environment.restart_count == 0) {
     fail<UsageError>("train",
                      "memory_copy_steps = {} keeps {}; try --memory_copy_steps 0, an optimizer "
                      "with less state (--optim lion_32bit), or a host with more memory",
@@ -193,10 +206,10 @@ std::string MemoryCopying::write(int64_t step, const std::function<CopiedState()
   try {
     // What steps need is known now.
     const auto lack = paced_ && copies_->num_written() == 0 ? lack_of_memory(group) : "";
-    if (!lack.empty()) fail<FileError>("train", "no memory copies are made: {}", lack);
+    if (!lack.empty()) fail<FileError>("train", "the state is not copied to memory: {}", lack);
     auto state = content();
     state.texts[kRun] =
-        Json{{"dir", run_of(arguments_)}, {"saving_step", state.saving_step}}.dump();
+        Json{{"run", run_of(arguments_)}, {"saving_step", state.saving_step}}.dump();
     copies_->write(step, state.weights, state.moments, state.texts, group);
   } catch (const FileError& error) {  // of all ranks
     every_ = 0;
@@ -223,12 +236,13 @@ void MemoryCopying::pace(int64_t step, std::chrono::steady_clock::time_point beg
   next_ = std::max(next_, step + value_from<int64_t>(told));
 }
 
-/// Removes copies of other runs, and of steps that this run left.
+/// Removes copies of other runs, and of steps that this run left, and frees what no copy uses.
 void MemoryCopying::forget_others(int64_t step) const {
   for (const auto& [of, folder] : checkpoint::all_named(copies_->folder())) {
     std::error_code ignored;
     if (of > step || !is_of(arguments_, folder)) fs::remove_all(folder, ignored);
   }
+  copies_->free_unused();
 }
 
 std::deque<fs::path> MemoryCopying::left() const {

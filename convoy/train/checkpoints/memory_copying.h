@@ -29,15 +29,20 @@ struct CopiedState {
 std::deque<std::filesystem::path> left_memory_copies(const options::TrainingArguments& arguments,
                                                      const launch::RankEnvironment& ranks);
 
+/// Throws UsageError where memory_copy_steps asks for copies that these ranks cannot make.
+void check_memory_copies(const options::TrainingArguments& arguments, const job::Job& job);
+
 /// Memory copies of a run: when they are made, and which of them a restart may go on from. Keeps
 /// references: the arguments of the constructor must outlive this object.
 class MemoryCopying {
  public:
   MemoryCopying(const options::TrainingArguments& arguments, const job::Job& job);
 
+  /// Takes the memory for this training, unless another one of the launch has it; rank 0.
+  void open();
   /// Decides whether and how often steps after `step` are copied, and removes all copies that this
   /// run does not go on from. Returns a sentence for the banner, or "". Collective. Throws
-  /// UsageError where memory_copy_steps asks for copies that cannot be made.
+  /// UsageError where copies that are asked for do not fit into a first start's memory.
   std::string begin(int64_t step, const parallel::State& weights, const parallel::State& moments,
                     const comm::Group& group);
   bool is_due(int64_t step) const;
@@ -47,7 +52,7 @@ class MemoryCopying {
                     const comm::Group& group);
 
   // Not collective.
-  /// Copies that the run may go on from, the newest first; rank 0 asks.
+  /// Copies that the run may go on from, the newest first; those of rank 0.
   std::deque<std::filesystem::path> left() const;
   bool holds(const std::filesystem::path& folder) const;
   /// Step of the checkpoint that was being written to the disk when a copy was made; 0: none was.
@@ -56,7 +61,6 @@ class MemoryCopying {
   std::string shown(const std::filesystem::path& folder) const;
 
  private:
-  std::string refusal() const;
   bool is_offered() const;
   void forget_others(int64_t step) const;
   std::string lack_of_memory(const comm::Group& group) const;
@@ -65,11 +69,11 @@ class MemoryCopying {
   const options::TrainingArguments& arguments_;
   const job::Job& job_;
   std::optional<checkpoint::MemoryCopies> copies_;  // none: the launcher keeps no memory
-  FolderLock lock_;     // rank 0's, of the memory: another training of this launch may have it
-  int64_t needed_ = 0;  // bytes of two copies
-  int64_t every_ = 0;   // steps; 0: no copies
-  bool paced_ = false;  // by the time that a copy takes
-  int64_t next_ = 0, last_ = 0;  // steps
+  FolderLock lock_;                                 // rank 0's right to use the memory
+  int64_t needed_ = 0;                              // bytes of two copies
+  int64_t every_ = 0;                               // steps; 0: no copies
+  bool paced_ = false;                              // by the time that a copy takes
+  int64_t next_ = 0, last_ = 0;                     // steps
   std::chrono::steady_clock::time_point last_end_;
 };
 

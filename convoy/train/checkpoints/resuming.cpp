@@ -47,6 +47,7 @@ std::optional<TrainerState> Checkpoints::resume(const TrainerState& fresh) {
             !fs::exists(resume_from_, error)) {  // before output.dir is made
           fail<UsageError>("train", "there is no checkpoint {}", resume_from_);
         }
+        memory_.open();
         memory_candidates_ = memory_.left();
         if (!dir_.empty()) open_output();
         find_candidates();
@@ -105,15 +106,16 @@ std::optional<TrainerState> Checkpoints::resume(const TrainerState& fresh) {
   }
 }
 
-/// Says that a restart begins anew. Throws where weights of a copy that is not whole are in place
-/// of those to begin with: the next start has neither.
+/// Says that a restart begins anew. Throws where it cannot: weights were read that are not whole,
+/// or somebody asked to resume.
 void Checkpoints::tell_new_beginning(bool weights_are_touched) {
-  if (weights_are_touched) {
+  if (weights_are_touched || !resume_from_.empty()) {
     fail<FileError>("train",
-                    "no memory copy is whole, and there is no checkpoint: the next start begins "
-                    "anew");
+                    "no memory copy is whole, and there is no checkpoint in {}; start again to "
+                    "begin anew",
+                    dir_.string());
   }
-  if (job_.environment.restart_count == 0 || !resume_from_.empty()) return;
+  if (job_.environment.restart_count == 0) return;
   callbacks_.say(fmt::format("start {}: beginning anew, for there is nothing to go on from",
                              job_.environment.restart_count + 1));
 }

@@ -45,11 +45,13 @@ void add_loggers(RunContext& run, bool trains) {
   }
 }
 
-/// Throws UsageError now rather than at the first evaluation.
+/// Checks options against each other and between ranks, and makes GPUs deterministic where that is
+/// asked for. Throws UsageError. Collective.
 void check_options(const RunContext& run, bool trains, bool evaluates) {
   const auto& arguments = run.arguments;
   const auto& device = run.job.devices.at(0);
   arguments.check(trains, evaluates);
+  if (trains) check_memory_copies(arguments, run.job);
   refuse_faults_before(trains && !arguments.eval_on_start ? 1 : 0);
   if (trains) per_device_rows(run, arguments.per_device_train_batch_size);
   if (evaluates) per_device_rows(run, arguments.per_device_eval_batch_size);
