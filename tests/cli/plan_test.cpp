@@ -43,12 +43,13 @@ TEST_F(PlanCommand, CountsTheMemoryOfATraining) {
     ASSERT_FALSE(planned.is_null());
     const auto flags = fmt::format(
         "--pipeline_parallel_size {} --tensor_parallel_size {} --context_parallel_size {} "
-        "--zero {} --gradient_accumulation_steps {} --bucket_cap_mb 0{}{}{}",
+        "--zero {} --gradient_accumulation_steps {} --bucket_cap_mb 0{}{}{}{}",
         planned["pipeline_parallel_size"].get<int>(), planned["tensor_parallel_size"].get<int>(),
         planned["context_parallel_size"].get<int>(), planned["zero"].get<int>(),
         planned["gradient_accumulation_steps"].get<int>(),
         planned["gradient_checkpointing"].get<bool>() ? " --gradient_checkpointing" : "",
         planned["sequence_parallel"].get<bool>() ? " --sequence_parallel" : "",
+        planned["reshard_after_forward"].get<bool>() ? "" : " --reshard_after_forward false",
         planned["pipeline_parallel_size"] == 1
             ? ""
             : " --pipeline_schedule " + planned["pipeline_schedule"].get<std::string>());
