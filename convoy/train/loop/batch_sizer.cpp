@@ -131,7 +131,10 @@ void BatchSizer::step_down(TrainingStream& stream, int short_rank) {
   const auto& arguments = run_.arguments;
   const auto& state = run_.state;
   const int64_t rows = arguments.per_device_train_batch_size;
-  use_rows(fewer_rows());
+  const int64_t fewer = fewer_rows();
+  internal_check(fewer > 0, "train", "a step of {} cannot be made of fewer rows",
+                 plural(rows, "row"));
+  use_rows(fewer);
   stream.reopen();
   run_.callbacks.say(fmt::format(
       "step {}: {} has too little memory for micro-batches of {}; all ranks continue with {} x {} "
