@@ -159,11 +159,10 @@ int MemoryCopies::prepare(const comm::Group& group) {
           const auto all = list_checkpoints(folder_);
           const auto newest = all.empty() ? fs::path() : all.back().second;
           const int slot = slot_of(newest, files_[0].name) == 0 ? 1 : 0;
-          for (const auto& entry : fs::directory_iterator(folder_)) {
-            const auto name = entry.path().filename().string();
-            const bool is_copy = name.starts_with("checkpoint-") || name == kUnfinished;
-            if (is_copy && entry.path() != newest) fs::remove_all(entry.path());
+          for (const auto& [step, copy] : all_named(folder_)) {
+            if (copy != newest) fs::remove_all(copy);
           }
+          fs::remove_all(folder_ / kUnfinished);
           make_folder(folder_ / kUnfinished);
           for (size_t f = 0; f < files_.size(); ++f) {
             const auto memory = name_of_file(slot, f);

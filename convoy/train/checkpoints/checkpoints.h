@@ -47,7 +47,10 @@ class Checkpoints {
   void save(TrainerState& state, bool wait);
   /// Decides about memory copies after `step`. Returns a sentence of it, or "".
   std::string begin_memory_copies(int64_t step) {
-    return memory_.begin(step, saved_weights(), strategy_.moments(), strategy_.processes());
+    const auto bytes = [this] {
+      return checkpoint::MemoryCopies::bytes_of_both(saved_weights(), strategy_.moments());
+    };
+    return memory_.begin(step, bytes, strategy_.processes());
   }
   bool is_memory_copy_due(int64_t step) const { return memory_.is_due(step); }
   /// Copies the state to memory, from which a restart goes on.
@@ -173,5 +176,8 @@ std::string resume_source(const options::TrainingArguments& arguments);
 
 /// Whether the arguments ask to resume from a checkpoint.
 bool resumes(const options::TrainingArguments& arguments);
+
+/// Whether the arguments forbid restarts to resume: resume_from_checkpoint = false.
+bool forbids_resuming(const options::TrainingArguments& arguments);
 
 }  // namespace convoy::train

@@ -58,17 +58,13 @@ bool is_of(const options::TrainingArguments& arguments, const fs::path& folder) 
   return run.is_object() && run.value("run", "") == run_of(arguments);
 }
 
-/// Whether the arguments forbid restarts to go on.
-bool begins_anew(const options::TrainingArguments& arguments) {
-  return !arguments.resume_from_checkpoint.empty() && !resumes(arguments);
-}
-
 }  // namespace
 
 std::deque<fs::path> left_memory_copies(const options::TrainingArguments& arguments,
                                         const launch::RankEnvironment& ranks) {
   std::deque<fs::path> out;
-  if (ranks.restart_count == 0 || ranks.kept_memory.empty() || begins_anew(arguments)) return out;
+  if (ranks.restart_count == 0 || ranks.kept_memory.empty() || forbids_resuming(arguments))
+    return out;
   for (const auto& [step, folder] : checkpoint::list_checkpoints(ranks.kept_memory)) {
     if (is_of(arguments, folder)) out.push_front(folder);
   }
@@ -84,7 +80,7 @@ std::string refusal(const options::TrainingArguments& arguments,
   if (arguments.parallel.parallelism.offload.any()) {
     return "is for state in memory, and offload_* keeps it elsewhere; try without one of them";
   }
-  if (begins_anew(arguments)) {
+  if (forbids_resuming(arguments)) {
     return fmt::format("is for restarts that go on, which resume_from_checkpoint = {} forbids",
                        arguments.resume_from_checkpoint);
   }
@@ -149,8 +145,8 @@ std::string MemoryCopying::lack_of_memory(const comm::Group& group) const {
   return told.get<std::string>();
 }
 
-std::string MemoryCopying::begin(int64_t step, const parallel::State& weights,
-                                 const parallel::State& moments, const comm::Group& group) {
+std::string MemoryCopying::begin(int64_t step, const std::function<int64_t()>& bytes,
+                                 const comm::Group& group) {
   every_ = 0;
   bool in_doubt = false, is_ours = false;
   if (copies_) {
@@ -169,7 +165,7 @@ std::string MemoryCopying::begin(int64_t step, const parallel::State& weights,
   if (!asked && in_doubt) {
     return "none to memory in this start: the last one got no further than the one before";
   }
-  needed_ = checkpoint::MemoryCopies::bytes_of_both(weights, moments);
+  needed_ = bytes();
   paced_ = !asked;
   const auto lack = lack_of_memory(group);
   if (!lack.empty() && asked && job_.environment.restart_count == 0) {

@@ -43,8 +43,8 @@ class MemoryCopying {
   /// Decides whether and how often steps after `step` are copied, and removes all copies that this
   /// run does not go on from. Returns a sentence for the banner, or "". Collective. Throws
   /// UsageError where copies that are asked for do not fit into a first start's memory.
-  std::string begin(int64_t step, const parallel::State& weights, const parallel::State& moments,
-                    const comm::Group& group);
+  /// `bytes` returns those of two copies; it is asked where copies may be made, on all ranks.
+  std::string begin(int64_t step, const std::function<int64_t()>& bytes, const comm::Group& group);
   bool is_due(int64_t step) const;
   /// Copies what `content` returns, the state after `step`. Returns a warning where that failed,
   /// after which no more copies are made; else "". Collective.

@@ -34,6 +34,10 @@ bool resumes(const options::TrainingArguments& arguments) {
   return !resume_source(arguments).empty();
 }
 
+bool forbids_resuming(const options::TrainingArguments& arguments) {
+  return !arguments.resume_from_checkpoint.empty() && !resumes(arguments);
+}
+
 /// Resumes from the checkpoint that rank 0 finds; nothing where the run starts anew.
 std::optional<TrainerState> Checkpoints::resume(const TrainerState& fresh) {
   if (dir_.empty() && resume_from_.empty()) return std::nullopt;
@@ -232,8 +236,7 @@ void Checkpoints::tell_who_shares() {
 /// resume_from_checkpoint = false. Other checkpoints in the folder are another job's. Includes
 /// those whose state cannot be read; empty where no other is this job's.
 std::deque<fs::path> Checkpoints::checkpoints_of_this_job() const {
-  const auto& asked = arguments_.resume_from_checkpoint;
-  if (job_.environment.restart_count == 0 || (!asked.empty() && !resumes(arguments_))) return {};
+  if (job_.environment.restart_count == 0 || forbids_resuming(arguments_)) return {};
   const auto& id = job_.environment.job_id;
   std::deque<fs::path> out;
   bool own = false;
