@@ -4,6 +4,7 @@
 #   benchmarks/finetune.sh PYTHON [ROUNDS] [STEPS] [KIND...]     PYTHON has torch, transformers, peft, trl and accelerate; KIND:
 #   full: all weights, of 110 million; lora: adapters of rank 16 on all linear layers; sft: answers to prompts;
 #   packed: shorter ones, two a row; dpo: preferences;
+#   experts: all weights of a mixture of experts, 100 million of them for a token;
 #   large: adapters of 1.1 billion weights in bf16, a row of 512 tokens, with gradient checkpointing
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -26,6 +27,10 @@ options_of() { # KIND: sets `options`
     sft) options=(--task chat --train_file "$out/sft.jsonl" --max_length 256 --per_device_train_batch_size 4) ;;
     packed) options=(--task chat --train_file "$out/packed.jsonl" --max_length 256 --packing true --per_device_train_batch_size 4) ;;
     dpo) options=(--task preference --train_file "$out/dpo.jsonl" --max_length 256 --per_device_train_batch_size 4) ;;
+    experts)
+      model=$out/experts
+      options=(--train_file "$out/experts.jsonl" --block_size 256 --per_device_train_batch_size 4)
+      ;;
     large)
       model=$out/large
       options=(--train_file "$out/large.jsonl" --block_size 512 --per_device_train_batch_size 1 --gradient_checkpointing --bf16)
@@ -58,7 +63,7 @@ ours() { # KIND
 
 for kind in "${KINDS[@]}"; do
   size=base
-  [[ $kind != large ]] || size=large
+  [[ $kind != large && $kind != experts ]] || size=$kind
   [[ -e $out/$size ]] || "$python" benchmarks/finetune_baseline.py model "$out" "$size" 2>/dev/null
 done
 for ((round = 0; round < ROUNDS; ++round)); do

@@ -8,7 +8,7 @@ import random
 import sys
 
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, Trainer, TrainingArguments
+from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, Qwen3MoeConfig, Trainer, TrainingArguments
 
 # A word is a blank and a letter, of which byte-level BPE makes one token.
 VOCABULARY, LETTERS = 32000, "abcdefghijklmnopqrstuvwxyz"
@@ -19,6 +19,10 @@ SIZES = {
               "num_key_value_heads": 12}, 4, 256),
     "large": ({"hidden_size": 2048, "intermediate_size": 5632, "num_hidden_layers": 22, "num_attention_heads": 32,
                "num_key_value_heads": 4}, 1, 512),
+    # 270 million weights, of which a token reads 100 million.
+    "experts": ({"hidden_size": 768, "num_hidden_layers": 8, "num_attention_heads": 12, "num_key_value_heads": 12,
+                 "head_dim": 64, "num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 1536,
+                 "norm_topk_prob": True, "experts_implementation": "grouped_mm"}, 4, 256),
 }
 
 
@@ -30,7 +34,7 @@ def rows_of(size):
 
 def make(folder, size):
     torch.manual_seed(0)
-    config = LlamaConfig(vocab_size=VOCABULARY, max_position_embeddings=512, tie_word_embeddings=size == "base", bos_token_id=None,
+    config = (Qwen3MoeConfig if size == "experts" else LlamaConfig)(vocab_size=VOCABULARY, max_position_embeddings=512, tie_word_embeddings=size != "large", bos_token_id=None,
                          eos_token_id=END, pad_token_id=None, **SIZES[size][0])
     model = AutoModelForCausalLM.from_config(config)
     (model.to(torch.bfloat16) if size == "large" else model).save_pretrained(folder / size)
@@ -66,7 +70,7 @@ def lines_of(file):
 
 def trainer_of(folder, kind, steps):
     low = kind == "large"
-    size = "large" if low else "base"
+    size = kind if kind in SIZES else "base"
     options = {"output_dir": folder / "theirs", "num_train_epochs": steps, "learning_rate": 1e-4, "lr_scheduler_type": "constant",
                "max_grad_norm": 0, "logging_steps": 1, "save_strategy": "no", "report_to": [], "use_cpu": True, "seed": 1,
                "bf16": low, "gradient_checkpointing": low, "disable_tqdm": True, "per_device_train_batch_size": 1 if low else 4}

@@ -25,10 +25,13 @@ std::string module_of(const nn::ParamSpec& spec) {
 }
 
 /// Whether a weight is used by nn::linear, so that it can have an adapter: not embeddings, which
-/// are looked up, and not the output matrix, which the loss reads.
+/// are looked up, not the output matrix, which the loss reads, and not experts.
 bool takes_adapter(const nn::ParamSpec& spec, const models::WeightLayout& layout) {
-  return spec.shape.size() == 2 && spec.read_in_backward && spec.trainable && !spec.row_reads &&
-         spec.name != layout.head && !module_of(spec).empty();
+  const bool is_module =
+      std::none_of(layout.no_modules.begin(), layout.no_modules.end(),
+                   [&](const auto& part) { return spec.name.find(part) != std::string::npos; });
+  return is_module && spec.shape.size() == 2 && spec.read_in_backward && spec.trainable &&
+         !spec.row_reads && spec.name != layout.head && !module_of(spec).empty();
 }
 
 std::string last_of(const std::string& module) {

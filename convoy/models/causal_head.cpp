@@ -12,6 +12,7 @@
 #include "convoy/models/language_model.h"
 #include "convoy/models/ranks_of.h"
 #include "convoy/nn/documents.h"
+#include "convoy/nn/experts/routing.h"
 #include "convoy/nn/layers/layers.h"
 #include "convoy/nn/losses/cross_entropy.h"
 #include "convoy/nn/losses/label_smoothing.h"
@@ -46,6 +47,8 @@ class CausalHead : public nn::Block {
         epsilon_(options.epsilon),
         divisor_(options.logits_divisor),
         cap_(options.logits_cap),
+        balancing_(options.balancing),
+        experts_per_token_(options.experts_per_token),
         factor_(options.one_more ? nn::RmsFactor::OneMore : nn::RmsFactor::Weight),
         targets_(options.targets) {
     const auto& shape = options.table->spec().shape;
@@ -89,6 +92,7 @@ class CausalHead : public nn::Block {
     nn::Bundle out{{"loss", smoothing.defined() ? entropy.loss + smoothing : entropy.loss},
                    {"count", at::scalar_tensor(targets.numel(), at::kLong)}};
     if (options.count_correct) out["correct"] = entropy.correct;
+    if (experts_per_token_ > 0) add_experts(in.at(kRoutingSums), targets.numel(), out);
     return out;
   }
 
@@ -98,9 +102,18 @@ class CausalHead : public nn::Block {
   bool takes_documents() const override { return true; }
 
   std::vector<std::string> metrics() const override {
-    return preference_ ? nn::preference_metrics() : std::vector<std::string>();
+    if (preference_) return nn::preference_metrics();
+    if (experts_per_token_ > 0) return {"busiest_expert", "idlest_expert"};
+    return {};
   }
-  void learn_preferences(const nn::PreferenceOptions& options) { preference_ = options; }
+  void learn_preferences(const nn::PreferenceOptions& options) {
+    if (balancing_ > 0) {
+      fail<UsageError>("models",
+                       "a loss of preferences does not balance experts; try output_router_logits = "
+                       "false");
+    }
+    preference_ = options;
+  }
   void smooth_labels(double share) {
     if (cap_ != 0) {
       fail<UsageError>("models",
@@ -142,6 +155,18 @@ class CausalHead : public nn::Block {
             comm::upload(reference, device)};
   }
 
+  /// Adds the loss that balances experts, and the busiest and the idlest expert's share of the
+  /// tokens, for so many targets.
+  void add_experts(const at::Tensor& sums, int64_t num_targets, nn::Bundle& out) const {
+    const auto targets = static_cast<double>(num_targets);
+    if (balancing_ > 0) {
+      const auto balance = nn::balancing_loss(sums, experts_per_token_);
+      out["loss"] = out["loss"] + balance * (balancing_ * targets);
+    }
+    const auto shares = (sums[0] / sums[0].sum().clamp_min(1)).detach().to(at::kDouble);
+    out["metrics"] = at::stack({shares.max(), shares.min()}) * targets;
+  }
+
   int64_t num_ids() const { return table_->spec().shape[0]; }
 
   /// Final hidden states, whose products with the output matrix are logits.
@@ -152,7 +177,8 @@ class CausalHead : public nn::Block {
     return divisor_ == 1 ? out : out / divisor_;
   }
 
-  double epsilon_, divisor_, cap_;
+  double epsilon_, divisor_, cap_, balancing_;
+  int64_t experts_per_token_;
   nn::RmsFactor factor_;
   std::function<at::Tensor(const nn::Bundle& batch, const nn::Context& context)> targets_;
   std::optional<nn::PreferenceOptions> preference_;

@@ -7,6 +7,9 @@
 
 namespace convoy::models {
 
+/// nn::routing_sums() [2, E] of the layers so far, in a bundle of a model with experts.
+inline constexpr const char* kRoutingSums = "routing_sums";
+
 /// End of a causal language model: a normalisation of the states and a matrix of the vocabulary.
 struct CausalHeadOptions {
   std::string norm;           ///< the norm's name; "" = the states are normalised already
@@ -17,7 +20,9 @@ struct CausalHeadOptions {
   bool tied = true;       ///< whether it is the head's, too; else `lm_head.weight`
   double initializer_range = 0.02;
   double logits_divisor = 1;
-  double logits_cap = 0;  ///< logits become cap x tanh(logits / cap); 0 = they stay
+  double logits_cap = 0;          ///< logits become cap x tanh(logits / cap); 0 = they stay
+  double balancing = 0;           ///< factor of the loss that balances experts (kRoutingSums)
+  int64_t experts_per_token = 0;  ///< 0 = the model has no experts
   /// Targets of a batch's positions, by the batch alone: a GPU is not waited for. Empty: they are
   /// read back.
   std::function<at::Tensor(const nn::Bundle& batch, const nn::Context& context)> targets;

@@ -34,15 +34,20 @@ std::map<std::string, Make>& families() {
       {"gpt2", [] { return std::unique_ptr<LanguageModelConfig>(new Gpt2Config()); }},
       {"gemma2", decoder<&kGemma2>},
       {"gemma3_text", decoder<&kGemma3Text>},
+      {"gpt_oss", decoder<&kGptOss>},
       {"granite", decoder<&kGranite>},
       {"llama", decoder<&kLlama>},
       {"ministral3", decoder<&kMinistral3>},
       {"mistral", decoder<&kMistral>},
+      {"mixtral", decoder<&kMixtral>},
       {"olmo2", decoder<&kOlmo2>},
       {"olmo3", decoder<&kOlmo3>},
+      {"olmoe", decoder<&kOlmoe>},
       {"phi3", decoder<&kPhi3>},
       {"qwen2", decoder<&kQwen2>},
+      {"qwen2_moe", decoder<&kQwen2Moe>},
       {"qwen3", decoder<&kQwen3>},
+      {"qwen3_moe", decoder<&kQwen3Moe>},
       {"smollm3", decoder<&kSmolLm3>},
       {"t5", [] { return std::unique_ptr<LanguageModelConfig>(new T5Config()); }}};
   return all;
@@ -202,7 +207,7 @@ double LanguageModelConfig::flops_of(const PositionsOf& positions, double pairs)
   for (size_t b = 1; b < blocks.size(); ++b) {  // the first looks its rows up
     for (const auto& param : blocks[b]->params()) {
       const auto& spec = param->spec();
-      if (spec.shape.size() != 2) continue;
+      if (spec.shape.size() < 2 || spec.name.ends_with("bias")) continue;
       products += static_cast<double>(spec.num_elements()) *
                   positions(*blocks[b], spec, b + 1 == blocks.size());
     }

@@ -42,6 +42,9 @@ struct WeightLayout {
   std::vector<Alias> aliases{};
   /// Beginnings of names as some files spell them, and as the model has them.
   std::vector<std::pair<std::string, std::string>> spellings{};
+  /// Parts of names of matrices that are no linear modules in Hugging Face's model: PEFT knows no
+  /// adapter for them.
+  std::vector<std::string> no_modules{};
   /// Beginnings of names of weights beside the model, which belong to a wrapper's other parts.
   std::vector<std::string> others{};
 };

@@ -82,7 +82,13 @@ TEST_P(CausalParity, LossesOfPackedRowsAreTheRows) {
 }
 
 TEST_P(CausalParity, OtherTokensOfPackedRowsChangeNoBit) {
-  // Only the second row's last target counts.
+  // Only the second row's last target counts. Of experts, other tokens change how many rows a
+  // product has, by which a processor chooses the order of its sums; and how balanced they are.
+  const bool has_experts = configs_.at("").contains("num_experts_per_tok");
+  if (has_experts) configs_.at("")["output_router_logits"] = false;
+  const auto alike = [&](const at::Tensor& a, const at::Tensor& b) {
+    return has_experts ? error(a, b) <= 1e-6 : at::equal(a, b);
+  };
   const auto run = [&](int64_t other_id) {
     auto replica = model();
     auto batch = packed(0);
@@ -102,10 +108,10 @@ TEST_P(CausalParity, OtherTokensOfPackedRowsChangeNoBit) {
   };
   const auto [logits, loss, grads] = run(-1);
   const auto [other_logits, other_loss, other_grads] = run(3);
-  EXPECT_TRUE(at::equal(logits, other_logits));
-  EXPECT_EQ(loss, other_loss);
+  EXPECT_TRUE(alike(logits, other_logits));
+  EXPECT_NEAR(loss, other_loss, has_experts ? 1e-6 * loss : 0);
   EXPECT_GT(grads.abs().max().item<float>(), 0);
-  EXPECT_TRUE(at::equal(grads, other_grads));
+  EXPECT_TRUE(alike(grads, other_grads));
 }
 
 TEST_P(CausalParity, LogitsInBf16) {
@@ -228,9 +234,10 @@ TEST(ThereAndBack, DISABLED_KeepsTheModelOfAFolder) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, CausalParity,
-                         testing::Values("gpt2", "llama", "gemma2", "gemma3_text", "granite",
-                                         "ministral3", "mistral", "olmo2", "olmo3", "phi3", "qwen2",
-                                         "qwen3", "smollm3", "gemma3", "mistral3"));
+                         testing::Values("gpt2", "llama", "gemma2", "gemma3_text", "gpt_oss",
+                                         "granite", "ministral3", "mistral", "mixtral", "olmo2",
+                                         "olmo3", "olmoe", "phi3", "qwen2", "qwen2_moe", "qwen3",
+                                         "qwen3_moe", "smollm3", "gemma3", "mistral3"));
 
 }  // namespace
 }  // namespace convoy

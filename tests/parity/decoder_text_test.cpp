@@ -26,7 +26,7 @@ TEST_P(DecoderTexts, GoOnAsHuggingFacesWithAndWithoutACache) {
       for (const auto& slot : replica.flat().all_slots()) {
         const auto& name = slot.param->spec().name;
         const auto weight = tensor(file, "weight." + name);
-        replica.flat().value_of(name).copy_(weight.dim() == 2 ? weight * kMatrixScale : weight);
+        replica.flat().value_of(name).copy_(weight.dim() >= 2 ? weight * kMatrixScale : weight);
       }
     };
     const auto strategy = parallel::make_process_strategy([&] { return config->make_blocks(); },
@@ -56,9 +56,10 @@ TEST_P(DecoderTexts, GoOnAsHuggingFacesWithAndWithoutACache) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, DecoderTexts,
-                         testing::Values("gemma2", "gemma3_text", "granite", "ministral3",
-                                         "mistral", "olmo2", "olmo3", "phi3", "qwen2", "qwen3",
-                                         "smollm3", "gemma3", "mistral3"));
+                         testing::Values("gemma2", "gemma3_text", "gpt_oss", "granite",
+                                         "ministral3", "mistral", "mixtral", "olmo2", "olmo3",
+                                         "olmoe", "phi3", "qwen2", "qwen2_moe", "qwen3",
+                                         "qwen3_moe", "smollm3", "gemma3", "mistral3"));
 
 }  // namespace
 }  // namespace convoy::tasks

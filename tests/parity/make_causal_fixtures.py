@@ -12,7 +12,7 @@ import sys
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 
-from training import add_gradients, add_losses, moved, save
+from training import add_gradients, add_losses, hub_tensors, moved, save
 
 VOCAB, LENGTH, ROWS, BATCHES, GRADIENTS = 61, 8, 3, 5, 3
 
@@ -54,11 +54,22 @@ def without_decay(name):
     return name.endswith("bias") or ".ln_" in name or "norm" in name
 
 
+def balancing(config, router_logits):
+    """The loss that balances experts, in the precision of the logits."""
+    probs = torch.cat([logits.softmax(-1) for logits in router_logits])
+    chosen = probs.topk(config.num_experts_per_tok, dim=-1).indices
+    shares = torch.nn.functional.one_hot(chosen, probs.shape[1]).to(probs.dtype).sum(1).mean(0)
+    return config.router_aux_loss_coef * probs.shape[1] * (shares * probs.mean(0)).sum()
+
+
 def loss_of(model, ids, labels=None):
     """The model's own loss, but in the model's precision."""
-    logits = model(input_ids=ids).logits[:, :-1]
+    out = model(input_ids=ids)
     labels = (ids if labels is None else labels)[:, 1:]
-    return torch.nn.functional.cross_entropy(logits.flatten(0, 1), labels.reshape(-1))
+    loss = torch.nn.functional.cross_entropy(out.logits[:, :-1].flatten(0, 1), labels.reshape(-1))
+    if getattr(model.config, "output_router_logits", False):
+        loss = loss + balancing(model.config, out.router_logits)
+    return loss
 
 
 def norms_of(model):
@@ -74,7 +85,7 @@ def write(folder, name, config_type, model_type, keys, variants, more=lambda *_:
     labels = torch.where(torch.rand(ROWS, LENGTH) < 0.4, -100, ids[1])
     mask = torch.ones(ROWS, LENGTH, dtype=torch.bool)
     mask[0, :3] = mask[1, 5:] = False
-    out = {"weight." + n: v for n, v in start.items()}
+    out = {"weight." + n: v for n, v in hub_tensors(model, start).items()}
     out.update(ids=ids, labels=labels, key_mask=mask.to(torch.uint8))
     model.eval()
     with torch.no_grad():

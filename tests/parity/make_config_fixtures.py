@@ -30,6 +30,11 @@ GIVEN = {
     "olmo2": [dict(rope_theta=5000.0)],
     "olmo3": [DEEP],
     "granite": [dict(rope_theta=5000.0)],
+    "gpt_oss": [DEEP, dict(rope_theta=5000.0)],
+    "mixtral": [dict(sliding_window=8, **DEEP), dict(rope_theta=5000.0)],
+    "qwen2_moe": [dict(use_sliding_window=True, max_window_layers=3, **DEEP), dict(mlp_only_layers=[1])],
+    "qwen3_moe": [dict(use_sliding_window=True, **DEEP)],
+    "olmoe": [dict(rope_theta=5000.0)],
 }
 # Keys of every config of transformers, which no model's numbers depend on, or its version.
 COMMON = {"transformers_version", "_name_or_path", "architectures", "chunk_size_feed_forward", "dtype", "id2label",

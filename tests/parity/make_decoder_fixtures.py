@@ -26,6 +26,8 @@ SCALED = {"rope_parameters": {**BY_TYPE["rope_parameters"],
 YARN = {"rope_parameters": {"rope_type": "yarn", "rope_theta": 100.0, "factor": 4.0,
                             "original_max_position_embeddings": 4, "beta_fast": 8.0, "beta_slow": 1.0,
                             "mscale": 1.0, "mscale_all_dim": 1.0, "llama_4_scaling_beta": 0.3}}
+# Grouped products want multiples of 16 bytes, and no double precision.
+EAGER = dict(experts_implementation="eager")
 # Of each family its keys, and variants that the same weights fit.
 FAMILIES = {
     "granite": (dict(embedding_multiplier=3.0, logits_scaling=2.0, residual_multiplier=0.4,
@@ -47,6 +49,24 @@ FAMILIES = {
     "olmo3": (dict(hidden_size=20, num_attention_heads=5, num_key_value_heads=1, pad_token_id=1, **MIXED, **BY_TYPE), {"linear": SCALED}),
     "ministral3": (dict(num_attention_heads=6, num_key_value_heads=3, head_dim=4, pad_token_id=3,
                         **YARN), {"windows": dict(sliding_window=3)}),
+    "gpt_oss": (dict(**EAGER, **MIXED, num_local_experts=4, num_experts_per_tok=2, head_dim=6, swiglu_limit=0.4,
+                     output_router_logits=True, router_aux_loss_coef=0.2),
+                {"whole": dict(layer_types=["full_attention"] * 2), "biasless": dict(attention_bias=False),
+                 "wide": dict(swiglu_limit=7.0)}),
+    "mixtral": (dict(**EAGER, num_local_experts=4, num_experts_per_tok=2, intermediate_size=12),
+                {"windows": dict(sliding_window=3), "one": dict(num_experts_per_tok=1),
+                 "all": dict(num_experts_per_tok=4)}),
+    "olmoe": (dict(**EAGER, num_experts=5, num_experts_per_tok=3, pad_token_id=1, intermediate_size=10,
+                   output_router_logits=True, router_aux_loss_coef=0.3),
+              {"clipped": dict(clip_qkv=0.4), "normalised": dict(norm_topk_prob=True)}),
+    "qwen2_moe": (dict(**EAGER, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=10,
+                       shared_expert_intermediate_size=14, num_hidden_layers=3, mlp_only_layers=[1],
+                       output_router_logits=True, router_aux_loss_coef=0.2),
+                  {"windows": dict(max_window_layers=1, **WINDOW), "normalised": dict(norm_topk_prob=True),
+                   "biasless": dict(qkv_bias=False)}),
+    "qwen3_moe": (dict(**EAGER, num_attention_heads=5, num_key_value_heads=1, head_dim=6, num_experts=6,
+                       num_experts_per_tok=2, moe_intermediate_size=10, norm_topk_prob=True),
+                  {"windows": dict(WINDOW), "tied": dict(tie_word_embeddings=True)}),
     "phi3": (dict(pad_token_id=0, num_attention_heads=4, num_key_value_heads=2), {
         "windows": dict(sliding_window=3),
         "part": {"rope_parameters": {"rope_type": "default", "rope_theta": 100.0,
@@ -80,7 +100,7 @@ def add_texts(variants):
             model = make(variant).float().eval()
             model.generation_config.eos_token_id = None
             tied = model.config.tie_word_embeddings
-            model.load_state_dict({n: v * SCALE if v.dim() == 2 else v for n, v in weights.items()
+            model.load_state_dict({n: v * SCALE if v.dim() >= 2 else v for n, v in weights.items()
                                    if not (tied and "lm_head" in n)}, strict=False)
             found = 0
             while found < PROMPTS:

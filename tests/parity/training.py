@@ -10,6 +10,27 @@ GRADIENT_ROWS = 3
 STEPS, LR, DECAY, CLIP = 100, 2e-3, 0.05, 1.0
 
 
+def hub_tensors(model, tensors):
+    """Tensors of a model's parameters by the names that files have: a matrix of each expert."""
+    mixtral = model.config.model_type == "mixtral"
+    if model.config.model_type == "gpt_oss":
+        return tensors
+    module = "block_sparse_moe" if mixtral else "mlp"
+    names = {"gate": "w1", "up": "w3", "down": "w2"} if mixtral else {n: n + "_proj" for n in ("gate", "up", "down")}
+    out = {}
+    for name, value in tensors.items():
+        if mixtral:
+            name = name.replace(".mlp.", f".{module}.")
+        if not name.endswith((".experts.gate_up_proj", ".experts.down_proj")):
+            out[name] = value
+            continue
+        before = name.rsplit(".", 1)[0]
+        for e, matrix in enumerate(value):
+            parts = {"down": matrix} if name.endswith("down_proj") else dict(zip(("gate", "up"), matrix.chunk(2)))
+            out.update({f"{before}.{e}.{names[part]}.weight": m for part, m in parts.items()})
+    return out
+
+
 def moved(model):
     """Away from the special points of fresh weights; returns a copy of the weights."""
     with torch.no_grad():
@@ -28,7 +49,7 @@ def exact_norm(self, x):
 def gradient(model, loss):
     model.zero_grad()
     loss(model).backward()
-    return {n: v.grad.clone() for n, v in model.named_parameters()}
+    return hub_tensors(model, {n: v.grad.clone() for n, v in model.named_parameters()})
 
 
 def add_gradients(out, model, loss_of, count, norm_type=()):

@@ -41,6 +41,9 @@ class DecoderInput : public nn::Block {
     const double scale = config_.embedding_scale(context.compute_dtype);
     out["hidden"] = scale == 1 ? x : x * scale;
     if (context.mode != nn::Mode::Predict) {
+      if (config_.any_experts()) {
+        out[kRoutingSums] = at::zeros({2, config_.num_experts}, x.options().dtype(at::kFloat));
+      }
       put_targets(out, ranks.positions().own(causal_targets(batch, V)), ids.device());
     }
     return out;
@@ -87,6 +90,8 @@ nn::BlockList DecoderConfig::make_blocks() const {
                                      .initializer_range = initializer_range,
                                      .logits_divisor = logits_scaling,
                                      .logits_cap = final_logit_softcapping.value_or(0),
+                                     .balancing = balancing(),
+                                     .experts_per_token = any_experts() ? num_experts_per_tok : 0,
                                      .targets = causal_targets_of(vocab_size)}));
   return blocks;
 }
@@ -100,6 +105,11 @@ WeightLayout DecoderConfig::layout() const {
                    {".rotary_emb.inv_freq"},
                    "lm_head.weight",
                    tie_word_embeddings ? body() + "embed_tokens.weight" : ""};
+  if (family_->experts != nullptr) {
+    const auto& experts = *family_->experts;
+    out.no_modules = {fmt::format(".{}.experts.", experts.module),
+                      fmt::format(".{}.{}.", experts.module, experts.router)};
+  }
   if (wrapper() == nullptr) return out;
   out.spellings = wrapper()->spellings;
   out.others = beginnings_of_others(*wrapper());

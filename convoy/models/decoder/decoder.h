@@ -41,6 +41,14 @@ class DecoderConfig : public LanguageModelConfig {
   std::optional<double> attention_multiplier;
   std::optional<int64_t> query_pre_attn_scalar;
   std::optional<double> attn_logit_softcapping, final_logit_softcapping;
+  int64_t num_experts = 0, num_experts_per_tok = 0, decoder_sparse_step = 1;
+  std::optional<int64_t> moe_intermediate_size;
+  int64_t shared_expert_intermediate_size = 0;
+  Json mlp_only_layers;
+  bool norm_topk_prob = false, output_router_logits = false, qkv_bias = false;
+  double router_aux_loss_coef = 0, router_jitter_noise = 0;
+  double swiglu_alpha = 0, swiglu_limit = 0;
+  std::optional<double> clip_qkv;
   bool use_cache = true;
   int64_t pretraining_tp = 1;
   Json bos_token_id, eos_token_id, pad_token_id, other_act, use_bidirectional_attention;
@@ -70,6 +78,13 @@ class DecoderConfig : public LanguageModelConfig {
   int64_t window_of(int64_t layer) const override;
   /// Whether a layer rotates queries and keys.
   bool rotates(int64_t layer) const;
+  /// Whether a layer's feed-forward is a mixture of experts.
+  bool has_experts(int64_t layer) const;
+  bool any_experts() const;
+  /// Width F of an expert.
+  int64_t expert_width() const { return moe_intermediate_size.value_or(intermediate_size); }
+  /// Factor of the loss that balances experts; 0 = there is none.
+  double balancing() const;
   /// Factor of the products of queries and keys.
   double score_scale() const;
   /// Factor of embeddings, for a model that computes in `compute`.
@@ -88,6 +103,7 @@ class DecoderConfig : public LanguageModelConfig {
  private:
   Json rope_dict(LayerType type) const;
   void check_layers() const;
+  void check_experts() const;
   void check_rotary(LayerType type) const;
 
   const DecoderFamily* family_;

@@ -57,7 +57,7 @@ Fields DecoderConfig::fields() {
        kMostIds},
       {"use_sliding_window", &use_sliding_window, "some layers have a window"},
       {"sliding_window", &sliding_window,
-       "keys that a position of a layer with a window sees, its own included; none = all", 1,
+       "keys that a position of a layer with a window sees, its own included; none = all", 0,
        kMostIds},
       {"max_window_layers", &max_window_layers, "the first layers, which have no window", 0,
        kDeepest},
@@ -83,6 +83,37 @@ Fields DecoderConfig::fields() {
        1e-9},
       {"final_logit_softcapping", &final_logit_softcapping, "bound of logits; none = unbounded",
        1e-9},
+      {.name = "num_experts",
+       .value = &num_experts,
+       .help = "experts of a layer",
+       .low = 1,
+       .high = kWidest,
+       .aliases = {"num_local_experts"}},
+      {.name = "num_local_experts",
+       .value = &num_experts,
+       .help = "experts of a layer",
+       .low = 1,
+       .high = kWidest,
+       .aliases = {"num_experts"}},
+      {"num_experts_per_tok", &num_experts_per_tok, "experts that each token is sent to", 1,
+       kWidest},
+      {"moe_intermediate_size", &moe_intermediate_size, "width of an expert", 1, kWidest},
+      {"shared_expert_intermediate_size", &shared_expert_intermediate_size,
+       "width of the expert that all tokens go through", 1, kWidest},
+      {"norm_topk_prob", &norm_topk_prob, "weights of a token's experts sum to 1"},
+      {"decoder_sparse_step", &decoder_sparse_step, "each so many-th layer has experts", 1,
+       kDeepest},
+      {"mlp_only_layers", &mlp_only_layers, "layers without experts, as JSON; none = no such list"},
+      {"output_router_logits", &output_router_logits,
+       "the loss has a part that balances the use of experts"},
+      {"router_aux_loss_coef", &router_aux_loss_coef, "factor of the loss that balances experts",
+       0},
+      {"router_jitter_noise", &router_jitter_noise, "noise of the router's input; only 0 is taken",
+       0, 0},
+      {"swiglu_alpha", &swiglu_alpha, "factor of an expert's gate in its sigmoid"},
+      {"swiglu_limit", &swiglu_limit, "bound of an expert's gate and of what it multiplies", 1e-9},
+      {"qkv_bias", &qkv_bias, "projections of queries, keys and values have a bias"},
+      {"clip_qkv", &clip_qkv, "bound of queries, keys and values; none = unbounded", 1e-9},
       {"use_bidirectional_attention", &use_bidirectional_attention, "only false or none is taken"},
       {"use_cache", &use_cache, "kept for other tools"},
       {"pretraining_tp", &pretraining_tp, "kept for other tools", 1, kWidest},
@@ -153,6 +184,7 @@ void DecoderConfig::check_together() const {
   }
   padding_row();
   check_layers();
+  check_experts();
   for (const auto type : {LayerType::Full, LayerType::Windowed}) {
     check_rotary(type);
   }
@@ -199,6 +231,9 @@ void DecoderConfig::finish(Json& json) const {
   json["rope_theta"] = dict["rope_theta"];
   json["rope_scaling"] = dict["rope_type"] == "default" ? Json() : dict;
   if (!original_max_position_embeddings) json.erase("original_max_position_embeddings");
+  if (json.contains("mlp_only_layers") && mlp_only_layers.is_null()) {
+    json["mlp_only_layers"] = Json::array();
+  }
   json["head_dim"] = head_width();
   json["num_key_value_heads"] = num_key_heads();
 }

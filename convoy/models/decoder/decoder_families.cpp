@@ -11,6 +11,18 @@ const char* const kDecoderDefaults = R"({
   "rope_parameters": null, "original_max_position_embeddings": null, "bos_token_id": null,
   "eos_token_id": null, "pad_token_id": null})";
 
+namespace {
+
+const ExpertFamily kExperts, kSharedExperts{.shared = true},
+    kStackedExperts{.router = "router", .stacked = true, .weights_sum_to_one = true},
+    kMixtralExperts{.module = "block_sparse_moe",
+                    .gate = "w1",
+                    .up = "w3",
+                    .down = "w2",
+                    .weights_sum_to_one = true};
+
+}  // namespace
+
 const DecoderFamily kLlama{
     .model_type = "llama", .architecture = "LlamaForCausalLM", .defaults = R"({
       "hidden_act": "silu", "attention_bias": false, "mlp_bias": false, "use_cache": true,
@@ -53,6 +65,21 @@ const DecoderFamily kGemma3Text{.model_type = "gemma3_text",
                                 .caps_scores = false,
                                 .reads_pattern = true};
 
+const DecoderFamily kGptOss{.model_type = "gpt_oss",
+                            .architecture = "GptOssForCausalLM",
+                            .defaults = R"({
+      "hidden_act": "silu", "vocab_size": 201088, "hidden_size": 2880, "intermediate_size": 2880,
+      "num_hidden_layers": 36, "num_attention_heads": 64, "num_key_value_heads": 8,
+      "head_dim": 64, "max_position_embeddings": 131072, "rms_norm_eps": 1e-5,
+      "attention_bias": true, "sliding_window": 128, "layer_types": null, "rope_theta": 150000,
+      "rope_parameters": {"rope_type": "yarn", "factor": 32, "beta_fast": 32, "beta_slow": 1,
+        "truncate": false, "original_max_position_embeddings": 4096},
+      "num_local_experts": 128, "num_experts_per_tok": 4, "swiglu_alpha": 1.702,
+      "swiglu_limit": 7, "output_router_logits": false, "router_aux_loss_coef": 0.001})",
+                            .windows = WindowedLayers::EachOther,
+                            .sinks = true,
+                            .experts = &kStackedExperts};
+
 const DecoderFamily kGranite{
     .model_type = "granite", .architecture = "GraniteForCausalLM", .defaults = R"({
       "hidden_act": "silu", "attention_bias": false, "mlp_bias": false, "embedding_multiplier": 1,
@@ -81,6 +108,17 @@ const DecoderFamily kMistral{.model_type = "mistral",
                              .windows = WindowedLayers::Everywhere,
                              .with_layer_types = "ministral"};
 
+const DecoderFamily kMixtral{.model_type = "mixtral",
+                             .architecture = "MixtralForCausalLM",
+                             .defaults = R"({
+      "hidden_act": "silu", "intermediate_size": 14336, "num_key_value_heads": 8,
+      "max_position_embeddings": 131072, "rms_norm_eps": 1e-5, "rope_theta": 1000000,
+      "sliding_window": null, "num_local_experts": 8, "num_experts_per_tok": 2,
+      "output_router_logits": false, "router_aux_loss_coef": 0.001, "router_jitter_noise": 0,
+      "bos_token_id": 1, "eos_token_id": 2})",
+                             .windows = WindowedLayers::Everywhere,
+                             .experts = &kMixtralExperts};
+
 const DecoderFamily kOlmo2{.model_type = "olmo2",
                            .architecture = "Olmo2ForCausalLM",
                            .defaults = R"({
@@ -99,6 +137,17 @@ const DecoderFamily kOlmo3{.model_type = "olmo3",
                            .query_norm = QueryNorm::OverProjection,
                            .windows = WindowedLayers::ButEachNth,
                            .rotates_by_type = true};
+
+const DecoderFamily kOlmoe{.model_type = "olmoe",
+                           .architecture = "OlmoeForCausalLM",
+                           .defaults = R"({
+      "hidden_act": "silu", "vocab_size": 50304, "hidden_size": 2048, "intermediate_size": 2048,
+      "num_hidden_layers": 16, "num_attention_heads": 16, "max_position_embeddings": 4096,
+      "rms_norm_eps": 1e-5, "attention_bias": false, "clip_qkv": null, "num_experts": 64,
+      "num_experts_per_tok": 8, "norm_topk_prob": false, "output_router_logits": false,
+      "router_aux_loss_coef": 0.01, "pad_token_id": 1, "eos_token_id": 50279})",
+                           .query_norm = QueryNorm::OverProjection,
+                           .experts = &kExperts};
 
 const DecoderFamily kPhi3{.model_type = "phi3",
                           .architecture = "Phi3ForCausalLM",
@@ -119,6 +168,20 @@ const DecoderFamily kQwen2{.model_type = "qwen2",
                            .windows = WindowedLayers::FromALayer,
                            .biased_queries = true};
 
+const DecoderFamily kQwen2Moe{.model_type = "qwen2_moe",
+                              .architecture = "Qwen2MoeForCausalLM",
+                              .defaults = R"({
+      "hidden_act": "silu", "vocab_size": 151936, "hidden_size": 2048, "intermediate_size": 5632,
+      "num_hidden_layers": 24, "num_attention_heads": 16, "num_key_value_heads": 16,
+      "max_position_embeddings": 32768, "qkv_bias": true, "use_sliding_window": false,
+      "sliding_window": 4096, "max_window_layers": 28, "layer_types": null,
+      "decoder_sparse_step": 1, "mlp_only_layers": null, "num_experts": 60,
+      "num_experts_per_tok": 4, "moe_intermediate_size": 1408,
+      "shared_expert_intermediate_size": 5632, "norm_topk_prob": false,
+      "output_router_logits": false, "router_aux_loss_coef": 0.001})",
+                              .windows = WindowedLayers::EachOtherBelow,
+                              .experts = &kSharedExperts};
+
 const DecoderFamily kQwen3{.model_type = "qwen3",
                            .architecture = "Qwen3ForCausalLM",
                            .defaults = R"({
@@ -128,6 +191,19 @@ const DecoderFamily kQwen3{.model_type = "qwen3",
       "max_window_layers": 28, "layer_types": null})",
                            .query_norm = QueryNorm::ByHead,
                            .windows = WindowedLayers::FromALayer};
+
+const DecoderFamily kQwen3Moe{.model_type = "qwen3_moe",
+                              .architecture = "Qwen3MoeForCausalLM",
+                              .defaults = R"({
+      "hidden_act": "silu", "vocab_size": 151936, "hidden_size": 2048, "intermediate_size": 6144,
+      "num_hidden_layers": 24, "num_attention_heads": 32, "num_key_value_heads": 4,
+      "max_position_embeddings": 32768, "attention_bias": false, "use_sliding_window": false,
+      "sliding_window": 4096, "decoder_sparse_step": 1, "mlp_only_layers": null,
+      "num_experts": 128, "num_experts_per_tok": 8, "moe_intermediate_size": 768,
+      "norm_topk_prob": false, "output_router_logits": false, "router_aux_loss_coef": 0.001})",
+                              .query_norm = QueryNorm::ByHead,
+                              .windows = WindowedLayers::Everywhere,
+                              .experts = &kExperts};
 
 const DecoderFamily kSmolLm3{.model_type = "smollm3",
                              .architecture = "SmolLM3ForCausalLM",

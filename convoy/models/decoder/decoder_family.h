@@ -14,7 +14,19 @@ enum class WindowedLayers {
   Everywhere,       ///< where there is a `sliding_window`
   FromALayer,       ///< with `use_sliding_window`, from `max_window_layers` on
   WithoutRotation,  ///< with `use_sliding_window`, those that do not rotate
-  ButEachNth        ///< all but each `sliding_window_pattern`-th
+  ButEachNth,       ///< all but each `sliding_window_pattern`-th
+  EachOther,        ///< the first, the third, ...
+  EachOtherBelow    ///< with `use_sliding_window`, each other one before `max_window_layers`
+};
+
+/// Names of a mixture of experts in a layer, and what no key of its config says.
+struct ExpertFamily {
+  const char* module = "mlp";
+  const char* router = "gate";
+  const char *gate = "gate_proj", *up = "up_proj", *down = "down_proj";  ///< of an expert
+  bool stacked = false;  ///< experts have biases, and one matrix for all (nn::ExpertStacks)
+  bool shared = false;   ///< all tokens go through one more expert, which has a gate
+  bool weights_sum_to_one = false;
 };
 
 /// A family of decoders: its keys with their defaults, and what no key of its config says.
@@ -35,13 +47,15 @@ struct DecoderFamily {
   bool caps_scores = true;       ///< attn_logit_softcapping has an effect in Hugging Face's model
   bool scales_queries = false;   ///< by position, with llama_4_scaling_beta
   bool reads_pattern = false;    ///< sliding_window_pattern may be another number
+  bool sinks = false;            ///< each head has a score for a key without a value
+  const ExpertFamily* experts = nullptr;  ///< feed-forward of some layers; null: none has experts
   /// Model that Hugging Face takes a file for which has layer_types; null = it reads them.
   const char* with_layer_types = nullptr;
 };
 
 // Families, in the order of language_families().
-extern const DecoderFamily kGemma2, kGemma3Text, kGranite, kLlama, kMinistral3, kMistral, kOlmo2,
-    kOlmo3, kPhi3, kQwen2, kQwen3, kSmolLm3;
+extern const DecoderFamily kGemma2, kGemma3Text, kGptOss, kGranite, kLlama, kMinistral3, kMistral,
+    kMixtral, kOlmo2, kOlmo3, kOlmoe, kPhi3, kQwen2, kQwen2Moe, kQwen3, kQwen3Moe, kSmolLm3;
 
 /// JSON of the defaults that families share where they say nothing else.
 extern const char* const kDecoderDefaults;

@@ -4,10 +4,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "convoy/models/decoder/decoder_experts.h"
 #include "convoy/models/decoder/heads_here.h"
 #include "convoy/models/ranks_of.h"
 #include "convoy/nn/attention/attention.h"
@@ -54,34 +56,47 @@ class DecoderLayer : public nn::Block {
     }
     if (place == NormPlace::Around) before_feed_ = norm("pre_feedforward_layernorm.weight", D);
     if (place != NormPlace::Before) after_feed_ = norm("post_feedforward_layernorm.weight", D);
-    declare_feed_forward();
+    if (config.has_experts(index)) {
+      experts_.emplace(config, [this](const std::string& leaf, auto shape, const auto& cut) {
+        const auto full = fmt::format("{}.{}", this->name(), leaf);
+        if (leaf.ends_with("bias")) {
+          return declare({.name = full, .shape = shape, .decay = false, .cut = cut});
+        }
+        return declare_matrix(full, shape, Init::normal(config_.initializer_range), cut);
+      });
+    } else {
+      declare_feed_forward();
+    }
   }
 
   nn::Bundle forward(const nn::Bundle& in, const nn::Context& context) override {
     const auto ranks = ranks_of(in, context);
     auto x = in.at("hidden");
     x = added(x, attention(in, ranks, context), after_attention_, kAfterAttention, ranks, context);
-    x = added(x, feed_forward(x, ranks), after_feed_, kAfterFeedForward, ranks, context);
     auto out = in;
+    x = added(x, feed_forward(x, ranks, out), after_feed_, kAfterFeedForward, ranks, context);
     out["hidden"] = x;
     return out;
   }
 
   bool takes_tensor_ranks() const override { return true; }
   bool takes_sequence_parallel() const override { return true; }
-  // Keys go round in whole shares, and their scores are not bounded.
-  bool takes_context_ranks() const override { return window_ == 0 && cap_ == 0; }
+  // Keys go round in whole shares, and their scores are not bounded. Experts are balanced over
+  // whole rows.
+  bool takes_context_ranks() const override {
+    return window_ == 0 && cap_ == 0 && !sinks_ && config_.balancing() == 0;
+  }
   bool takes_documents() const override { return true; }
   std::string cost_key() const override {
-    return fmt::format("{} heads {} {} {} window {} cap {} rotates {}", heads_, config_.hidden_act,
-                       config_.attention_dropout, config_.resid_pdrop, window_, cap_,
-                       angles_ != nullptr);
+    return fmt::format("{} heads {} {} {} window {} cap {} rotates {} experts {}", heads_,
+                       config_.hidden_act, config_.attention_dropout, config_.resid_pdrop, window_,
+                       cap_, angles_ != nullptr, experts_ ? config_.num_experts_per_tok : 0);
   }
 
  private:
   void declare_attention() {
     const int64_t D = config_.hidden_size, H = heads_ * width_, K = key_heads_ * width_;
-    const bool biased = family_.biased_queries || config_.attention_bias;
+    const bool biased = family_.biased_queries || config_.attention_bias || config_.qkv_bias;
     const parallel::TensorCut by_readers{0, {}, width_, heads_ / key_heads_};
     if (family_.fused) {
       parallel::TensorCut cut{0, {H, K, K}, width_};
@@ -93,6 +108,12 @@ class DecoderLayer : public nn::Block {
       value_ = dense("self_attn.v_proj", D, K, biased, by_readers);
     }
     mixed_ = dense("self_attn.o_proj", H, D, config_.attention_bias, {1, {}, width_});
+    if (family_.sinks) {
+      sinks_ = declare({.name = name() + ".self_attn.sinks",
+                        .shape = {heads_},
+                        .init = Init::normal(config_.initializer_range),
+                        .cut = {0}});
+    }
     if (family_.query_norm == QueryNorm::None) return;
     // A rank turns its own heads back, so what it knows of the gradient is a part.
     const bool by_head = family_.query_norm == QueryNorm::ByHead;
@@ -148,6 +169,9 @@ class DecoderLayer : public nn::Block {
     auto heads = projections(read, here, ranks);
     const auto by_head = [&](at::Tensor& t) { t = t.view({B, T, t.size(2) / width_, width_}); };
     if (family_.query_norm == QueryNorm::OverProjection) norm_projections(heads, ranks);
+    if (const auto bound = config_.clip_qkv) {
+      for (auto& t : heads) t = t.clamp(-*bound, *bound);
+    }
     for (auto& t : heads) by_head(t);
     if (family_.query_norm == QueryNorm::ByHead) norm_heads(heads);
     for (auto& t : heads) t = t.transpose(1, 2);
@@ -162,6 +186,7 @@ class DecoderLayer : public nn::Block {
     options.scale = config_.score_scale();
     options.window = window_;
     options.cap = cap_;
+    if (sinks_) options.sinks = nn::as_tensor(sinks_);
     if (auto mask = in.find("key_mask"); mask != in.end()) options.key_mask = mask->second;
     options.documents = nn::documents_of(context.batch(in));
     options.first_head = here.first_query;
@@ -211,9 +236,11 @@ class DecoderLayer : public nn::Block {
     return read.defined() ? keys.index_select(1, read) : keys;
   }
 
-  at::Tensor feed_forward(const at::Tensor& x, const nn::TensorRanks& ranks) const {
-    const auto read =
-        nn::to_columns(normed(x, before_feed_, nn::ReadBy::Products), gate_.weight, ranks);
+  at::Tensor feed_forward(const at::Tensor& x, const nn::TensorRanks& ranks,
+                          nn::Bundle& out) const {
+    const auto states = normed(x, before_feed_, nn::ReadBy::Products);
+    if (experts_) return experts_->forward(states, ranks, out);
+    const auto read = nn::to_columns(states, gate_.weight, ranks);
     const auto inner = family_.fused ? nn::linear(read, gate_, ranks).chunk(2, -1)
                                      : nn::linears(read, {gate_, up_}, ranks);
     return nn::linear(nn::activate(config_.hidden_act, inner[0], inner[1]), down_, ranks);
@@ -238,7 +265,9 @@ class DecoderLayer : public nn::Block {
   int64_t heads_, key_heads_, width_, window_;
   double cap_;
   ParamPtr before_attention_, after_attention_, before_feed_, after_feed_, query_norm_, key_norm_;
+  ParamPtr sinks_;  // [heads]; null: none
   nn::DenseParams query_, key_, value_, mixed_, gate_, up_, down_;
+  std::optional<DecoderExperts> experts_;  // in place of the last three
 };
 
 }  // namespace

@@ -1,10 +1,11 @@
 #include <algorithm>
+#include <string>
 
 #include "convoy/base/error.h"
 #include "convoy/base/json_number.h"
 #include "convoy/models/decoder/decoder.h"
 
-// Windows and rotation, which differ from layer to layer of a decoder.
+// Windows, rotation and experts, which differ from layer to layer of a decoder.
 namespace convoy::models {
 
 namespace {
@@ -15,6 +16,11 @@ void need_one_a_layer(const char* key, const Json& list, int64_t layers) {
     fail<UsageError>("models", "{} = {}; expected a list of num_hidden_layers = {}", key,
                      list.dump(), layers);
   }
+}
+
+/// Whether a weight is of an expert that only some tokens are sent to.
+bool is_expert(const std::string& name) {
+  return name.find(".experts.") != std::string::npos;
 }
 
 }  // namespace
@@ -30,7 +36,7 @@ LayerType DecoderConfig::layer_type(int64_t layer) const {
   if (!layer_types.is_null()) {
     return windowed_if(layer_types.at(static_cast<size_t>(layer)) == kWindowedAttention);
   }
-  const bool has = use_sliding_window && sliding_window;
+  const bool has = use_sliding_window && sliding_window.value_or(0) > 0;
   switch (family_->windows) {
     case WindowedLayers::None:
       return LayerType::Full;
@@ -42,12 +48,49 @@ LayerType DecoderConfig::layer_type(int64_t layer) const {
       return windowed_if(has && !rotates(layer));
     case WindowedLayers::ButEachNth:
       return windowed_if((layer + 1) % sliding_window_pattern != 0);
+    case WindowedLayers::EachOther:
+      return windowed_if(layer % 2 == 0);
+    case WindowedLayers::EachOtherBelow:
+      return windowed_if(has && layer % 2 == 0 && layer < max_window_layers);
   }
   return LayerType::Full;
 }
 
 int64_t DecoderConfig::window_of(int64_t layer) const {
   return layer_type(layer) == LayerType::Windowed ? sliding_window.value_or(0) : 0;
+}
+
+bool DecoderConfig::has_experts(int64_t layer) const {
+  if (family_->experts == nullptr || (layer + 1) % decoder_sparse_step != 0) return false;
+  return std::find(mlp_only_layers.begin(), mlp_only_layers.end(), layer) == mlp_only_layers.end();
+}
+
+bool DecoderConfig::any_experts() const {
+  bool any = false;
+  for (int64_t layer = 0; layer < num_hidden_layers; ++layer) any = any || has_experts(layer);
+  return any;
+}
+
+double DecoderConfig::balancing() const {
+  return any_experts() && output_router_logits ? router_aux_loss_coef : 0;
+}
+
+void DecoderConfig::check_experts() const {
+  if (family_->experts == nullptr) return;
+  if (num_experts_per_tok > num_experts) {
+    fail<UsageError>("models", "num_experts_per_tok = {} of num_experts = {}; expected at most {}",
+                     num_experts_per_tok, num_experts, num_experts);
+  }
+  if (!mlp_only_layers.is_null() && !mlp_only_layers.is_array()) {
+    fail<UsageError>("models", "mlp_only_layers = {}; expected a list of layers",
+                     mlp_only_layers.dump());
+  }
+  for (const auto& layer : mlp_only_layers) {
+    const auto number = whole_number<int64_t>(layer);
+    if (number && *number >= 0) continue;
+    fail<UsageError>("models", "mlp_only_layers has {}; expected numbers of layers, from 0",
+                     layer.dump());
+  }
 }
 
 void DecoderConfig::check_layers() const {
@@ -79,18 +122,22 @@ void DecoderConfig::check_layers() const {
   }
 }
 
-double DecoderConfig::training_flops(int64_t length, int64_t asked) const {
-  double pairs = 0;
+double DecoderConfig::training_flops(int64_t length, int64_t /*asked*/) const {
   const auto positions = static_cast<double>(length);
+  double pairs = 0;
   for (int64_t layer = 0; layer < num_hidden_layers; ++layer) {
     const int64_t window = window_of(layer);
+    pairs += positions * positions / 2;  // causality leaves half of them
     if (window == 0 || window >= length) continue;
     // All see the window but the first, which see those before.
     const auto seen = static_cast<double>(window);
     pairs += seen * (positions - seen / 2) - positions * positions / 2;
   }
-  const auto all = LanguageModelConfig::training_flops(length, asked);
-  return pairs == 0 ? all : all + 3 * 2 * 2 * pairs * static_cast<double>(attention_width());
+  const auto of = [&](const nn::Block&, const nn::ParamSpec& spec, bool) {
+    if (!is_expert(spec.name)) return positions;
+    return positions * static_cast<double>(num_experts_per_tok) / static_cast<double>(num_experts);
+  };
+  return flops_of(of, pairs);
 }
 
 }  // namespace convoy::models

@@ -90,7 +90,7 @@ at::Tensor fused(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
   return at::stack(parts, 2).flatten(1, 2);
 }
 
-/// Attention with dropout, bias, cap or window, a piece of rows and queries at a time.
+/// Attention with dropout, bias, sinks, cap or window, a piece of rows and queries at a time.
 class Pieces {
  public:
   Pieces(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
@@ -108,6 +108,7 @@ class Pieces {
         K_(k.size(1)),
         first_(S_ - T_) {
     if (options.bias.defined()) options_.bias = options.bias.detach();
+    if (options.sinks.defined()) options_.sinks = options.sinks.detach();
     const int64_t elements = q.is_cpu() ? int64_t{1} << 19 : int64_t{1} << 26;
     rows_ = std::clamp<int64_t>(elements / (H_ * T_ * S_), 1, B_);
     queries_ = std::clamp<int64_t>(elements / (H_ * S_), 1, T_);
@@ -137,9 +138,10 @@ class Pieces {
 
   std::vector<at::Tensor> backward(const at::Tensor& grad) {
     auto dq = at::empty_like(q_);
-    at::Tensor dk, dv, dbias;
+    at::Tensor dk, dv, dbias, dsinks;
     const auto& learned = options_.bias;
     if (learned.defined()) dbias = at::zeros(learned.sizes(), learned.options().dtype(at::kFloat));
+    if (options_.sinks.defined()) dsinks = at::zeros_like(options_.sinks, at::kFloat);
     if (!keeps_) {
       dk = at::zeros(k_.sizes(), k_.options().dtype(at::kFloat));
       dv = at::zeros_like(dk);
@@ -161,7 +163,7 @@ class Pieces {
       auto slope = at::matmul(g, keys(v_, at).transpose(2, 3)).to(weights_dtype());
       slope = slope.view(weights.probabilities.sizes());
       dropout.drop(slope);
-      slope = at::_softmax_backward_data(slope, weights.probabilities, -1, weights_dtype());
+      slope = slope_of_scores(slope, weights, dsinks);
       if (dbias.defined()) bias(dbias, at).add_(slope.sum(0, true));
       if (weights.turn.defined()) slope.mul_(weights.turn);
       if (scales_scores()) slope.mul_(scale_);
@@ -171,7 +173,8 @@ class Pieces {
       add(dk, at::matmul(scores.transpose(2, 3), grouped(scaled_queries(at))));
     });
     if (dbias.defined()) dbias = dbias.to(learned.scalar_type());
-    return {dq, dk.to(k_.scalar_type()), dv.to(v_.scalar_type()), dbias};
+    if (dsinks.defined()) dsinks = dsinks.to(options_.sinks.scalar_type());
+    return {dq, dk.to(k_.scalar_type()), dv.to(v_.scalar_type()), dbias, dsinks};
   }
 
  private:
@@ -181,7 +184,8 @@ class Pieces {
   struct Weights {
     at::Tensor probabilities;  // [R, H, n, S] of weights_dtype()
     ScoreDropout dropout;
-    at::Tensor turn;  // slope of the cap, fp32; undefined without one
+    at::Tensor turn;       // slope of the cap, fp32; undefined without one
+    at::Tensor with_sink;  // [R, H, n, S + 1]: probabilities and the sink's; undefined without one
   };
 
   /// Dtype of the probabilities: fp32, but bf16 where inputs are bf16 on a GPU, where memory
@@ -231,6 +235,19 @@ class Pieces {
   static at::Tensor bias(const at::Tensor& whole, const Place& at) {
     return whole.narrow(2, at.query, at.n).narrow(3, at.key, at.S);
   }
+  /// Gradient of the scores for the probabilities' `slope`; adds to that of the sinks.
+  at::Tensor slope_of_scores(const at::Tensor& slope, const Weights& weights,
+                             at::Tensor& dsinks) const {
+    if (!dsinks.defined()) {
+      return at::_softmax_backward_data(slope, weights.probabilities, -1, weights_dtype());
+    }
+    const int64_t S = slope.size(3);
+    const auto all = at::_softmax_backward_data(at::constant_pad_nd(slope, {0, 1}),
+                                                weights.with_sink, -1, weights_dtype());
+    dsinks.add_(all.select(3, S).sum({0, 2}, false, at::kFloat));
+    return all.narrow(3, 0, S);
+  }
+
   /// Probabilities after dropout. `last`: they may be overwritten, as nothing reads them
   /// afterwards.
   at::Tensor dropped(Weights& weights, bool last) const {
@@ -250,15 +267,25 @@ class Pieces {
     auto mask = options_.key_mask;
     if (mask.defined()) mask = mask.narrow(0, at.row, at.R).narrow(1, at.key, at.S);
     hide_unseen(scores, options_, mask, first_ + at.query, {at.key, at.S});
-    auto probabilities = at::softmax(scores, -1, weights_dtype());
-    if (options_.dropout == 0) return {probabilities, {}, turn};
+    at::Tensor with_sink;
+    if (options_.sinks.defined()) {
+      const auto sinks = options_.sinks.to(scores.scalar_type()).view({1, H_, 1, 1});
+      scores = at::cat({scores, sinks.expand({at.R, H_, at.n, 1})}, 3);
+      with_sink = at::softmax(scores, -1, weights_dtype());
+    }
+    auto probabilities = with_sink.defined() ? with_sink.narrow(3, 0, at.S)
+                                             : at::softmax(scores, -1, weights_dtype());
+    if (options_.dropout == 0) return {probabilities, {}, turn, with_sink};
     auto here = context_;
     here.samples = context_.samples.narrow(0, at.row, at.R);
     const ScorePlace place{{at.R, H_, at.n, at.S},
                            {H_, options_.max_length, options_.max_length},
                            {options_.first_head, options_.first_position + at.query,
                             options_.first_position + at.key}};
-    return {probabilities, {place, options_.dropout, here, options_.site, q_.device()}, turn};
+    return {probabilities,
+            {place, options_.dropout, here, options_.site, q_.device()},
+            turn,
+            with_sink};
   }
 
   at::Tensor q_, k_, v_;
@@ -272,9 +299,9 @@ class Pieces {
   std::optional<Weights> kept_;
 };
 
-/// Whether a window or a cap rules out torch's kernel.
+/// Whether a window, sinks or a cap rule out torch's kernel.
 bool needs_pieces(const AttentionOptions& options, const at::Tensor& k) {
-  return options.cap != 0 || is_windowed(options, k.size(2));
+  return options.cap != 0 || options.sinks.defined() || is_windowed(options, k.size(2));
 }
 
 /// Attention outside of training.
@@ -292,7 +319,7 @@ at::Tensor attend_kept(const at::Tensor& q, const KvCache::Seen& all,
   if (!needs_pieces(options, all.keys)) {
     return fused(q, all.keys, all.values, options, scale_of(options, q));
   }
-  if (options.cap != 0 || q.size(2) > 1) {
+  if (options.cap != 0 || options.sinks.defined() || q.size(2) > 1) {
     const auto out = flash_attention(q, all.keys, all.values, options, context);
     if (out.defined()) return out;
     return in_pieces(q, all.keys, all.values, options, context);
@@ -312,7 +339,8 @@ at::Tensor attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
   const double scale = scale_of(options, q);
   const bool by_pieces = needs_pieces(options, k);
   if (options.ranks.shares()) {
-    internal_check(!by_pieces, "nn", "{}: a window or a cap over context ranks", options.name);
+    internal_check(!by_pieces, "nn", "{}: a window, sinks or a cap over context ranks",
+                   options.name);
     return ring_attention(q, k, v, options, scale, context);
   }
   if (by_pieces) {
@@ -325,7 +353,7 @@ at::Tensor attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
   if (!by_pieces && (plain || !trains)) return fused(q, k, v, options, scale);
   auto pieces = std::make_shared<Pieces>(q, k, v, options, context, scale);
   const auto out = without_grad([&] { return pieces->forward(); });
-  return with_backward(out, {q, k, v, options.bias},
+  return with_backward(out, {q, k, v, options.bias, options.sinks},
                        [pieces](const at::Tensor& grad) { return pieces->backward(grad); });
 }
 

@@ -15,6 +15,8 @@ struct AttentionOptions {
   at::Tensor key_mask;         ///< [B, S] bool: positions that may be looked at
   at::Tensor documents;        ///< [B, T] of nn/documents.h, T = S: a position sees its own alone
   at::Tensor bias;             ///< [1, H, T, S], added to the scaled products; may take a gradient
+  at::Tensor sinks;            ///< [H] scores of a key without a value, which every position sees;
+                               ///< may take a gradient
   double dropout = 0;          ///< rate on the probabilities
   int64_t max_length = 0;      ///< >= T, S: the longest sequence, by which draws are addressed
   int64_t site = 0;            ///< numbers the random draws
@@ -39,10 +41,10 @@ double scale_of(const AttentionOptions& options, const at::Tensor& q);
 /// and bias are of.
 ///
 /// Where ranks share out positions, keys and values go round them (ring_attention). Else torch's
-/// fused kernel; in training short rows by short_attention(), and with dropout, a bias, a cap or a
-/// window some query rows at a time against the keys that one of them sees, whose probabilities and
-/// masks backward makes again: nothing of size H x T x T is kept but what is small anyway. Ranks
-/// that share out positions take neither window nor cap.
+/// fused kernel; in training short rows by short_attention(), and with dropout, a bias, sinks, a
+/// cap or a window some query rows at a time against the keys that one of them sees, whose
+/// probabilities and masks backward makes again: nothing of size H x T x T is kept but what is
+/// small anyway. Ranks that share out positions take no window, sinks or cap.
 ///
 /// Documents of a row are attended to one at a time, each by one of these kernels: tokens of the
 /// others change no bit of its result or gradients. Padding gives zeros. On a GPU in 16 bits

@@ -88,7 +88,8 @@ at::Tensor padding_on(at::Device device, const std::vector<DocumentPlace>& place
 bool takes(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
            const AttentionOptions& options, const Context& context) {
   if (!q.is_cuda() || !options.causal || options.ranks.shares()) return false;
-  if (options.key_mask.defined() || options.bias.defined() || options.cap != 0) return false;
+  if (options.key_mask.defined() || options.bias.defined() || options.sinks.defined()) return false;
+  if (options.cap != 0) return false;
   if (options.dropout > 0 && context.mode == Mode::Train) return false;
   const auto dtype = q.scalar_type();
   if (dtype != at::kBFloat16 && dtype != at::kHalf) return false;

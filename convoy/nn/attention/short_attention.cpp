@@ -195,7 +195,7 @@ class Short {
 bool is_short(const at::Tensor& q, const at::Tensor& k, const AttentionOptions& options) {
   const bool dtype = q.scalar_type() == at::kFloat || q.scalar_type() == at::kBFloat16;
   const bool plain = options.dropout == 0 && !options.bias.defined() && options.cap == 0 &&
-                     !is_windowed(options, k.size(2));
+                     !options.sinks.defined() && !is_windowed(options, k.size(2));
   // A position that a mask hides from all others sees itself: torch's kernel is told that.
   const bool masks = options.causal && options.key_mask.defined();
   return q.is_cpu() && dtype && plain && !masks && q.size(2) * k.size(2) <= kMostPairs &&

@@ -211,4 +211,10 @@ at::Tensor activate(const std::string& kind, const at::Tensor& x, const at::Tens
   });
 }
 
+std::vector<at::Tensor> activation_grads(const std::string& kind, const at::Tensor& x,
+                                         const at::Tensor& times, const at::Tensor& grad) {
+  return without_grad(
+      [&] { return computes(kind, x)(kind, laid_out(x), laid_out(times), laid_out(grad)); });
+}
+
 }  // namespace convoy::nn

@@ -14,4 +14,9 @@ const std::vector<std::string>& activations();
 /// variants improve transformer", 2020). Keeps its inputs only; backward makes the rest again.
 at::Tensor activate(const std::string& kind, const at::Tensor& x, const at::Tensor& times = {});
 
+/// Gradients of activate(), of x and of `times`, for the gradient `grad` of its result; all of one
+/// shape. Without autograd.
+std::vector<at::Tensor> activation_grads(const std::string& kind, const at::Tensor& x,
+                                         const at::Tensor& times, const at::Tensor& grad);
+
 }  // namespace convoy::nn

@@ -200,6 +200,14 @@ at::Tensor embedding(const at::Tensor& ids, const ParamPtr& table, bool padding,
   });
 }
 
+at::Tensor as_tensor(const ParamPtr& param) {
+  const auto value = without_grad([&] { return param->value().to(at::kFloat).clone(); });
+  return with_backward(value, {}, [=](const at::Tensor& grad) -> std::vector<at::Tensor> {
+    param->add_grad(grad);
+    return {};
+  });
+}
+
 at::Tensor add_vector(const at::Tensor& x, const ParamPtr& vector) {
   const auto out =
       without_grad([&] { return x.detach() + vector->value().reshape({-1}).to(x.scalar_type()); });

@@ -60,6 +60,9 @@ enum class AddRows {
 void add_rows(at::Tensor table, const at::Tensor& places, const at::Tensor& rows, double scale = 1,
               AddRows how = AddRows::Automatic);
 
+/// Values of a parameter, through which gradients reach it.
+at::Tensor as_tensor(const ParamPtr& param);
+
 /// x [..., D] plus the D elements of a parameter of any shape.
 at::Tensor add_vector(const at::Tensor& x, const ParamPtr& vector);
 

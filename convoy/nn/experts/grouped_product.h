@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "convoy/nn/experts/rows_by_expert.h"
+#include "convoy/nn/param.h"
+
+// Shapes: S rows, E experts, p matrices [C / p, R] of each expert, which count as one [C, R]. Or
+// one parameter [E, R, C] for all.
+namespace convoy::nn {
+
+/// Products of rows sorted by expert with their experts' matrices. A processor computes an expert
+/// after the other. A GPU computes all in one call and does not wait for the host, where they are
+/// 16 bits wide, lie side by side, and rows begin at multiples of 16 bytes.
+class GroupedProduct {
+ public:
+  /// `weights`: those of the first expert, then those of the second, ...; or one for all.
+  GroupedProduct(std::vector<ParamPtr> weights, int64_t num_experts);
+
+  /// Products [S, C] of `rows` [S, R]. Without autograd.
+  at::Tensor times(const at::Tensor& rows, const RowsByExpert& order) const;
+  /// Gradients [S, R] of the rows, for those of the products, `grads` [S, C].
+  at::Tensor back(const at::Tensor& grads, const RowsByExpert& order) const;
+  /// Adds the gradients of the matrices. An expert without rows gets zeros.
+  void add_weight_grads(const at::Tensor& grads, const at::Tensor& rows,
+                        const RowsByExpert& order) const;
+
+  const std::vector<ParamPtr>& weights() const { return weights_; }
+  bool trains() const;
+
+ private:
+  /// All matrices [E, C, R], where one call can read them; else undefined.
+  at::Tensor stack(const at::Tensor& rows) const;
+  /// Whether one parameter holds the matrices of all experts.
+  bool is_one() const { return weights_.front()->spec().shape.size() == 3; }
+  /// Matrix [C, R] of an expert.
+  at::Tensor matrix(int64_t expert) const;
+  std::vector<ParamPtr> params_of(int64_t expert) const;
+  void add_grads_at_once(const at::Tensor& grads, const at::Tensor& rows,
+                         const RowsByExpert& order) const;
+
+  std::vector<ParamPtr> weights_;
+  int64_t num_experts_;
+};
+
+}  // namespace convoy::nn

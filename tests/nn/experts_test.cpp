@@ -1,0 +1,192 @@
+#include "convoy/nn/experts/experts.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "tests/nn/testing.h"
+
+// Experts against a loop over tokens by plain autograd, in double precision.
+namespace convoy::nn {
+namespace {
+
+constexpr int64_t kTokens = 9, kWidth = 6, kInner = 5;
+
+struct Model {
+  explicit Model(int64_t num_experts, at::ScalarType type = at::kDouble) {
+    const auto random = [&](at::IntArrayRef sizes) { return at::randn(sizes, type); };
+    for (int64_t e = 0; e < num_experts; ++e) {
+      all.push_back({param(random({kInner, kWidth})), param(random({kInner, kWidth})),
+                     param(random({kWidth, kInner}))});
+    }
+  }
+
+  std::vector<ExpertParams> all;
+};
+
+/// Results, and gradients of the states, logits and matrices, of one pass.
+struct Pass {
+  at::Tensor out, states, logits;
+  std::vector<at::Tensor> weights;
+};
+
+Pass pass_of(const Model& model, const at::Tensor& states, const at::Tensor& logits, int64_t k,
+             RoutingWeights weights, const at::Tensor& probe) {
+  Pass out;
+  out.states = states.detach().clone().requires_grad_(true);
+  out.logits = logits.detach().clone().requires_grad_(true);
+  const auto routing = route(out.logits, k, weights);
+  out.out = experts(out.states, routing, model.all, "silu", {});
+  backward((out.out * probe).sum());
+  for (const auto& [gate, up, down] : model.all) {
+    for (const auto& matrix : {gate, up, down}) out.weights.push_back(matrix->grad());
+  }
+  return out;
+}
+
+Pass expected_of(const Model& model, const at::Tensor& states, const at::Tensor& logits, int64_t k,
+                 RoutingWeights weights, const at::Tensor& probe) {
+  Pass out;
+  out.states = states.detach().clone().requires_grad_(true);
+  out.logits = logits.detach().clone().requires_grad_(true);
+  std::vector<at::Tensor> leaves;
+  for (const auto& [gate, up, down] : model.all) {
+    for (const auto& matrix : {gate, up, down}) {
+      leaves.push_back(matrix->value().clone().requires_grad_(true));
+    }
+  }
+  const auto probs = at::softmax(out.logits, -1, at::kFloat).to(states.scalar_type());
+  const auto order = std::get<1>(probs.detach().sort(/*stable=*/true, -1, /*descending=*/true));
+  std::vector<at::Tensor> rows;
+  for (int64_t t = 0; t < states.size(0); ++t) {
+    auto chosen = probs[t].index_select(0, order[t].narrow(0, 0, k));
+    if (weights == RoutingWeights::OfSumOne) chosen = chosen / chosen.sum();
+    at::Tensor sum;
+    for (int64_t i = 0; i < k; ++i) {
+      const auto e = static_cast<size_t>(3 * order[t][i].item<int64_t>());
+      const auto x = out.states[t];
+      const auto inner = at::silu(at::mv(leaves[e], x)) * at::mv(leaves[e + 1], x);
+      const auto row = chosen[i] * at::mv(leaves[e + 2], inner);
+      sum = sum.defined() ? sum + row : row;
+    }
+    rows.push_back(sum);
+  }
+  out.out = at::stack(rows);
+  backward((out.out * probe).sum());
+  for (const auto& leaf : leaves) {
+    out.weights.push_back(leaf.grad().defined() ? leaf.grad() : at::zeros_like(leaf));
+  }
+  return out;
+}
+
+void expect_alike(const Pass& ours, const Pass& theirs, double tolerance = 1e-6) {
+  const auto near = [&](const at::Tensor& a, const at::Tensor& b) {
+    ASSERT_EQ(a.sizes(), b.sizes());
+    EXPECT_LE((a.to(at::kDouble) - b).abs().max().item<double>(),
+              tolerance * std::max(1.0, b.abs().max().item<double>()));
+  };
+  near(ours.out, theirs.out);
+  near(ours.states.grad(), theirs.states.grad());
+  near(ours.logits.grad(), theirs.logits.grad());
+  ASSERT_EQ(ours.weights.size(), theirs.weights.size());
+  for (size_t i = 0; i < ours.weights.size(); ++i) near(ours.weights[i], theirs.weights[i]);
+}
+
+TEST(Experts, AreALoopOverTokens) {
+  at::manual_seed(1);
+  for (const int64_t num_experts : {1, 3, 7}) {
+    for (int64_t k = 1; k <= num_experts; k += 2) {
+      for (const auto weights : {RoutingWeights::AsTheyAre, RoutingWeights::OfSumOne}) {
+        const Model model(num_experts);
+        const auto states = at::randn({kTokens, kWidth}, at::kDouble);
+        const auto logits = at::randn({kTokens, num_experts}, at::kDouble);
+        const auto probe = at::randn_like(states);
+        expect_alike(pass_of(model, states, logits, k, weights, probe),
+                     expected_of(model, states, logits, k, weights, probe));
+      }
+    }
+  }
+}
+
+TEST(Experts, WithoutTokensGetZeroGradients) {
+  at::manual_seed(2);
+  const Model model(4);
+  const auto states = at::randn({kTokens, kWidth}, at::kDouble);
+  auto logits = at::randn({kTokens, 4}, at::kDouble);
+  logits.select(1, 2).fill_(-50);  // nobody is sent to the third
+  const auto probe = at::randn_like(states);
+  const auto ours = pass_of(model, states, logits, 2, RoutingWeights::OfSumOne, probe);
+  for (size_t i = 6; i < 9; ++i) EXPECT_EQ(ours.weights[i].abs().max().item<double>(), 0);
+  expect_alike(ours, expected_of(model, states, logits, 2, RoutingWeights::OfSumOne, probe));
+  logits.select(1, 1).fill_(50);  // everybody is sent to the second
+  const Model other(4);
+  expect_alike(pass_of(other, states, logits, 1, RoutingWeights::AsTheyAre, probe),
+               expected_of(other, states, logits, 1, RoutingWeights::AsTheyAre, probe), 1e-5);
+}
+
+TEST(Experts, TakeTheLowestIdsOfEquals) {
+  const auto even = route(at::zeros({3, 6}), 4, RoutingWeights::AsTheyAre);
+  EXPECT_TRUE(at::equal(even.ids, at::arange(4).expand({3, 4})));
+  auto logits = at::zeros({1, 5});
+  logits[0][3] = 1;
+  const auto one = route(logits, 3, RoutingWeights::AsTheyAre);
+  EXPECT_TRUE(at::equal(one.ids, at::tensor({3, 0, 1}, at::kLong).view({1, 3})));
+}
+
+TEST(Experts, OfBf16AreThoseOfFp32Rounded) {
+  at::manual_seed(3);
+  const Model narrow(5, at::kBFloat16);
+  Model wide(0);
+  for (const auto& [gate, up, down] : narrow.all) {
+    const auto copy = [](const ParamPtr& from) { return param(from->value().to(at::kDouble)); };
+    wide.all.push_back({copy(gate), copy(up), copy(down)});
+  }
+  const auto states = at::randn({kTokens, kWidth}).to(at::kBFloat16).to(at::kFloat);
+  const auto logits = at::randn({kTokens, 5});
+  const auto probe = at::randn_like(states);
+  const auto ours = pass_of(narrow, states, logits, 2, RoutingWeights::OfSumOne, probe);
+  EXPECT_EQ(ours.out.scalar_type(), at::kBFloat16);
+  const auto theirs = expected_of(wide, states.to(at::kDouble), logits.to(at::kDouble), 2,
+                                  RoutingWeights::OfSumOne, probe.to(at::kDouble));
+  EXPECT_LE((ours.out.to(at::kDouble) - theirs.out).abs().max().item<double>(),
+            2e-2 * theirs.out.abs().max().item<double>());
+  EXPECT_LE((ours.states.grad().to(at::kDouble) - theirs.states.grad()).abs().max().item<double>(),
+            3e-2 * theirs.states.grad().abs().max().item<double>());
+}
+
+TEST(Experts, AddNoGradientToFrozenMatrices) {
+  at::manual_seed(4);
+  const Model model(3), frozen = model;
+  for (const auto& expert : frozen.all) {
+    for (const auto& matrix : {expert.gate, expert.up, expert.down}) matrix->freeze();
+  }
+  const auto states = at::randn({kTokens, kWidth}, at::kDouble);
+  const auto logits = at::randn({kTokens, 3}, at::kDouble);
+  const auto probe = at::randn_like(states);
+  const auto ours = pass_of(frozen, states, logits, 2, RoutingWeights::AsTheyAre, probe);
+  const auto theirs = expected_of(model, states, logits, 2, RoutingWeights::AsTheyAre, probe);
+  EXPECT_LE((ours.states.grad() - theirs.states.grad()).abs().max().item<double>(), 1e-6);
+  for (const auto& grad : ours.weights) EXPECT_EQ(grad.min().item<double>(), 77);  // as it was
+}
+
+TEST(Experts, AreBalancedByTheirSharesAndProbabilities) {
+  at::manual_seed(5);
+  const int64_t k = 2, E = 4;
+  const auto logits = at::randn({kTokens, E});
+  const auto real = at::tensor({1, 1, 0, 1, 1, 1, 0, 1, 1}, at::kLong) == 1;
+  const auto routing = route(logits, k, RoutingWeights::AsTheyAre);
+  const auto sums = routing_sums(routing, real) + routing_sums(routing, real);  // of two layers
+  double expected = 0;
+  const auto count = real.sum().item<double>();
+  for (int64_t e = 0; e < E; ++e) {
+    const auto sent = ((routing.ids == e).sum(1) * real).sum().item<double>() / count;
+    expected += sent * (routing.probs.select(1, e) * real).sum().item<double>() / count;
+  }
+  EXPECT_NEAR(balancing_loss(sums, k).item<double>(), E * expected, 1e-5);
+  const auto even = route(at::zeros({E, E}), E, RoutingWeights::AsTheyAre);
+  EXPECT_NEAR(balancing_loss(routing_sums(even, {}), E).item<double>(), E, 1e-6);
+}
+
+}  // namespace
+}  // namespace convoy::nn
