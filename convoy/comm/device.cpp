@@ -2,6 +2,7 @@
 
 #include <ATen/Context.h>
 #include <c10/core/CachingDeviceAllocator.h>
+#include <c10/core/Event.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <dlfcn.h>
 #include <fmt/format.h>
@@ -51,6 +52,18 @@ at::Tensor download(const at::Tensor& tensor) {
   if (tensor.is_cpu()) return tensor;
   finish_pending();
   return tensor.cpu();
+}
+
+at::Tensor download_alone(const at::Tensor& tensor) {
+  if (tensor.is_cpu()) return tensor;
+  const auto device = tensor.device();
+  auto host = at::empty(tensor.sizes(), tensor.options().device(at::kCPU)).pin_memory();
+  host.copy_(tensor, /*non_blocking=*/true);
+  c10::Event done(device.type());
+  done.record(c10::impl::VirtualGuardImpl(device.type()).getStream(device));
+  finish_pending_or([&] { return done.query(); });
+  done.synchronize();
+  return host;
 }
 
 std::string identity(at::Device device) {

@@ -21,6 +21,10 @@ at::Tensor upload(const at::Tensor& tensor, at::Device device);
 /// on GPUs (see finish_pending).
 at::Tensor download(const at::Tensor& tensor);
 
+/// Returns the host's copy of a tensor as soon as it is there: collectives that were started before
+/// may still be under way. In a pipeline, one of them may wait for what this rank sends later.
+at::Tensor download_alone(const at::Tensor& tensor);
+
 /// A text that two processes share exactly when they compute on the same GPU; "" when unknown.
 std::string identity(at::Device device);
 

@@ -2,8 +2,9 @@
 
 #include "convoy/comm/device.h"
 
-// The host waits for numbers of a GPU here and in download() alone: a wait that collectives under
-// way on it hold up would have no end where another rank does not come (see finish_pending).
+// The host waits for numbers of a GPU here, in download() and in download_alone(): a wait that
+// collectives under way on it hold up would have no end where another rank does not come (see
+// finish_pending).
 namespace convoy::comm {
 
 /// The number in a tensor of one element, wherever it lies.

@@ -57,7 +57,8 @@ TEST(ExpertConfig, NamesEachMatrixAsTheHubDoes) {
   EXPECT_EQ(names[0], "model.layers.1.block_sparse_moe.gate.weight");
   EXPECT_EQ(names[1], "model.layers.1.block_sparse_moe.experts.0.w1.weight");
   EXPECT_EQ(names[2], "model.layers.1.block_sparse_moe.experts.0.w3.weight");
-  EXPECT_EQ(names[3], "model.layers.1.block_sparse_moe.experts.0.w2.weight");
+  EXPECT_EQ(names[3], "model.layers.1.block_sparse_moe.experts.1.w1.weight");
+  EXPECT_EQ(names[11], "model.layers.1.block_sparse_moe.experts.0.w2.weight");
 }
 
 TEST(ExpertConfig, TellsWhichLayersHaveExperts) {

@@ -64,22 +64,31 @@ void DecoderExperts::declare_stacks(const DecoderConfig& config, const Declare& 
 
 void DecoderExperts::declare_each(const DecoderConfig& config, const Declare& declare) {
   const auto& names = *config.row().experts;
-  const int64_t D = config.hidden_size;
-  const auto declare_expert = [&](const std::string& name, int64_t F) {
-    nn::ExpertParams out;
-    out.gate = declare(fmt::format("{}.{}.weight", name, names.gate), {F, D}, {0});
-    out.up = declare(fmt::format("{}.{}.weight", name, names.up), {F, D}, {0});
-    out.down = declare(fmt::format("{}.{}.weight", name, names.down), {D, F}, {1});
+  const int64_t D = config.hidden_size, F = config.expert_width();
+  // Matrices of one kind lie side by side.
+  const auto declare_all = [&](const std::vector<std::string>& modules, int64_t width) {
+    std::vector<nn::ExpertParams> out(modules.size());
+    for (size_t e = 0; e < modules.size(); ++e) {
+      const auto in = [&](const char* leaf) {
+        return declare(fmt::format("{}.{}.weight", modules[e], leaf), {width, D}, {0});
+      };
+      out[e].gate = in(names.gate);
+      out[e].up = in(names.up);
+    }
+    for (size_t e = 0; e < modules.size(); ++e) {
+      out[e].down = declare(fmt::format("{}.{}.weight", modules[e], names.down), {D, width}, {1});
+    }
     return out;
   };
-  const std::string module = names.module;
+  std::vector<std::string> modules;
   for (int64_t e = 0; e < config.num_experts; ++e) {
-    experts_.push_back(
-        declare_expert(fmt::format("{}.experts.{}", module, e), config.expert_width()));
+    modules.push_back(fmt::format("{}.experts.{}", names.module, e));
   }
+  experts_ = declare_all(modules, F);
   if (!names.shared) return;
-  shared_ = declare_expert(module + ".shared_expert", config.shared_expert_intermediate_size);
-  shared_router_ = declare(module + ".shared_expert_gate.weight", {1, D}, {});
+  const auto shared = fmt::format("{}.shared_expert", names.module);
+  shared_ = declare_all({shared}, config.shared_expert_intermediate_size).front();
+  shared_router_ = declare(shared + "_gate.weight", {1, D}, {});
 }
 
 void DecoderExperts::add_sums(const nn::Routing& routing, const nn::TensorRanks& ranks,

@@ -3,7 +3,7 @@
 #include <ATen/ATen.h>
 
 #include "convoy/base/lanes.h"
-#include "convoy/comm/to_host.h"
+#include "convoy/comm/device.h"
 #include "convoy/nn/shapes_only.h"
 
 namespace convoy::nn {
@@ -105,7 +105,7 @@ at::Tensor RowsByExpert::sums(const at::Tensor& rows, const at::Tensor& weights)
 }
 
 std::vector<int64_t> RowsByExpert::ends_on_host() const {
-  const auto ends = comm::download(ends_).to(at::kLong);
+  const auto ends = comm::download_alone(ends_).to(at::kLong);
   const auto* first = ends.const_data_ptr<int64_t>();
   return {first, first + ends.numel()};
 }
