@@ -29,6 +29,8 @@ DECODERS = {
     "llama": "",
     "qwen2": " --use_sliding_window true --sliding_window 5 --max_window_layers 2",
     "qwen3": " --head_dim 4",
+    "qwen3_5_text": " --head_dim 8 --full_attention_interval 2 --linear_num_key_heads 4 --linear_num_value_heads 8 "
+                    "--linear_key_head_dim 4 --linear_value_head_dim 4",
     "mistral": " --head_dim 4 --sliding_window 5",
     "ministral3": " --head_dim 4 --sliding_window 5",
     "gemma2": " --head_dim 4 --query_pre_attn_scalar 4 --sliding_window 5",
@@ -37,6 +39,7 @@ DECODERS = {
     "smollm3": " --no_rope_layer_interval 2",
     "olmo2": "",
     "olmo3": " --sliding_window 5",
+    "olmo_hybrid": " --linear_num_key_heads 4 --linear_num_value_heads 4",
     "granite": " --embedding_multiplier 3 --logits_scaling 2 --residual_multiplier 0.4 --attention_multiplier 0.3",
     "mixtral": " --num_local_experts 4 --output_router_logits true --router_aux_loss_coef 0.1",
     "qwen2_moe": " --num_experts 5 --num_experts_per_tok 2 --moe_intermediate_size 12 --shared_expert_intermediate_size 20",

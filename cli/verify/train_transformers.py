@@ -82,17 +82,36 @@ def train_step(model, micro_batches, half):
     return total
 
 
+def as_in_files(model, named):
+    """Tensors by their names in files, which transformers joins and renames for OLMo Hybrid."""
+    config, out = model.config, {}
+    if config.model_type != "olmo_hybrid":
+        return named
+    keys = config.linear_num_key_heads * config.linear_key_head_dim
+    for name, tensor in named.items():
+        if name.endswith("linear_attn.conv1d.weight"):
+            for part, rows in zip("qkv", tensor.split([keys, keys, len(tensor) - 2 * keys])):
+                out[name.replace("conv1d", f"{part}_conv1d")] = rows.contiguous()
+            continue
+        if ".layers." in name and config.layer_types[int(name.split(".")[2])] == "linear_attention":
+            name = name.replace("input_layernorm", "attention_layer_norm")
+            name = name.replace("post_attention_layernorm", "feedforward_layer_norm")
+        out[name] = tensor
+    return out
+
+
 def save(model, optimizer, folder):
     names = {weight: name for name, weight in model.named_parameters()}
     os.makedirs(folder)
     if in_wrapper(model):
         model.save_pretrained(folder)  # by the names of the files that it was read from
     else:
-        save_file({name: weight.detach().contiguous() for weight, name in names.items()}, f"{folder}/model.safetensors")
+        weights = {name: weight.detach().contiguous() for weight, name in names.items()}
+        save_file(as_in_files(model, weights), f"{folder}/model.safetensors")
     moments = {}
-    for weight, states in optimizer.state.items():
-        for state in ("exp_avg", "exp_avg_sq"):
-            moments[f"{state}.{names[weight]}"] = states[state].contiguous()
+    for state in ("exp_avg", "exp_avg_sq"):
+        of_state = {names[weight]: states[state].contiguous() for weight, states in optimizer.state.items()}
+        moments |= {f"{state}.{name}": tensor for name, tensor in as_in_files(model, of_state).items()}
     save_file(moments, f"{folder}/optimizer.safetensors")
 
 

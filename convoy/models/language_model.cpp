@@ -42,11 +42,13 @@ std::map<std::string, Make>& families() {
       {"mixtral", decoder<&kMixtral>},
       {"olmo2", decoder<&kOlmo2>},
       {"olmo3", decoder<&kOlmo3>},
+      {"olmo_hybrid", decoder<&kOlmoHybrid>},
       {"olmoe", decoder<&kOlmoe>},
       {"phi3", decoder<&kPhi3>},
       {"qwen2", decoder<&kQwen2>},
       {"qwen2_moe", decoder<&kQwen2Moe>},
       {"qwen3", decoder<&kQwen3>},
+      {"qwen3_5_text", decoder<&kQwen35Text>},
       {"qwen3_moe", decoder<&kQwen3Moe>},
       {"smollm3", decoder<&kSmolLm3>},
       {"t5", [] { return std::unique_ptr<LanguageModelConfig>(new T5Config()); }}};
@@ -55,8 +57,9 @@ std::map<std::string, Make>& families() {
 
 /// Keys of any model that have no effect on logits and loss.
 const auto kPassedOn = split(
-    "_name_or_path architectures auto_map chunk_size_feed_forward cross_attention_hidden_size "
-    "dtype finetuning_task gradient_checkpointing id2label is_decoder label2id model_type "
+    "_name_or_path architectures attn_output_gate auto_map chunk_size_feed_forward "
+    "cross_attention_hidden_size dtype finetuning_task gradient_checkpointing id2label is_decoder "
+    "label2id mamba_ssm_dtype model_type mtp_num_hidden_layers mtp_use_dedicated_embeddings "
     "n_ctx n_positions output_attentions output_hidden_states output_past "
     "predict_special_tokens pretraining_tp problem_type return_dict task_specific_params "
     "torch_dtype torchscript transformers_version use_cache",
@@ -233,11 +236,16 @@ double cache_bytes(const LanguageModelConfig& config, int64_t rows, int64_t posi
                    at::ScalarType dtype, const parallel::TensorPlace& place) {
   const auto width = 2 * config.key_width_on(place);  // of a key and a value
   double kept = 0;                                    // positions, of all layers
+  double states = 0;                                  // bytes of a row
   for (int64_t layer = 0; layer < config.num_layers(); ++layer) {
+    if (const auto state = config.state_bytes(layer, dtype, place)) {
+      states += *state;
+      continue;
+    }
     kept += static_cast<double>(nn::KvCache::room(positions, config.window_of(layer)));
   }
-  return static_cast<double>(at::elementSize(dtype)) * static_cast<double>(width) * kept *
-         static_cast<double>(rows);
+  const auto keys = static_cast<double>(at::elementSize(dtype)) * static_cast<double>(width) * kept;
+  return (keys + states) * static_cast<double>(rows);
 }
 
 void check_ids(const at::Tensor& ids, int64_t num_ids, const std::string& what, bool ignores) {

@@ -102,6 +102,12 @@ class LanguageModelConfig {
   virtual int64_t key_width() const { return 0; }        ///< heads of keys times their width
   /// Keys that a query of a layer sees, its own included; 0 = all before.
   virtual int64_t window_of(int64_t /*layer*/) const { return 0; }
+  /// Bytes that a layer keeps of a row's past in place of keys and values, on one of the ranks that
+  /// share out heads; none where it keeps these.
+  virtual std::optional<double> state_bytes(int64_t /*layer*/, at::ScalarType /*dtype*/,
+                                            const parallel::TensorPlace& /*place*/) const {
+    return std::nullopt;
+  }
   /// Dtype of the cache in a model that computes in `compute`.
   virtual at::ScalarType cache_dtype(at::ScalarType compute) const { return compute; }
   /// Part of key_width() that attention keeps on one of the ranks that share out heads.
@@ -179,8 +185,8 @@ std::unique_ptr<LanguageModelConfig> make_model_config(const std::string& family
 /// The config of the family that `config.json` names, read from it.
 std::unique_ptr<LanguageModelConfig> read_model_config(const Json& json, const std::string& where);
 
-/// Bytes of a KvCache of `dtype` for so many rows and positions, those of an encoder with them, on
-/// one of the ranks that share out heads.
+/// Bytes of a KvCache of `dtype` for so many rows and positions, states of recurrences and those of
+/// an encoder with them, on one of the ranks that share out heads.
 double cache_bytes(const LanguageModelConfig& config, int64_t rows, int64_t positions,
                    at::ScalarType dtype, const parallel::TensorPlace& place = {});
 

@@ -26,7 +26,14 @@ const std::vector<Wrapper>& wrappers() {
                                           .architecture = "Mistral3ForConditionalGeneration",
                                           .usual_text = "mistral",
                                           .spellings = kSpellings,
-                                          .others = kVision}};
+                                          .others = kVision},
+                                         {.model_type = "qwen3_5",
+                                          .architecture = "Qwen3_5ForConditionalGeneration",
+                                          .usual_text = "qwen3_5_text",
+                                          .usual_tied = false,
+                                          .spellings = kSpellings,
+                                          .others = {"visual."},
+                                          .may_lack = {"mtp."}}};
   return kAll;
 }
 
@@ -79,7 +86,7 @@ const Wrapper* wrapper_of(const Json& config, const std::string& where) {
 Json text_config_of(const Wrapper& wrapper, const Json& config) {
   auto out = config.at(kTextConfig);
   if (!out.contains("model_type")) out["model_type"] = wrapper.usual_text;
-  out[kTied] = config.value(kTied, Json(true));
+  out[kTied] = config.value(kTied, Json(wrapper.usual_tied));
   return out;
 }
 
@@ -90,9 +97,11 @@ std::string family_of(const Json& config, const std::string& where) {
 
 std::vector<std::string> beginnings_of_others(const Wrapper& wrapper) {
   std::vector<std::string> out;
-  for (const auto& part : wrapper.others) {
-    out.push_back(part);
-    out.push_back("model." + part);
+  for (const auto* parts : {&wrapper.others, &wrapper.may_lack}) {
+    for (const auto& part : *parts) {
+      out.push_back(part);
+      out.push_back("model." + part);
+    }
   }
   return out;
 }

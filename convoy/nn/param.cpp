@@ -147,19 +147,38 @@ void Param::add_to_grad(const std::function<void(at::Tensor&)>& add) {
 
 namespace {
 
+/// Whether all elements begin alike, or as they are.
+bool is_constant(Init::Kind kind) {
+  return kind == Init::Kind::Zeros || kind == Init::Kind::Ones || kind == Init::Kind::Given;
+}
+
 uint64_t key_of(const ParamSpec& spec, uint64_t seed) {
   return hash_combine(mix64(seed), hash_text(spec.name));
 }
 
-/// Draws values of Normal and Uniform: elements first, first + 1, ... of the whole parameter.
+/// Value of a kind that is drawn by one number `u` from 0 to 1.
+double drawn(const Init& init, double u) {
+  if (init.kind == Init::Kind::LogOfUniform) {
+    // Away from zero, whose logarithm is none.
+    return std::log(std::max(init.least + u * (init.scale - init.least), 1e-6 * init.scale));
+  }
+  if (init.kind == Init::Kind::StepsOfTime) {
+    const double low = std::log(init.least), high = std::log(init.scale);
+    const double step = std::max(std::exp(low + u * (high - low)), init.floor);
+    return step + std::log(-std::expm1(-step));
+  }
+  return init.scale * (2 * u - 1);
+}
+
+/// Draws values of the kinds that are not constant: elements first, first + 1, ... of the whole
+/// parameter.
 void draw(const ParamSpec& spec, uint64_t key, int64_t first, int64_t count, float* out) {
   const auto& init = spec.init;
   if (init.kind == Init::Kind::Normal) {
     fill_normals(key, static_cast<uint64_t>(first), count, static_cast<float>(init.scale), out);
   } else {
     for (int64_t i = 0; i < count; ++i) {
-      const double drawn = uniform01(key, static_cast<uint64_t>(first + i));
-      out[i] = static_cast<float>(init.scale * (2 * drawn - 1));
+      out[i] = static_cast<float>(drawn(init, uniform01(key, static_cast<uint64_t>(first + i))));
     }
   }
   if (!init.zero_row) return;
@@ -173,7 +192,7 @@ void draw(const ParamSpec& spec, uint64_t key, int64_t first, int64_t count, flo
 
 void initialize_rows(const ParamSpec& spec, uint64_t seed, at::Tensor out, int64_t first,
                      int64_t stride) {
-  if (spec.init.kind != Init::Kind::Normal && spec.init.kind != Init::Kind::Uniform) {
+  if (is_constant(spec.init.kind)) {
     return initialize(spec, seed, out.view({-1}));
   }
   const uint64_t key = key_of(spec, seed);
@@ -201,7 +220,9 @@ void initialize(const ParamSpec& spec, uint64_t seed, at::Tensor out, int64_t fi
       out.fill_(1);
       return;
     case Init::Kind::Normal:
-    case Init::Kind::Uniform: {
+    case Init::Kind::Uniform:
+    case Init::Kind::LogOfUniform:
+    case Init::Kind::StepsOfTime: {
       auto host = at::empty({count}, at::kFloat);
       float* values = host.data_ptr<float>();
       at::parallel_for(0, count, 4096, [&](int64_t begin, int64_t end) {

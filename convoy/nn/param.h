@@ -15,9 +15,11 @@ namespace convoy::nn {
 /// Initial values of a parameter: a function of (seed, parameter name, global element index), so
 /// every layout of ranks draws the same weights.
 struct Init {
-  enum class Kind { Zeros, Ones, Normal, Uniform, Given };
+  enum class Kind { Zeros, Ones, Normal, Uniform, LogOfUniform, StepsOfTime, Given };
   Kind kind = Kind::Zeros;
-  double scale = 0;  ///< standard deviation (Normal) or half width (Uniform)
+  /// Standard deviation (Normal), half width (Uniform) or largest number (the two after it).
+  double scale = 0;
+  double least = 0, floor = 0;  ///< of LogOfUniform and StepsOfTime
   /// Row of a table that begins with zeros: that of padding, which is never trained.
   std::optional<int64_t> zero_row = {};
 
@@ -26,9 +28,18 @@ struct Init {
   static Init zeros() { return {Kind::Zeros}; }
   static Init ones() { return {Kind::Ones}; }
   static Init normal(double deviation, std::optional<int64_t> zero_row = {}) {
-    return {Kind::Normal, deviation, zero_row};
+    return {Kind::Normal, deviation, 0, 0, zero_row};
   }
   static Init uniform(double half_width) { return {Kind::Uniform, half_width}; }
+  /// Logarithms of numbers from `least` to `most`, evenly.
+  static Init log_of_uniform(double least, double most) {
+    return {Kind::LogOfUniform, most, least};
+  }
+  /// Numbers whose softplus is between `least` and `most`, evenly by its logarithm, and at least
+  /// `floor`.
+  static Init steps_of_time(double least, double most, double floor) {
+    return {Kind::StepsOfTime, most, least, floor};
+  }
 };
 
 /// Declaration of a parameter, before any memory exists.

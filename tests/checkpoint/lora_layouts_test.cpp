@@ -52,8 +52,8 @@ Trial lora_trial(const std::string& family, double dropout = 0) {
   return out;
 }
 
-const std::vector<std::string> kLoraFamilies{"gpt2",  "llama", "qwen3",      "gemma2", "phi3",
-                                             "olmo2", "bert",  "classifier", "t5"};
+const std::vector<std::string> kLoraFamilies{"gpt2", "llama", "qwen3", "qwen3_5_text", "gemma2",
+                                             "phi3", "olmo2", "bert",  "classifier",   "t5"};
 
 // Gradients of an adapter's B are products with the few columns that A gives, whose rounding they
 // show.

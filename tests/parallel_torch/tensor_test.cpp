@@ -102,13 +102,27 @@ void predict_on(int ranks, const std::function<nn::BlockList()>& blocks,
   });
 }
 
+/// A model whose first layer has the gated delta rule.
+models::DecoderConfig delta_config(const models::Small& size) {
+  auto config = models::small_decoder(models::kQwen35Text, size);
+  config.head_dim = 8;
+  config.layer_types = {models::kLinearAttention, models::kFullAttention};
+  config.linear_num_key_heads = 6;
+  config.linear_num_value_heads = 12;
+  config.linear_key_head_dim = 3;
+  config.linear_value_head_dim = 5;
+  return config;
+}
+
 TEST(TensorRanks, GiveTheLogitsOfOneDevice) {
   constexpr int64_t kLength = 1000;
   auto llama = models::small_llama({.ids = kIds, .width = 24, .heads = 6, .length = kLength});
   llama.num_key_value_heads = 3;
+  const auto delta = delta_config({.ids = kIds, .width = 24, .heads = 6, .length = kLength});
   const auto gpt2 = models::small_gpt2({.ids = kIds, .width = 20, .heads = 5, .length = kLength});
   for (const models::LanguageModelConfig* config :
        {static_cast<const models::LanguageModelConfig*>(&llama),
+        static_cast<const models::LanguageModelConfig*>(&delta),
         static_cast<const models::LanguageModelConfig*>(&gpt2)}) {
     std::map<int, std::vector<at::Tensor>> logits;  // [ranks][rank]
     for (const int ranks : {1, 2, 3}) {
@@ -132,7 +146,7 @@ TEST(TensorRanks, GiveTheLogitsOfOneDevice) {
 }
 
 TEST(TensorRanks, GoWithDataParallelism) {
-  for (const std::string family : {"gpt2", "llama", "qwen3", "olmo2"}) {
+  for (const std::string family : {"gpt2", "llama", "qwen3", "qwen3_5_text", "olmo2"}) {
     SCOPED_TRACE(family);
     Trial alone{.family = family, .mesh = {.tensor = 2}, .empties = false};
     const auto two = train(alone);
@@ -141,7 +155,11 @@ TEST(TensorRanks, GoWithDataParallelism) {
     for (const int zero : {0, 1, 2, 3}) {
       SCOPED_TRACE(fmt::format("zero {}", zero));
       both.zero = zero;
-      if (zero < 2) {
+      if (family == "qwen3_5_text") {
+        // Tensor ranks sum their parts of a norm's gradient first, which shows in weights near
+        // zero.
+        expect_close(train(both), two);
+      } else if (zero < 2) {
         expect_same_bits(train(both), two);
       } else {
         EXPECT_EQ(train(both).losses, two.losses);
@@ -151,7 +169,8 @@ TEST(TensorRanks, GoWithDataParallelism) {
 }
 
 TEST(TensorRanks, GoWithPipelines) {
-  for (const std::string family : {"gpt2 untied", "llama", "qwen3", "olmo2", "gpt2"}) {
+  for (const std::string family :
+       {"gpt2 untied", "llama", "qwen3", "qwen3_5_text", "olmo2", "gpt2"}) {
     SCOPED_TRACE(family);
     Trial alone{.family = family, .mesh = {.tensor = 2}};
     const auto two = train(alone);
@@ -174,9 +193,11 @@ TEST(TensorRanks, KeepTheCacheThatIsTold) {
   const models::Small size{.ids = kIds, .width = 24, .heads = 6, .length = 16};
   auto llama = models::small_llama(size);
   llama.num_key_value_heads = 3;
+  const auto delta = delta_config(size);
   const auto gpt2 = models::small_gpt2({.ids = kIds, .width = 20, .heads = 5, .length = 16});
   for (const models::LanguageModelConfig* config :
        {static_cast<const models::LanguageModelConfig*>(&llama),
+        static_cast<const models::LanguageModelConfig*>(&delta),
         static_cast<const models::LanguageModelConfig*>(&gpt2)}) {
     for (const int ranks : {1, 2, 3, 4, 5}) {
       SCOPED_TRACE(fmt::format("{} on {}", config->family(), ranks));

@@ -51,6 +51,18 @@ inline nn::BlockList tensor_blocks(const std::string& family, bool drops = true)
     if (drops) config.attention_dropout = 0.2;
     return config.make_blocks();
   }
+  if (family == "qwen3_5_text" || family == "olmo_hybrid") {  // the first layer has the delta rule
+    const bool fused = family == "qwen3_5_text";
+    auto config = models::small_decoder(fused ? models::kQwen35Text : models::kOlmoHybrid, size);
+    config.layer_types = {models::kLinearAttention, models::kFullAttention};
+    config.head_dim = 8;
+    config.linear_num_key_heads = 5;
+    config.linear_num_value_heads = 10;
+    config.linear_key_head_dim = 4;
+    config.linear_value_head_dim = 3;
+    if (drops) config.attention_dropout = 0.2;
+    return config.make_blocks();
+  }
   if (family == "gemma2") {  // caps on scores and logits, a window in the first layer
     auto config = models::small_decoder(models::kGemma2, size);
     config.sliding_window = 4;
@@ -294,8 +306,8 @@ inline void expect_same_bits(const TensorOutcome& a, const TensorOutcome& b) {
 }
 
 inline const std::vector<std::string> kFamilies{
-    "gpt2", "gpt2 untied", "llama", "qwen3",   "gemma2", "phi3", "olmo2",
-    "bert", "classifier",  "t5",    "session", "sasrec", "ligr"};
+    "gpt2",        "gpt2 untied", "llama",      "qwen3", "qwen3_5_text", "gemma2", "phi3", "olmo2",
+    "olmo_hybrid", "bert",        "classifier", "t5",    "session",      "sasrec", "ligr"};
 
 /// Of a test of each of them.
 inline std::string name_of_family(const testing::TestParamInfo<std::string>& info) {

@@ -237,7 +237,8 @@ INSTANTIATE_TEST_SUITE_P(Families, CausalParity,
                          testing::Values("gpt2", "llama", "gemma2", "gemma3_text", "gpt_oss",
                                          "granite", "ministral3", "mistral", "mixtral", "olmo2",
                                          "olmo3", "olmoe", "phi3", "qwen2", "qwen2_moe", "qwen3",
-                                         "qwen3_moe", "smollm3", "gemma3", "mistral3"));
+                                         "qwen3_5_text", "qwen3_moe", "smollm3", "gemma3",
+                                         "mistral3", "qwen3_5", "olmo_hybrid"));
 
 }  // namespace
 }  // namespace convoy

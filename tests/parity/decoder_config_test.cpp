@@ -28,8 +28,7 @@ Json plain_rotary(Json dict) {
 Json types_of(const DecoderConfig& config) {
   Json out = Json::array();
   for (int64_t layer = 0; layer < config.num_hidden_layers; ++layer) {
-    out.push_back(config.layer_type(layer) == LayerType::Full ? kFullAttention
-                                                              : kWindowedAttention);
+    out.push_back(name_of(config.layer_type(layer)));
   }
   return out;
 }

@@ -12,7 +12,7 @@ import sys
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 
-from training import add_gradients, add_losses, hub_tensors, moved, save
+from training import add_gradients, add_losses, hub_named, moved, save
 
 VOCAB, LENGTH, ROWS, BATCHES, GRADIENTS = 61, 8, 3, 5, 3
 
@@ -85,7 +85,7 @@ def write(folder, name, config_type, model_type, keys, variants, more=lambda *_:
     labels = torch.where(torch.rand(ROWS, LENGTH) < 0.4, -100, ids[1])
     mask = torch.ones(ROWS, LENGTH, dtype=torch.bool)
     mask[0, :3] = mask[1, 5:] = False
-    out = {"weight." + n: v for n, v in hub_tensors(model, start).items()}
+    out = {"weight." + n: v for n, v in hub_named(model, start).items()}
     out.update(ids=ids, labels=labels, key_mask=mask.to(torch.uint8))
     model.eval()
     with torch.no_grad():

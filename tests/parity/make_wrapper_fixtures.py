@@ -9,12 +9,13 @@ transformers 5.24.0, one thread, fp32). The models read text only; attention is 
 import sys
 
 import torch
-from transformers import AutoConfig, Gemma3ForConditionalGeneration, Mistral3ForConditionalGeneration
+from transformers import (AutoConfig, Gemma3ForConditionalGeneration, Mistral3ForConditionalGeneration,
+                          Qwen3_5ForConditionalGeneration)
 
 from make_causal_fixtures import write
 from make_decoder_fixtures import FAMILIES, SCALED, SMALL, add_texts
 
-OTHERS = ("model.vision_tower.", "model.multi_modal_projector.")
+OTHERS = ("model.vision_tower.", "model.multi_modal_projector.", "model.visual.")
 VISION = dict(hidden_size=8, intermediate_size=10, num_hidden_layers=2, num_attention_heads=2, image_size=8,
               patch_size=4)
 # Of each wrapper its class, its keys beside the text part's, the text part's, and variants of these.
@@ -30,6 +31,12 @@ WRAPPERS = {
                  {"windows": dict(sliding_window=3), "tied": dict(tie_word_embeddings=True),
                   "mistral": dict(family="mistral", sliding_window=None,
                                   rope_parameters=SMALL["rope_parameters"])}),
+    "qwen3_5": (Qwen3_5ForConditionalGeneration,
+                dict(vision_config=dict(depth=2, hidden_size=8, intermediate_size=10, num_heads=2, out_hidden_size=16,
+                                        num_position_embeddings=16, patch_size=4), image_token_id=40,
+                     video_token_id=41, vision_start_token_id=38, vision_end_token_id=39),
+                dict(family="qwen3_5_text", tie_word_embeddings=False, **FAMILIES["qwen3_5_text"][0]),
+                {"tied": dict(tie_word_embeddings=True)}),
 }
 
 

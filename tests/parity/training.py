@@ -1,4 +1,5 @@
 """What the makers of fixtures of whole models have in common: gradients and a training run."""
+import contextlib
 import copy
 import itertools
 import os
@@ -10,17 +11,16 @@ GRADIENT_ROWS = 3
 STEPS, LR, DECAY, CLIP = 100, 2e-3, 0.05, 1.0
 
 
-def hub_tensors(model, tensors):
-    """Tensors of a model's parameters by the names that files have: a matrix of each expert."""
-    mixtral = model.config.model_type == "mixtral"
-    if model.config.model_type == "gpt_oss":
-        return tensors
-    module = "block_sparse_moe" if mixtral else "mlp"
+def experts_named(config, named):
+    """Tensors of a model with experts: files have a matrix of each."""
+    mixtral = config.model_type == "mixtral"
+    if config.model_type == "gpt_oss":
+        return named
     names = {"gate": "w1", "up": "w3", "down": "w2"} if mixtral else {n: n + "_proj" for n in ("gate", "up", "down")}
     out = {}
-    for name, value in tensors.items():
+    for name, value in named.items():
         if mixtral:
-            name = name.replace(".mlp.", f".{module}.")
+            name = name.replace(".mlp.", ".block_sparse_moe.")
         if not name.endswith((".experts.gate_up_proj", ".experts.down_proj")):
             out[name] = value
             continue
@@ -40,16 +40,53 @@ def moved(model):
 
 
 def exact_norm(self, x):
-    one_more = type(self).__name__.startswith("Gemma")
+    one_more = type(self).__name__.startswith(("Gemma", "Qwen3_5"))
     epsilon = self.eps if one_more else self.variance_epsilon
     factor = 1 + self.weight if one_more else self.weight
     return factor * (x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + epsilon))
 
 
+def hub_named(model, named):
+    """Tensors by their names in the hub's files, which transformers joins and renames as it reads them."""
+    config = getattr(model, "config", None)
+    if hasattr(config, "num_experts_per_tok"):
+        return experts_named(config, named)
+    if getattr(config, "model_type", None) != "olmo_hybrid":
+        return named
+    keys, out = config.linear_num_key_heads * config.linear_key_head_dim, {}
+    for n, v in named.items():
+        if n.endswith("linear_attn.conv1d.weight"):
+            for part, rows in zip("qkv", v.split([keys, keys, len(v) - 2 * keys])):
+                out[n.replace("conv1d", f"{part}_conv1d")] = rows.clone()
+            continue
+        if n.startswith("model.layers.") and config.layer_types[int(n.split(".")[2])] == "linear_attention":
+            n = n.replace("input_layernorm", "attention_layer_norm")
+            n = n.replace("post_attention_layernorm", "feedforward_layer_norm")
+        out[n] = v
+    return out
+
+
+@contextlib.contextmanager
+def all_in_double(model):
+    """Models with the gated delta rule compute that in fp32 whatever their dtype is: here in double."""
+    if not any(type(m).__name__.endswith("GatedDeltaNet") for m in model.modules()):
+        yield
+        return
+    to, to_float = torch.Tensor.to, torch.Tensor.float
+    torch.Tensor.float = torch.Tensor.double
+    torch.Tensor.to = lambda self, *given, **more: to(
+        self, *(torch.float64 if x is torch.float32 else x for x in given),
+        **{n: torch.float64 if x is torch.float32 else x for n, x in more.items()})
+    try:
+        yield
+    finally:
+        torch.Tensor.to, torch.Tensor.float = to, to_float
+
+
 def gradient(model, loss):
     model.zero_grad()
     loss(model).backward()
-    return hub_tensors(model, {n: v.grad.clone() for n, v in model.named_parameters()})
+    return hub_named(model, {n: v.grad.clone() for n, v in model.named_parameters()})
 
 
 def add_gradients(out, model, loss_of, count, norm_type=()):
@@ -62,7 +99,8 @@ def add_gradients(out, model, loss_of, count, norm_type=()):
             module.forward = exact_norm.__get__(module)
     orders = [list(order) for order in itertools.permutations(range(GRADIENT_ROWS))]
     given = slice(None)
-    exact_of = [gradient(exact, lambda m: loss_of(m, b, given)) for b in range(count)]
+    with all_in_double(exact):
+        exact_of = [gradient(exact, lambda m: loss_of(m, b, given)) for b in range(count)]
     rounded_of = [[gradient(model, lambda m: loss_of(m, b, order)) for b in range(count)]
                   for order in orders]
     for n in exact_of[0]:

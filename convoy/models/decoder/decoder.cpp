@@ -100,6 +100,24 @@ std::string DecoderConfig::body() const {
   return wrapper() == nullptr ? "model." : kTextBody;
 }
 
+// transformers reads and writes norms of this family under several names.
+std::vector<WeightLayout::Alias> DecoderConfig::names_of_norms() const {
+  std::vector<WeightLayout::Alias> out;
+  for (int64_t i = 0; i < num_hidden_layers; ++i) {
+    const auto layer = fmt::format("{}layers.{}.", body(), i);
+    const auto first = layer + "attention_layer_norm.weight";
+    const auto second = layer + "feedforward_layer_norm.weight";
+    const auto now = layer + "post_attention_layernorm.weight";
+    if (layer_type(i) == LayerType::Linear) {
+      out.push_back({layer + "input_layernorm.weight", first});
+      out.push_back({now, second});
+    } else {
+      out.push_back({second, now});
+    }
+  }
+  return out;
+}
+
 WeightLayout DecoderConfig::layout() const {
   WeightLayout out{body(),
                    {".rotary_emb.inv_freq"},
@@ -110,6 +128,8 @@ WeightLayout DecoderConfig::layout() const {
     out.no_modules = {fmt::format(".{}.experts.", experts.module),
                       fmt::format(".{}.{}.", experts.module, experts.router)};
   }
+  if (family_->delta == DeltaLayers::Fused) out.unused = {"mtp.", "model.visual."};
+  if (family_->delta == DeltaLayers::Apart) out.aliases = names_of_norms();
   if (wrapper() == nullptr) return out;
   out.spellings = wrapper()->spellings;
   out.others = beginnings_of_others(*wrapper());

@@ -6,13 +6,18 @@
 #include "convoy/models/decoder/decoder_family.h"
 #include "convoy/models/language_model.h"
 #include "convoy/nn/attention/rotary.h"
+#include "convoy/nn/delta/delta_heads.h"
 
 namespace convoy::models {
 
 /// Types of a decoder's layers, and their names in `layer_types`.
-enum class LayerType { Full, Windowed };
+enum class LayerType { Full, Windowed, Linear };
 inline constexpr const char* kFullAttention = "full_attention";
 inline constexpr const char* kWindowedAttention = "sliding_attention";
+inline constexpr const char* kLinearAttention = "linear_attention";
+
+/// Name of a type in `layer_types`.
+const char* name_of(LayerType type);
 
 /// Config of a family of decoders: Hugging Face's keys by their names, with its defaults. Rotary
 /// settings are read in the spelling of transformers 4.x (rope_theta, rope_scaling) and 5.x
@@ -30,13 +35,21 @@ class DecoderConfig : public LanguageModelConfig {
   bool tie_word_embeddings = false;
   bool attention_bias = false, mlp_bias = false;
   double attention_dropout = 0, resid_pdrop = 0, embd_pdrop = 0;
-  double rope_theta = 0, rope_local_base_freq = 0, partial_rotary_factor = 1;
+  std::optional<double> rope_theta;
+  double rope_local_base_freq = 0, partial_rotary_factor = 1;
   Json rope_scaling, rope_parameters;
   std::optional<int64_t> original_max_position_embeddings;
   bool use_sliding_window = true;
   std::optional<int64_t> sliding_window;
   int64_t max_window_layers = 0, sliding_window_pattern = 1, no_rope_layer_interval = 0;
   Json layer_types, no_rope_layers;
+  int64_t full_attention_interval = 0;
+  int64_t linear_conv_kernel_dim = 4;
+  std::optional<int64_t> linear_key_head_dim, linear_value_head_dim;
+  std::optional<int64_t> linear_num_key_heads, linear_num_value_heads;
+  bool linear_allow_neg_eigval = false;
+  double linear_a_log_min = 0.01, linear_a_log_max = 16;
+  double linear_dt_min = 0, linear_dt_max = 0, linear_dt_init_floor = 0;
   double embedding_multiplier = 1, residual_multiplier = 1, logits_scaling = 1;
   std::optional<double> attention_multiplier;
   std::optional<int64_t> query_pre_attn_scalar;
@@ -63,6 +76,8 @@ class DecoderConfig : public LanguageModelConfig {
   int64_t attention_width() const override { return num_attention_heads * head_width(); }
   int64_t key_width() const override { return num_key_heads() * head_width(); }
   int64_t key_width_on(const parallel::TensorPlace& place) const override;
+  std::optional<double> state_bytes(int64_t layer, at::ScalarType dtype,
+                                    const parallel::TensorPlace& place) const override;
   double training_flops(int64_t length, int64_t asked = 0) const override;
   Fields fields() override;
   nn::BlockList make_blocks() const override;
@@ -75,6 +90,8 @@ class DecoderConfig : public LanguageModelConfig {
   /// Row of the embedding that Hugging Face leaves untrained, by pad_token_id; none without one.
   std::optional<int64_t> padding_row() const;
   LayerType layer_type(int64_t layer) const;
+  /// Heads of the layers with the gated delta rule.
+  nn::DeltaHeads delta_heads() const;
   int64_t window_of(int64_t layer) const override;
   /// Whether a layer rotates queries and keys.
   bool rotates(int64_t layer) const;
@@ -102,8 +119,16 @@ class DecoderConfig : public LanguageModelConfig {
 
  private:
   Json rope_dict(LayerType type) const;
+  /// Whether layers have a base of rotation.
+  bool has_rope_theta() const;
   void check_layers() const;
   void check_experts() const;
+  std::vector<WeightLayout::Alias> names_of_norms() const;
+  void check_delta() const;
+  /// Type of a layer of a family with the gated delta rule, without `layer_types`.
+  LayerType usual_delta_type(int64_t layer) const;
+  /// Products of a position in a layer with the gated delta rule, beside those with weights.
+  double delta_products() const;
   void check_rotary(LayerType type) const;
 
   const DecoderFamily* family_;

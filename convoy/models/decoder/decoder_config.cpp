@@ -10,6 +10,12 @@
 
 namespace convoy::models {
 
+namespace {
+
+constexpr double kMostTaps = 64;  // of a convolution
+
+}  // namespace
+
 DecoderConfig::DecoderConfig(const DecoderFamily& family)
     : family_(&family), defaults_(parse_json(kDecoderDefaults, "defaults of decoders")) {
   defaults_.update(parse_json(family.defaults, family.model_type));
@@ -68,7 +74,28 @@ Fields DecoderConfig::fields() {
        .high = kDeepest,
        .aliases = {"_sliding_window_pattern"}},
       {"layer_types", &layer_types,
-       "type of each layer as JSON, full_attention or sliding_attention; none = by the others"},
+       family_->delta == DeltaLayers::None
+           ? "type of each layer as JSON, full_attention or sliding_attention; none = by the others"
+           : "type of each layer as JSON, full_attention or linear_attention; none = by the "
+             "others"},
+      {"full_attention_interval", &full_attention_interval,
+       "each so many-th layer has attention, the others the gated delta rule", 1, kDeepest},
+      {"linear_conv_kernel_dim", &linear_conv_kernel_dim,
+       "positions that the convolution of a layer with the gated delta rule sees", 1, kMostTaps},
+      {"linear_num_key_heads", &linear_num_key_heads,
+       "heads of keys of layers with the gated delta rule", 1, kWidest},
+      {"linear_num_value_heads", &linear_num_value_heads,
+       "heads of values of layers with the gated delta rule", 1, kWidest},
+      {"linear_key_head_dim", &linear_key_head_dim, "width of such a head of keys", 1, kWidest},
+      {"linear_value_head_dim", &linear_value_head_dim, "width of such a head of values", 1,
+       kWidest},
+      {"linear_allow_neg_eigval", &linear_allow_neg_eigval,
+       "the gated delta rule corrects its state by up to twice the error"},
+      {"linear_a_log_min", &linear_a_log_min, "least initial speed of forgetting", 0},
+      {"linear_a_log_max", &linear_a_log_max, "largest initial speed of forgetting", 1e-9},
+      {"linear_dt_min", &linear_dt_min, "least initial step of time", 1e-9},
+      {"linear_dt_max", &linear_dt_max, "largest initial step of time", 1e-9},
+      {"linear_dt_init_floor", &linear_dt_init_floor, "bound of initial steps of time", 0},
       {"no_rope_layers", &no_rope_layers,
        "which layers rotate (1) and which do not (0), as JSON; none = by no_rope_layer_interval"},
       {"no_rope_layer_interval", &no_rope_layer_interval, "each so many-th layer does not rotate",
@@ -185,6 +212,7 @@ void DecoderConfig::check_together() const {
   padding_row();
   check_layers();
   check_experts();
+  check_delta();
   for (const auto type : {LayerType::Full, LayerType::Windowed}) {
     check_rotary(type);
   }
@@ -228,6 +256,7 @@ void DecoderConfig::finish(Json& json) const {
     }
     json["rope_parameters"] = {{kFullAttention, dict}, {kWindowedAttention, of_windows}};
   }
+  if (!has_rope_theta()) json["rope_parameters"]["rope_theta"] = dict["rope_theta"] = Json();
   json["rope_theta"] = dict["rope_theta"];
   json["rope_scaling"] = dict["rope_type"] == "default" ? Json() : dict;
   if (!original_max_position_embeddings) json.erase("original_max_position_embeddings");
@@ -236,6 +265,12 @@ void DecoderConfig::finish(Json& json) const {
   }
   json["head_dim"] = head_width();
   json["num_key_value_heads"] = num_key_heads();
+  if (family_->delta == DeltaLayers::None) return;
+  const auto heads = delta_heads();
+  json["linear_num_key_heads"] = heads.keys;
+  json["linear_num_value_heads"] = heads.values;
+  json["linear_key_head_dim"] = heads.key_width;
+  json["linear_value_head_dim"] = heads.value_width;
 }
 
 }  // namespace convoy::models

@@ -148,6 +148,18 @@ const DecoderFamily kOlmoe{.model_type = "olmoe",
       "router_aux_loss_coef": 0.01, "pad_token_id": 1, "eos_token_id": 50279})",
                            .query_norm = QueryNorm::OverProjection,
                            .experts = &kExperts};
+const DecoderFamily kOlmoHybrid{.model_type = "olmo_hybrid",
+                                .architecture = "OlmoHybridForCausalLM",
+                                .defaults = R"({
+      "hidden_act": "silu", "vocab_size": 100352, "hidden_size": 3840, "num_attention_heads": 30,
+      "max_position_embeddings": 65536, "attention_bias": false, "layer_types": null,
+      "linear_conv_kernel_dim": 4, "linear_num_key_heads": null, "linear_num_value_heads": null,
+      "linear_key_head_dim": null, "linear_value_head_dim": null, "linear_allow_neg_eigval": true,
+      "linear_a_log_min": 0, "linear_a_log_max": 16, "linear_dt_min": 0.001, "linear_dt_max": 0.1,
+      "linear_dt_init_floor": 1e-4, "pad_token_id": 100277, "eos_token_id": 100257})",
+                                .norms = NormPlace::After,
+                                .query_norm = QueryNorm::OverProjection,
+                                .delta = DeltaLayers::Apart};
 
 const DecoderFamily kPhi3{.model_type = "phi3",
                           .architecture = "Phi3ForCausalLM",
@@ -204,6 +216,19 @@ const DecoderFamily kQwen3Moe{.model_type = "qwen3_moe",
                               .query_norm = QueryNorm::ByHead,
                               .windows = WindowedLayers::Everywhere,
                               .experts = &kExperts};
+const DecoderFamily kQwen35Text{.model_type = "qwen3_5_text",
+                                .architecture = "Qwen3_5ForCausalLM",
+                                .defaults = R"({
+      "hidden_act": "silu", "vocab_size": 248320, "intermediate_size": 12288,
+      "num_attention_heads": 16, "num_key_value_heads": 4, "head_dim": 256,
+      "max_position_embeddings": 32768, "attention_bias": false, "partial_rotary_factor": 0.25,
+      "layer_types": null, "full_attention_interval": 4, "linear_conv_kernel_dim": 4,
+      "linear_num_key_heads": 16, "linear_num_value_heads": 32, "linear_key_head_dim": 128,
+      "linear_value_head_dim": 128})",
+                                .query_norm = QueryNorm::ByHead,
+                                .one_more = true,
+                                .gates_attention = true,
+                                .delta = DeltaLayers::Fused};
 
 const DecoderFamily kSmolLm3{.model_type = "smollm3",
                              .architecture = "SmolLM3ForCausalLM",

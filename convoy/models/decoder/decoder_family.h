@@ -29,6 +29,14 @@ struct ExpertFamily {
   bool weights_sum_to_one = false;
 };
 
+/// Layers of type `linear_attention`, which have the gated delta rule in place of attention, and
+/// their weights.
+enum class DeltaLayers {
+  None,
+  Fused,  ///< q, k and v are one matrix
+  Apart   ///< q, k and v are a matrix and a convolution each; the layer has norms before
+};
+
 /// A family of decoders: its keys with their defaults, and what no key of its config says.
 struct DecoderFamily {
   const char* model_type;
@@ -49,13 +57,16 @@ struct DecoderFamily {
   bool reads_pattern = false;    ///< sliding_window_pattern may be another number
   bool sinks = false;            ///< each head has a score for a key without a value
   const ExpertFamily* experts = nullptr;  ///< feed-forward of some layers; null: none has experts
+  bool gates_attention = false;  ///< q_proj has a gate of the output behind each head's queries
+  DeltaLayers delta = DeltaLayers::None;
   /// Model that Hugging Face takes a file for which has layer_types; null = it reads them.
   const char* with_layer_types = nullptr;
 };
 
 // Families, in the order of language_families().
 extern const DecoderFamily kGemma2, kGemma3Text, kGptOss, kGranite, kLlama, kMinistral3, kMistral,
-    kMixtral, kOlmo2, kOlmo3, kOlmoe, kPhi3, kQwen2, kQwen2Moe, kQwen3, kQwen3Moe, kSmolLm3;
+    kMixtral, kOlmo2, kOlmo3, kOlmoHybrid, kOlmoe, kPhi3, kQwen2, kQwen2Moe, kQwen3, kQwen35Text,
+    kQwen3Moe, kSmolLm3;
 
 /// JSON of the defaults that families share where they say nothing else.
 extern const char* const kDecoderDefaults;

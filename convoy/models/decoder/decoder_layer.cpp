@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "convoy/models/decoder/decoder_experts.h"
+#include "convoy/models/decoder/delta_mixer.h"
 #include "convoy/models/decoder/heads_here.h"
 #include "convoy/models/ranks_of.h"
 #include "convoy/nn/attention/attention.h"
@@ -45,10 +46,19 @@ class DecoderLayer : public nn::Block {
         window_(config.window_of(index)),
         cap_(config.attn_logit_softcapping.value_or(0)) {
     const int64_t D = config.hidden_size;
-    const auto place = family_.norms;
-    if (place != NormPlace::After) before_attention_ = norm("input_layernorm.weight", D);
-    declare_attention();
-    const char* second = "post_attention_layernorm.weight";
+    const bool is_delta = config.layer_type(index) == LayerType::Linear;
+    const auto place = is_delta ? NormPlace::Before : family_.norms;
+    const bool renamed = is_delta && family_.delta == DeltaLayers::Apart;
+    const char* first = renamed ? "attention_layer_norm.weight" : "input_layernorm.weight";
+    if (place != NormPlace::After) before_attention_ = norm(first, D);
+    if (is_delta) {
+      angles_ = nullptr;
+      delta_.emplace(config_, name(), [this](auto spec) { return declare(std::move(spec)); });
+    } else {
+      declare_attention();
+    }
+    const char* second =
+        renamed ? "feedforward_layer_norm.weight" : "post_attention_layernorm.weight";
     if (place == NormPlace::Before) {
       before_feed_ = norm(second, D);
     } else {
@@ -72,7 +82,7 @@ class DecoderLayer : public nn::Block {
   nn::Bundle forward(const nn::Bundle& in, const nn::Context& context) override {
     const auto ranks = ranks_of(in, context);
     auto x = in.at("hidden");
-    x = added(x, attention(in, ranks, context), after_attention_, kAfterAttention, ranks, context);
+    x = added(x, mixed(in, ranks, context), after_attention_, kAfterAttention, ranks, context);
     auto out = in;
     x = added(x, feed_forward(x, ranks, out), after_feed_, kAfterFeedForward, ranks, context);
     out["hidden"] = x;
@@ -84,13 +94,14 @@ class DecoderLayer : public nn::Block {
   // Keys go round in whole shares, and their scores are not bounded. Experts are balanced over
   // whole rows.
   bool takes_context_ranks() const override {
-    return window_ == 0 && cap_ == 0 && !sinks_ && config_.balancing() == 0;
+    return window_ == 0 && cap_ == 0 && !sinks_ && !delta_ && config_.balancing() == 0;
   }
   bool takes_documents() const override { return true; }
   std::string cost_key() const override {
-    return fmt::format("{} heads {} {} {} window {} cap {} rotates {} experts {}", heads_,
+    return fmt::format("{} heads {} {} {} window {} cap {} rotates {} experts {} delta {}", heads_,
                        config_.hidden_act, config_.attention_dropout, config_.resid_pdrop, window_,
-                       cap_, angles_ != nullptr, experts_ ? config_.num_experts_per_tok : 0);
+                       cap_, angles_ != nullptr, experts_ ? config_.num_experts_per_tok : 0,
+                       delta_ ? config_.delta_heads().keys : 0);
   }
 
  private:
@@ -103,7 +114,8 @@ class DecoderLayer : public nn::Block {
       cut.part_readers = {1, heads_ / key_heads_, heads_ / key_heads_};
       query_ = dense("self_attn.qkv_proj", D, H + 2 * K, biased, cut);
     } else {
-      query_ = dense("self_attn.q_proj", D, H, biased, {0, {}, width_});
+      const int64_t of_query = family_.gates_attention ? 2 : 1;  // with its gate
+      query_ = dense("self_attn.q_proj", D, of_query * H, biased, {0, {}, of_query * width_});
       key_ = dense("self_attn.k_proj", D, K, biased, by_readers);
       value_ = dense("self_attn.v_proj", D, K, biased, by_readers);
     }
@@ -159,14 +171,21 @@ class DecoderLayer : public nn::Block {
                                 -1);
   }
 
-  at::Tensor attention(const nn::Bundle& in, const nn::TensorRanks& ranks,
-                       const nn::Context& context) const {
+  /// Attention, or what the layer has in its place.
+  at::Tensor mixed(const nn::Bundle& in, const nn::TensorRanks& ranks,
+                   const nn::Context& context) const {
     const auto x = normed(in.at("hidden"), before_attention_, nn::ReadBy::Products);
+    return delta_ ? delta_->forward(x, in, ranks, context) : attention(x, in, ranks, context);
+  }
+
+  at::Tensor attention(const at::Tensor& x, const nn::Bundle& in, const nn::TensorRanks& ranks,
+                       const nn::Context& context) const {
     const auto read = nn::to_columns(x, query_.weight, ranks);
     const int64_t B = read.value.size(0), T = read.value.size(1);
     const auto here =
         HeadsHere::of(heads_, key_heads_, {context.tensor.rank(), context.tensor.size()});
     auto heads = projections(read, here, ranks);
+    const auto gate = family_.gates_attention ? gate_behind(heads[0]) : at::Tensor();
     const auto by_head = [&](at::Tensor& t) { t = t.view({B, T, t.size(2) / width_, width_}); };
     if (family_.query_norm == QueryNorm::OverProjection) norm_projections(heads, ranks);
     if (const auto bound = config_.clip_qkv) {
@@ -193,8 +212,15 @@ class DecoderLayer : public nn::Block {
     const auto keys = here.keys_read_on(x.device());
     auto mixed = nn::attention(turned[0], for_readers(turned[1], keys), for_readers(heads[2], keys),
                                options, context);
-    return nn::linear(mixed.transpose(1, 2).reshape({B, T, mixed_.weight->shape()[1]}), mixed_,
-                      ranks);
+    mixed = mixed.transpose(1, 2).reshape({B, T, mixed_.weight->shape()[1]});
+    return nn::linear(gate.defined() ? mixed * gate.sigmoid() : mixed, mixed_, ranks);
+  }
+
+  /// Gates behind the queries of each head, both [B, T, heads here x E]; leaves the queries.
+  at::Tensor gate_behind(at::Tensor& queries) const {
+    const auto both = queries.unflatten(2, {-1, 2, width_}).unbind(3);
+    queries = both[0].flatten(2);
+    return both[1].flatten(2);
   }
 
   /// Normalises queries and keys [B, T, heads here x E] over the heads of all ranks.
@@ -268,6 +294,7 @@ class DecoderLayer : public nn::Block {
   ParamPtr sinks_;  // [heads]; null: none
   nn::DenseParams query_, key_, value_, mixed_, gate_, up_, down_;
   std::optional<DecoderExperts> experts_;  // in place of the last three
+  std::optional<DeltaMixer> delta_;        // none: the layer has attention
 };
 
 }  // namespace

@@ -5,7 +5,7 @@
 #include "convoy/base/json_number.h"
 #include "convoy/models/decoder/decoder.h"
 
-// Windows, rotation and experts, which differ from layer to layer of a decoder.
+// Types of layers, windows, rotation and experts, which differ from layer to layer of a decoder.
 namespace convoy::models {
 
 namespace {
@@ -25,7 +25,20 @@ bool is_expert(const std::string& name) {
 
 }  // namespace
 
+const char* name_of(LayerType type) {
+  switch (type) {
+    case LayerType::Windowed:
+      return kWindowedAttention;
+    case LayerType::Linear:
+      return kLinearAttention;
+    case LayerType::Full:
+      break;
+  }
+  return kFullAttention;
+}
+
 bool DecoderConfig::rotates(int64_t layer) const {
+  if (family_->delta == DeltaLayers::Apart && !has_rope_theta()) return false;
   if (no_rope_layer_interval == 0) return true;
   if (no_rope_layers.is_null()) return (layer + 1) % no_rope_layer_interval != 0;
   return no_rope_layers.at(static_cast<size_t>(layer)) != 0;
@@ -34,8 +47,10 @@ bool DecoderConfig::rotates(int64_t layer) const {
 LayerType DecoderConfig::layer_type(int64_t layer) const {
   const auto windowed_if = [](bool is) { return is ? LayerType::Windowed : LayerType::Full; };
   if (!layer_types.is_null()) {
-    return windowed_if(layer_types.at(static_cast<size_t>(layer)) == kWindowedAttention);
+    const auto& type = layer_types.at(static_cast<size_t>(layer));
+    return type == kLinearAttention ? LayerType::Linear : windowed_if(type == kWindowedAttention);
   }
+  if (family_->delta != DeltaLayers::None) return usual_delta_type(layer);
   const bool has = use_sliding_window && sliding_window.value_or(0) > 0;
   switch (family_->windows) {
     case WindowedLayers::None:
@@ -104,9 +119,11 @@ void DecoderConfig::check_layers() const {
   need_one_a_layer("layer_types", layer_types, num_hidden_layers);
   need_one_a_layer("no_rope_layers", no_rope_layers, num_hidden_layers);
   for (const auto& type : layer_types) {
-    if (type == kFullAttention || type == kWindowedAttention) continue;
+    const bool has_delta = family_->delta != DeltaLayers::None;
+    const char* other = has_delta ? kLinearAttention : kWindowedAttention;
+    if (type == kFullAttention || type == other) continue;
     fail<UsageError>("models", "layer_types names {}; expected {} or {}", type.dump(),
-                     kFullAttention, kWindowedAttention);
+                     kFullAttention, other);
   }
   for (const auto& rotates : no_rope_layers) {
     const auto number = whole_number<int64_t>(rotates);
@@ -114,7 +131,8 @@ void DecoderConfig::check_layers() const {
     fail<UsageError>("models", "no_rope_layers has {}; expected 0 or 1", rotates.dump());
   }
   for (int64_t layer = 0; layer < num_hidden_layers; ++layer) {
-    if (layer_type(layer) == LayerType::Full || (sliding_window && use_sliding_window)) continue;
+    if (layer_type(layer) != LayerType::Windowed || (sliding_window && use_sliding_window))
+      continue;
     fail<UsageError>("models",
                      "layer {} has a window, but sliding_window is none or not used; try {} in "
                      "layer_types",
@@ -124,8 +142,12 @@ void DecoderConfig::check_layers() const {
 
 double DecoderConfig::training_flops(int64_t length, int64_t /*asked*/) const {
   const auto positions = static_cast<double>(length);
-  double pairs = 0;
+  double pairs = 0, delta = 0;
   for (int64_t layer = 0; layer < num_hidden_layers; ++layer) {
+    if (layer_type(layer) == LayerType::Linear) {
+      delta += delta_products() * positions;
+      continue;
+    }
     const int64_t window = window_of(layer);
     pairs += positions * positions / 2;  // causality leaves half of them
     if (window == 0 || window >= length) continue;
@@ -137,7 +159,7 @@ double DecoderConfig::training_flops(int64_t length, int64_t /*asked*/) const {
     if (!is_expert(spec.name)) return positions;
     return positions * static_cast<double>(num_experts_per_tok) / static_cast<double>(num_experts);
   };
-  return flops_of(of, pairs);
+  return flops_of(of, pairs) + 3 * 2 * delta;
 }
 
 }  // namespace convoy::models

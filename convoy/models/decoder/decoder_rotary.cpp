@@ -9,6 +9,7 @@ namespace convoy::models {
 
 namespace {
 
+constexpr double kUsualTheta = 10000;
 constexpr const char* kWhere = "rotary parameters (rope_parameters or rope_scaling)";
 
 void need(const Json& dict, const std::string& type, std::initializer_list<const char*> keys) {
@@ -31,6 +32,11 @@ std::vector<double> factors_of(const Json& list, const char* key) {
 }
 
 }  // namespace
+
+bool DecoderConfig::has_rope_theta() const {
+  const bool here = rope_parameters.is_object() && rope_parameters.contains("rope_theta");
+  return here ? !rope_parameters.at("rope_theta").is_null() : rope_theta.has_value();
+}
 
 // The top level's factor is an older spelling.
 int64_t DecoderConfig::rotary_width(LayerType type) const {
@@ -69,8 +75,9 @@ Json DecoderConfig::rope_dict(LayerType type) const {
   if (!dict.contains("rope_theta") || dict["rope_theta"].is_null()) {
     const bool other = given.is_object() && given.contains("rope_theta");
     const bool local = windowed && defaults_.contains("rope_local_base_freq");
+    const double usual = local ? rope_local_base_freq : rope_theta.value_or(kUsualTheta);
     dict["rope_theta"] =
-        other ? given["rope_theta"] : Json(local ? rope_local_base_freq : rope_theta);
+        other && !given["rope_theta"].is_null() ? given["rope_theta"] : Json(usual);
   }
   return dict;
 }
@@ -84,23 +91,29 @@ nn::RotaryOptions DecoderConfig::rotary(LayerType layer) const {
   std::optional<double> factor, attention_factor, mscale, mscale_all_dim, beta_fast, beta_slow;
   std::optional<int64_t> original;
   Json partial, short_factors, long_factors, longest;
-  const Fields known{{"rope_type", &out.type, "", 0, 0, kTypes},
-                     {"rope_theta", &out.theta, "", 1e-9},
-                     {"factor", &factor, "", 1e-9},
-                     {"original_max_position_embeddings", &original, "", 1, kMostIds},
-                     {"attention_factor", &attention_factor, "", 1e-9},
-                     {"mscale", &mscale, ""},
-                     {"mscale_all_dim", &mscale_all_dim, ""},
-                     {"beta_fast", &beta_fast, "", 0},
-                     {"beta_slow", &beta_slow, "", 0},
-                     {"truncate", &out.truncate, ""},
-                     {"low_freq_factor", &out.low_freq_factor, "", 1e-9},
-                     {"high_freq_factor", &out.high_freq_factor, "", 1e-9},
-                     {"short_factor", &short_factors, ""},
-                     {"long_factor", &long_factors, ""},
-                     {"llama_4_scaling_beta", &out.query_beta, "", 0},
-                     {"max_position_embeddings", &longest, ""},
-                     {"partial_rotary_factor", &partial, ""}};
+  Fields known{{"rope_type", &out.type, "", 0, 0, kTypes},
+               {"rope_theta", &out.theta, "", 1e-9},
+               {"factor", &factor, "", 1e-9},
+               {"original_max_position_embeddings", &original, "", 1, kMostIds},
+               {"attention_factor", &attention_factor, "", 1e-9},
+               {"mscale", &mscale, ""},
+               {"mscale_all_dim", &mscale_all_dim, ""},
+               {"beta_fast", &beta_fast, "", 0},
+               {"beta_slow", &beta_slow, "", 0},
+               {"truncate", &out.truncate, ""},
+               {"low_freq_factor", &out.low_freq_factor, "", 1e-9},
+               {"high_freq_factor", &out.high_freq_factor, "", 1e-9},
+               {"short_factor", &short_factors, ""},
+               {"long_factor", &long_factors, ""},
+               {"llama_4_scaling_beta", &out.query_beta, "", 0},
+               {"max_position_embeddings", &longest, ""},
+               {"partial_rotary_factor", &partial, ""}};
+  Json sections, interleaved;
+  if (family_->delta == DeltaLayers::Fused) {
+    // Parts of a head that turn by time, height and width, which are one position in text.
+    known.push_back({"mrope_section", &sections, ""});
+    known.push_back({"mrope_interleaved", &interleaved, ""});
+  }
   Json rest = dict;
   take_fields(rest, known, kWhere);
   check_fields(known);

@@ -33,6 +33,7 @@ int64_t KvCache::room(int64_t capacity, int64_t window) {
 
 bool KvCache::go_back_to(int64_t length) {
   const int64_t back = length_ - length;
+  if (back > 0 && !recurrences_.empty()) return false;
   const auto can = [&](const auto& kept) { return kept.second.can_go_back(back); };
   if (!std::all_of(windows_.begin(), windows_.end(), can)) return false;
   for (auto& [place, kept] : windows_) kept.go_back(back);
@@ -54,6 +55,9 @@ int64_t KvCache::bytes() const {
   for (const auto& [place, kept] : kept_) bytes += kept.keys.nbytes() + kept.values.nbytes();
   auto out = static_cast<int64_t>(bytes);
   for (const auto& [place, kept] : windows_) out += kept.bytes();
+  for (const auto& [block, kept] : recurrences_) {
+    out += static_cast<int64_t>(kept.tail.nbytes() + kept.state.nbytes());
+  }
   return out;
 }
 

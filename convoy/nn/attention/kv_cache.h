@@ -35,11 +35,20 @@ class KvCache {
   /// on: keys and values of positions that do not grow, such as an encoder's.
   const Seen& keep(int64_t block, int64_t site, const std::function<Seen()>& make);
 
+  /// Parts of a recurrence's state after all positions so far, as the layer left them; undefined
+  /// at first.
+  struct Recurrence {
+    at::Tensor tail;   ///< [B, positions, channels]: the last inputs of a convolution
+    at::Tensor state;  ///< [B, heads, E, V]
+  };
+  /// State of block `block`, for its layer to read and replace.
+  Recurrence& recurrence(int64_t block) { return recurrences_[block]; }
+
   /// Records that all blocks have seen `positions` more.
   void advance(int64_t positions) { length_ += positions; }
 
   /// Forgets all positions from `length` on. Returns false, and does nothing, where the window
-  /// before `length` is no longer there.
+  /// before `length` is no longer there, or a recurrence has seen more.
   bool go_back_to(int64_t length);
 
   int64_t length() const { return length_; }
@@ -49,6 +58,7 @@ class KvCache {
   int64_t capacity_, length_ = 0;
   std::map<std::pair<int64_t, int64_t>, Seen> kept_;  // whole, of all positions
   std::map<std::pair<int64_t, int64_t>, WindowCache> windows_;
+  std::map<int64_t, Recurrence> recurrences_;
 };
 
 }  // namespace convoy::nn

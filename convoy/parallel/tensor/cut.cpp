@@ -32,6 +32,7 @@ int64_t end_in(int64_t part, const TensorCut& cut, int64_t rank, int64_t num_ran
 TensorCut cut_of(const TensorCut& cut, size_t part) {
   auto out = cut;
   if (!cut.part_readers.empty()) out.readers = cut.part_readers.at(part);
+  if (!cut.part_granules.empty()) out.granule = cut.part_granules.at(part);
   return out;
 }
 
@@ -108,7 +109,8 @@ int64_t most_ranks(const Shape& shape, const TensorCut& cut) {
   const auto parts = parts_of(shape, cut);
   int64_t most = std::numeric_limits<int64_t>::max();
   for (size_t p = 0; p < parts.size(); ++p) {
-    most = std::min(most, parts[p] / cut.granule * cut_of(cut, p).readers);
+    const auto how = cut_of(cut, p);
+    most = std::min(most, parts[p] / how.granule * how.readers);
   }
   return most;
 }
@@ -131,8 +133,8 @@ std::vector<TensorBox> boxes(const Shape& shape, const TensorCut& cut, const Ten
   for (size_t p = 0; p < parts.size(); ++p) {
     const int64_t part = parts[p];
     const auto how = cut_of(cut, p);
-    internal_check(part % cut.granule == 0, "parallel", "a part of {} is no multiple of {}", part,
-                   cut.granule);
+    internal_check(part % how.granule == 0, "parallel", "a part of {} is no multiple of {}", part,
+                   how.granule);
     const int64_t first = begin_in(part, how, place.rank, place.num_ranks);
     const int64_t end = end_in(part, how, place.rank, place.num_ranks);
     const int64_t taken =
@@ -158,7 +160,7 @@ std::vector<TensorBox> common_boxes(const Shape& shape, const TensorCut& cut,
     for (int64_t end = parts[0]; end <= box.begin[dim] && part + 1 < parts.size();) {
       end += parts[++part];
     }
-    const int64_t size = cut_of(cut, part).readers > 1 ? cut.granule : box.size[dim];
+    const int64_t size = cut_of(cut, part).readers > 1 ? cut_of(cut, part).granule : box.size[dim];
     for (int64_t at = 0; at < box.size[dim]; at += size) {
       out.push_back(box);
       out.back().begin[dim] += at;

@@ -13,11 +13,12 @@ using Shape = std::vector<int64_t>;
 /// rank has the granules that its readers read: stretches overlap where readers of one granule are
 /// of several ranks.
 struct TensorCut {
-  int64_t dim = -1;         ///< -1: every rank has all of it
-  Shape parts = {};         ///< sizes along `dim`, such as of q | k | v; empty: one part
-  int64_t granule = 1;      ///< elements that stay together along `dim`, such as a head's width
-  int64_t readers = 1;      ///< of each granule: queries' heads that read one of keys
-  Shape part_readers = {};  ///< by part, where parts differ; empty: `readers`
+  int64_t dim = -1;          ///< -1: every rank has all of it
+  Shape parts = {};          ///< sizes along `dim`, such as of q | k | v; empty: one part
+  int64_t granule = 1;       ///< elements that stay together along `dim`, such as a head's width
+  int64_t readers = 1;       ///< of each granule: queries' heads that read one of keys
+  Shape part_readers = {};   ///< by part, where parts differ; empty: `readers`
+  Shape part_granules = {};  ///< by part, where parts differ; empty: `granule`
   /// Whether each rank knows only a part of the gradient of a parameter that every rank has whole,
   /// such as its own heads' contribution; the parts are summed.
   bool partial_grad = false;
