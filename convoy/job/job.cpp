@@ -8,7 +8,6 @@
 #include "convoy/comm/cuda.h"
 #include "convoy/machine/cores.h"
 #include "convoy/machine/gpus.h"
-#include "convoy/parallel/refuse.h"
 
 namespace convoy::job {
 
@@ -200,7 +199,6 @@ Job plan_job(const options::ParallelArguments& arguments,
              const launch::RankEnvironment& environment, const std::vector<at::Device>& visible) {
   Job job;
   job.environment = environment;
-  parallel::require(refuse_shared_tokens(arguments.parallelism));
   internal_check(!visible.empty(), "parallel", "there is no device");
   if (environment.world_size > 1) return job_of_rank(std::move(job), arguments, visible);
   return job_of_process(std::move(job), arguments, visible);

@@ -7,7 +7,6 @@
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
 #include "convoy/job/job.h"
-#include "convoy/parallel/refuse.h"
 
 // Places of a job's ranks in the mesh.
 namespace convoy::job {
@@ -59,7 +58,6 @@ parallel::Mesh mesh_of(const options::ParallelArguments& arguments,
   const int stages = arguments.num_stages(), contexts = arguments.num_context_ranks();
   const int cuts = arguments.num_tensor_ranks();
   const int64_t ranks = environment.world_size, model = arguments.ranks_of_rows();
-  parallel::require(refuse_shared_tokens(arguments.parallelism));
   if (ranks % model != 0) {
     std::vector<std::string> why, who;
     const auto tell = [&](const char* kind, int degree, const char* rank) {

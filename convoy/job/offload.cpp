@@ -50,22 +50,12 @@ parallel::OffloadOptions offload_options(const options::ParallelArguments& argum
   if (!trains) offload.optimizer = offload.gradients = Place::Device;
   auto checked = a;
   checked.parallelism.offload = offload;
-  parallel::require(refuse_offload(checked.parallelism, {.trains = trains}));
   for (const auto& [option, place, least, why] : placed_parts(offload)) {
-    if (place == Place::Device) continue;
-    const auto value = name_of(place);
-    if (job.strategy == "dp" && a.parallelism.zero == 0) {
-      fail<UsageError>("parallel",
-                       "{} = {} with DataParallel: its replicas share one optimizer; try --zero 1, "
-                       "or a process per device: convoy launch -n 2 train ...",
-                       option, value);
-    }
-    if (least == 3 && a.parallelism.keep_bytes > 0) {
-      fail<UsageError>("parallel",
-                       "{} = {} with zero_keep_mb = {}: what is kept whole is in memory; try one "
-                       "of the two",
-                       option, value, a.parallelism.keep_bytes >> 20);
-    }
+    if (place == Place::Device || job.strategy != "dp" || a.parallelism.zero > 0) continue;
+    fail<UsageError>("parallel",
+                     "{} = {} with DataParallel: its replicas share one optimizer; try --zero 1, "
+                     "or a process per device: convoy launch -n 2 train ...",
+                     option, name_of(place));
   }
   check_offload_places(
       checked, job.devices.at(0),

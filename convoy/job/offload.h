@@ -9,8 +9,7 @@
 namespace convoy::job {
 
 /// Options of offloading from the arguments. Throws UsageError for a place without a folder or a
-/// GPU, gradients or weights that are not sharded, and replicas that share their state. Without
-/// training only weights count.
+/// GPU, and for replicas that share their state. Without training only weights count.
 parallel::OffloadOptions offload_options(const options::ParallelArguments& arguments,
                                          const Job& job, bool trains);
 

@@ -26,11 +26,11 @@ parallel::ReplicaOptions replica_options(const options::TrainingArguments& argum
   parallel::ReplicaOptions options;
   options.compute_dtype = arguments.bf16 ? at::kBFloat16 : arguments.fp16 ? at::kHalf : at::kFloat;
   options.parallelism = parallel.parallelism;
-  options.parallelism.offload = {};
   options.parallelism.rows = arguments.per_device_train_batch_size;
   options.parallelism.micro_batches = arguments.gradient_accumulation_steps;
   options.parallelism.recompute = arguments.gradient_checkpointing;
-  parallel::require(refuse_schedule(options.parallelism));
+  parallel::require(refuse(options.parallelism, {.trains = trains}));
+  options.parallelism.offload = {};
   options.parallelism.recompute = trains && arguments.gradient_checkpointing;
   options.seed = static_cast<uint64_t>(arguments.seed);
   options.trains = trains;

@@ -1,11 +1,12 @@
 #include "convoy/parallel/refuse.h"
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <string_view>
 
 #include "convoy/base/error.h"
+#include "convoy/base/text.h"
 #include "convoy/parallel/knobs.h"
 #include "convoy/parallel/pipeline/pipeline.h"
 
@@ -33,8 +34,8 @@ std::string unusual_pipeline_option(const Parallelism& parallelism) {
   return out;
 }
 
-}  // namespace
-
+/// Options of a pipeline that have no effect without stages or with their schedule, or that are two
+/// schedules; and two ways to recompute blocks.
 Refusal refuse_schedule(const Parallelism& parallelism) {
   const auto& asked = parallelism.pipeline;
   const PipelineOptions usual;
@@ -64,12 +65,14 @@ Refusal refuse_schedule(const Parallelism& parallelism) {
                      scheduled ? asked.schedule->name : name_of(*asked.placement));
 }
 
+/// Shared tokens without ranks to share them.
 Refusal refuse_shared_tokens(const Parallelism& parallelism) {
   if (!parallelism.sequence_parallel || parallelism.ranks.tensor > 1) return std::nullopt;
   return "sequence_parallel shares out tokens over tensor ranks, but tensor_parallel_size = 1; try "
          "--tensor_parallel_size 2, or without it";
 }
 
+/// Offload of state of which no shard is kept, that each micro-batch needs, or that is kept whole.
 Refusal refuse_offload(const Parallelism& parallelism, const StepFacts& facts) {
   auto offload = parallelism.offload;
   if (!facts.trains) offload.optimizer = offload.gradients = Place::Device;
@@ -85,14 +88,70 @@ Refusal refuse_offload(const Parallelism& parallelism, const StepFacts& facts) {
           "offload_optimizer, or more stages",
           option, name_of(place));
     }
+    if (least == 3 && parallelism.keep_bytes > 0) {
+      return fmt::format(
+          "{} = {} with zero_keep_mb = {}: what is kept whole is in memory; try one of the two",
+          option, name_of(place), parallelism.keep_bytes >> 20);
+    }
   }
   return std::nullopt;
 }
 
+}  // namespace
+
 Refusal refuse(const Parallelism& parallelism, const StepFacts& facts) {
   if (auto out = refuse_schedule(parallelism)) return out;
+  if (auto out = refuse_placement(parallelism)) return out;
+  if (auto out = refuse_recomputation(parallelism, facts)) return out;
   if (auto out = refuse_shared_tokens(parallelism)) return out;
+  if (auto out = refuse_row_tables(parallelism, facts)) return out;
   return refuse_offload(parallelism, facts);
+}
+
+Refusal refuse_placement(const Parallelism& parallelism) {
+  const auto& asked = parallelism.pipeline;
+  const int64_t most = asked.schedule->interleaved ? asked.virtual_stages : 1;
+  const bool may_take_two = most == 2 || (asked.schedule == &kAutomatic && most > 2);
+  if (asked.placement != Placement::V || may_take_two) return std::nullopt;
+  return fmt::format(
+      "pipeline_placement = v takes two virtual stages a rank; got {} with pipeline_schedule = {}; "
+      "try pipeline_placement = loop",
+      most, asked.schedule->name);
+}
+
+Refusal refuse_recomputation(const Parallelism& parallelism, const StepFacts& facts) {
+  if (parallelism.recompute || !facts.trains) return std::nullopt;
+  const auto& numbers = parallelism.recomputed.of_stage;
+  const int64_t stages = parallelism.ranks.pipeline;
+  if (parallelism.recomputed.to_fit && stages == 1) {
+    return "recompute_layers = auto fits stages of a pipeline into pipeline_memory; try "
+           "--pipeline_parallel_size 2, or a number";
+  }
+  if (parallelism.recomputed.to_fit && parallelism.pipeline.memory == 0) {
+    return "recompute_layers = auto makes stages fit into pipeline_memory; try --pipeline_memory "
+           "4GiB";
+  }
+  if (numbers.size() <= 1 || std::ssize(numbers) == stages) return std::nullopt;
+  return fmt::format("recompute_layers = {} has {} numbers; expected one, or one for each of {}",
+                     fmt::join(numbers, ","), numbers.size(), plural(stages, "stage"));
+}
+
+Refusal refuse_row_tables(const Parallelism& parallelism, const StepFacts& facts) {
+  if (!parallelism.keeps_rows(facts.trains)) return std::nullopt;
+  const auto beside = [](const std::string& what, const char* instead) {
+    return fmt::format("row_tables = true does not go with {}; try {}", what, instead);
+  };
+  const auto& ranks = parallelism.ranks;
+  for (const auto& [degree, name] : {std::pair{ranks.pipeline, "pipeline_parallel_size"},
+                                     std::pair{ranks.tensor, "tensor_parallel_size"},
+                                     std::pair{ranks.context, "context_parallel_size"}}) {
+    if (degree > 1) return beside(fmt::format("{} = {}", name, degree), "data ranks");
+  }
+  if (ranks.replicate > 1) {
+    return beside("several state replicas (shard_ranks)", "--shard_ranks all");
+  }
+  if (parallelism.offload.any()) return beside("offload", "without one of them");
+  return std::nullopt;
 }
 
 void require(const Refusal& none) {

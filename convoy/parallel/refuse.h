@@ -7,21 +7,22 @@
 #include "convoy/parallel/step_facts.h"
 
 // Rules that depend on options alone: a run asks them before it starts, a search of each split.
+// Some are asked again of a step's own mesh, which may have more degrees than the options name.
 namespace convoy::parallel {
 
 /// Reason why options do not go together, as a sentence for people; none: they do.
 using Refusal = std::optional<std::string>;
 
-/// Options of a pipeline that have no effect without stages or with their schedule, or that are two
-/// schedules; and two ways to recompute blocks.
-Refusal refuse_schedule(const Parallelism& parallelism);
-/// Shared tokens without ranks to share them.
-Refusal refuse_shared_tokens(const Parallelism& parallelism);
-/// Offload of state of which no shard is kept, or that each micro-batch needs.
-Refusal refuse_offload(const Parallelism& parallelism, const StepFacts& facts = {});
-
-/// The first reason of all rules.
+/// First reason of all rules against a run with these options.
 Refusal refuse(const Parallelism& parallelism, const StepFacts& facts = {});
+
+/// Rule of `refuse`: a V takes two virtual stages of each rank.
+Refusal refuse_placement(const Parallelism& parallelism);
+/// Rule of `refuse`: recomputed blocks are chosen for the stages there are, and for a limit of
+/// memory.
+Refusal refuse_recomputation(const Parallelism& parallelism, const StepFacts& facts);
+/// Rule of `refuse`: tables are kept by rows over data ranks alone, in memory.
+Refusal refuse_row_tables(const Parallelism& parallelism, const StepFacts& facts);
 
 /// Throws UsageError with a reason that there is.
 void require(const Refusal& none);

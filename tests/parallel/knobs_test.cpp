@@ -125,6 +125,18 @@ TEST(Refuse, SaysWhyOptionsDoNotGoTogether) {
               HasSubstr("offload_gradients = cpu with zero = 1: backward needs whole gradients"));
   EXPECT_THAT(why({.ranks = {.pipeline = 2}, .zero = 3, .offload = {.parameters = Place::Cpu}}),
               HasSubstr("offload_parameters = cpu with a pipeline: each micro-batch"));
+  EXPECT_THAT(why({.zero = 3, .keep_bytes = 4 << 20, .offload = {.parameters = Place::Cpu}}),
+              HasSubstr("offload_parameters = cpu with zero_keep_mb = 4"));
+  EXPECT_THAT(why({.ranks = {.pipeline = 2}, .pipeline = {.placement = Placement::V}}),
+              HasSubstr("pipeline_placement = v takes two virtual stages a rank; got 1"));
+  EXPECT_THAT(why({.recomputed = {.to_fit = true}}), HasSubstr("fits stages of a pipeline"));
+  EXPECT_THAT(why({.ranks = {.pipeline = 2}, .recomputed = {.to_fit = true}}),
+              HasSubstr("makes stages fit into pipeline_memory"));
+  EXPECT_THAT(why({.recomputed = {{1, 2}}}),
+              HasSubstr("recompute_layers = 1,2 has 2 numbers; expected one, or one for each of 1 "
+                        "stage"));
+  EXPECT_THAT(why({.ranks = {.context = 2}, .row_tables = true}),
+              HasSubstr("row_tables = true does not go with context_parallel_size = 2"));
   EXPECT_THROW(require(refuse({.sequence_parallel = true})), UsageError);
   const Parallelism gradients{.offload = {.gradients = Place::Cpu}};
   EXPECT_EQ(refuse(gradients, {.trains = false}), std::nullopt);

@@ -132,11 +132,6 @@ class Choosing {
   bool joins() const { return parallelism_.reduces_each_shard(); }
 
   void check_bytes_are_known() const {
-    if (again_.to_fit && memory_ == 0) {
-      fail<UsageError>("parallel",
-                       "recompute_layers = auto makes stages fit into pipeline_memory; try "
-                       "--pipeline_memory 4GiB");
-    }
     if (memory_ == 0 || !costs_.kept.empty()) return;
     fail<UsageError>("parallel",
                      "pipeline_memory = {} is held against what blocks keep for backward, which is "
@@ -221,12 +216,6 @@ class Choosing {
     auto numbers = again_.of_stage;
     if (numbers.empty()) return;
     if (numbers.size() == 1) numbers.resize(static_cast<size_t>(num_stages_), numbers.front());
-    if (static_cast<int>(numbers.size()) != num_stages_) {
-      fail<UsageError>("parallel",
-                       "recompute_layers = {} has {} numbers; expected one, or one for each of {} "
-                       "stages",
-                       fmt::join(numbers, ","), numbers.size(), num_stages_);
-    }
     choice.recomputed = blocks_to_recompute(choice.cut, numbers, with_bytes(costs_), repeatable_);
   }
 
@@ -302,11 +291,6 @@ PipelineChoice recompute_some_of(const PipelineChoice& without, const ChoiceInpu
 
 std::set<int64_t> blocks_of_one_stage(const RecomputeOptions& options, const Costs& costs,
                                       const std::set<int64_t>& repeatable) {
-  if (options.to_fit) {
-    fail<UsageError>("parallel",
-                     "recompute_layers = auto fits stages of a pipeline into pipeline_memory; try "
-                     "--pipeline_parallel_size 2, or a number");
-  }
   const Cut all{{0, static_cast<int64_t>(costs.forward.size()) - 1, 0}};
   return blocks_to_recompute(all, options.of_stage, with_bytes(costs), repeatable);
 }

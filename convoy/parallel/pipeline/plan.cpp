@@ -9,6 +9,7 @@
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
 #include "convoy/parallel/pipeline/builders.h"
+#include "convoy/parallel/refuse.h"
 
 namespace convoy::parallel {
 
@@ -29,13 +30,7 @@ std::vector<Way> ways(const PlanOptions& options) {
   const int most = options.parallelism.pipeline.schedule->interleaved
                        ? options.parallelism.pipeline.virtual_stages
                        : 1;
-  if (options.parallelism.pipeline.placement == Placement::V && most != 2 &&
-      !(searches && most > 2)) {
-    fail<UsageError>("parallel",
-                     "pipeline_placement = v takes two virtual stages a rank; got {} with "
-                     "pipeline_schedule = {}; try pipeline_placement = loop",
-                     most, options.parallelism.pipeline.schedule->name);
-  }
+  require(refuse_placement(options.parallelism));
   std::vector<Way> out;
   for (int v = searches ? 1 : most; v <= most; ++v) {
     if (options.parallelism.pipeline.placement == Placement::V && v != 2) continue;

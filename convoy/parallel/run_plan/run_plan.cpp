@@ -11,6 +11,7 @@
 #include "convoy/parallel/pipeline/choose.h"
 #include "convoy/parallel/pipeline/pipeline.h"
 #include "convoy/parallel/program/counts.h"
+#include "convoy/parallel/refuse.h"
 #include "convoy/parallel/run_plan/plan_again.h"
 
 namespace convoy::parallel {
@@ -126,33 +127,37 @@ void check_context_ranks(const ModelDecl& model, int num_ranks) {
                    num_ranks, unable.size(), model.blocks.size(), listed(unable));
 }
 
-/// Throws UsageError for what does not go with tables that are kept by rows.
-void check_row_tables(const ModelDecl& model, const Mesh& mesh, const Parallelism& parallelism,
-                      const StepFacts& facts) {
-  if (!parallelism.keeps_rows(facts.trains)) return;
-  const auto refuse = [](const std::string& what, const std::string& instead) {
-    fail<UsageError>("parallel", "row_tables = true does not go with {}; try {}", what, instead);
-  };
-  if (std::none_of(model.params.begin(), model.params.end(),
-                   [](const auto& param) { return param.row_reads && param.trained; })) {
-    fail<UsageError>("parallel",
-                     "row_tables = true needs a table of which a step reads some rows, as of a "
-                     "trained embedding "
-                     "that scores, too, under a loss that samples; got none; try --sampled_softmax "
-                     "true --weight_tying true (and "
-                     "--pretrained_trainable true where it begins with vectors), or without it");
+/// Throws UsageError where no table of the model can be kept by rows.
+void check_row_tables(const ModelDecl& model) {
+  if (std::any_of(model.params.begin(), model.params.end(),
+                  [](const auto& param) { return param.row_reads && param.trained; })) {
+    return;
   }
-  for (const auto& [axis, name] : {std::pair{Axis::Pipeline, "pipeline_parallel_size"},
-                                   std::pair{Axis::Tensor, "tensor_parallel_size"},
-                                   std::pair{Axis::Context, "context_parallel_size"}}) {
-    if (mesh.degree(axis) > 1)
-      refuse(fmt::format("{} = {}", name, mesh.degree(axis)), "data ranks");
-  }
-  if (mesh.degree(Axis::Replicate) > 1) {
-    refuse("several state replicas (shard_ranks)", "--shard_ranks all");
-  }
-  const auto& offload = parallelism.offload;
-  if (offload.any()) refuse("offload", "without one of them");
+  fail<UsageError>("parallel",
+                   "row_tables = true needs a table of which a step reads some rows, as of a "
+                   "trained embedding "
+                   "that scores, too, under a loss that samples; got none; try --sampled_softmax "
+                   "true --weight_tying true (and "
+                   "--pretrained_trainable true where it begins with vectors), or without it");
+}
+
+/// Options with the degrees of the mesh.
+Parallelism on_mesh(Parallelism parallelism, const Mesh& mesh) {
+  parallelism.ranks = {mesh.degree(Axis::Pipeline), mesh.degree(Axis::Replicate),
+                       mesh.degree(Axis::Shard), mesh.degree(Axis::Context),
+                       mesh.degree(Axis::Tensor)};
+  return parallelism;
+}
+
+/// Throws UsageError for what does not go with the mesh, or with the model's blocks and tables.
+void check_mesh(const ModelDecl& model, const Mesh& mesh, const Parallelism& parallelism,
+                const StepFacts& facts) {
+  check_tensor_ranks(model, mesh.degree(Axis::Tensor), parallelism.sequence_parallel);
+  check_context_ranks(model, mesh.degree(Axis::Context));
+  if (parallelism.keeps_rows(facts.trains)) check_row_tables(model);
+  const auto asked = on_mesh(parallelism, mesh);
+  require(refuse_row_tables(asked, facts));
+  require(refuse_recomputation(asked, facts));
 }
 
 using ProgramOf = Program StagePlan::*;
@@ -237,9 +242,7 @@ MemoryUse memory_of_evaluation(const StagePlan& stage, const StepOptions& option
 RunPlan planned(const ModelDecl& model, const Mesh& mesh, const Parallelism& parallelism,
                 const StepFacts& facts, const std::vector<BlockCost>& costs, bool proves,
                 KnownChoices* known) {
-  check_tensor_ranks(model, mesh.degree(Axis::Tensor), parallelism.sequence_parallel);
-  check_context_ranks(model, mesh.degree(Axis::Context));
-  check_row_tables(model, mesh, parallelism, facts);
+  check_mesh(model, mesh, parallelism, facts);
   RunPlan out;
   out.step = step_options(model, parallelism);
   const int num_stages = mesh.degree(Axis::Pipeline);

@@ -4,7 +4,6 @@
 #include "convoy/job/run_options.h"
 #include "convoy/nn/declare.h"
 #include "convoy/parallel/program/counts.h"
-#include "convoy/parallel/refuse.h"
 #include "convoy/planner/cost/profile_file.h"
 #include "convoy/planner/cost/trace.h"
 

@@ -9,7 +9,6 @@
 #include "convoy/job/run_options.h"
 #include "convoy/nn/declare.h"
 #include "convoy/options/batch.h"
-#include "convoy/parallel/refuse.h"
 #include "convoy/parallel/run_plan/run_plan.h"
 #include "convoy/planner/cost/pipeline_inputs.h"
 #include "convoy/planner/estimate/memory_check.h"
@@ -70,7 +69,6 @@ AskedRun asked_run(const parallel::ModelFactory& factory, options::TrainingArgum
   out.parallelism = replica.parallelism;
   out.facts = replica.facts();
   out.parallelism.offload = arguments.parallel.parallelism.offload;
-  parallel::require(refuse_offload(out.parallelism));
   const auto checked = check_memory(factory, arguments, 1);
   take(pipeline_inputs(checked, arguments, &data), out.parallelism, out.facts.counts);
   out.model = nn::declare(checked());

@@ -11,6 +11,7 @@
 #include "convoy/base/error.h"
 #include "convoy/parallel/knobs.h"
 #include "convoy/parallel/pipeline/pipeline.h"
+#include "convoy/parallel/refuse.h"
 #include "convoy/planner/time/bounds.h"
 #include "convoy/planner/time/uneven.h"
 
@@ -71,6 +72,7 @@ class Search {
     for (size_t n = 0; n < splits.size(); ++n) {
       const auto& split = splits[n];
       try {
+        parallel::require(refuse(split, space_.facts));
         all.push_back({split, least_seconds(costs_, cluster_, space_.facts, split),
                        least_bytes(costs_, cluster_, space_.facts, split), num_seen_++});
       } catch (const UsageError& error) {

@@ -46,11 +46,11 @@ void set_zero_of_one_rank(Parallelism& split) {
   if (split.state_ranks() == 1) split.zero = parallel::least_zero(split.offload);
 }
 
-/// Adds variants of `splits` with some of their state in `places`, those with less of it first.
-void add_offloaded(std::vector<Parallelism>& splits, const std::vector<parallel::Place>& places) {
+/// Adds variants of `splits` with some of their state in other places, those with less of it first.
+void add_offloaded(std::vector<Parallelism>& splits, const SearchSpace& space) {
   using parallel::Place;
   std::vector<Place> all{Place::Device};
-  all.insert(all.end(), places.begin(), places.end());
+  all.insert(all.end(), space.offload.begin(), space.offload.end());
   const auto on_devices = splits;
   for (int64_t parts = 1; parts <= 3; ++parts) {
     for (const auto optimizer : all) {
@@ -66,7 +66,7 @@ void add_offloaded(std::vector<Parallelism>& splits, const std::vector<parallel:
             split.offload.parameters = parameters;
             if (parameters != Place::Device) split.keep_bytes = 0;
             set_zero_of_one_rank(split);
-            if (!parallel::refuse(split)) splits.push_back(split);
+            if (!parallel::refuse(split, space.facts)) splits.push_back(split);
           }
         }
       }
@@ -88,7 +88,7 @@ void add_ways(std::vector<Parallelism>& out, const SearchSpace& space, Paralleli
       split.set_shard_ranks(shard);
       for (const bool sequence : {false, true}) {
         split.sequence_parallel = sequence;
-        if (sequence && (!space.takes_sequence || parallel::refuse_shared_tokens(split))) continue;
+        if (sequence && (!space.takes_sequence || split.ranks.tensor == 1)) continue;
         for (const bool recompute : {false, true}) {
           if (recompute && !space.takes_recompute) continue;
           split.recompute = recompute;
@@ -161,7 +161,7 @@ std::vector<Parallelism> splits_of(const SearchSpace& space) {
       }
     }
   }
-  if (!space.offload.empty()) add_offloaded(out, space.offload);
+  if (!space.offload.empty()) add_offloaded(out, space);
   if (out.empty()) {
     fail<UsageError>("plan",
                      "a step of {} rows does not divide over {} ranks in any way; try a "
