@@ -179,7 +179,8 @@ TEST_F(PredictionTasks, SayWhatIsNoAnswer) {
         "finite numbers of at least 0");
   }
   expect_refused("--summary_type mean", "has no effect where next items alone");
-  expect_refused("--label_smoothing_factor 0.1 --sampled_softmax", "scores some");
+  expect_refused("--label_smoothing_factor 0.1 --sampled_softmax",
+                 "smooths the cross_entropy over all items; got sampled_softmax");
 }
 
 }  // namespace

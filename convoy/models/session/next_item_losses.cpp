@@ -6,11 +6,24 @@
 #include "convoy/base/text.h"
 #include "convoy/models/session/session.h"
 #include "convoy/nn/losses/bpr.h"
+#include "convoy/nn/losses/cross_entropy.h"
 #include "convoy/nn/losses/gbce.h"
+#include "convoy/nn/losses/label_smoothing.h"
 
 namespace convoy::models {
 
 namespace {
+
+at::Tensor cross_entropy_of(const SessionConfig& config, const TargetsAmongAll& of,
+                            const nn::Context& context) {
+  const double share = config.label_smoothing_factor;
+  if (share == 0) return nn::cross_entropy(of.states, of.table, of.targets, of.options).loss;
+  const auto& options = of.options;
+  const auto smoothing =
+      nn::label_smoothing(of.states, of.table, of.targets,
+                          {share, options.temperature, options.first_id, options.weights}, context);
+  return nn::cross_entropy(of.states, of.table, of.targets, options).loss + smoothing;
+}
 
 at::Tensor gbce_of(const SessionConfig& config, const TargetsWithNegatives& of,
                    const nn::Context& context) {
@@ -33,14 +46,15 @@ at::Tensor bpr_of(const SessionConfig& /*config*/, const TargetsWithNegatives& o
 
 const std::vector<NextItemLoss>& next_item_losses() {
   static const std::vector<NextItemLoss> all{
-      {"cross_entropy", "over all scores"},
+      {"cross_entropy", "over all scores", cross_entropy_of},
       {"gbce",
        "binary cross-entropy over the target and negatives sampled for it",
+       nullptr,
        gbce_of,
        {{"gbce_t", 0.75,
          "how far gbce corrects for sampling: 0 = not at all (binary cross-entropy), 1 = fully", 0,
          1}}},
-      {"bpr", "-log sigmoid of the target's score less each of theirs", bpr_of}};
+      {"bpr", "-log sigmoid of the target's score less each of theirs", nullptr, bpr_of}};
   return all;
 }
 

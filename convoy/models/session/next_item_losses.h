@@ -9,6 +9,10 @@
 
 // Shapes: N positions with a target, W width of the scoring table, V item ids with padding, n
 // negatives of each target.
+namespace convoy::nn {
+struct CrossEntropyOptions;
+}
+
 namespace convoy::models {
 
 struct SessionConfig;
@@ -22,6 +26,14 @@ struct TargetsWithNegatives {
   nn::SampledLossOptions common;
 };
 
+/// Targets of a loss in which all items compete with each of them.
+struct TargetsAmongAll {
+  at::Tensor states;   ///< [N, W]
+  nn::ParamPtr table;  ///< [V, W], whose products with states are scores
+  at::Tensor targets;  ///< [N] int64
+  const nn::CrossEntropyOptions& options;
+};
+
 /// Option of one loss: a number of SessionConfig::loss_options.
 struct LossOption {
   std::string name;
@@ -30,17 +42,23 @@ struct LossOption {
   double low, high;  ///< inclusive
 };
 
-/// Next-item loss: a value of the option `loss`.
+/// Next-item loss: a value of the option `loss`. One of its functions computes it in training; an
+/// evaluation reports the cross-entropy over all items, whatever the loss.
 struct NextItemLoss {
   std::string name, help;
+  /// Returns the sum over the targets, fp32 scalar, of a loss that scores all items; null: of one
+  /// that scores negatives.
+  at::Tensor (*among_all)(const SessionConfig& config, const TargetsAmongAll& of,
+                          const nn::Context& context) = nullptr;
   /// Returns the sum over the targets, fp32 scalar, of a loss that scores each target and negatives
-  /// drawn for it. Null: cross-entropy over all items, or over those that sampled_softmax draws.
+  /// drawn for it; null: of one that scores all items.
   at::Tensor (*with_negatives)(const SessionConfig& config, const TargetsWithNegatives& of,
                                const nn::Context& context) = nullptr;
   std::vector<LossOption> options = {};
 };
 
-/// Next-item losses, the default first.
+/// Next-item losses. The first is the default, cross-entropy over all items, which
+/// label_smoothing_factor smooths and sampled_softmax approximates.
 const std::vector<NextItemLoss>& next_item_losses();
 
 std::vector<std::string> next_item_loss_names();

@@ -38,17 +38,17 @@ void SessionConfig::check() const {
                      "the tag time; try convoy data sessions --keep-time, or --model.body sasrec",
                      body);
   }
-  if (has_own_negatives() && sampled_softmax) {
-    fail<UsageError>("models",
-                     "sampled_softmax = true does not go with loss = {}, which draws items of its "
-                     "own; try n_negatives instead",
-                     loss);
+  const auto& softmax = next_item_losses().front().name;
+  if (loss != softmax && sampled_softmax) {
+    fail<UsageError>("models", "sampled_softmax = true does not go with loss = {}, which {}", loss,
+                     has_own_negatives() ? "draws items of its own; try n_negatives instead"
+                                         : "scores all items; try loss = " + softmax);
   }
-  if (label_smoothing_factor > 0 && (has_own_negatives() || sampled_softmax)) {
+  if (label_smoothing_factor > 0 && (loss != softmax || sampled_softmax)) {
     fail<UsageError>("models",
-                     "label_smoothing_factor = {} smooths over all items, of which {} scores some; "
-                     "try label_smoothing_factor = 0",
-                     label_smoothing_factor,
+                     "label_smoothing_factor = {} smooths the {} over all items; got {}; try "
+                     "label_smoothing_factor = 0",
+                     label_smoothing_factor, softmax,
                      sampled_softmax ? "sampled_softmax" : fmt::format("loss = {}", loss));
   }
   if (permutes() && attend_padding) {

@@ -15,7 +15,6 @@
 #include "convoy/models/session/negatives.h"
 #include "convoy/nn/layers/layers.h"
 #include "convoy/nn/losses/cross_entropy.h"
-#include "convoy/nn/losses/label_smoothing.h"
 #include "convoy/nn/losses/ranking.h"
 
 // Shapes: B rows, T positions, D = d_model, V = number of item ids with padding, N = targets.
@@ -179,14 +178,11 @@ nn::Bundle SessionHead::next_items(const nn::Bundle& in, const Targets& targets,
                             : asked_states(in, targets));
   const auto [table, h, places] = scored(own, context.mode == Mode::Train, context);
   const auto items = places.defined() ? places.index_select(0, targets.items) : targets.items;
-  const double share = context.mode == Mode::Train ? config_.label_smoothing_factor : 0;
-  at::Tensor smoothing;
-  if (share > 0) {
-    smoothing = nn::label_smoothing(
-        h, table, items, {share, config_.temperature, first_id_, targets.weights}, context);
-  }
-  const auto entropy = nn::cross_entropy(h, table, items, options);
-  nn::Bundle out{{"loss", share > 0 ? entropy.loss + smoothing : entropy.loss}, {"count", count}};
+  const auto loss =
+      context.mode == Mode::Train
+          ? next_item_loss(config_.loss).among_all(config_, {h, table, items, options}, context)
+          : nn::cross_entropy(h, table, items, options).loss;
+  nn::Bundle out{{"loss", loss}, {"count", count}};
   if (context.mode == Mode::Evaluate) {
     const auto all = options.ranks.whole(h, "states that are ranked");
     auto [target_ranks, lists] =
