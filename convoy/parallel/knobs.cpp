@@ -3,11 +3,9 @@
 #include <fmt/ranges.h>
 
 #include <map>
-#include <string_view>
 
 #include "convoy/base/text.h"
 #include "convoy/parallel/knob_texts.h"
-#include "convoy/parallel/mesh.h"
 #include "convoy/parallel/pipeline/pipeline.h"
 
 namespace convoy::parallel {
@@ -58,17 +56,9 @@ std::string offload_text(const Parallelism& p) {
   return join(out);
 }
 
-const Parallelism& usual() {
-  static const Parallelism kUsual;
-  return kUsual;
-}
-
-std::string plain(const Json& value) {
-  return value.is_string() ? value.get<std::string>() : value.dump();
-}
-
-bool is_number(const std::string& text) {
-  return text == "true" || text == "false" || text.find_first_not_of("0123456789") == text.npos;
+/// Places of state in DeepSpeed's words, with ours.
+std::map<std::string, std::string> deepspeed_places() {
+  return {{"none", "none"}, {"cpu", "cpu"}, {"nvme", "disk"}};
 }
 
 /// Accessor of a member of Parallelism, by the members that lead to it.
@@ -137,12 +127,14 @@ std::vector<Knob> mesh_knobs() {
        .decided = Decided::ByPlan,
        .get = value<&Parallelism::rows>,
        .label = unnamed,
-       .section = "train"},
+       .section = "train",
+       .deepspeed = {{"train_micro_batch_size_per_gpu"}}},
       {.name = "global_batch_size",
        .decided = Decided::ByPlan,
        .get = [](const Parallelism& p) -> Json { return p.global_batch(); },
        .label = unnamed,
-       .section = "train"},
+       .section = "train",
+       .deepspeed = {{"train_batch_size"}}},
       {.name = "pipeline_parallel_size",
        .help =
            "pipeline stages, one rank each, over which the model's blocks are split; further ranks "
@@ -217,7 +209,8 @@ std::vector<Knob> mesh_knobs() {
        .declare = option<&Parallelism::ranks, &Degrees::tensor>,
        .limit = [](Option& o) { o.within(1, 1024).alias("tp_size"); },
        .get = value<&Parallelism::ranks, &Degrees::tensor>,
-       .label = unnamed},
+       .label = unnamed,
+       .deepspeed = {{"tensor_parallel.autotp_size"}}},
       {.name = "sequence_parallel",
        .help = "tensor-parallel ranks also split the tokens between a layer's matrix products "
                "(norms, dropout and residuals), as in Megatron-LM; less activation memory",
@@ -248,11 +241,14 @@ std::vector<Knob> state_knobs() {
        .decided = Decided::ByPlan,
        .declare = option<&Parallelism::zero>,
        .limit = [](Option& o) { o.within(0, 3).alias("zero_stage"); },
-       .get = value<&Parallelism::zero>},
+       .get = value<&Parallelism::zero>,
+       .deepspeed = {{"zero_optimization.stage"}}},
       {.name = "shard_ranks",
        .decided = Decided::ByPlan,
        .get = [](const Parallelism& p) -> Json { return p.shard_ranks(); },
-       .has_effect = [](const Parallelism& p) { return p.shard_ranks() > 0; }},
+       .has_effect = [](const Parallelism& p) { return p.shard_ranks() > 0; },
+       .deepspeed = {{"zero_optimization.zero_hpz_partition_size", {{"1", "all"}}, true},
+                     {"zero_optimization.mics_shard_size", {{"-1", "all"}}, true}}},
       {.name = "prefetch",
        .help = "buckets of bucket_cap_mb that zero = 3 gathers ahead of their use",
        .decided = Decided::FromAsked,
@@ -320,7 +316,9 @@ std::vector<Knob> state_knobs() {
        .decided = Decided::ByPlan,
        .declare = place_option<&OffloadOptions::optimizer>,
        .get = place<&OffloadOptions::optimizer>,
-       .label = offload_text},
+       .label = offload_text,
+       .deepspeed = {{"zero_optimization.cpu_offload", {{"true", "cpu"}, {"false", "none"}}},
+                     {"zero_optimization.offload_optimizer.device", deepspeed_places()}}},
       {.name = "offload_gradients",
        .help = "where to keep the shards of gradients; needs zero = 2 or 3",
        .decided = Decided::ByPlan,
@@ -332,7 +330,8 @@ std::vector<Knob> state_knobs() {
        .decided = Decided::ByPlan,
        .declare = place_option<&OffloadOptions::parameters>,
        .get = place<&OffloadOptions::parameters>,
-       .label = unnamed},
+       .label = unnamed,
+       .deepspeed = {{"zero_optimization.offload_param.device", deepspeed_places()}}},
       {.name = "offload_dir",
        .help = "folder on a disk of each host for state offloaded to disk; nothing is left there",
        .declare = [](OptionTable& t, const char* name, const std::string& help,
@@ -342,7 +341,9 @@ std::vector<Knob> state_knobs() {
                        [&p](const std::string& text) { p.offload.folder = text; }},
                       help);
        },
-       .limit = [](Option& o) { o.differs(); }},
+       .limit = [](Option& o) { o.differs(); },
+       .deepspeed = {{"zero_optimization.offload_optimizer.nvme_path"},
+                     {"zero_optimization.offload_param.nvme_path"}}},
   };
 }
 
@@ -360,60 +361,6 @@ const std::vector<Knob>& knobs() {
 void declare(const Knob& knob, OptionTable& table, Parallelism& parallelism) {
   auto& option = knob.declare(table, knob.name, knob.help, parallelism);
   if (knob.limit != nullptr) knob.limit(option);
-}
-
-bool Knob::is_written(const Parallelism& parallelism) const {
-  if (get == nullptr || (has_effect != nullptr && !has_effect(parallelism))) return false;
-  return decided != Decided::FromAsked || get(parallelism) != get(usual());
-}
-
-bool Knob::is_reset(const Parallelism& parallelism) const {
-  const bool in_vain = has_effect != nullptr && !has_effect(parallelism);
-  return in_vain || decided == Decided::ByPlan;
-}
-
-std::string Parallelism::to_text() const {
-  auto out = mesh().to_text();
-  for (const auto& knob : knobs()) {
-    if (!knob.is_written(*this)) continue;
-    const auto value = knob.get(*this);
-    const auto label = knob.label != nullptr        ? knob.label(*this)
-                       : value == knob.get(usual()) ? ""
-                       : value.is_boolean()         ? std::string(knob.name)
-                                                    : fmt::format("{} {}", knob.name, plain(value));
-    if (!label.empty()) out += ", " + label;
-  }
-  return out + fmt::format(", {} x {}", micro_batches, plural(rows, "row"));
-}
-
-std::string to_toml(const Parallelism& parallelism) {
-  std::map<std::string, std::string> sections;
-  for (const auto& knob : knobs()) {
-    if (!knob.is_written(parallelism)) continue;
-    const auto value = plain(knob.get(parallelism));
-    sections[knob.section] +=
-        fmt::format("{} = {}\n", knob.name, is_number(value) ? value : toml_text(value));
-  }
-  return fmt::format("[train]\n{}\n[parallel]\n{}\n", sections["train"], sections[kSection]);
-}
-
-std::vector<std::string> to_flags(const Parallelism& parallelism) {
-  std::vector<std::string> train, parallel;
-  for (const auto& knob : knobs()) {
-    if (!knob.is_written(parallelism)) continue;
-    auto& flags = std::string_view(knob.section) == kSection ? parallel : train;
-    flags.push_back(fmt::format("--{}={}", knob.key(), plain(knob.get(parallelism))));
-  }
-  train.insert(train.end(), parallel.begin(), parallel.end());
-  return train;
-}
-
-Json to_json(const Parallelism& parallelism) {
-  Json out;
-  for (const auto& knob : knobs()) {
-    if (knob.get != nullptr) out[knob.name] = knob.get(parallelism);
-  }
-  return out;
 }
 
 Parallelism undecided(const Parallelism& asked) {

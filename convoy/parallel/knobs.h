@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -16,9 +17,17 @@ enum class Decided {
   FromAsked,  ///< a search starts from what is asked for
 };
 
+/// Key of DeepSpeed's file whose value an option takes.
+struct DeepSpeedKey {
+  const char* key;
+  /// Values in DeepSpeed's words, with ours; empty: as they are.
+  std::map<std::string, std::string> values = {};
+  bool others = false;  ///< values that are not listed stay as they are; else they are refused
+};
+
 /// Option that says how a step is spread over ranks and memory: a member of Parallelism with its
-/// name, its help and who decides it. Declaration, flags, TOML, JSON, the text of a plan, and what
-/// a plan resets follow from it.
+/// name, its help and who decides it. Declaration, flags, TOML, JSON, the text of a plan, what
+/// a plan resets, and the names that DeepSpeed has for it follow from it.
 struct Knob {
   const char* name;
   std::string help = {};
@@ -36,6 +45,7 @@ struct Knob {
   /// Words of Parallelism::to_text(); null: name and value, where it is not the default.
   std::string (*label)(const Parallelism& parallelism) = nullptr;
   const char* section = "parallel";
+  std::vector<DeepSpeedKey> deepspeed = {};
 
   std::string key() const { return std::string(section) + "." + name; }
   /// Whether the options of a plan name it.
