@@ -27,7 +27,7 @@ TASK_WORD = re.compile(r"sessions?\b|rankings?\b|recommend|top_?ks?\b|\blengths\
 FREE_OF_FAMILIES = ("convoy/planner/", "convoy/parallel/")
 # Words of our own for what the field has a word: the field's, our own, which other senses it has, and in
 # which files alone (all), or in which not ("!"). A match is free where a match of the other senses covers it.
-PIPELINE = ("convoy/parallel/pipeline/", "cli/plan/schedule.cpp", "tests/parallel/pipeline", "docs/pipeline.md")
+PIPELINE = ("convoy/parallel/pipeline/", "convoy/parallel/recompute/", "convoy/parallel/run_plan/choose", "cli/plan/schedule.cpp", "tests/parallel/pipeline", "docs/pipeline.md")
 DATA = ("convoy/data/", "convoy/dataset/", "convoy/train/", "convoy/tasks/", "tests/data/", "docs/data.md", "docs/design.md", "docs/training.md")
 SCHEDULE = ("convoy/parallel/", "tests/parallel/", "tests/parallel_torch/")
 ACTIONS = (*SCHEDULE, "!convoy/parallel/pipeline/csv", "!tests/parallel/csv")  # cells of a table stay

@@ -1,11 +1,11 @@
-#include "convoy/parallel/pipeline/choose.h"
+#include "convoy/parallel/run_plan/choose.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "convoy/base/error.h"
 #include "convoy/parallel/pipeline/csv.h"
-#include "convoy/parallel/pipeline/fit.h"
+#include "convoy/parallel/recompute/fit.h"
 #include "convoy/parallel/run_plan/run_plan.h"
 
 // What the options of a pipeline make of a model.

@@ -1,4 +1,4 @@
-#include "convoy/parallel/pipeline/recompute.h"
+#include "convoy/parallel/recompute/recompute.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>

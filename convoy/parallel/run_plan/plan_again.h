@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "convoy/parallel/pipeline/choose.h"
+#include "convoy/parallel/run_plan/choose.h"
 #include "convoy/parallel/run_plan/run_plan.h"
 
 // Plans of a search, which plans runs of one model again and again.

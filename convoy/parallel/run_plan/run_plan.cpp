@@ -8,10 +8,10 @@
 #include <utility>
 
 #include "convoy/base/error.h"
-#include "convoy/parallel/pipeline/choose.h"
 #include "convoy/parallel/pipeline/pipeline.h"
 #include "convoy/parallel/program/counts.h"
 #include "convoy/parallel/refuse.h"
+#include "convoy/parallel/run_plan/choose.h"
 #include "convoy/parallel/run_plan/plan_again.h"
 
 namespace convoy::parallel {

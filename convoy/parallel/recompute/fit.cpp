@@ -1,4 +1,4 @@
-#include "convoy/parallel/pipeline/fit.h"
+#include "convoy/parallel/recompute/fit.h"
 
 #include <functional>
 #include <limits>
@@ -7,7 +7,7 @@
 
 #include "convoy/base/error.h"
 #include "convoy/parallel/pipeline/builders.h"
-#include "convoy/parallel/pipeline/recompute.h"
+#include "convoy/parallel/recompute/recompute.h"
 
 namespace convoy::parallel {
 

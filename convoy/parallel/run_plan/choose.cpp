@@ -1,4 +1,4 @@
-#include "convoy/parallel/pipeline/choose.h"
+#include "convoy/parallel/run_plan/choose.h"
 
 #include <fmt/ranges.h>
 
@@ -11,9 +11,9 @@
 #include "convoy/base/text.h"
 #include "convoy/parallel/pipeline/builders.h"
 #include "convoy/parallel/pipeline/csv.h"
-#include "convoy/parallel/pipeline/fit.h"
 #include "convoy/parallel/pipeline/plan.h"
-#include "convoy/parallel/pipeline/recompute.h"
+#include "convoy/parallel/recompute/fit.h"
+#include "convoy/parallel/recompute/recompute.h"
 
 namespace convoy::parallel {
 
