@@ -128,12 +128,13 @@ const char* about_the_costs(bool given, bool counted) {
 /// Throws UsageError for options that have no effect together.
 void check(const ScheduleOptions& options) {
   if (!options.plot.empty() && std::filesystem::path(options.plot).extension() != ".svg") {
-    fail<UsageError>("cli", "--plot {} would be a picture in SVG; try a name that ends with .svg",
+    fail<UsageError>("schedule",
+                     "--plot {} would be a picture in SVG; try a name that ends with .svg",
                      options.plot);
   }
   const auto typed = typed_overrides();
   if (options.stages.parallelism.ranks.pipeline == 0 || typed.empty()) return;
-  fail<UsageError>("cli",
+  fail<UsageError>("schedule",
                    "{} has no effect with --stages, which are numbers without a model; try one of "
                    "them",
                    typed[0]);
@@ -150,14 +151,14 @@ int show_schedules(const ScheduleOptions& options) {
   // Only a typed --trace asks to show one; a run's file may name the trace that the run wrote.
   const bool traced = configured->table.find("output.trace")->typed;
   if (traced && !save.empty()) {
-    fail<UsageError>("cli",
+    fail<UsageError>("schedule",
                      "--save writes a schedule, and --trace shows one that was run; try "
                      "--save without --trace");
   }
   options::hold_batch(arguments, 1);
   const auto num_stages = arguments.parallel.num_stages();
   if (num_stages < 2) {
-    fail<UsageError>("cli", "one stage has no schedule; try --pipeline_parallel_size 4");
+    fail<UsageError>("schedule", "one stage has no schedule; try --pipeline_parallel_size 4");
   }
   parallel::check_size(num_stages, arguments.parallel.parallelism.pipeline.virtual_stages,
                        arguments.gradient_accumulation_steps);

@@ -304,10 +304,10 @@ std::vector<Knob> state_knobs() {
        .get = [](const Parallelism& p) -> Json { return p.blocks_recomputed(); },
        .has_effect = [](const Parallelism& p) { return p.blocks_recomputed() > 0; }},
       {.name = "row_tables",
-       .help = "shard tables of which a step reads only some rows (items, with sampled_softmax or "
-               "another loss that samples) by rows, row r on rank r mod N: only rows that are read "
-               "are gathered, reduced and updated; other rows catch up on missed updates when they "
-               "are read",
+       .help = "shard the embedding of items by rows over N ranks, where the loss samples items "
+               "(sampled_softmax, or a loss with n_negatives): row r and its moments are on rank r "
+               "mod N, a step gathers, reduces and updates only the rows that it reads, and a row "
+               "makes up for missed updates when it is next read",
        .declare = option<&Parallelism::row_tables>},
       {.name = "offload_optimizer",
        .help =

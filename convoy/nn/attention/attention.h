@@ -47,8 +47,9 @@ double scale_of(const AttentionOptions& options, const at::Tensor& q);
 /// small anyway. Ranks that share out positions take no window, sinks or cap.
 ///
 /// Documents of a row are attended to one at a time, each by one of these kernels: tokens of the
-/// others change no bit of its result or gradients. Padding gives zeros. On a GPU in 16 bits
-/// flash_attention() takes all documents of a micro-batch, or a window, at once where it can.
+/// others change no bit of its result or gradients. On a GPU in 16 bits flash_attention() takes all
+/// documents of a micro-batch, or a window, at once where it can, and promises no equal bits.
+/// Padding gives zeros.
 at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                      const AttentionOptions& options, const Context& context);
 

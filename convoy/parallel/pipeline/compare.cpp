@@ -14,12 +14,12 @@ std::vector<double> of_each(const char* name, std::vector<double> numbers, int n
   const auto n = static_cast<size_t>(num_stages);
   for (const double number : numbers) {
     if (number >= 0 && number <= kMostCost) continue;
-    fail<UsageError>("parallel", "--{} {} is no cost; expected a number from 0 on, at most {:g}",
+    fail<UsageError>("schedule", "--{} {} is no cost; expected a number from 0 on, at most {:g}",
                      name, number, kMostCost);
   }
   if (numbers.size() == 1) numbers.resize(n, numbers.front());
   if (numbers.size() == n) return numbers;
-  fail<UsageError>("parallel", "--{} has {} numbers; expected one, or one for each of {}", name,
+  fail<UsageError>("schedule", "--{} has {} numbers; expected one, or one for each of {}", name,
                    numbers.size(), plural(num_stages, "stage"));
 }
 
@@ -36,7 +36,7 @@ Costs StageNumbers::costs(int num_stages) const {
   out.put_off = put_off.empty() ? out.kept : of_each("put_off", put_off, num_stages);
   for (size_t s = 0; s < out.kept.size(); ++s) {
     if (out.put_off[s] <= out.kept[s]) continue;
-    fail<UsageError>("parallel", "--put_off {:g} is more than --kept {:g}; expected a part of it",
+    fail<UsageError>("schedule", "--put_off {:g} is more than --kept {:g}; expected a part of it",
                      out.put_off[s], out.kept[s]);
   }
   return out;
@@ -47,7 +47,7 @@ void check_size(int64_t num_stages, int64_t virtual_stages, int64_t num_micro_ba
   constexpr int64_t kMostStages = 1024, kMostActions = 2'000'000;
   constexpr double kEach = 3;  // a forward and both halves of a backward
   if (num_stages > kMostStages) {
-    fail<UsageError>("parallel", "a pipeline of {} is too long to be compared; expected at most {}",
+    fail<UsageError>("schedule", "a pipeline of {} is too long to be compared; expected at most {}",
                      plural(num_stages, "stage"), kMostStages);
   }
   // auto tries every number of virtual stages, and the work for one grows faster than their number.
@@ -55,13 +55,13 @@ void check_size(int64_t num_stages, int64_t virtual_stages, int64_t num_micro_ba
   int64_t most = 1;
   while ((most + 1) * (most + 1) * num_stages <= kMostTried) ++most;
   if (virtual_stages > most) {
-    fail<UsageError>("parallel",
+    fail<UsageError>("schedule",
                      "{} on each of {} are too many to be compared; expected at most {} each",
                      plural(virtual_stages, "virtual stage"), plural(num_stages, "stage"), most);
   }
   const auto each = static_cast<double>(num_stages * std::min(virtual_stages, kMostActions));
   if (kEach * each * static_cast<double>(num_micro_batches) <= kMostActions) return;
-  fail<UsageError>("parallel",
+  fail<UsageError>("schedule",
                    "{} micro-batches on {} make more than {} actions, too many to be compared; try "
                    "fewer micro-batches: with more the bubble's share only shrinks",
                    num_micro_batches, plural(num_stages, "stage"), kMostActions);

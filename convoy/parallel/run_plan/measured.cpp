@@ -48,7 +48,7 @@ int stage_of(const std::vector<Spans>& steps, const RunPlan& plan, const fs::pat
   for (const auto& step : steps) {
     for (const auto& [i, begin, end] : step) {
       if (i.block >= std::ssize(layout.table().units_of_block)) {
-        fail<UsageError>("parallel", "{} has '{}', a block that this model has not; {}",
+        fail<UsageError>("schedule", "{} has '{}', a block that this model has not; {}",
                          path.string(), to_text(i), kTry);
       }
       const int holds = layout.stage_of(i.block);
@@ -56,7 +56,7 @@ int stage_of(const std::vector<Spans>& steps, const RunPlan& plan, const fs::pat
         stage = holds;
         continue;
       }
-      fail<UsageError>("parallel",
+      fail<UsageError>("schedule",
                        "{} has '{}' on the rank of stage {}, but this schedule has the block on "
                        "stage {}; {}",
                        path.string(), to_text(i), *stage, holds, kTry);
@@ -75,7 +75,7 @@ void keep_planned(std::vector<Spans>& steps, const Program& planned, int stage,
     const auto [done, wanted] =
         std::ranges::mismatch(step, planned, {}, &TimedInstruction::instruction);
     if (wanted == planned.end()) continue;
-    fail<UsageError>("parallel",
+    fail<UsageError>("schedule",
                      "{} has another schedule: stage {} does '{}' where this one has "
                      "'{}'; {}",
                      path.string(), stage, done == step.end() ? "clip" : to_text(done->instruction),
@@ -104,7 +104,7 @@ std::vector<Timeline> measured_steps(const fs::path& trace, const RunPlan& plan)
   const auto num_stages = static_cast<int>(plan.stages.size());
   const auto first = formats::read_trace(trace);
   if (first.num_ranks > 1 && first.num_ranks % num_stages != 0) {
-    fail<UsageError>("parallel",
+    fail<UsageError>("schedule",
                      "{} is of a training on {} ranks, which {} stages do not divide; "
                      "{}",
                      trace.string(), first.num_ranks, num_stages, kTry);
@@ -126,7 +126,7 @@ std::vector<Timeline> measured_steps(const fs::path& trace, const RunPlan& plan)
   size_t num_steps = by_stage[0].size();
   for (size_t stage = 0; stage < by_stage.size(); ++stage) {
     if (by_stage[stage].empty()) {
-      fail<UsageError>("parallel", "{} has no step of stage {} of {}; {}", trace.string(), stage,
+      fail<UsageError>("schedule", "{} has no step of stage {} of {}; {}", trace.string(), stage,
                        num_stages, kTry);
     }
     num_steps = std::min(num_steps, by_stage[stage].size());
