@@ -21,57 +21,12 @@
 #include "convoy/prepare/sessions_schema.h"
 #include "convoy/prepare/sessions_split.h"
 #include "convoy/prepare/sessions_times.h"
+#include "convoy/prepare/time_delta.h"
 
 namespace convoy::prepare {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr const char* kTimeDelta = "time_delta";
-
-/// Computes the feature `time_delta` from the order, unless the input has such a column.
-class TimeDelta {
- public:
-  explicit TimeDelta(SessionOptions& options) {
-    auto& features = options.columns.features;
-    auto found = std::find_if(features.begin(), features.end(),
-                              [](const FeatureSpec& spec) { return spec.name == kTimeDelta; });
-    if (found == features.end()) return;
-    const auto columns = list_columns(options.inputs.front(), options.table);
-    if (std::find(columns.begin(), columns.end(), kTimeDelta) != columns.end()) return;
-    if (found->kind == FeatureKind::Categorical) {
-      fail<UsageError>("prepare", "the feature time_delta is categorical; expected continuous");
-    }
-    spec_ = *found;
-    place_ = found - features.begin();
-    features.erase(found);
-  }
-
-  bool is_wanted() const { return place_ >= 0; }
-
-  void add(Events& events, const SessionOrder& order) const {
-    if (!is_wanted()) return;
-    if (events.times.empty()) {
-      fail<UsageError>("prepare", "the feature time_delta needs times; got --time none");
-    }
-    EventFeature feature{spec_, {}, {}, {}};
-    feature.spec.kind = FeatureKind::Continuous;
-    feature.values.assign(static_cast<size_t>(events.num_events), 0);
-    for (const Session& session : order.sessions) {
-      for (int64_t i = session.begin; i < session.end; ++i) {
-        const int64_t event = order.events[static_cast<size_t>(i)];
-        const int64_t previous = order.events[static_cast<size_t>(std::max(i - 1, session.begin))];
-        feature.values[static_cast<size_t>(event)] =
-            spec_.of_event(events.times.front().between(previous, event));
-      }
-    }
-    events.features.insert(events.features.begin() + place_, std::move(feature));
-  }
-
- private:
-  FeatureSpec spec_;
-  std::ptrdiff_t place_ = -1;
-};
 
 /// Whether an option reads times in seconds: gaps, windows, kept times, `time_delta`, or a split by
 /// dates.

@@ -1,6 +1,5 @@
 #include "convoy/tasks/session/run.h"
 
-#include <cmath>
 #include <limits>
 
 #include "convoy/base/checksum.h"
@@ -9,13 +8,14 @@
 #include "convoy/base/piped_input.h"
 #include "convoy/base/text.h"
 #include "convoy/data/parquet_files.h"
-#include "convoy/data/tools/inspect_rows.h"
 #include "convoy/prepare/context.h"
 #include "convoy/prepare/item_features.h"
 #include "convoy/prepare/scales.h"
 #include "convoy/prepare/seen.h"
+#include "convoy/tasks/session/column_checks.h"
 #include "convoy/tasks/session/dataset.h"
 #include "convoy/tasks/session/known_items.h"
+#include "convoy/tasks/session/model_features.h"
 #include "convoy/tasks/session/same_ids.h"
 #include "convoy/tasks/session/swap_values.h"
 #include "convoy/tasks/session/unknown_rows.h"
@@ -26,186 +26,6 @@ namespace convoy::tasks {
 namespace fs = std::filesystem;
 
 namespace {
-
-/// Whether a feature describes an item or a session by its tags, and is not to be predicted.
-bool usable(const formats::Feature& feature) {
-  for (const char* tag :
-       {"user_id", "session_id", "target", "binary_classification", "regression"}) {
-    if (!feature.is_list && feature.has_tag(tag)) return false;
-  }
-  if (holds_vectors(feature)) return true;
-  const bool tagged = feature.has_tag("categorical") || feature.has_tag("continuous");
-  if (feature.is_list) return tagged;
-  const bool number = feature.type == formats::Feature::Float ||
-                      (feature.type == formats::Feature::Int &&
-                       (feature.int_domain.has_value() || !feature.has_tag("categorical")));
-  return tagged && number;
-}
-
-bool is_target(const models::SessionConfig& model, const std::string& column) {
-  return std::ranges::find(model.targets, column, &models::SessionTarget::column) !=
-         model.targets.end();
-}
-
-std::vector<std::string> feature_names(const formats::Schema& schema,
-                                       const std::vector<std::string>& wanted,
-                                       const models::SessionConfig& model,
-                                       const std::string& where) {
-  std::vector<std::string> known, chosen;
-  for (const auto& feature : schema.features) {
-    known.push_back(feature.name);
-    if (usable(feature) && !is_target(model, feature.name)) chosen.push_back(feature.name);
-  }
-  if (wanted.empty()) return chosen;
-  for (const auto& name : wanted) {
-    if (std::count(wanted.begin(), wanted.end(), name) > 1) {
-      fail<UsageError>("data", "data.features has '{}' twice", name);
-    }
-    if (schema.find(name) == nullptr) {
-      fail<UsageError>("data", "data.features has '{}', which {} does not name; got {}{}", name,
-                       where, join(known), did_you_mean(name, known));
-    }
-    const auto& feature = *schema.find(name);
-    const bool is_value = feature.has_tag("categorical") || feature.has_tag("continuous");
-    for (const char* tag : {"time", "user_id", "session_id"}) {
-      if (is_value || !feature.has_tag(tag)) continue;
-      fail<UsageError>("data",
-                       "data.features has '{}', whose tag in {} is {}: it is no value that a model "
-                       "reads; try without it{}",
-                       name, where, tag,
-                       tag == std::string_view("time") ? ", or a body that reads times, such as "
-                                                         "--body hstu"
-                                                       : "");
-    }
-    if (is_target(model, name)) {
-      fail<UsageError>("data",
-                       "data.features has '{}', which model.prediction_tasks asks for; expected it "
-                       "in one of them",
-                       name);
-    }
-  }
-  return wanted;
-}
-
-std::vector<models::SessionFeature> model_features(const DataArguments& data,
-                                                   const models::SessionConfig& model,
-                                                   const formats::Schema& schema) {
-  const auto item = schema.item_id().name;
-  auto names = feature_names(schema, data.features, model, data.schema_file());
-  if (std::find(names.begin(), names.end(), item) == names.end()) {
-    names.push_back(item);
-  }
-  std::vector<models::SessionFeature> features;
-  for (const auto& name : names) {
-    const auto& feature = *schema.find(name);
-    models::SessionFeature out;
-    out.name = name;
-    if (holds_vectors(feature)) {
-      out.categorical = false;
-      take_vectors(data::ParquetFiles(data.train_file()), feature, out);
-      features.push_back(out);
-      continue;
-    }
-    out.is_list = feature.is_list || name == item;
-    if (feature.type == formats::Feature::Unknown) {
-      fail<FileError>("data", "feature '{}' in {} has no type; expected INT for ids, or FLOAT",
-                      name, data.schema_file());
-    }
-    out.categorical =
-        feature.type == formats::Feature::Int && (feature.has_tag("categorical") || name == item);
-    if (out.categorical) {
-      if (!feature.int_domain) {
-        fail<FileError>("data", "feature '{}' in {} has no intDomain; expected its largest id",
-                        name, data.schema_file());
-      }
-      if (feature.int_domain->max > std::numeric_limits<int64_t>::max() / 2) {
-        fail<FileError>("data", "feature '{}' in {} has max = {}; expected its largest id", name,
-                        data.schema_file(), feature.int_domain->max);
-      }
-      out.cardinality = feature.int_domain->max + 1;
-    }
-    features.push_back(out);
-  }
-  return features;
-}
-
-/// Column of the events' times, for a body that reads it; else "".
-std::string time_feature(const models::SessionConfig& model, const formats::Schema& schema) {
-  if (!model.reads_times()) return "";
-  for (const auto& feature : schema.features) {
-    if (!feature.is_list || !feature.has_tag("time")) continue;
-    // The hour or the weekday are tagged as features.
-    if (!feature.has_tag("categorical") && !feature.has_tag("continuous")) return feature.name;
-  }
-  return "";
-}
-
-void check_times(const data::ParquetFiles& dataset, const std::string& name) {
-  const auto column = std::ranges::find(dataset.columns(), name, &data::ColumnInfo::name);
-  if (column == dataset.columns().end()) return;  // who reads it says so
-  if (column->is_list && column->kind == data::Column::Int64) return;
-  fail<FileError>(
-      "data",
-      "column '{}' of {}, with the times of the events, is {}; expected a list of whole "
-      "seconds a row; try convoy data sessions --keep-time",
-      name, dataset.where(), column->type);
-}
-
-/// Checks that each feature is a list, or one value a row, as the schema says.
-void check_lists(const data::ParquetFiles& dataset, const models::SessionConfig& model) {
-  for (const auto& feature : model.features) {
-    if (feature.width > 0) continue;  // check_vectors()
-    const auto column = std::ranges::find(dataset.columns(), feature.name, &data::ColumnInfo::name);
-    if (column == dataset.columns().end() || column->is_list == feature.is_list) continue;
-    if (!feature.is_list) {
-      fail<FileError>(
-          "data",
-          "column '{}' of {} is {}; expected one value a row, as the schema has it; try "
-          "a schema with a valueCount for it",
-          feature.name, dataset.where(), column->type);
-    }
-    const bool item = feature.name == model.item_feature;
-    fail<FileError>("data",
-                    "column '{}' of {} is {}: one {} a row; expected a row per session, with a "
-                    "list; try {}",
-                    feature.name, dataset.where(), column->type, item ? "item" : "value",
-                    item ? fmt::format("convoy data sessions {} --item {} --output DIR",
-                                       dataset.where(), feature.name)
-                         : "data.features without it");
-  }
-}
-
-/// Checks that a target has one number a row; a binary one 0 or 1.
-void check_answers(const data::ParquetFiles& dataset, const models::SessionTarget& target) {
-  const auto column = std::ranges::find(dataset.columns(), target.column, &data::ColumnInfo::name);
-  if (column == dataset.columns().end()) {
-    std::vector<std::string> known;
-    for (const auto& other : dataset.columns()) known.push_back(other.name);
-    fail<FileError>("data", "{} has no column '{}', which is to be predicted; got {}{}",
-                    dataset.where(), target.column, join(known),
-                    did_you_mean(target.column, known));
-  }
-  if (column->is_list) {
-    fail<FileError>("data",
-                    "column '{}' of {}, which is to be predicted, is {}; expected one number a row",
-                    target.column, dataset.where(), column->type);
-  }
-  int64_t row = 0;
-  data::each_rows(dataset, {{target.column}, {}}, [&](const data::Rows& rows) {
-    const auto& values = rows.columns.at(target.column);
-    for (int64_t i = 0; i < rows.num_rows; ++i, ++row) {
-      const auto at = static_cast<size_t>(i);
-      const double value = values.kind == data::Column::Int64
-                               ? static_cast<double>(values.ints[at])
-                               : static_cast<double>(values.floats[at]);
-      if (target.binary ? value == 0 || value == 1 : std::isfinite(value)) continue;
-      fail<FileError>("data", "row {} of {} has {} = {}; expected {}", row, dataset.where(),
-                      target.column, value,
-                      target.binary ? "0 or 1, or regression:COLUMN instead of binary:COLUMN"
-                                    : "a finite number");
-    }
-  });
-}
 
 /// Sets the limits for data that a model was not trained with: their own schema tells valid ids,
 /// and those that the model lacks are unknown.

@@ -7,11 +7,11 @@
 #include "convoy/checkpoint/weights.h"
 #include "convoy/data/parquet_files.h"
 #include "convoy/machine/memory_limit.h"
-#include "convoy/models/session/session_bodies.h"
 #include "convoy/prepare/seen.h"
 #include "convoy/tasks/memory.h"
 #include "convoy/tasks/random_data.h"
 #include "convoy/tasks/session/dataset.h"
+#include "convoy/tasks/session/effects.h"
 #include "convoy/tasks/session/event_weights.h"
 #include "convoy/tasks/session/first_weights.h"
 #include "convoy/tasks/session/inherited_options.h"
@@ -97,55 +97,12 @@ void SessionTask::settle(OptionTable& table) {
   settle_max_length(arguments_, table);
   settle_exclude_seen(arguments_, table);
   arguments_.take_tasks();
-  for (const char* key : {"model.summary_type", "model.task_weights"}) {
-    if (!arguments_.model.targets.empty() || !table.asked_for(key)) continue;
-    fail<UsageError>("tasks",
-                     "{} has no effect where next items alone are predicted; try "
-                     "--prediction_tasks next-item,binary:COLUMN",
-                     key);
-  }
-  if (arguments_.pretrained_embeddings.empty() && table.asked_for("model.pretrained_trainable")) {
-    fail<UsageError>("tasks",
-                     "model.pretrained_trainable has no effect without vectors to begin with; try "
-                     "--pretrained_embeddings COLUMN=FILE");
-  }
-  if (arguments_.item_tower.empty() && arguments_.model.item_id_dropout > 0 &&
-      table.asked_for("model.item_id_dropout")) {
-    fail<UsageError>("tasks",
-                     "model.item_id_dropout has no effect without features of items; try "
-                     "--item_tower FEATURE");
-  }
-  // only_with() cannot express that the masking decides whether such a body hides items.
-  const auto masking = arguments_.model.masking_kind();
-  const auto masks = models::bodies_that_learn_by("mlm");
-  if ((masking == "clm" || masking == "plm") &&
-      std::ranges::count(masks, arguments_.model.body) > 0 &&
-      table.asked_for("model.mlm_probability")) {
-    fail<UsageError>("tasks", "model.mlm_probability has no effect with masking = {}; try {}",
-                     masking, masking == "plm" ? "--plm_probability" : "--masking mlm");
-  }
-  if (arguments_.model.has_in_batch_negatives() && table.asked_for("model.max_n_samples")) {
-    fail<UsageError>("tasks",
-                     "model.max_n_samples has no effect with negative_sampling = in_batch, whose "
-                     "negatives are the targets of a step; try a larger batch, or another "
-                     "--negative_sampling");
-  }
-  if (masking != "clm" && table.asked_for("model.attn_type")) {
-    fail<UsageError>("tasks", "model.attn_type has no effect with masking = {}; try --masking clm",
-                     masking);
-  }
+  check_effects(arguments_, table);
   const auto& data = arguments_.data;
   if (data.windows.empty() && data.valid_file().empty()) set_no_evaluation(table);
   arguments_.ranking.top_k_values();
   arguments_.ranking.baseline_values();
   if (const auto* seed = table.find("train.seed")) parse_number(seed->plain(), seed_);
-  for (const char* key : {"data.path", "data.train", "data.valid"}) {
-    if (arguments_.data.windows.empty() || !table.asked_for(key)) continue;
-    fail<UsageError>("tasks",
-                     "{} has no effect with data.windows, whose folders are read; try "
-                     "without one of them",
-                     key);
-  }
 }
 
 Run SessionTask::run(std::shared_ptr<dataset::Dataset> train_data, train::ModelFiles files) {
