@@ -227,10 +227,4 @@ std::string line_chart(const LineChart& chart, double width, double height) {
   return svg.to_string();
 }
 
-std::string grouped_bar_chart(const BarChart& chart, double width, double height) {
-  Svg svg(width, height);
-  draw(svg, {0, 0, width, height}, chart);
-  return svg.to_string();
-}
-
 }  // namespace convoy::report

@@ -51,6 +51,5 @@ void draw(Svg& svg, const Box& box, const BarChart& chart);
 
 /// The chart as a picture of its own.
 std::string line_chart(const LineChart& chart, double width = 720, double height = 400);
-std::string grouped_bar_chart(const BarChart& chart, double width = 720, double height = 400);
 
 }  // namespace convoy::report

@@ -105,7 +105,7 @@ TEST(CutBlocks, ManyVirtualStagesOfEqualLayers) {
 TEST(CutBlocks, AVGivesTheFirstStageTheFirstAndTheLastStretch) {
   const auto cut = cut_blocks({1, 1, 1, 1, 1, 1}, 3, 2, Placement::V);
   EXPECT_EQ(stages_of(cut), (Stages{{0, 5}, {1, 4}, {2, 3}}));
-  EXPECT_EQ(cut_into_stages({1, 1, 1, 1}, 2, 2, Placement::V), (Stages{{0, 3}, {1, 2}}));
+  EXPECT_EQ(stages_of(cut_blocks({1, 1, 1, 1}, 2, 2, Placement::V)), (Stages{{0, 3}, {1, 2}}));
   EXPECT_THROW(cut_blocks({1, 1, 1}, 1, 3, Placement::V), InternalError);
   EXPECT_EQ(placement("v"), Placement::V);
   EXPECT_THROW(placement("w"), UsageError);

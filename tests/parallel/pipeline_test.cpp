@@ -79,12 +79,12 @@ TEST(PipelineSchedule, ATimelineIsThatOfThePicture) {
 }
 
 TEST(PipelineSchedule, TheDearestStageCostsAsLittleAsCanBe) {
-  EXPECT_EQ(cut_into_stages({1, 1, 1, 1}, 2), (Stages{{0, 1}, {2, 3}}));
-  EXPECT_EQ(cut_into_stages({0, 1, 1, 1, 3}, 2), (Stages{{0, 1, 2, 3}, {4}}));
-  EXPECT_EQ(cut_into_stages({5, 1, 1, 1, 1, 1}, 3), (Stages{{0}, {1, 2, 3}, {4, 5}}));
-  EXPECT_EQ(cut_into_stages({1, 1, 1, 1}, 2, 2), (Stages{{0, 2}, {1, 3}}));
-  EXPECT_EQ(cut_into_stages({1, 1, 1, 1, 1, 1}, 3), (Stages{{0, 1}, {2, 3}, {4, 5}}));
-  EXPECT_THROW(cut_into_stages({1, 1, 1}, 2, 2), InternalError);
+  EXPECT_EQ(stages_of(cut_blocks({1, 1, 1, 1}, 2)), (Stages{{0, 1}, {2, 3}}));
+  EXPECT_EQ(stages_of(cut_blocks({0, 1, 1, 1, 3}, 2)), (Stages{{0, 1, 2, 3}, {4}}));
+  EXPECT_EQ(stages_of(cut_blocks({5, 1, 1, 1, 1, 1}, 3)), (Stages{{0}, {1, 2, 3}, {4, 5}}));
+  EXPECT_EQ(stages_of(cut_blocks({1, 1, 1, 1}, 2, 2)), (Stages{{0, 2}, {1, 3}}));
+  EXPECT_EQ(stages_of(cut_blocks({1, 1, 1, 1, 1, 1}, 3)), (Stages{{0, 1}, {2, 3}, {4, 5}}));
+  EXPECT_THROW(stages_of(cut_blocks({1, 1, 1}, 2, 2)), InternalError);
 }
 
 TEST(PipelineSchedule, AnotherNameIsRefused) {

@@ -14,7 +14,7 @@ struct Pipeline : StagePrograms {
     const int num_blocks = num_stages * virtual_stages * blocks_each;
     costs.forward.assign(static_cast<size_t>(num_blocks), 1);
     costs.backward.assign(static_cast<size_t>(num_blocks), 2);
-    layout.stages = cut_into_stages(costs.forward, num_stages, virtual_stages);
+    layout.stages = stages_of(cut_blocks(costs.forward, num_stages, virtual_stages));
     make_layouts(num_blocks, layout);
     programs = pipeline_programs(schedule, layouts, options);
   }

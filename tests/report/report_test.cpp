@@ -100,14 +100,20 @@ TEST(Chart, DrawsLinesWithGapsAndLabels) {
   EXPECT_EQ(svg.find("nan"), std::string::npos);
 }
 
+/// Picture of a bar chart alone.
+std::string bar_chart(const BarChart& chart) {
+  Svg svg(720, 400);
+  draw(svg, {0, 0, 720, 400}, chart);
+  return svg.to_string();
+}
+
 TEST(Chart, EmptyAndConstantChartsAreDrawn) {
   EXPECT_TRUE(well_formed(line_chart({})));
-  EXPECT_TRUE(well_formed(grouped_bar_chart({})));
+  EXPECT_TRUE(well_formed(bar_chart({})));
   EXPECT_TRUE(well_formed(line_chart({.series = {{"one", {1}, {1}}, {"none", {}, {}}}})));
-  EXPECT_TRUE(
-      well_formed(grouped_bar_chart({.groups = {"a"}, .series = {{"s", {kNan}}, {"t", {-2}}}})));
+  EXPECT_TRUE(well_formed(bar_chart({.groups = {"a"}, .series = {{"s", {kNan}}, {"t", {-2}}}})));
   EXPECT_THROW(line_chart({.series = {{"bad", {1, 2}, {1}}}}), InternalError);
-  EXPECT_THROW(grouped_bar_chart({.groups = {"a"}, .series = {{"s", {}}}}), InternalError);
+  EXPECT_THROW(bar_chart({.groups = {"a"}, .series = {{"s", {}}}}), InternalError);
 }
 
 TEST(Table, AWideTableComesInParts) {

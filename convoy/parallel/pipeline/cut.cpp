@@ -108,9 +108,4 @@ Stages stages_of(const Cut& cut) {
   return out;
 }
 
-Stages cut_into_stages(const std::vector<double>& costs, int num_stages, int virtual_stages,
-                       Placement placement) {
-  return stages_of(cut_blocks(costs, num_stages, virtual_stages, placement));
-}
-
 }  // namespace convoy::parallel

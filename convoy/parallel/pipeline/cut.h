@@ -46,8 +46,4 @@ Cut joined(const Cut& cut);
 /// Blocks of each stage.
 Stages stages_of(const Cut& cut);
 
-/// Stages of a cut by costs: stages_of(cut_blocks(...)).
-Stages cut_into_stages(const std::vector<double>& costs, int num_stages, int virtual_stages = 1,
-                       Placement placement = Placement::Loop);
-
 }  // namespace convoy::parallel
