@@ -20,6 +20,7 @@
 #include "convoy/job/open_devices.h"
 #include "convoy/job/placement.h"
 #include "convoy/machine/gpus.h"
+#include "convoy/parallel/refuse.h"
 
 // Rendezvous of a job's ranks.
 namespace convoy::job {
@@ -163,6 +164,8 @@ Job join_job(const options::ParallelArguments& given, const Decide& decide) {
   const auto visible = visible_devices(given.device, &why_no_gpu);
   const bool plans = given.strategy == "plan";
   if (plans) check_plans(decide);
+  // What no run may be asked for ends before the ranks meet and data are read.
+  if (!plans) parallel::require(refuse(given.parallelism, {.trains = false}));
   auto arguments = plans ? before_plan(given) : given;
   comm::check_backend(arguments.backend, visible.at(0));
   auto job = plan_job(arguments, launch::detect_environment(), visible);
