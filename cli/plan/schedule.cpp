@@ -57,24 +57,24 @@ std::vector<std::string> kept_by_stages(const parallel::RunPlan& plan, bool in_b
 }
 
 /// Pipeline schedule to compare for this model.
-struct Way {
+struct NamedSchedule {
   std::string name;
   parallel::Parallelism parallelism;
   bool asked = false;  ///< it is what a training would do
 };
 
 /// Schedules to compare: all that have a name, and the one of a file.
-std::vector<Way> ways_of(const options::TrainingArguments& arguments,
-                         const parallel::Parallelism& parallelism) {
+std::vector<NamedSchedule> named_schedules(const options::TrainingArguments& arguments,
+                                           const parallel::Parallelism& parallelism) {
   const auto& asked = arguments.parallel.parallelism.pipeline;
-  std::vector<Way> out;
+  std::vector<NamedSchedule> out;
   for (const auto* entry : parallel::pipeline_schedules()) {
-    auto& way = out.emplace_back(Way{entry->name, parallelism});
-    way.parallelism.pipeline.schedule = entry;
-    way.parallelism.pipeline.file = way.parallelism.pipeline.csv = "";
-    way.asked = asked.file.empty() && entry == asked.schedule;
+    auto& one = out.emplace_back(NamedSchedule{entry->name, parallelism});
+    one.parallelism.pipeline.schedule = entry;
+    one.parallelism.pipeline.file = one.parallelism.pipeline.csv = "";
+    one.asked = asked.file.empty() && entry == asked.schedule;
     const bool as_many_stages = entry->interleaved == asked.schedule->interleaved;
-    if (!as_many_stages || !asked.file.empty()) way.parallelism.pipeline.splits.clear();
+    if (!as_many_stages || !asked.file.empty()) one.parallelism.pipeline.splits.clear();
   }
   if (!asked.file.empty()) out.push_back({asked.file, parallelism, true});
   return out;
@@ -90,19 +90,19 @@ class Comparison {
                   report::Align::kLeft);
   }
 
-  void add(const Way& way, const parallel::RunPlan& plan, double floor) {
+  void add(const NamedSchedule& one, const parallel::RunPlan& plan, double floor) {
     constexpr int kLetters = 88;
     const auto& layout = plan.stages[0].layout;
     const double above = std::max(0.0, plan.timeline.length / floor - 1);
-    table_.row({way.name, fmt::format("{:.1f} %", 100 * plan.timeline.idle()),
+    table_.row({one.name, fmt::format("{:.1f} %", 100 * plan.timeline.idle()),
                 fmt::format("{:.1f} %", 100 * above), parallel::stages_text(layout),
                 join(kept_by_stages(plan, in_bytes_), " | ")});
     auto bars = bars_of(plan.timeline, layout);
-    texts_ += fmt::format("\n{}\n{}", way.name, report::timeline_text(bars, kLetters));
-    pictures_.emplace_back(way.name, std::move(bars));
+    texts_ += fmt::format("\n{}\n{}", one.name, report::timeline_text(bars, kLetters));
+    pictures_.emplace_back(one.name, std::move(bars));
   }
-  void leave_out(const Way& way, const std::string& reason) {
-    texts_ += fmt::format("\n{}: {}\n", way.name, reason);
+  void leave_out(const NamedSchedule& one, const std::string& reason) {
+    texts_ += fmt::format("\n{}: {}\n", one.name, reason);
   }
 
   std::string to_text() const { return table_.to_text() + texts_; }
@@ -173,20 +173,20 @@ int show_schedules(const ScheduleOptions& options) {
   take(inputs, replica.parallelism, replica.counts);
   const auto facts = replica.facts();
   Comparison comparison(in_bytes);
-  for (const auto& way : ways_of(arguments, replica.parallelism)) {
-    if (traced && !way.asked) continue;
+  for (const auto& one : named_schedules(arguments, replica.parallelism)) {
+    if (traced && !one.asked) continue;
     try {
-      const auto plan = parallel::plan_run(model, mesh, way.parallelism, facts);
+      const auto plan = parallel::plan_run(model, mesh, one.parallelism, facts);
       if (traced) {
-        return show_trace({arguments.output.trace, way.name, !asked.costs.empty()}, plan,
+        return show_trace({arguments.output.trace, one.name, !asked.costs.empty()}, plan,
                           options.plot);
       }
-      comparison.add(way, plan, parallel::floor_of(model, plan, way.parallelism, facts));
-      if (way.asked && !save.empty()) write_file(save, parallel::to_csv(plan.orders));
+      comparison.add(one, plan, parallel::floor_of(model, plan, one.parallelism, facts));
+      if (one.asked && !save.empty()) write_file(save, parallel::to_csv(plan.orders));
     } catch (const UsageError& error) {
       // The others need not go, the one that is asked for must.
-      if (way.asked) throw;
-      comparison.leave_out(way, error.what());
+      if (one.asked) throw;
+      comparison.leave_out(one, error.what());
     }
   }
   fmt::print("{}", comparison.to_text());

@@ -62,13 +62,13 @@ std::map<std::string, std::string> deepspeed_places() {
 }
 
 /// Accessor of a member of Parallelism, by the members that lead to it.
-template <auto... kWay>
+template <auto... kMembers>
 auto& member(auto& parallelism) {
-  return (parallelism.*....*kWay);
+  return (parallelism.*....*kMembers);
 }
-template <auto... kWay>
+template <auto... kMembers>
 Option& option(OptionTable& t, const char* name, const std::string& help, Parallelism& p) {
-  return t.add(kSection, name, member<kWay...>(p), help);
+  return t.add(kSection, name, member<kMembers...>(p), help);
 }
 template <auto kBytes>
 Option& mib_option(OptionTable& t, const char* name, const std::string& help, Parallelism& p) {
@@ -78,9 +78,9 @@ template <auto kPlace>
 Option& place_option(OptionTable& t, const char* name, const std::string& help, Parallelism& p) {
   return t.add(kSection, name, p.offload.*kPlace, offload_places(), help);
 }
-template <auto... kWay>
+template <auto... kMembers>
 Json value(const Parallelism& p) {
-  return member<kWay...>(p);
+  return member<kMembers...>(p);
 }
 template <auto kPlace>
 Json place(const Parallelism& p) {

@@ -79,7 +79,7 @@ void add_offloaded(std::vector<Parallelism>& splits, const SearchSpace& space) {
 namespace {
 
 /// Adds the variants of a mesh with its micro-batches by ZeRO stage, schedule and recomputation.
-void add_ways(std::vector<Parallelism>& out, const SearchSpace& space, Parallelism split) {
+void add_variants(std::vector<Parallelism>& out, const SearchSpace& space, Parallelism split) {
   // Stages 2 and 3 with a pipeline reduce or gather for each micro-batch: the seeds advise against
   // it, and it never won a trial here.
   const int64_t most = split.state_ranks() == 1 ? 0 : split.ranks.pipeline > 1 ? 1 : 3;
@@ -121,7 +121,7 @@ void add_meshes(std::vector<Parallelism>& out, const SearchSpace& space, Paralle
   for (const int64_t rows : rows_of(of_rank, most)) {
     split.rows = rows;
     split.micro_batches = of_rank / rows;
-    add_ways(out, space, split);
+    add_variants(out, space, split);
   }
 }
 
