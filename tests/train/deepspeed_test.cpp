@@ -89,6 +89,21 @@ TEST_F(DeepSpeed, RefusesByNameAndLine) {
   EXPECT_EQ(error_of(R"({"amp": {"enabled": false}, "sparse_gradients": false})"), "no error");
 }
 
+TEST_F(DeepSpeed, TakesTheKeysThatKnobsOfAStepName) {
+  read(R"({"train_batch_size": 32, "tensor_parallel": {"autotp_size": 2},
+           "zero_optimization": {"stage": 3, "cpu_offload": true, "zero_hpz_partition_size": 4,
+                                 "offload_param": {"device": "nvme", "nvme_path": "/scratch"}}})");
+  EXPECT_EQ(arguments_.global_batch_size, 32);
+  EXPECT_EQ(arguments_.parallel.parallelism.ranks.tensor, 2);
+  EXPECT_EQ(arguments_.parallel.shard_ranks, "4");
+  const auto& offload = arguments_.parallel.parallelism.offload;
+  EXPECT_EQ(offload.optimizer, parallel::Place::Cpu);
+  EXPECT_EQ(offload.parameters, parallel::Place::Disk);
+  EXPECT_EQ(offload.folder, "/scratch");
+  EXPECT_THAT(error_of(R"({"zero_optimization": {"offload_param": {"device": "gpu"}}})"),
+              HasSubstr("= gpu cannot be had here; expected cpu or none or nvme"));
+}
+
 TEST_F(DeepSpeed, TakesItsOldNameOfBf16) {
   read(R"({"bfloat16": {"enabled": true}})");
   EXPECT_TRUE(arguments_.bf16);
