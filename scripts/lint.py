@@ -70,7 +70,7 @@ MEMBER_SOURCES = {
     "ranks.pipeline": 24, "ranks.shard": 5, "ranks.context": 11, "ranks.tensor": 12, "zero": 23, "recompute": 17, "recomputed.of_stage": 4,
     "sequence_parallel": 15, "gathers.prefetch": 4, "reduce_each": 7, "bucket_bytes": 3, "keep_bytes": 6,
     "offload.optimizer": 7, "offload.gradients": 7, "offload.parameters": 6, "offload.folder": 6,
-    "pipeline.schedule": 15, "pipeline.virtual_stages": 9, "pipeline.splits": 5, "pipeline.placement": 5,
+    "pipeline.schedule": 15, "pipeline.virtual_stages": 8, "pipeline.splits": 5, "pipeline.placement": 4,
     "pipeline.file": 4, "pipeline.csv": 4, "pipeline.costs": 4,
 }
 NOT_ONLY_MEMBERS = {"rows", "micro_batches"}  # also names of other things
