@@ -29,17 +29,17 @@ struct EstimateOptions {
 
 using parallel::Parallelism;
 
-/// Returns the ways to train, by recomputation and stage of ZeRO. Without others to share with no
-/// stage of ZeRO shares anything, but for what is offloaded.
-std::vector<Parallelism> ways_of(const planner::Estimator& estimator) {
+/// Returns the splits to tell of, by recomputation and stage of ZeRO. Without others to share with
+/// no stage of ZeRO shares anything, but for what is offloaded.
+std::vector<Parallelism> splits_to_show(const planner::Estimator& estimator) {
   const int64_t most = estimator.mesh().degree(parallel::kState) > 1 ? 3 : estimator.asked().zero;
   std::vector<Parallelism> out;
   for (const bool recompute : {false, true}) {
     for (int64_t zero = 0; zero <= most; ++zero) {
-      auto way = estimator.asked();
-      way.zero = zero;
-      way.recompute = recompute;
-      out.push_back(way);
+      auto split = estimator.asked();
+      split.zero = zero;
+      split.recompute = recompute;
+      out.push_back(split);
     }
   }
   return out;
@@ -73,23 +73,23 @@ Json to_json(const parallel::MemoryUse& use) {
 void print_json(const planner::Estimator& estimator, const planner::MemoryBudget& room,
                 bool is_here) {
   Json out = Json::array();
-  for (const auto& way : ways_of(estimator)) {
-    const auto plan = estimator.plan(way);
+  for (const auto& split : splits_to_show(estimator)) {
+    const auto plan = estimator.plan(split);
     Json stages = Json::array();
     int64_t most = 0;
     for (const auto& stage : plan.stages) {
       stages.push_back(to_json(stage.memory));
       most = std::max(most, stage.memory.sum());
     }
-    out.push_back({{"zero", way.zero},
-                   {"peak", estimator.peak_text(way)},
-                   {"gradient_checkpointing", way.recompute},
-                   {"asked", way == estimator.asked()},
+    out.push_back({{"zero", split.zero},
+                   {"peak", estimator.peak_text(split)},
+                   {"gradient_checkpointing", split.recompute},
+                   {"asked", split == estimator.asked()},
                    {"stages", stages},
                    {"compute_seconds", is_here ? Json(plan.timeline.length) : Json()},
                    {"fits", planner::name_of(room.fit(most))},
                    {"room_bytes", room.bytes},
-                   {"most_rows", estimator.most_rows(way, room.sure_bytes(), false)}});
+                   {"most_rows", estimator.most_rows(split, room.sure_bytes(), false)}});
   }
   fmt::print("{}\n", out.dump(2));
 }
@@ -99,13 +99,13 @@ std::string advice(const planner::Estimator& estimator, const planner::MemoryBud
                    bool holds_batch) {
   const auto asked = estimator.asked();
   if (room.fit(estimator.memory(asked).sum()) == planner::Fit::Yes) return "";
-  const auto way = estimator.nearest(room.sure_bytes());
-  if (!way) {
+  const auto split = estimator.nearest(room.sure_bytes());
+  if (!split) {
     return "Nothing fits with these options and other micro-batches, stages of ZeRO or "
            "recomputation; convoy plan tries all kinds of parallelism.\n";
   }
-  auto flags = planner::flags_of(*way, asked, holds_batch);
-  const auto rows = estimator.eval_rows(*way, room.sure_bytes());
+  auto flags = planner::flags_of(*split, asked, holds_batch);
+  const auto rows = estimator.eval_rows(*split, room.sure_bytes());
   if (rows && *rows < estimator.asked_eval_rows()) {
     flags += fmt::format("{}--per_device_eval_batch_size {}", flags.empty() ? "" : " ", *rows);
   }
@@ -124,27 +124,27 @@ void print_table(const planner::Estimator& estimator, const planner::MemoryBudge
                  bool holds_batch, bool is_here) {
   report::Table table;
   table.column("", report::Align::kLeft).column("zero").column("gradient_checkpointing").keys(3);
-  const auto ways = ways_of(estimator);
+  const auto splits = splits_to_show(estimator);
   std::vector<parallel::MemoryUse> uses;
-  for (const auto& way : ways) uses.push_back(estimator.memory(way));
+  for (const auto& split : splits) uses.push_back(estimator.memory(split));
   const auto kinds = kinds_in_use(uses);
   for (const auto& [kind, bytes] : kinds.front()) table.column(kind);
   table.column("sum");
   if (is_here) table.column("computing");
   table.column("fits").column("rows at most");
-  for (size_t n = 0; n < ways.size(); ++n) {
-    const auto& way = ways[n];
+  for (size_t n = 0; n < splits.size(); ++n) {
+    const auto& split = splits[n];
     const auto& most = uses[n];
-    const auto plan = estimator.plan(way);
-    std::vector<std::string> row{way == estimator.asked() ? "*" : "", std::to_string(way.zero),
-                                 way.recompute ? "yes" : "no"};
+    const auto plan = estimator.plan(split);
+    std::vector<std::string> row{split == estimator.asked() ? "*" : "", std::to_string(split.zero),
+                                 split.recompute ? "yes" : "no"};
     for (const auto& [kind, bytes] : kinds[n]) {
       row.push_back(bytes == 0 ? "-" : human_bytes(bytes));
     }
     row.push_back(human_bytes(most.sum()));
     if (is_here) row.push_back(human_seconds(plan.timeline.length));
     row.emplace_back(planner::name_of(room.fit(most.sum())));
-    const auto rows = estimator.most_rows(way, room.sure_bytes(), false);
+    const auto rows = estimator.most_rows(split, room.sure_bytes(), false);
     row.push_back(rows < planner::Estimator::kMostRows ? std::to_string(rows) : "any");
     table.row(row);
   }

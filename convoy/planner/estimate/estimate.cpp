@@ -167,15 +167,15 @@ Parallelism Estimator::asked() const {
   return out;
 }
 
-parallel::RunPlan Estimator::plan_step(Parallelism way, bool proves) const {
-  if (way.zero < 2) way.offload.gradients = parallel::Place::Device;
-  if (way.zero < 3) way.offload.parameters = parallel::Place::Device;
-  return parallel::plan_run(run_.model, run_.mesh, way, run_.facts,
-                            way.rows == rows_ ? costs_ : others_->of(reported_share(way.rows)),
+parallel::RunPlan Estimator::plan_step(Parallelism split, bool proves) const {
+  if (split.zero < 2) split.offload.gradients = parallel::Place::Device;
+  if (split.zero < 3) split.offload.parameters = parallel::Place::Device;
+  return parallel::plan_run(run_.model, run_.mesh, split, run_.facts,
+                            split.rows == rows_ ? costs_ : others_->of(reported_share(split.rows)),
                             proves);
 }
 
-Estimator::EvaluationUse Estimator::use_of(const Evaluation& evaluation, const Parallelism& way,
+Estimator::EvaluationUse Estimator::use_of(const Evaluation& evaluation, const Parallelism& split,
                                            const parallel::RunPlan& plan, size_t stage) const {
   EvaluationUse out;
   const auto add_blocks = [&](const parallel::Layout& layout) {
@@ -188,9 +188,9 @@ Estimator::EvaluationUse Estimator::use_of(const Evaluation& evaluation, const P
     add_blocks(plan.stages[stage].layout);
     return out;
   }
-  auto spread = way;
+  auto spread = split;
   spread.recompute = false;
-  if (way.zero < 3) spread.offload.parameters = parallel::Place::Device;
+  if (split.zero < 3) spread.offload.parameters = parallel::Place::Device;
   const auto& other = *evaluation.other;
   const auto beside =
       parallel::plan_run(other.model, other.mesh, spread, other.facts, {}, /*proves=*/false);
@@ -200,11 +200,11 @@ Estimator::EvaluationUse Estimator::use_of(const Evaluation& evaluation, const P
 }
 
 parallel::RunPlan Estimator::with_evaluations(parallel::RunPlan plan,
-                                              const Parallelism& way) const {
+                                              const Parallelism& split) const {
   for (size_t s = 0; s < plan.stages.size(); ++s) {
     auto& stage = plan.stages[s];
     for (size_t e = 0; e < evaluations_.size(); ++e) {
-      const int64_t bytes = use_of(evaluations_[e], way, plan, s).sum();
+      const int64_t bytes = use_of(evaluations_[e], split, plan, s).sum();
       if (bytes <= stage.memory.activations) continue;
       stage.memory.activations = bytes;
       stage.peak = peak_of(e);
@@ -213,8 +213,8 @@ parallel::RunPlan Estimator::with_evaluations(parallel::RunPlan plan,
   return plan;
 }
 
-parallel::RunPlan Estimator::plan(const Parallelism& way) const {
-  return with_evaluations(plan_step(way, /*proves=*/true), way);
+parallel::RunPlan Estimator::plan(const Parallelism& split) const {
+  return with_evaluations(plan_step(split, /*proves=*/true), split);
 }
 
 namespace {
@@ -227,12 +227,12 @@ const parallel::StagePlan& fullest(const parallel::RunPlan& plan) {
 
 }  // namespace
 
-parallel::MemoryUse Estimator::memory(const Parallelism& way) const {
-  return fullest(with_evaluations(plan_step(way, /*proves=*/false), way)).memory;
+parallel::MemoryUse Estimator::memory(const Parallelism& split) const {
+  return fullest(with_evaluations(plan_step(split, /*proves=*/false), split)).memory;
 }
 
-std::string Estimator::peak_text(const Parallelism& way) const {
-  const auto planned = with_evaluations(plan_step(way, /*proves=*/false), way);
+std::string Estimator::peak_text(const Parallelism& split) const {
+  const auto planned = with_evaluations(plan_step(split, /*proves=*/false), split);
   const auto& stage = fullest(planned);
   if (stage.peak < 0) return evaluations_.at(evaluation_at(stage.peak)).when;
   const auto& instruction = stage.step[static_cast<size_t>(stage.peak)];
@@ -240,14 +240,14 @@ std::string Estimator::peak_text(const Parallelism& way) const {
                      run_.model.blocks[static_cast<size_t>(instruction.block)].name);
 }
 
-int64_t Estimator::step_bytes(const Parallelism& way) const {
-  return fullest(plan_step(way, /*proves=*/false)).memory.sum();
+int64_t Estimator::step_bytes(const Parallelism& split) const {
+  return fullest(plan_step(split, /*proves=*/false)).memory.sum();
 }
 
-int64_t Estimator::most_rows(const Parallelism& way, int64_t bytes, bool holds_batch) const {
-  const int64_t of_rank = way.rows * way.micro_batches;
+int64_t Estimator::most_rows(const Parallelism& split, int64_t bytes, bool holds_batch) const {
+  const int64_t of_rank = split.rows * split.micro_batches;
   const auto with = [&](int64_t rows) {
-    auto other = way;
+    auto other = split;
     other.rows = rows;
     if (holds_batch) other.micro_batches = of_rank / rows;
     return other;
@@ -259,7 +259,7 @@ int64_t Estimator::most_rows(const Parallelism& way, int64_t bytes, bool holds_b
   for (int i = 0; i < kTries; ++i) {
     const int64_t before = found;
     found = 0;
-    if (!holds_batch) found = largest_that_fits(way, bytes);
+    if (!holds_batch) found = largest_that_fits(split, bytes);
     for (int64_t rows = of_rank; holds_batch && rows > 0 && found == 0; --rows) {
       if (of_rank % rows == 0 && step_bytes(with(rows)) <= bytes) found = rows;
     }
@@ -270,21 +270,21 @@ int64_t Estimator::most_rows(const Parallelism& way, int64_t bytes, bool holds_b
   return ran > 0 ? ran : found;
 }
 
-bool Estimator::refine(const Parallelism& way) const {
+bool Estimator::refine(const Parallelism& split) const {
   constexpr double kSoonDone = 1;  // seconds
-  const double times = static_cast<double>(way.rows) / static_cast<double>(rows_);
+  const double times = static_cast<double>(split.rows) / static_cast<double>(rows_);
   double seconds = 0;
   for (const auto& cost : costs_) seconds += cost.forward_seconds + cost.backward_seconds;
-  if (!refines_ || seconds * times > kSoonDone || !others_->has_rows(way.rows)) return false;
-  others_->measure_also(way.rows);
+  if (!refines_ || seconds * times > kSoonDone || !others_->has_rows(split.rows)) return false;
+  others_->measure_also(split.rows);
   return true;
 }
 
 /// Returns the largest number of rows that fits in `bytes`; the search begins with a guess from one
 /// and two rows.
-int64_t Estimator::largest_that_fits(const Parallelism& way, int64_t bytes) const {
+int64_t Estimator::largest_that_fits(const Parallelism& split, int64_t bytes) const {
   const auto of = [&](int64_t rows) {
-    auto other = way;
+    auto other = split;
     other.rows = rows;
     return step_bytes(other);
   };
@@ -312,28 +312,28 @@ std::optional<Parallelism> Estimator::nearest(int64_t bytes) const {
   // Smaller micro-batches cost little, stages of ZeRO up to the second nothing but messages.
   for (const bool recompute : {asked().recompute, true}) {
     for (int64_t zero = asked().zero; zero <= std::max(most_zero, asked().zero); ++zero) {
-      auto way = asked();
-      way.zero = zero;
-      way.recompute = recompute;
-      const int64_t of_rank = way.rows * way.micro_batches;
-      way.rows = std::min(rows_, most_rows(way, bytes, /*holds_batch=*/true));
-      if (way.rows == 0) continue;
-      way.micro_batches = of_rank / way.rows;
-      const bool evaluates_none = eval_rows(way, bytes).value_or(1) == 0;
-      if (step_bytes(way) <= bytes && !evaluates_none) return way;
+      auto split = asked();
+      split.zero = zero;
+      split.recompute = recompute;
+      const int64_t of_rank = split.rows * split.micro_batches;
+      split.rows = std::min(rows_, most_rows(split, bytes, /*holds_batch=*/true));
+      if (split.rows == 0) continue;
+      split.micro_batches = of_rank / split.rows;
+      const bool evaluates_none = eval_rows(split, bytes).value_or(1) == 0;
+      if (step_bytes(split) <= bytes && !evaluates_none) return split;
     }
   }
   return std::nullopt;
 }
 
-std::optional<int64_t> Estimator::eval_rows(const Parallelism& way, int64_t bytes) const {
+std::optional<int64_t> Estimator::eval_rows(const Parallelism& split, int64_t bytes) const {
   if (evaluations_.empty()) return std::nullopt;
   int64_t rows = eval_rows_;
-  const auto plan = plan_step(way, /*proves=*/false);
+  const auto plan = plan_step(split, /*proves=*/false);
   for (size_t s = 0; s < plan.stages.size(); ++s) {
     const auto& memory = plan.stages[s].memory;
     for (const auto& evaluation : evaluations_) {
-      const auto use = use_of(evaluation, way, plan, s);
+      const auto use = use_of(evaluation, split, plan, s);
       const int64_t left = bytes - (memory.sum() - memory.activations) - use.beside;
       if (use.block <= left) continue;
       rows = std::min(rows, eval_rows_ * std::max<int64_t>(0, left) / use.block);
@@ -342,16 +342,16 @@ std::optional<int64_t> Estimator::eval_rows(const Parallelism& way, int64_t byte
   return rows;
 }
 
-std::string flags_of(const Parallelism& way, const Parallelism& asked, bool holds_batch) {
+std::string flags_of(const Parallelism& split, const Parallelism& asked, bool holds_batch) {
   std::vector<std::string> out;
-  if (way.rows != asked.rows) {
-    out.push_back(fmt::format("--per_device_train_batch_size {}", way.rows));
+  if (split.rows != asked.rows) {
+    out.push_back(fmt::format("--per_device_train_batch_size {}", split.rows));
     if (!holds_batch) {
-      out.push_back(fmt::format("--gradient_accumulation_steps {}", way.micro_batches));
+      out.push_back(fmt::format("--gradient_accumulation_steps {}", split.micro_batches));
     }
   }
-  if (way.zero != asked.zero) out.push_back(fmt::format("--zero {}", way.zero));
-  if (way.recompute != asked.recompute) out.emplace_back("--gradient_checkpointing");
+  if (split.zero != asked.zero) out.push_back(fmt::format("--zero {}", split.zero));
+  if (split.recompute != asked.recompute) out.emplace_back("--gradient_checkpointing");
   return join(out, " ");
 }
 

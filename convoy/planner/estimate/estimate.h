@@ -52,24 +52,24 @@ class Estimator {
   /// computing alone, in seconds. For micro-batches of other sizes than the one asked for, blocks
   /// run for two sizes, and costs lie on the line through them.
   parallel::RunPlan plan() const { return plan(asked()); }
-  parallel::RunPlan plan(const Parallelism& way) const;
+  parallel::RunPlan plan(const Parallelism& split) const;
   /// Memory of the stage that needs most.
-  parallel::MemoryUse memory(const Parallelism& way) const;
+  parallel::MemoryUse memory(const Parallelism& split) const;
 
   /// Time at which a rank of that stage holds most, in words.
-  std::string peak_text(const Parallelism& way) const;
+  std::string peak_text(const Parallelism& split) const;
 
   /// Upper limit of rows that most_rows() tries.
   static constexpr int64_t kMostRows = 1 << 20;
-  /// Largest number of rows of a micro-batch with which `way` fits into `bytes`; with `holds_batch`
-  /// of those that make the same step; 0: not even one row fits.
-  int64_t most_rows(const Parallelism& way, int64_t bytes, bool holds_batch) const;
+  /// Largest number of rows of a micro-batch with which `split` fits into `bytes`; with
+  /// `holds_batch` of those that make the same step; 0: not even one row fits.
+  int64_t most_rows(const Parallelism& split, int64_t bytes, bool holds_batch) const;
   /// Settings nearest to the ones asked for that make the same step and take at most `bytes`, with
   /// evaluations of eval_rows(); none: there are none on these ranks.
   std::optional<Parallelism> nearest(int64_t bytes) const;
   /// Largest per_device_eval_batch_size, up to the one asked for, with which evaluations of such a
   /// run take at most `bytes`; 0: not even one row fits; none: nothing is evaluated.
-  std::optional<int64_t> eval_rows(const Parallelism& way, int64_t bytes) const;
+  std::optional<int64_t> eval_rows(const Parallelism& split, int64_t bytes) const;
   int64_t asked_eval_rows() const { return eval_rows_; }
 
   /// Mesh coordinates of the reported rank: the one with most parameters.
@@ -78,13 +78,13 @@ class Estimator {
   const std::vector<int64_t>& fewer_rows() const { return sizes_; }
 
  private:
-  parallel::RunPlan plan_step(Parallelism way, bool proves) const;
+  parallel::RunPlan plan_step(Parallelism split, bool proves) const;
   /// Adds the memory that evaluations take beyond the step's.
-  parallel::RunPlan with_evaluations(parallel::RunPlan plan, const Parallelism& way) const;
-  int64_t step_bytes(const Parallelism& way) const;
-  int64_t largest_that_fits(const Parallelism& way, int64_t bytes) const;
+  parallel::RunPlan with_evaluations(parallel::RunPlan plan, const Parallelism& split) const;
+  int64_t step_bytes(const Parallelism& split) const;
+  int64_t largest_that_fits(const Parallelism& split, int64_t bytes) const;
   /// Runs micro-batches of so many rows, unless that takes long; returns whether it did.
-  bool refine(const Parallelism& way) const;
+  bool refine(const Parallelism& split) const;
   /// Work of a run without a backward.
   struct Evaluation {
     std::string when;                    ///< in words
@@ -98,7 +98,7 @@ class Estimator {
 
     int64_t sum() const { return beside + block; }
   };
-  EvaluationUse use_of(const Evaluation& evaluation, const Parallelism& way,
+  EvaluationUse use_of(const Evaluation& evaluation, const Parallelism& split,
                        const parallel::RunPlan& plan, size_t stage) const;
   /// Share of the reported rank.
   BlockShare reported_share(int64_t rows) const;
@@ -122,7 +122,7 @@ class Estimator {
 
 /// Options of a run with these settings, as they are typed, those that are as `asked` left out;
 /// `holds_batch`: global_batch_size sets the rows of a step.
-std::string flags_of(const Parallelism& way, const Parallelism& asked, bool holds_batch);
+std::string flags_of(const Parallelism& split, const Parallelism& asked, bool holds_batch);
 
 /// Estimates a training of `num_ranks` ranks: memory by kind and stage, each rank's program, and a
 /// simulated step.
