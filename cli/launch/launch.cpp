@@ -34,7 +34,8 @@ On several hosts, run one `convoy launch` on each, with a shared secret:
 
   export CONVOY_TOKEN=...   # of at least 16 characters; or --token-file FILE
   convoy launch --nnodes 2 --rdzv-endpoint host0:29400 -n 8 train run.toml
-  convoy launch --hostfile hosts train run.toml    # one line per host: node7 slots=8)";
+  convoy launch --hostfile hosts train run.toml    # one line per host: node7 slots=8
+  convoy launch --nnodes 2 --rdzv-endpoint login:29400 --serve-only   # on a host without ranks)";
 
 struct Arguments {
   std::string num_ranks = "auto";
@@ -104,7 +105,31 @@ void warn_of_copies() {
       stderr);
 }
 
+/// Shows what the launcher says.
+void show(std::string_view text) {
+  report::print_progress(text, stderr);
+}
+
+/// Serves the rendezvous for the hosts that run the ranks.
+int serve_only(const CLI::App& command, const Arguments& arguments) {
+  if (!command.remaining().empty() || !arguments.hosts.hostfile.empty()) {
+    fail<UsageError>(
+        "launch", "--serve-only starts no ranks; got {}; try --nnodes N and --rdzv-endpoint alone",
+        command.remaining().empty() ? "--hostfile" : "a command");
+  }
+  launch::LaunchOptions options = arguments.options;
+  options.log_dir = arguments.log_dir;
+  options.say = show;
+  const auto hosts = arguments.hosts.read(options);
+  if (!hosts) {
+    fail<UsageError>("launch",
+                     "--serve-only is for several hosts; try --nnodes of at least 2, as on them");
+  }
+  return launch::serve_rendezvous(options, *hosts);
+}
+
 int launch_command(CLI::App& app, const CLI::App& command, const Arguments& arguments) {
+  if (arguments.hosts.serve_only) return serve_only(command, arguments);
   if (command.count("-n") > 0 && command.count("--nproc") > 0) {
     fail<UsageError>("launch", "-n and --nproc both give the number of ranks; try one of them");
   }
@@ -116,7 +141,7 @@ int launch_command(CLI::App& app, const CLI::App& command, const Arguments& argu
   options.num_ranks = slots > 0 && !typed ? slots : machine::resolve_num_ranks(arguments.num_ranks);
   options.log_dir = arguments.log_dir;
   options.command = find_command(app, command);
-  options.say = [](std::string_view text) { report::print_progress(text, stderr); };
+  options.say = show;
   options.binding = machine::parse_binding(arguments.binding);
   arguments.output.check(options.num_ranks);
   if (arguments.output.given() && arguments.log_dir.empty()) {

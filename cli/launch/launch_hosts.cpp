@@ -76,6 +76,12 @@ void HostArguments::add_to(CLI::App& command) {
       "File with the shared secret, readable by its owner only; else the environment variable "
       "CONVOY_TOKEN");
   add("--local-addr", local_address, "Address by which others reach this host");
+  command
+      .add_flag(
+          "--serve-only", serve_only,
+          "Serve the rendezvous at --rdzv-endpoint and start no ranks: for a login node, which "
+          "outlives the hosts")
+      ->group("Several hosts");
   add("--rdzv-backend", backend, "c10d or static: both mean convoy's own", "");
   add("--master-addr", master_addr, "The same as --rdzv-endpoint without a port", "");
   command.add_flag("--standalone", standalone)->group("");

@@ -33,6 +33,7 @@ struct HostArguments {
   std::string local_address;
   std::string master_addr;
   bool standalone = false;
+  bool serve_only = false;  ///< the rendezvous, without ranks of this host
 
   void add_to(CLI::App& command);
 

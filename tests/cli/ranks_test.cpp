@@ -137,6 +137,7 @@ TEST_F(Ranks, AHostfileSaysWhoTheHostsAre) {
        {std::pair("--hostfile hosts", "lines 1 and 2 of hosts are both this host; try --node-rank"),
         {"--hostfile hosts --node-rank 2", "--node-rank is 2, but hosts names 2 hosts"},
         {"--hostfile hosts --nnodes 2", "--hostfile and --nnodes both say how many hosts"},
+        {"--serve-only", "--serve-only starts no ranks; got a command"},
         {"--hostfile missing", "cannot read missing"}}) {
     EXPECT_NE(run(fmt::format("launch {} {}--output_dir none", options, common)), 0) << output_;
     expect(why);

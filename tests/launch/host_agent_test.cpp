@@ -132,6 +132,79 @@ TEST_F(Agents, StartAgainTogetherAfterAFailure) {
   EXPECT_NE(both.find("starting all ranks again (1 of 1 restarts)"), std::string::npos) << both;
 }
 
+TEST_F(Agents, MeetAtAHostThatOnlyServes) {
+  start("login", "", [this](LaunchOptions& options, HostOptions& host) {
+    options.num_ranks = 0;
+    options.log_dir = folder_ / "logs";
+    host.serves = true;
+    host.rendezvous.max_restarts = 1;
+  });
+  const std::string script =
+      "echo $RANK $WORLD_SIZE $CONVOY_ROUND > $D/place-$CONVOY_ROUND-$RANK; "
+      "[ $RANK-$CONVOY_ROUND = 3-1 ] && exit 7; [ $RANK-$CONVOY_ROUND = 0-0 ] && exit 6; sleep 60";
+  for (const std::string name : {"a", "b"}) {
+    start(name, script, [&](LaunchOptions&, HostOptions& host) {
+      host.node_rank = name == "a" ? 0 : 1;
+      host.serves = false;
+    });
+  }
+  for (const char* name : {"login", "a", "b"}) EXPECT_EQ(end(name), 7) << said(name);
+  for (int rank = 0; rank < 4; ++rank) {
+    EXPECT_EQ(content(fmt::format("place-1-{}", rank)), fmt::format("{} 4 1\n", rank));
+  }
+  expect_said("login", "starting on 2 hosts: ");
+  expect_said("login", "rank 0 failed first, so all ranks were stopped");
+  expect_said("login", "starting all ranks again (1 of 1 restarts)");
+  EXPECT_EQ(parse_json(content("logs/restart-1/failure.json"), "failure.json")["first_rank"], 3);
+  EXPECT_EQ(said("a").find("failed first, so"), std::string::npos) << said("a");
+}
+
+TEST_F(Agents, SaveAndEndWithAHostThatOnlyServes) {
+  start("login", "", [](LaunchOptions& options, HostOptions& host) {
+    options.num_ranks = 0;
+    host.serves = true;
+  });
+  for (const std::string name : {"a", "b"}) {
+    start(name, kStays, [](LaunchOptions&, HostOptions& host) { host.serves = false; });
+  }
+  ASSERT_TRUE(appears("pid-a-0-0") && appears("pid-a-0-1") && appears("pid-b-0-0") &&
+              appears("pid-b-0-1"));
+  ::kill(agents_.at("login"), SIGTERM);
+  for (const char* name : {"login", "a", "b"}) EXPECT_EQ(end(name), 143) << said(name);
+  EXPECT_EQ(content("saved-a-0-0"), "saved\n");
+  EXPECT_EQ(content("saved-b-0-1"), "saved\n");
+}
+
+// Whichever host is lost: none of those that compute is the exception.
+TEST_F(Agents, GoOnWithoutTheFirstWhereAnotherServes) {
+  min_nodes_ = 1;
+  start("login", "", [](LaunchOptions& options, HostOptions& host) {
+    options.num_ranks = 0;
+    host.serves = true;
+  });
+  for (const std::string name : {"a", "b"}) {
+    start(name, kFirstRoundStays, [&](LaunchOptions&, HostOptions& host) {
+      host.node_rank = name == "a" ? 0 : 1;
+      host.serves = false;
+    });
+  }
+  ASSERT_TRUE(appears("pid-a-0-0") && appears("pid-b-0-0"));
+  ::kill(agents_.at("a"), SIGKILL);
+  EXPECT_EQ(end("b"), 0) << said("b");
+  EXPECT_EQ(end("login"), 0) << said("login");
+  EXPECT_EQ(content("second-b-0"), "0 2 0\n");
+}
+
+TEST_F(Agents, OnlyServeAtAnAddressOfTheirOwn) {
+  start("login", "", [](LaunchOptions& options, HostOptions& host) {
+    options.num_ranks = 0;
+    host.endpoint.host = "192.0.2.1";  // nobody's
+  });
+  EXPECT_EQ(end("login"), 2);
+  expect_said("login", "--serve-only cannot serve the rendezvous at 192.0.2.1:");
+  expect_said("login", "this host does not have that address");
+}
+
 TEST_F(Agents, AMissingProgramEndsAllAtOnce) {
   min_nodes_ = 1;
   start("a", "sleep 60", [](LaunchOptions&, HostOptions& host) { host.serves = true; });

@@ -295,6 +295,33 @@ TEST_F(Rules, RefusesAHostThatWaitsForAnotherNumberOfHosts) {
   EXPECT_EQ(type(0), "start");
 }
 
+TEST_F(Rules, AHostThatOnlyServesIsNoneOfTheJobs) {
+  begin(1, 2, 1);
+  come(0, -1, /*num_ranks=*/0);
+  wait(100);
+  EXPECT_EQ(type(0), "") << "it waits for hosts with ranks";
+  come(1);
+  come(2);
+  wait(0);
+  EXPECT_EQ(type(0), "started");
+  EXPECT_EQ(last(0)["table"].size(), 2u);
+  EXPECT_EQ(last(1)["num_nodes"], 2);
+  end(1, {rank(0, RankEnd::kFailed, now_)});
+  end(2, {rank(2, RankEnd::kStopped, now_)});
+  EXPECT_EQ(type(0), "report");
+  EXPECT_EQ(type(1), "again");
+  EXPECT_FALSE(last(1).contains("report"));
+  ready(1);
+  ready(2);
+  wait(0);
+  rules_->lose(1, "silent for 10 s", now_);
+  rules_->lose(2, "silent for 10 s", now_);
+  EXPECT_NE(said_.find("waiting 5.00 s for another host; 0 of 1 to 2 are left"), std::string::npos)
+      << said_;
+  wait(6);
+  EXPECT_EQ(last(0)["code"], 3);
+}
+
 TEST_F(Rules, SurvivesNonsense) {
   begin(2, 2);
   come(0, 0);

@@ -95,6 +95,14 @@ class HostAgent {
     auto listening = listen_at(host.endpoint, host.serves, host.local_address);
     endpoint_ = listening.endpoint;
     taken_ = listening.taken;
+    if (serves_only() && listening.sockets.empty()) {
+      fail<UsageError>("launch", "--serve-only cannot serve the rendezvous at {}: {}",
+                       host.endpoint.to_text(),
+                       taken_ ? fmt::format("{}; try another port, the same on all hosts",
+                                            std::strerror(EADDRINUSE))
+                              : "this host does not have that address; try --rdzv-endpoint with "
+                                "its own, or --rdzv-conf is_host=true");
+    }
     if (!listening.sockets.empty()) {
       output_queue_.say(fmt::format(
           "[launch] serving the rendezvous of {} hosts at {}{}\n", wanted(host.rendezvous),
@@ -129,6 +137,8 @@ class HostAgent {
   }
 
  private:
+  bool serves_only() const { return options_.num_ranks == 0; }
+
   void connect() {
     const double since = steady_time();
     bool warned = false;
@@ -166,6 +176,15 @@ class HostAgent {
   }
 
   void send_ready() {
+    if (serves_only()) {
+      channel_->send({{"type", "ready"},
+                      {"host", host_name()},
+                      {"serves", true},
+                      {"max_nodes", host_.rendezvous.max_nodes},
+                      {"num_ranks", 0},
+                      {"port", 0}});
+      return;
+    }
     const std::string own =
         host_.local_address.empty() ? client_->own_address().host() : host_.local_address;
     channel_->send({{"type", "ready"},
@@ -183,6 +202,11 @@ class HostAgent {
     const std::string type = message.at("type");
     if (type == "start") {
       start(message);
+    } else if (type == "started") {
+      logs_ = log_folder(options_, value_from<int>(message.at("round")));
+      say_table(message.at("table"));
+    } else if (type == "report") {
+      tell(message);
     } else if (type == "stop" && ranks_ && interrupted_by_ == 0) {
       message.at("save").get<bool>() ? ranks_->interrupt(SIGTERM) : ranks_->stop();
     } else if (type == "again") {
@@ -350,6 +374,12 @@ class HostAgent {
 int run_ranks_of_host(const LaunchOptions& options, const HostOptions& host) {
   check(options);
   return HostAgent(options, host).run();
+}
+
+int serve_rendezvous(const LaunchOptions& options, const HostOptions& host) {
+  auto serving = options;
+  serving.num_ranks = 0;
+  return HostAgent(serving, host).run();
 }
 
 }  // namespace convoy::launch

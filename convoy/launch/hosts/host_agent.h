@@ -26,4 +26,9 @@ struct HostOptions {
 /// after the ranks here have ended.
 int run_ranks_of_host(const LaunchOptions& options, const HostOptions& host);
 
+/// Serves the rendezvous of hosts that run ranks, and runs none: for a host that outlives them, as
+/// a login node. Of the options it uses the folder of logs and the calls. Returns the code with
+/// which all hosts end. Throws UsageError where this host does not have the endpoint's address.
+int serve_rendezvous(const LaunchOptions& options, const HostOptions& host);
+
 }  // namespace convoy::launch

@@ -76,6 +76,10 @@ void Rendezvous::ready(int id, Member& member, const Json& message, double now) 
                     asked, options_.max_nodes));
   }
   if (message.value("serves", false)) host_member_ = id;
+  if (member.num_ranks == 0) {
+    member.phase = Phase::kServing;
+    return;
+  }
   if (command_.empty()) command_ = message.value("command", "");
   for (const auto& [other_id, other] : members_) {
     if (other_id == id || member.wanted_rank < 0 || other.wanted_rank != member.wanted_rank)
@@ -118,7 +122,8 @@ void Rendezvous::leave(int id, int signal, double now) {
   const auto text = fmt::format("[launch] {} was stopped by {}", who(member), signal_name(signal));
   member.leave_signal = signal;
   if (member.in_round || id != host_member_) say_(text);
-  if (member.in_round) {
+  const bool ends_all = member.phase == Phase::kServing && state_ != State::kWaiting;
+  if (member.in_round || ends_all) {
     if (state_ == State::kRunning) stop(Reason::kLeave, true, now);
   } else if (id == host_member_) {
     finish(128 + signal, text + "\n");
@@ -162,6 +167,13 @@ void Rendezvous::tick(double now) {
   }
 }
 
+/// The host that serves without ranks of its own; null: there is none.
+const Rendezvous::Member* Rendezvous::serving_only() const {
+  const auto host = members_.find(host_member_);
+  const bool serves = host != members_.end() && host->second.phase == Phase::kServing;
+  return serves ? &host->second : nullptr;
+}
+
 /// Members that would take part if the job started now, by node rank.
 std::vector<int> Rendezvous::candidates() const {
   std::vector<int> out;
@@ -183,7 +195,8 @@ std::vector<int> Rendezvous::candidates() const {
 void Rendezvous::wait_for_hosts(double now) {
   const int here = static_cast<int>(candidates().size());
   const bool all_ready = std::all_of(members_.begin(), members_.end(), [](const auto& member) {
-    return member.second.phase == Phase::kReady || member.second.host.empty();
+    const Phase phase = member.second.phase;
+    return phase == Phase::kReady || phase == Phase::kServing || member.second.host.empty();
   });
   const bool complete = here == options_.max_nodes || (last_size_ > 0 && here >= last_size_);
   const bool last_call_over =
@@ -241,6 +254,9 @@ void Rendezvous::start(double now) {
                       {"run_id", options_.run_id},
                       {"table", table}});
   }
+  if (serving_only() != nullptr) {
+    send_(host_member_, {{"type", "started"}, {"round", round_}, {"table", table}});
+  }
   state_ = State::kRunning;
   reason_ = Reason::kNone;
   stop_at_.reset();
@@ -272,7 +288,7 @@ void Rendezvous::conclude(double now) {
   int staying = 0;
   for (const auto& [id, member] : members_) {
     signal = std::max(signal, member.leave_signal);
-    if (member.leave_signal == 0) ++staying;
+    if (member.leave_signal == 0 && member.phase != Phase::kServing) ++staying;
     if (member.in_round) succeeded &= member.succeeded;
   }
   const bool any = std::any_of(members_.begin(), members_.end(),
@@ -313,6 +329,9 @@ void Rendezvous::after_failure(double now) {
   if (ranks.empty()) return finish(1, "[launch] the ranks failed and left no report\n");
   const FailureReport report(command_, std::move(ranks));
   const Json json = report.to_json();
+  if (const auto* host = serving_only(); host != nullptr && host->leave_signal != 0) {
+    return finish(128 + host->leave_signal, "[launch] stopped; all ranks have ended\n", json);
+  }
   if (!budget_.take(report)) {
     return finish(report.exit_code(),
                   fmt::format("[launch] rank {} on {} failed first: {}\n", report.culprit().rank,
@@ -327,6 +346,9 @@ void Rendezvous::after_failure(double now) {
 void Rendezvous::again(double now, const Json& report) {
   state_ = State::kWaiting;
   waiting_since_ = last_came_ = now;
+  if (serving_only() != nullptr && !report.is_null()) {
+    send_(host_member_, {{"type", "report"}, {"report", report}});
+  }
   for (auto& [id, member] : members_) {
     if (!member.in_round) continue;
     member.in_round = false;

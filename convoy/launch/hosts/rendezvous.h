@@ -31,7 +31,8 @@ std::string wanted(const RendezvousOptions& options);
 
 /// The rules by which hosts form a job, fail, start again and end: no sockets, no clock. A host
 /// sends `ready` when its ranks can start, `failing` when one failed, `ended` when all have ended,
-/// and `leave` when somebody stops it; it gets `start`, `stop`, `again` and `finish`.
+/// and `leave` when somebody stops it; it gets `start`, `stop`, `again` and `finish`. A host that
+/// is ready with no ranks only serves: it takes part in no round, and hears of each (`started`).
 class Rendezvous {
  public:
   using Send = std::function<void(int member, const Json& message)>;
@@ -51,7 +52,7 @@ class Rendezvous {
  private:
   enum class State { kWaiting, kRunning, kStopping, kOver };
   enum class Reason { kNone, kFailure, kMembership, kLeave };
-  enum class Phase { kJoined, kReady, kRunning, kEnded };
+  enum class Phase { kJoined, kReady, kRunning, kEnded, kServing };
 
   struct Member {
     std::string host, address;
@@ -76,6 +77,7 @@ class Rendezvous {
   void after_failure(double now);
   void again(double now, const Json& report = {});
   void finish(int code, const std::string& text, const Json& report = {});
+  const Member* serving_only() const;
   std::vector<int> candidates() const;
   std::string who(const Member& member) const;
   bool all_in_round(Phase phase) const;
