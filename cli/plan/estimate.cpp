@@ -9,8 +9,10 @@
 #include "cli/commands.h"
 #include "cli/program.h"
 #include "convoy/base/text.h"
+#include "convoy/nn/declare.h"
 #include "convoy/planner/devices/memory_budget.h"
 #include "convoy/planner/estimate/estimate.h"
+#include "convoy/planner/estimate/memory_copies_bytes.h"
 #include "convoy/planner/time/cluster.h"
 #include "convoy/report/progress_line.h"
 #include "convoy/report/table.h"
@@ -167,11 +169,20 @@ void print_table(const planner::Estimator& estimator, const planner::MemoryBudge
   fmt::print("{}\n{}\n{}", table.to_text(), wrap(about, 0), advice(estimator, room, holds_batch));
 }
 
+/// Leaves out of the room of each of some ranks what the copies in memory of their host take.
+void leave_copies(planner::MemoryBudget& room, const parallel::ModelFactory& factory,
+                  const options::TrainingArguments& arguments, int ranks) {
+  if (arguments.memory_copy_steps.value_or(0) == 0) return;
+  const auto bytes = planner::bytes_of_memory_copies(nn::declare(factory()), arguments);
+  room.bytes = std::max<int64_t>(0, room.bytes - bytes / ranks);
+  room.text += fmt::format(", less {} for two copies in memory", human_bytes(bytes));
+}
+
 int run_estimate(const EstimateOptions& options) {
   const auto [configured, run] =
       ask_about(options.config, {.tells = !options.json, .needs_data = false});
   auto& arguments = configured->training;
-  const auto room =
+  auto room =
       planner::room_of_rank(options.device, options.ranks, arguments.parallel.device_memory);
   if (arguments.parallel.strategy == "plan" && !options.json) {
     tell(
@@ -179,6 +190,7 @@ int run_estimate(const EstimateOptions& options) {
          "it"});
   }
   const bool is_here = options.device.empty();
+  if (is_here) leave_copies(room, run.factory, arguments, options.ranks);
   if (is_here) arguments.check_for_cpu("--on h100-80 for an estimate of a GPU, or leaving it out");
   if (arguments.bf16) planner::check_bf16(options.device);
   const auto sizes = is_here ? std::vector<int64_t>() : std::vector<int64_t>{1, 2};

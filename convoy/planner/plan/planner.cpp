@@ -22,6 +22,7 @@
 #include "convoy/planner/cost/trace.h"
 #include "convoy/planner/devices/memory_budget.h"
 #include "convoy/planner/devices/this_host.h"
+#include "convoy/planner/estimate/memory_copies_bytes.h"
 
 namespace convoy::planner {
 
@@ -295,6 +296,10 @@ PlanReport prepare_plan(const parallel::ModelFactory& factory, options::Training
   if (batch.empty()) fail<UsageError>("train", "the training data has no rows to plan with");
   const auto blocks = factory();
   out.numbers.model = nn::declare(blocks);
+  if (out.is_like_this_host) {
+    out.cluster.reserved_bytes += bytes_of_memory_copies(out.numbers.model, arguments) /
+                                  std::max(1, out.cluster.devices_per_host);
+  }
   if (profile) {
     check_names(*profile, out.numbers.model, std::get<ThisHost>(request.where).profile);
   }
