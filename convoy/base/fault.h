@@ -35,11 +35,11 @@ bool fault_is_armed(std::string_view phase);
 /// layer_backward, backward_weight, reduce, gather, update, offload, send, receive, evaluation,
 /// saving; and where a step's numbers are made: count (of targets), norm (of the rank's gradients),
 /// mask (the indices of rows by which dropout draws); where the state is copied to memory: copy
-/// (half of it), copy_sum, copy_end; resume (the weights were read, the moments were not);
-/// instruction (whose number in this start stands in place of the step). When it and the step (see
-/// tell_step) are those of CONVOY_FAULT, the fault happens: the process is killed, stopped, left
-/// (exit), an exception is thrown (exception, oom), time passes (slow; lag: a little, also in each
-/// later step).
+/// (half of it), copy_sum, copy_end; bring (half of a copy came from another host); resume (the
+/// weights were read, the moments were not); instruction (whose number in this start stands in
+/// place of the step). When it and the step (see tell_step) are those of CONVOY_FAULT, the fault
+/// happens: the process is killed, stopped, left (exit), an exception is thrown (exception, oom),
+/// time passes (slow; lag: a little, also in each later step).
 Fault fault_at(std::string_view phase);
 
 /// Whether a fault (nodata) wants this rank's data to end now. Once.

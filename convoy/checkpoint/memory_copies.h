@@ -8,49 +8,52 @@
 #include <string>
 #include <vector>
 
+#include "convoy/checkpoint/copy_slots.h"
 #include "convoy/comm/group.h"
 #include "convoy/formats/safetensors.h"
 #include "convoy/parallel/buffers/state.h"
 
 namespace convoy::checkpoint {
 
-class MappedSlot;
 class Sums;
 
+/// Place of a rank among the hosts of a job.
+struct HostPlace {
+  int host = 0;
+  int num_hosts = 1;
+  int local_rank = 0;
+  int num_local_ranks = 1;
+
+  bool is_first() const { return local_rank == 0; }
+};
+
 /// A training's state in memory that outlives its processes: the two newest copies, in two slots
-/// that are written by turns. Each is a folder checkpoint-<step> as on a disk, whose tensors are
-/// links to files in memory (launch::KeptMemory), so whatever reads checkpoints reads them.
+/// that are written by turns. Each is a folder checkpoint-<step> as on a disk, so whatever reads
+/// checkpoints reads them. Each of several hosts keeps copies of all of the state.
 class MemoryCopies {
  public:
-  /// `folder`: with links memory-0 to memory-3 to files in memory, which all ranks see.
-  explicit MemoryCopies(std::filesystem::path folder);
+  /// `folder`: of CopySlots, which all ranks of a host see.
+  explicit MemoryCopies(std::filesystem::path folder, const HostPlace& place = {});
   ~MemoryCopies();
 
-  const std::filesystem::path& folder() const { return folder_; }
+  const std::filesystem::path& folder() const { return slots_.folder(); }
+  const CopySlots& slots() const { return slots_; }
+  const HostPlace& place() const { return place_; }
   /// Bytes of both slots.
   static int64_t bytes_of_both(const parallel::State& weights, const parallel::State& moments);
 
-  /// Copies the state after `step` in place of the older copy; collective. `texts`: small files
-  /// beside the tensors, rank 0's, by name. The copy gets its name once all ranks have written
-  /// their parts; until then the newer one stays. Throws FileError on all ranks.
+  /// Copies the state after `step` in place of the older copy; collective. The ranks of each host
+  /// have all pieces among them, of which each `writes` some. `texts`: small files beside the
+  /// tensors, rank 0's, by name. The copy gets its name once all ranks have written their parts;
+  /// until then the newer one stays. Throws FileError on all ranks.
   void write(int64_t step, const parallel::State& weights, const parallel::State& moments,
              const std::map<std::string, std::string>& texts, const comm::Group& group);
 
-  // Not collective.
-  /// Frees slots to which no copy leads; no process may have written them in this start.
-  void free_unused() const;
-  /// Bytes of this host that the slots hold now.
-  int64_t held() const;
   /// Number of slots that this process has written: the first time takes the system many times as
-  /// long as later ones.
+  /// long as later ones. Not collective.
   int num_written() const { return (mapped_[0] ? 1 : 0) + (mapped_[1] ? 1 : 0); }
 
  private:
-  /// A file of a slot: its name, and where tensors lie in it.
-  struct File {
-    std::string name;
-    formats::SafetensorsPlan plan;
-  };
   /// Place of a tensor of the whole state.
   struct Home {
     size_t file;
@@ -59,12 +62,18 @@ class MemoryCopies {
 
   void lay_out(const parallel::State& weights, const parallel::State& moments);
   int prepare(const comm::Group& group);
-  void put(const parallel::State& state, int slot, bool heads, Sums& sums);
+  void put(const parallel::State& state, int slot, Sums& sums);
+  void finish(int64_t step, const parallel::State& state, const std::vector<uint64_t>& sums,
+              const std::map<std::string, std::string>& texts) const;
 
-  std::filesystem::path folder_;
-  std::vector<File> files_;  // weights, moments
-  std::vector<Home> home_;   // [tensor] of weights, then of moments
+  CopySlots slots_;
+  HostPlace place_;
+  std::vector<CopyFile> files_;                  // weights, moments
+  std::vector<formats::SafetensorsPlan> plans_;  // where tensors lie in them
+  std::vector<Home> home_;                       // [tensor] of weights, then of moments
   std::array<std::unique_ptr<MappedSlot>, 2> mapped_;
+  std::array<bool, 2> has_unchanging_{};        // slots with what no step changes
+  std::map<size_t, uint64_t> unchanging_sums_;  // [tensor]: of this rank's pieces
 };
 
 }  // namespace convoy::checkpoint

@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <cstddef>
 
 #include "convoy/base/checksum.h"
@@ -28,10 +29,14 @@ uint64_t Sums::of(const parallel::StatePiece& piece, const at::Tensor& values) {
   return sum;
 }
 
-std::vector<uint64_t> Sums::together(const comm::Group& group) {
-  group.all_reduce(sums_, comm::ReduceOp::Sum, "add up checksums");
-  const auto* sums = sums_.const_data_ptr<int64_t>();
-  return {sums, sums + sums_.numel()};
+std::vector<uint64_t> Sums::together(const comm::Group& group, int host, int num_hosts) {
+  const int64_t count = sums_.numel();
+  std::vector<int64_t> all(static_cast<size_t>(num_hosts * count));
+  const auto own = all.begin() + host * count;
+  std::copy_n(sums_.const_data_ptr<int64_t>(), count, own);
+  group.all_reduce(at::from_blob(all.data(), {std::ssize(all)}, at::kLong), comm::ReduceOp::Sum,
+                   "add up checksums");
+  return {own, own + count};
 }
 
 std::map<std::string, uint64_t> expected_sums(const formats::SafetensorsFolder& files) {

@@ -23,8 +23,9 @@ class Sums {
   /// Checksum of a piece, for add().
   static uint64_t of(const parallel::StatePiece& piece, const at::Tensor& values);
 
-  /// Checksums over all ranks, by number of the tensor.
-  std::vector<uint64_t> together(const comm::Group& group);
+  /// Checksums over all ranks, by number of the tensor; where hosts have sums of their own, over
+  /// the ranks of this host.
+  std::vector<uint64_t> together(const comm::Group& group, int host = 0, int num_hosts = 1);
 
  private:
   at::Tensor sums_;

@@ -125,9 +125,15 @@ Json ask_main(const Group& group, const std::string& label, const std::function<
     each_rank(group, label, [&] { found = group.rank() == 0 ? look() : Json(); }, lasts);
     return ask_main(group, label, [&] { return found; });
   }
+  return ask_rank(group, 0, label, look);
+}
+
+Json ask_rank(const Group& group, int rank, const std::string& label,
+              const std::function<Json()>& look) {
+  if (group.size() == 1) return look();
   Json told;
   std::exception_ptr own;
-  if (group.rank() == 0) {
+  if (group.rank() == rank) {
     try {
       told["found"] = look();
     } catch (const std::exception& error) {
@@ -135,9 +141,9 @@ Json ask_main(const Group& group, const std::string& label, const std::function<
       told = as_json(error);
     }
   }
-  told = told_by(group, 0, label, told);
+  told = told_by(group, rank, label, told);
   if (own) throw_own(own);
-  if (told.contains("error")) throw_again(told, 0);
+  if (told.contains("error")) throw_again(told, rank);
   return told["found"];
 }
 

@@ -27,6 +27,10 @@ enum class Lasts {
 Json ask_main(const comm::Group& group, const std::string& label, const std::function<Json()>& look,
               Lasts lasts = Lasts::Briefly);
 
+/// Runs `look` on one of the ranks, as ask_main() does on rank 0.
+Json ask_rank(const Group& group, int rank, const std::string& label,
+              const std::function<Json()>& look);
+
 /// Runs `work` on every rank and waits until all are done. An error of one rank is thrown on all:
 /// that of the lowest rank with one.
 void each_rank(const Group& group, const std::string& label, const std::function<void()>& work,

@@ -316,6 +316,8 @@ RankEnvironment detect_environment(const GetEnv& get) {
     read_numbers(env, kTorch, out);
     if (env.text("CONVOY_LAUNCHER") == "convoy") {
       out.source = "convoy launch";
+      // Hosts may have different numbers of ranks.
+      out.num_nodes = env.number("GROUP_WORLD_SIZE", 1).value_or(out.num_nodes);
       parse_number(env.text("CONVOY_INTERRUPT_GRACE"), out.interrupt_grace);
       out.kept_memory = env.text("CONVOY_KEPT_MEMORY");
     } else if (env.has("TORCHELASTIC_RUN_ID")) {

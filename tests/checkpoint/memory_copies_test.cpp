@@ -69,7 +69,8 @@ TEST_F(MemorySlots, HoldTheTwoNewestCopies) {
   EXPECT_EQ(steps(), (std::vector<int64_t>{5, 6}));
   expect_whole(5);
   expect_whole(6);
-  EXPECT_GE(later.held(), MemoryCopies::bytes_of_both(state("w", 0), state("exp_avg.w", 0)));
+  EXPECT_GE(later.slots().held(),
+            MemoryCopies::bytes_of_both(state("w", 0), state("exp_avg.w", 0)));
 }
 
 TEST_F(MemorySlots, ACopyThatEndsInTheMiddleLeavesTheNewerOne) {
@@ -101,6 +102,29 @@ TEST_F(MemorySlots, ACopyThatLacksAPieceIsRefused) {
   auto weights = state("w", 0);
   EXPECT_THROW(load_weights(folder_ / "checkpoint-3", weights, {}), FileError);
   expect_whole(2);
+}
+
+// Frozen weights go into each slot once, with the sums that they had.
+TEST_F(MemorySlots, WhatNoStepChangesIsCopiedOnce) {
+  MemoryCopies copies(folder_);
+  const auto write_both = [&](int64_t step, double frozen_value) {
+    auto weights = state("w", static_cast<double>(step));
+    auto frozen = state("base", frozen_value);
+    frozen[0].trained = false;
+    weights.push_back(frozen[0]);
+    copies.write(step, weights, state("exp_avg.w", static_cast<double>(-step)), {{kState, "{}"}},
+                 {});
+  };
+  write_both(1, 9);
+  write_both(2, 9);
+  for (const int64_t step : {3, 4}) {
+    write_both(step, 5);  // what would be written if it were copied again
+    auto weights = state("w", 0), base = state("base", 0);
+    weights.push_back(base[0]);
+    load_weights(folder_ / fmt::format("checkpoint-{}", step), weights, {});
+    EXPECT_TRUE(weights[0].pieces[0].values.eq(static_cast<double>(step)).all().item<bool>());
+    EXPECT_TRUE(base[0].pieces[0].values.eq(9).all().item<bool>());
+  }
 }
 
 TEST_F(MemorySlots, SayWhatIsMissing) {

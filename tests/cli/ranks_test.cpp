@@ -228,7 +228,8 @@ TEST_F(Ranks, RemainingHostsGoOnWhenOneIsLost) {
   const auto agent = [](const std::string& conf) {
     return "$convoy launch --nnodes 1:4 --rdzv-endpoint 127.0.0.1:$port -n 1 --rdzv-conf " + conf +
            " train" + kTiny +
-           "--per_device_train_batch_size 1 --max_steps 600 --save_steps 47 --output_dir out & ";
+           "--per_device_train_batch_size 1 --max_steps 600 --save_steps 47 --memory_copy_steps 0 "
+           "--output_dir out & ";
   };
   ASSERT_EQ(shell("export CONVOY_TOKEN=$(head -c 24 /dev/urandom | base64); "
                   "port=$((20000 + $$ % 10000)); " +

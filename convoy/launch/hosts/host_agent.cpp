@@ -17,6 +17,7 @@
 #include "convoy/launch/signals.h"
 #include "convoy/launch/stop_signal.h"
 #include "convoy/launch/supervise/agent_common.h"
+#include "convoy/launch/supervise/kept_memory.h"
 #include "convoy/launch/supervise/rank_processes.h"
 #include "convoy/launch/supervise/shown_command.h"
 
@@ -211,6 +212,7 @@ class HostAgent {
       message.at("save").get<bool>() ? ranks_->interrupt(SIGTERM) : ranks_->stop();
     } else if (type == "again") {
       tell(message);
+      if (memory_ && message.contains("copies")) judge_copies(message["copies"]);
       if (interrupted_by_ == 0) send_ready();
       if (interrupted_by_ != 0) code_ = 128 + interrupted_by_;
     } else if (type == "finish") {
@@ -252,6 +254,8 @@ class HostAgent {
     node.interface = (named.empty() ? client_->own_address() : named[0]).interface();
     if (server_) say_table(message.at("table"));
     told_ = Told::kNothing;
+    keep_memory(message.at("keeps_memory").get<bool>(), node.round);
+    if (memory_) node.kept_memory = std::filesystem::absolute(memory_->folder()).string();
     node_ = node;
     try {
       if (node.round == 0) remove_old_logs(options_, node.world_size, node.job_start);
@@ -271,6 +275,27 @@ class HostAgent {
                                .error = error.what()};
       send_ended({report});
     }
+  }
+
+  /// Makes the memory for what outlives ranks. What another host's ranks went on from without this
+  /// one's is void here.
+  void keep_memory(bool keeps, int round) {
+    const bool took_part = last_round_ == round - 1;
+    last_round_ = round;
+    if (!keeps) return;
+    if (!memory_) {
+      memory_ = launch::keep_memory(errors_.path() / "memory", output_queue_);
+    } else if (!took_part) {
+      memory_->forget();
+      memory_->trust();
+    }
+  }
+
+  /// Drops what the ranks left in memory where it may be the reason of a failure that came again.
+  void judge_copies(const Json& copies) {
+    if (!copies.at("drop").get<bool>()) return memory_->trust();
+    if (!memory_->forget() || node_.node_rank > 0) return;
+    output_queue_.say(told_dropped(value_from<int64_t>(copies.at("step"))));
   }
 
   void say_table(const Json& table) {
@@ -360,6 +385,8 @@ class HostAgent {
   std::unique_ptr<RendezvousServer> server_;
   std::unique_ptr<RendezvousClient> client_;
   std::unique_ptr<HostChannel> channel_;
+  std::unique_ptr<KeptMemory> memory_;
+  int last_round_ = -1;
   std::unique_ptr<RankProcesses> ranks_;
   NodeInfo node_;
   std::filesystem::path logs_;

@@ -252,6 +252,7 @@ void Rendezvous::start(double now) {
                       {"master_port", master.port},
                       {"job_start", job_start_},
                       {"run_id", options_.run_id},
+                      {"keeps_memory", options_.may_start_again()},
                       {"table", table}});
   }
   if (serving_only() != nullptr) {
@@ -339,11 +340,13 @@ void Rendezvous::after_failure(double now) {
                   json);
   }
   ++restarts_;
-  again(now, json);
+  again(now, json, {{"drop", budget_.failed_again()}, {"step", budget_.failed_step()}});
   say_(fmt::format("[launch] starting all ranks again ({})", budget_.to_text()));
 }
 
-void Rendezvous::again(double now, const Json& report) {
+/// Lets the hosts get ready for another round. `copies`: of a failure, whether it was in the step
+/// of the one before, so that what the ranks left in memory may be the reason.
+void Rendezvous::again(double now, const Json& report, const Json& copies) {
   state_ = State::kWaiting;
   waiting_since_ = last_came_ = now;
   if (serving_only() != nullptr && !report.is_null()) {
@@ -354,6 +357,7 @@ void Rendezvous::again(double now, const Json& report) {
     member.in_round = false;
     member.phase = Phase::kJoined;
     Json message = {{"type", "again"}};
+    if (!copies.is_null()) message["copies"] = copies;
     if (id == host_member_ && !report.is_null()) message["report"] = report;
     send_(id, message);
   }

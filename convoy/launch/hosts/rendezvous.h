@@ -24,6 +24,9 @@ struct RendezvousOptions {
   double save_timeout = 60;    ///< as answer_timeout, where the ranks may save before they end
   double answer_timeout = 60;  ///< for a host to say how its ranks ended when told to stop them
   std::string run_id = "none";
+
+  /// Whether ranks may be started again.
+  bool may_start_again() const { return max_restarts > 0 || min_nodes < max_nodes; }
 };
 
 /// "2", or "1 to 4": the number of hosts that are asked for.
@@ -75,7 +78,7 @@ class Rendezvous {
   void stop(Reason reason, bool save, double now);
   void conclude(double now);
   void after_failure(double now);
-  void again(double now, const Json& report = {});
+  void again(double now, const Json& report = {}, const Json& copies = {});
   void finish(int code, const std::string& text, const Json& report = {});
   const Member* serving_only() const;
   std::vector<int> candidates() const;

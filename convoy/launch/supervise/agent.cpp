@@ -17,22 +17,6 @@
 #include "convoy/launch/supervise/shown_command.h"
 
 namespace convoy::launch {
-namespace {
-
-/// Memory for what outlives ranks that may be started again; null: there is none.
-std::unique_ptr<KeptMemory> keep_memory(const LaunchOptions& options,
-                                        const std::filesystem::path& folder,
-                                        OutputQueue& output_queue) {
-  if (options.max_restarts == 0) return nullptr;
-  try {
-    return std::make_unique<KeptMemory>(folder);
-  } catch (const FileError& error) {
-    output_queue.say(fmt::format("warning: {}; restarts go on from checkpoints\n", error.what()));
-    return nullptr;
-  }
-}
-
-}  // namespace
 
 int run_ranks(const LaunchOptions& options) {
   check(options);
@@ -44,7 +28,8 @@ int run_ranks(const LaunchOptions& options) {
   node.world_size = options.num_ranks;
   node.run_id = fmt::format("convoy-{}", ::getpid());
   node.job_start = wall_time();
-  const auto memory = keep_memory(options, errors.path() / "memory", output_queue);
+  const auto memory =
+      options.max_restarts > 0 ? keep_memory(errors.path() / "memory", output_queue) : nullptr;
   if (memory) node.kept_memory = std::filesystem::absolute(memory->folder()).string();
   int interrupted_by = 0;
   RestartBudget budget(options.max_restarts);
@@ -73,9 +58,7 @@ int run_ranks(const LaunchOptions& options) {
     if (reader_left(*failure) || !budget.take(*failure)) return failure->exit_code();
     if (memory && !budget.failed_again()) memory->trust();
     if (memory && budget.failed_again() && memory->forget()) {
-      output_queue.say(
-          fmt::format("[launch] step {} failed twice in a row: the copies in memory are dropped\n",
-                      budget.failed_step()));
+      output_queue.say(told_dropped(budget.failed_step()));
     }
     output_queue.say(fmt::format("[launch] starting all ranks again ({})\n", budget.to_text()));
   }

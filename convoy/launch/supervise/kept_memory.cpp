@@ -56,4 +56,16 @@ void KeptMemory::trust() {
   fs::remove(folder_ / kInDoubt, ignored);
 }
 
+std::string told_dropped(int64_t step) {
+  return fmt::format("[launch] step {} failed twice in a row: the copies in memory are dropped\n",
+                     step);
+}
+
+std::unique_ptr<KeptMemory> keep_memory(const fs::path& folder, OutputQueue& output_queue) try {
+  return std::make_unique<KeptMemory>(folder);
+} catch (const FileError& error) {
+  output_queue.say(fmt::format("warning: {}; restarts go on from checkpoints\n", error.what()));
+  return nullptr;
+}
+
 }  // namespace convoy::launch

@@ -1,9 +1,13 @@
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
+#include <memory>
+#include <string>
 #include <vector>
 
 #include "convoy/launch/spawn.h"
+#include "convoy/launch/supervise/output_queue.h"
 
 namespace convoy::launch {
 
@@ -29,5 +33,12 @@ class KeptMemory {
   std::filesystem::path folder_;
   std::vector<Descriptor> files_;
 };
+
+/// Sentence of a launcher that forgets copies after a failure which came again.
+std::string told_dropped(int64_t step);
+
+/// Memory in that folder; null, with a warning, where the system gives none.
+std::unique_ptr<KeptMemory> keep_memory(const std::filesystem::path& folder,
+                                        OutputQueue& output_queue);
 
 }  // namespace convoy::launch

@@ -1,6 +1,7 @@
 #include "convoy/parallel/buffers/state.h"
 
 #include <algorithm>
+#include <functional>
 #include <utility>
 
 #include "convoy/comm/device.h"
@@ -9,30 +10,36 @@ namespace convoy::parallel {
 
 namespace {
 
-/// Adds a piece that every state replica has, cut so that each replica writes a part of it.
-void add_dealt(std::vector<StatePiece>& pieces, const StatePiece& piece,
-               const comm::Group& replicas) {
+/// Adds a piece that several ranks have, cut so that each of them writes a part of it.
+void add_dealt(std::vector<StatePiece>& pieces, const StatePiece& piece, const Turn& turn) {
   constexpr int64_t kPage = 1024;  // elements
   const int64_t page = piece.stride == 0 ? kPage : 1, length = piece.values.size(0);
-  const auto cut = [&](int64_t replica) {
-    const int64_t at = length * replica / replicas.size();
-    return replica == replicas.size() ? length : std::min((at + page - 1) / page * page, length);
+  const auto cut = [&](int64_t replica) {  // of equal pieces
+    const int64_t at = length * replica / turn.of;
+    return replica == turn.of ? length : std::min((at + page - 1) / page * page, length);
   };
   const auto add = [&](int64_t begin, int64_t end, bool writes) {
     if (begin == end) return;
     pieces.push_back(piece.part(begin, end - begin));
-    pieces.back().owned = piece.owned && replicas.rank() == 0;
+    pieces.back().owned = piece.owned && turn.number == 0;
     pieces.back().writes = piece.owned && writes;
   };
-  const int64_t begin = cut(replicas.rank()), end = cut(replicas.rank() + 1);
+  const int64_t begin = cut(turn.number), end = cut(turn.number + 1);
   add(0, begin, false);
   add(begin, end, true);
   add(end, length, false);
 }
 
-/// Appends every parameter, or only those that are trained, with this rank's pieces of a kind.
+/// Some elements of a bucket that a rank has, and its turn among the ranks that have them.
+struct Elements {
+  Extent extent;
+  Turn turn;
+};
+
+/// Appends every parameter, or only those that are trained, with this rank's pieces of a kind:
+/// those of the elements that `of_bucket` tells.
 void add(State& state, const FlatBuffers& flat, Kind kind, size_t moment,
-         const comm::Group& replicas) {
+         const std::function<Elements(int64_t bucket)>& of_bucket) {
   const bool moments = kind == Kind::Moments;
   const auto prefix = moments ? flat.states()[moment].name + "." : "";
   const auto dtype_of = [&](const nn::ParamSpec& spec) {
@@ -50,28 +57,45 @@ void add(State& state, const FlatBuffers& flat, Kind kind, size_t moment,
     }
   }
   const auto& layout = flat.layout();
-  int64_t bucket = -1;
-  at::Tensor values;
-  for (const auto& piece : layout.pieces(flat.rank())) {
-    if (index[static_cast<size_t>(piece.unit)].empty()) continue;
-    if (layout.bucket_of(piece.unit) != bucket) {
-      bucket = layout.bucket_of(piece.unit);
-      values = flat.view(kind, bucket, moment);
+  for (int64_t bucket = 0; bucket < layout.num_buckets(); ++bucket) {
+    const auto [extent, turn] = of_bucket(bucket);
+    at::Tensor values;
+    for (const auto& piece : layout.pieces(bucket, extent)) {
+      if (index[static_cast<size_t>(piece.unit)].empty()) continue;
+      if (!values.defined()) values = flat.view(kind, bucket, moment);
+      auto& tensor =
+          state[index[static_cast<size_t>(piece.unit)][static_cast<size_t>(piece.param)]];
+      const int64_t at = piece.place - flat.kept(kind, bucket).begin;
+      auto part = values.narrow(0, at, piece.end() - piece.place);
+      if (piece.rows > 1) {
+        part = part.as_strided({piece.rows, piece.length}, {piece.local_stride, 1});
+      }
+      add_dealt(tensor.pieces,
+                {.begin = piece.begin,
+                 .values = part,
+                 .owned = piece.owned,
+                 .offloaded = layout.offloaded(layout.held_as(kind, bucket)),
+                 .stride = piece.global_stride},
+                turn);
     }
-    auto& tensor = state[index[static_cast<size_t>(piece.unit)][static_cast<size_t>(piece.param)]];
-    const int64_t at = piece.place - flat.kept(kind, bucket).begin;
-    auto part = values.narrow(0, at, piece.end() - piece.place);
-    if (piece.rows > 1) {
-      part = part.as_strided({piece.rows, piece.length}, {piece.local_stride, 1});
-    }
-    add_dealt(tensor.pieces,
-              {.begin = piece.begin,
-               .values = part,
-               .owned = piece.owned,
-               .offloaded = layout.offloaded(layout.held_as(kind, bucket)),
-               .stride = piece.global_stride},
-              replicas);
   }
+}
+
+/// Appends the rank's own parts, as add() does; the state replicas share the writing.
+void add_own(State& state, const FlatBuffers& flat, Kind kind, size_t moment,
+             const comm::Group& replicas) {
+  const Turn turn{replicas.rank(), replicas.size()};
+  add(state, flat, kind, moment, [&](int64_t bucket) { return Elements{flat.part(bucket), turn}; });
+}
+
+/// Appends all that the rank keeps, as add() does; the ranks of the host share the writing.
+void add_kept(State& state, const FlatBuffers& flat, Kind kind, size_t moment,
+              const HostShare& share) {
+  const auto& layout = flat.layout();
+  add(state, flat, kind, moment, [&](int64_t bucket) {
+    const bool sharded = layout.is_sharded(layout.held_as(kind, bucket), bucket);
+    return Elements{flat.kept(kind, bucket), sharded ? share.part : share.whole};
+  });
 }
 
 void add_buffer(State& state, const nn::NamedTensor& buffer, bool owned) {
@@ -108,14 +132,30 @@ State weights_of(const FlatBuffers& flat, const std::vector<nn::NamedTensor>& bu
   const bool main = groups.world.rank() == 0;
   State state;
   for (const auto& buffer : buffers) add_buffer(state, buffer, main);
-  add(state, flat, Kind::Masters, 0, groups.replicas);
+  add_own(state, flat, Kind::Masters, 0, groups.replicas);
   return state;
 }
 
 State moments_of(const FlatBuffers& flat, const comm::Groups& groups) {
   State state;
   for (size_t k = 0; k < flat.states().size(); ++k) {
-    add(state, flat, Kind::Moments, k, groups.replicas);
+    add_own(state, flat, Kind::Moments, k, groups.replicas);
+  }
+  return state;
+}
+
+State weights_of_host(const FlatBuffers& flat, const std::vector<nn::NamedTensor>& buffers,
+                      const HostShare& share) {
+  State state;
+  for (const auto& buffer : buffers) add_buffer(state, buffer, share.first);
+  add_kept(state, flat, Kind::Masters, 0, share);
+  return state;
+}
+
+State moments_of_host(const FlatBuffers& flat, const HostShare& share) {
+  State state;
+  for (size_t k = 0; k < flat.states().size(); ++k) {
+    add_kept(state, flat, Kind::Moments, k, share);
   }
   return state;
 }

@@ -9,6 +9,7 @@
 #include "convoy/comm/groups.h"
 #include "convoy/parallel/buffers/flat_buffers.h"
 #include "convoy/parallel/buffers/held_rows.h"
+#include "convoy/parallel/host_share.h"
 
 namespace convoy::parallel {
 
@@ -66,6 +67,12 @@ State weights_of(const FlatBuffers& flat, const std::vector<nn::NamedTensor>& bu
 
 /// The optimizer's moments as `<moment>.<parameter>`, by optim::StateSpec.
 State moments_of(const FlatBuffers& flat, const comm::Groups& groups);
+
+/// Weights and moments, of which each rank of a host `writes` its share: the host's ranks write
+/// all.
+State weights_of_host(const FlatBuffers& flat, const std::vector<nn::NamedTensor>& buffers,
+                      const HostShare& share);
+State moments_of_host(const FlatBuffers& flat, const HostShare& share);
 
 /// The states of replicas in one process as one.
 State merged(std::vector<State> states);

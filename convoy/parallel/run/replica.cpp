@@ -186,6 +186,18 @@ State Replica::moments() {
   return out;
 }
 
+State Replica::weights_of_host(const HostShare& share) {
+  internal_check(rows_.empty(), "parallel", "row tables are on all hosts together");
+  executor_->settle();
+  return parallel::weights_of_host(flat_, buffers(), share);
+}
+
+State Replica::moments_of_host(const HostShare& share) {
+  internal_check(options_.trains && rows_.empty(), "parallel",
+                 "moments that the ranks of a host do not have among them");
+  return parallel::moments_of_host(flat_, share);
+}
+
 MemoryUse Replica::memory() const {
   auto bytes = [](const at::Tensor& t) {
     return t.defined() ? t.numel() * static_cast<int64_t>(t.element_size()) : 0;

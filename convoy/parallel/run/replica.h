@@ -76,6 +76,9 @@ class Replica {
   /// Part of weights and buffers, or of the moments, that this rank has, to be read or written.
   State weights();
   State moments();
+  /// Weights and buffers, or the moments, of which the ranks of a host write all among them.
+  State weights_of_host(const HostShare& share);
+  State moments_of_host(const HostShare& share);
 
   /// Draws the initial values of these parameters.
   void draw(const std::set<std::string>& names);

@@ -146,7 +146,7 @@ class Checkpoints {
   void save_small_files(
       const std::filesystem::path& folder,
       const std::function<bool(const std::filesystem::path&)>& are_wanted = {}) const;
-  parallel::State saved_weights() const;
+  parallel::State saved_weights(const parallel::HostShare* share = nullptr) const;
   void read_weights(const std::filesystem::path& folder);
   checkpoint::ConnectWriters connect_writers();
   void tell_slow_save(const std::filesystem::path& path, double seconds);

@@ -8,15 +8,18 @@
 #include "convoy/base/activity.h"
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
+#include "convoy/base/host_name.h"
 #include "convoy/base/json_value.h"
 #include "convoy/base/text.h"
 #include "convoy/base/timing.h"
 #include "convoy/checkpoint/folder.h"
+#include "convoy/checkpoint/host_copies.h"
 #include "convoy/comm/agree.h"
 #include "convoy/comm/to_host.h"
 #include "convoy/machine/memory_limit.h"
 #include "convoy/machine/resident.h"
 #include "convoy/train/checkpoints/checkpoints.h"
+#include "convoy/train/checkpoints/saved_state.h"
 
 namespace convoy::train {
 namespace fs = std::filesystem;
@@ -38,9 +41,9 @@ constexpr const char* kInDoubt = "in_doubt";
 /// Text that tells runs apart: their folder, and what decides their steps and no plan changes.
 std::string run_of(const options::TrainingArguments& a) {
   return fmt::format("{} {} {} {} {} {} {} {} {} {} {}",
-                     fs::weakly_canonical(a.output.dir).string(), a.seed, a.optim, a.learning_rate,
-                     a.weight_decay, a.lr_scheduler_type, a.warmup_steps, a.warmup_ratio,
-                     a.num_train_epochs, a.max_steps, a.resume_from_checkpoint);
+                     fs::weakly_canonical(fs::absolute(a.output.dir)).string(), a.seed, a.optim,
+                     a.learning_rate, a.weight_decay, a.lr_scheduler_type, a.warmup_steps,
+                     a.warmup_ratio, a.num_train_epochs, a.max_steps, a.resume_from_checkpoint);
 }
 
 /// Content of kRun; null where it cannot be read.
@@ -52,30 +55,61 @@ Json read_run(const fs::path& folder) {
   }
 }
 
-/// Whether a copy is of a run with these arguments.
-bool is_of(const options::TrainingArguments& arguments, const fs::path& folder) {
-  const auto run = read_run(folder);
-  return run.is_object() && run.value("run", "") == run_of(arguments);
+/// Whether a copy is of a run.
+bool is_of(const std::string& run, const fs::path& folder) {
+  const auto copied = read_run(folder);
+  return copied.is_object() && copied.value("run", "") == run;
+}
+
+/// Copies of a run in the memory that its launcher keeps, the newest first.
+std::deque<fs::path> copies_of(const std::string& run, const options::TrainingArguments& arguments,
+                               const launch::RankEnvironment& ranks) {
+  std::deque<fs::path> out;
+  if (ranks.restart_count == 0 || ranks.kept_memory.empty() || forbids_resuming(arguments))
+    return out;
+  for (const auto& [step, folder] : checkpoint::list_checkpoints(ranks.kept_memory)) {
+    if (is_of(run, folder)) out.push_front(folder);
+  }
+  return out;
 }
 
 }  // namespace
 
 std::deque<fs::path> left_memory_copies(const options::TrainingArguments& arguments,
                                         const launch::RankEnvironment& ranks) {
-  std::deque<fs::path> out;
-  if (ranks.restart_count == 0 || ranks.kept_memory.empty() || forbids_resuming(arguments))
-    return out;
-  for (const auto& [step, folder] : checkpoint::list_checkpoints(ranks.kept_memory)) {
-    if (is_of(arguments, folder)) out.push_front(folder);
-  }
-  return out;
+  return copies_of(run_of(arguments), arguments, ranks);
 }
 
 namespace {
 
+/// Share of a rank in the copies of its host; nothing where the host lacks some of the state.
+std::optional<parallel::HostShare> share_of(const options::TrainingArguments& arguments,
+                                            const job::Job& job) {
+  const auto& ranks = job.environment;
+  if (ranks.num_nodes == 1) return parallel::HostShare{.first = ranks.rank == 0};
+  const bool sharded = arguments.parallel.parallelism.stage_of_zero() > 0;
+  return parallel::host_share(job.groups.mesh, ranks.rank - ranks.local_rank,
+                              ranks.local_world_size, sharded);
+}
+
+/// Returns why several hosts cannot keep copies each; "": they can.
+std::string refusal_of_hosts(const options::TrainingArguments& arguments, const job::Job& job) {
+  const auto& parallelism = arguments.parallel.parallelism;
+  if (job.environment.num_nodes == 1) return "";
+  if (parallelism.row_tables) {
+    return "is for hosts that each have all of the state, and row_tables share tables out over "
+           "all ranks; try without one of them";
+  }
+  if (share_of(arguments, job)) return "";
+  return fmt::format(
+      "is for hosts that each have all of the state; got {} at ZeRO {} over {} hosts; try "
+      "--shard_ranks host, with the stages of a pipeline on one host",
+      job.groups.mesh.to_text(), parallelism.stage_of_zero(), job.environment.num_nodes);
+}
+
 /// Returns why copies that are asked for cannot be made; "": they can.
-std::string refusal(const options::TrainingArguments& arguments,
-                    const launch::RankEnvironment& ranks) {
+std::string refusal(const options::TrainingArguments& arguments, const job::Job& job) {
+  const auto& ranks = job.environment;
   if (arguments.output.dir.empty()) return "needs a folder of the run; try --output_dir";
   if (arguments.parallel.parallelism.offload.any()) {
     return "is for state in memory, and offload_* keeps it elsewhere; try without one of them";
@@ -84,15 +118,12 @@ std::string refusal(const options::TrainingArguments& arguments,
     return fmt::format("is for restarts that go on, which resume_from_checkpoint = {} forbids",
                        arguments.resume_from_checkpoint);
   }
-  if (!ranks.kept_memory.empty()) return "";
+  if (!ranks.kept_memory.empty()) return refusal_of_hosts(arguments, job);
   if (ranks.source != "convoy launch") {
     return fmt::format(
         "needs convoy launch --max-restarts 1 or more, which keeps the copies while ranks start "
         "again; got {}",
         ranks.launched() ? ranks.source : "no launcher");
-  }
-  if (ranks.num_nodes > 1) {
-    return fmt::format("is for the ranks of one host; got {} hosts", ranks.num_nodes);
   }
   return "needs memory that convoy launch keeps with --max-restarts 1 or more; got none";
 }
@@ -101,22 +132,79 @@ std::string refusal(const options::TrainingArguments& arguments,
 
 void check_memory_copies(const options::TrainingArguments& arguments, const job::Job& job) {
   const auto asked = arguments.memory_copy_steps.value_or(0);
-  const auto why = asked > 0 ? refusal(arguments, job.environment) : "";
+  const auto why = asked > 0 ? refusal(arguments, job) : "";
   if (!why.empty()) fail<UsageError>("train", "memory_copy_steps = {} {}", asked, why);
 }
 
 MemoryCopying::MemoryCopying(const options::TrainingArguments& arguments, const job::Job& job)
-    : arguments_(arguments), job_(job) {
-  if (refusal(arguments, job.environment).empty()) copies_.emplace(job.environment.kept_memory);
+    : arguments_(arguments),
+      job_(job),
+      place_{.host = job.environment.node_rank,
+             .num_hosts = job.environment.num_nodes,
+             .local_rank = job.environment.local_rank,
+             .num_local_ranks = job.environment.local_world_size},
+      run_(run_of(arguments)) {
+  if (!refusal(arguments, job).empty()) return;
+  share_ = share_of(arguments, job);
+  copies_.emplace(job.environment.kept_memory, place_);
 }
 
 void MemoryCopying::open() {
   std::error_code error;
-  if (!copies_ || lock_.held() || !fs::exists(copies_->folder() / "memory-0", error)) return;
+  if (lock_.held() || !fs::exists(copies_->folder() / "memory-0", error)) return;
   // Rank 0 of an earlier start may take a moment to end.
   constexpr std::chrono::seconds kPatience{5};
   lock_ = job_.environment.restart_count == 0 ? FolderLock(copies_->folder())
                                               : FolderLock(copies_->folder(), kPatience);
+}
+
+std::vector<int64_t> MemoryCopying::left_steps() const {
+  std::vector<int64_t> out;
+  if (!lock_.held()) return out;
+  for (const auto& folder : copies_of(run_, arguments_, job_.environment)) {
+    out.push_back(checkpoint::step_of(folder));
+  }
+  return out;
+}
+
+std::string MemoryCopying::find(const comm::Group& group) {
+  left_.clear();
+  if (place_.num_hosts > 1) {
+    auto cannot = at::full({1}, copies_ ? 0 : 1, at::kLong);
+    group.all_reduce(cannot, comm::ReduceOp::Max, "agree on memory copies");
+    if (comm::item<int64_t>(cannot) != 0) copies_.reset();
+  }
+  if (!copies_) return "";
+  comm::each_rank(
+      group, "open the memory of copies",
+      [&] {
+        if (place_.is_first()) open();
+      },
+      comm::Lasts::Long);
+  if (place_.num_hosts == 1) {
+    left_ = left_steps();
+    return "";
+  }
+  run_ = comm::ask_main(group, "tell runs apart", [&] { return Json(run_); }).get<std::string>();
+  auto held = checkpoint::tell_copies(left_steps(), place_, group);
+  const auto newest = held.newest();
+  std::string trouble;
+  if (newest >= 0 && !held.all_hold(newest)) {
+    try {
+      checkpoint::bring_copy(newest, held, copies_->slots(), place_, group);
+    } catch (const FileError& error) {  // of all ranks
+      trouble = fmt::format("the memory copy of step {} does not come to all hosts: {}", newest,
+                            reason_of(error));
+    }
+    held = checkpoint::tell_copies(left_steps(), place_, group);
+  }
+  left_ = held.common();
+  return trouble;
+}
+
+void MemoryCopying::check(const fs::path& folder, const comm::Group& group) const {
+  if (place_.num_hosts == 1 || !holds(folder)) return;
+  checkpoint::check_held(checkpoint::step_of(folder), copies_->slots(), place_, group);
 }
 
 /// Whether copies are made without being asked for, where they fit. Saving a row table rounds the
@@ -128,21 +216,27 @@ bool MemoryCopying::is_offered() const {
 /// Returns why two copies do not fit into the memory that steps leave; "": they do. Collective.
 std::string MemoryCopying::lack_of_memory(const comm::Group& group) const {
   // Memory that steps needed and gave back, they will need again.
-  auto again = at::full(
-      {1}, std::max<int64_t>(0, machine::peak_resident_bytes() - machine::resident_bytes()),
-      at::kLong);
+  auto again = at::zeros({place_.num_hosts}, at::kLong);
+  again[place_.host] =
+      std::max<int64_t>(0, machine::peak_resident_bytes() - machine::resident_bytes());
   group.all_reduce(again, comm::ReduceOp::Sum, "add up peaks");
-  const Json told = comm::ask_main(group, "look for memory", [&]() -> Json {
-    const auto free = machine::available_memory();
-    if (free == 0) return "";  // nobody knows
-    const auto left = std::max<int64_t>(0, free - comm::item<int64_t>(again)) + copies_->held();
-    const auto most = static_cast<int64_t>((paced_ ? kMostMemory : 1) * static_cast<double>(left));
-    if (needed_ <= most) return "";
-    return fmt::format("two copies of {} in all, {} the {} that are free on this host",
-                       human_bytes(needed_), paced_ ? "more than a quarter of" : "beyond",
-                       human_bytes(left));
-  });
-  return told.get<std::string>();
+  try {
+    comm::each_rank(group, "look for memory", [&] {
+      const auto free = machine::available_memory();
+      if (!place_.is_first() || free == 0) return;  // nobody knows
+      const auto left = std::max<int64_t>(0, free - comm::item<int64_t>(again[place_.host])) +
+                        copies_->slots().held();
+      const auto share = paced_ ? kMostMemory : 1;
+      if (needed_ <= static_cast<int64_t>(share * static_cast<double>(left))) return;
+      fail<FileError>("train", "two copies of {} in all, {} the {} that are free on {}",
+                      human_bytes(needed_), paced_ ? "more than a quarter of" : "beyond",
+                      human_bytes(left),
+                      place_.num_hosts == 1 ? "this host" : "host " + host_name());
+    });
+  } catch (const FileError& error) {  // of all ranks
+    return reason_of(error);
+  }
+  return "";
 }
 
 std::string MemoryCopying::begin(int64_t step, const std::function<int64_t()>& bytes,
@@ -150,14 +244,16 @@ std::string MemoryCopying::begin(int64_t step, const std::function<int64_t()>& b
   every_ = 0;
   bool in_doubt = false, is_ours = false;
   if (copies_) {
-    const Json told = comm::ask_main(group, "look at memory copies", [&]() -> Json {
-      open();
+    auto not_ours_or_in_doubt = at::zeros({2}, at::kLong);
+    if (place_.is_first()) {
       if (lock_.held()) forget_others(step);
       std::error_code error;
-      return {{"ours", lock_.held()}, {"doubt", fs::exists(copies_->folder() / kInDoubt, error)}};
-    });
-    is_ours = told.at("ours").get<bool>();
-    in_doubt = told.at("doubt").get<bool>();
+      not_ours_or_in_doubt[0] = lock_.held() ? 0 : 1;
+      not_ours_or_in_doubt[1] = fs::exists(copies_->folder() / kInDoubt, error) ? 1 : 0;
+    }
+    group.all_reduce(not_ours_or_in_doubt, comm::ReduceOp::Max, "look at memory copies");
+    is_ours = comm::item<int64_t>(not_ours_or_in_doubt[0]) == 0;
+    in_doubt = comm::item<int64_t>(not_ours_or_in_doubt[1]) != 0;
   }
   const auto& asked = arguments_.memory_copy_steps;
   if (!copies_ || asked == 0 || (!asked && !is_offered())) return "";
@@ -184,10 +280,10 @@ std::string MemoryCopying::begin(int64_t step, const std::function<int64_t()>& b
   last_ = step;
   next_ = (step / every_ + 1) * every_;
   last_end_ = std::chrono::steady_clock::now();
-  return fmt::format("to memory every {}{}; two take {} of this host",
+  return fmt::format("to memory every {}{}; two take {} of {}",
                      every_ == 1 ? "step" : plural(every_, "step"),
                      paced_ ? ", or less often where that is over 1 % of the time" : "",
-                     human_bytes(needed_));
+                     human_bytes(needed_), place_.num_hosts == 1 ? "this host" : "each host");
 }
 
 bool MemoryCopying::is_due(int64_t step) const {
@@ -204,8 +300,7 @@ std::string MemoryCopying::write(int64_t step, const std::function<CopiedState()
     const auto lack = paced_ && copies_->num_written() == 0 ? lack_of_memory(group) : "";
     if (!lack.empty()) fail<FileError>("train", "the state is not copied to memory: {}", lack);
     auto state = content();
-    state.texts[kRun] =
-        Json{{"run", run_of(arguments_)}, {"saving_step", state.saving_step}}.dump();
+    state.texts[kRun] = Json{{"run", run_}, {"saving_step", state.saving_step}}.dump();
     copies_->write(step, state.weights, state.moments, state.texts, group);
   } catch (const FileError& error) {  // of all ranks
     every_ = 0;
@@ -236,13 +331,23 @@ void MemoryCopying::pace(int64_t step, std::chrono::steady_clock::time_point beg
 void MemoryCopying::forget_others(int64_t step) const {
   for (const auto& [of, folder] : checkpoint::all_named(copies_->folder())) {
     std::error_code ignored;
-    if (of > step || !is_of(arguments_, folder)) fs::remove_all(folder, ignored);
+    if (of > step || !is_of(run_, folder)) fs::remove_all(folder, ignored);
   }
-  copies_->free_unused();
+  copies_->slots().free_unused();
 }
 
 std::deque<fs::path> MemoryCopying::left() const {
-  return lock_.held() ? left_memory_copies(arguments_, job_.environment) : std::deque<fs::path>();
+  std::deque<fs::path> out;
+  for (const auto step : left_) out.push_back(copies_->slots().copy_of(step));
+  return out;
+}
+
+fs::path MemoryCopying::here(const fs::path& folder) const {
+  return copies_->folder() / folder.filename();
+}
+
+const parallel::HostShare* MemoryCopying::share() const {
+  return place_.num_hosts > 1 && share_ ? &*share_ : nullptr;
 }
 
 bool MemoryCopying::holds(const fs::path& folder) const {

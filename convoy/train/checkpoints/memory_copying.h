@@ -8,11 +8,13 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "convoy/base/folder_lock.h"
 #include "convoy/checkpoint/memory_copies.h"
 #include "convoy/job/job.h"
 #include "convoy/options/arguments.h"
+#include "convoy/parallel/host_share.h"
 
 namespace convoy::train {
 
@@ -38,8 +40,10 @@ class MemoryCopying {
  public:
   MemoryCopying(const options::TrainingArguments& arguments, const job::Job& job);
 
-  /// Takes the memory for this training, unless another one of the launch has it; rank 0.
-  void open();
+  /// Takes the memory for this training, unless another one of the launch has it, and finds the
+  /// copies that all hosts hold. The furthest of any host is brought to the others. Returns a
+  /// warning where that failed; else "". Collective.
+  std::string find(const comm::Group& group);
   /// Decides whether and how often steps after `step` are copied, and removes all copies that this
   /// run does not go on from. Returns a sentence for the banner, or "". Collective. Throws
   /// UsageError where copies that are asked for do not fit into a first start's memory.
@@ -51,9 +55,17 @@ class MemoryCopying {
   std::string write(int64_t step, const std::function<CopiedState()>& content,
                     const comm::Group& group);
 
+  /// Throws FileError unless the copy `folder` of each of several hosts is as it was written. (On
+  /// one host its sums are checked where it is read.) Collective.
+  void check(const std::filesystem::path& folder, const comm::Group& group) const;
+
   // Not collective.
-  /// Copies that the run may go on from, the newest first; those of rank 0.
+  /// Copies that the run may go on from, the newest first; those of rank 0's host.
   std::deque<std::filesystem::path> left() const;
+  /// The copy of this rank's host for that of rank 0's.
+  std::filesystem::path here(const std::filesystem::path& folder) const;
+  /// Share of this rank in its host's copies; null on one host.
+  const parallel::HostShare* share() const;
   bool holds(const std::filesystem::path& folder) const;
   /// Step of the checkpoint that was being written to the disk when a copy was made; 0: none was.
   int64_t saving_step(const std::filesystem::path& folder) const;
@@ -61,19 +73,25 @@ class MemoryCopying {
   std::string shown(const std::filesystem::path& folder) const;
 
  private:
+  void open();
   bool is_offered() const;
   void forget_others(int64_t step) const;
+  std::vector<int64_t> left_steps() const;
   std::string lack_of_memory(const comm::Group& group) const;
   void pace(int64_t step, std::chrono::steady_clock::time_point began, const comm::Group& group);
 
   const options::TrainingArguments& arguments_;
   const job::Job& job_;
+  checkpoint::HostPlace place_;
+  std::optional<parallel::HostShare> share_;
   std::optional<checkpoint::MemoryCopies> copies_;  // none: the launcher keeps no memory
-  FolderLock lock_;                                 // rank 0's right to use the memory
-  int64_t needed_ = 0;                              // bytes of two copies
-  int64_t every_ = 0;                               // steps; 0: no copies
-  bool paced_ = false;                              // by the time that a copy takes
-  int64_t next_ = 0, last_ = 0;                     // steps
+  FolderLock lock_;              // right to use the memory, of the first rank of each host
+  std::string run_;              // what tells runs apart, rank 0's
+  std::vector<int64_t> left_;    // steps of copies that all hosts hold, the furthest first
+  int64_t needed_ = 0;           // bytes of two copies
+  int64_t every_ = 0;            // steps; 0: no copies
+  bool paced_ = false;           // by the time that a copy takes
+  int64_t next_ = 0, last_ = 0;  // steps
   std::chrono::steady_clock::time_point last_end_;
 };
 

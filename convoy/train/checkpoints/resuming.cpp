@@ -41,6 +41,9 @@ bool forbids_resuming(const options::TrainingArguments& arguments) {
 /// Resumes from the checkpoint that rank 0 finds; nothing where the run starts anew.
 std::optional<TrainerState> Checkpoints::resume(const TrainerState& fresh) {
   if (dir_.empty() && resume_from_.empty()) return std::nullopt;
+  if (const auto trouble = memory_.find(job_.world()); !trouble.empty()) {
+    callbacks_.say("warning: " + trouble);
+  }
   comm::ask_main(
       job_.world(), "open output.dir",
       [&] {
@@ -51,7 +54,6 @@ std::optional<TrainerState> Checkpoints::resume(const TrainerState& fresh) {
             !fs::exists(resume_from_, error)) {  // before output.dir is made
           fail<UsageError>("train", "there is no checkpoint {}", resume_from_);
         }
-        memory_.open();
         memory_candidates_ = memory_.left();
         if (!dir_.empty()) open_output();
         find_candidates();
@@ -68,9 +70,11 @@ std::optional<TrainerState> Checkpoints::resume(const TrainerState& fresh) {
       tell_new_beginning(weights_are_touched);
       return std::nullopt;
     }
-    const fs::path folder = found.at("folder").get<std::string>();
+    fs::path folder = found.at("folder").get<std::string>();
+    if (found.at("in_memory").get<bool>()) folder = memory_.here(folder);
     const auto& group = strategy_.processes();
     try {
+      memory_.check(folder, group);
       read_weights(folder);
       fault_at("resume");
       checkpoint::load_optimizer(folder / kOptimizer, strategy_.moments(), group);
@@ -340,6 +344,7 @@ Json Checkpoints::look_at(const fs::path& folder, const TrainerState& fresh) con
   const auto left_behind = follow_or_branch(folder, saved);
   const int64_t saving = memory_.saving_step(folder);
   return {{"folder", folder.string()},
+          {"in_memory", in_memory},
           {"lost_save", saving > 0 && !fs::exists(path(saving) / kState)},
           {"state", saved.to_json()},
           {"was_named", was_named(folder)},

@@ -145,8 +145,11 @@ void Checkpoints::save(TrainerState& state, bool wait) {
 
 void Checkpoints::copy_to_memory(const TrainerState& state) {
   const auto content = [&] {
-    CopiedState out{saved_weights(), strategy_.moments(), files_.texts,
-                    saving_ ? saving_->step : 0};
+    const auto* share = memory_.share();
+    CopiedState out{
+        saved_weights(share),
+        share != nullptr ? strategy_.replica().moments_of_host(*share) : strategy_.moments(),
+        files_.texts, saving_ ? saving_->step : 0};
     if (!files_.config.is_null()) out.texts[kConfig] = files_.config.dump();
     out.texts[kState] = state.to_json().dump();
     return out;
@@ -349,13 +352,15 @@ bool Checkpoints::holds_model_of(const TrainerState& state) const {
   }
 }
 
-/// Weights to save, with those that are carried along.
-parallel::State Checkpoints::saved_weights() const {
-  auto weights = checkpoint::saved_part(strategy_.weights());
+/// Weights to save, with those that are carried along; `share`: what the ranks of a host save.
+parallel::State Checkpoints::saved_weights(const parallel::HostShare* share) const {
+  auto weights = checkpoint::saved_part(
+      share != nullptr ? strategy_.replica().weights_of_host(*share) : strategy_.weights());
   if (!files_.carried) return weights;
   const auto& group = strategy_.processes();
+  const bool carries = share != nullptr ? share->first : group.rank() == 0;
   comm::each_rank(group, "look at carried weights",
-                  [&] { weights = files_.carried->with(std::move(weights), group.rank() == 0); });
+                  [&] { weights = files_.carried->with(std::move(weights), carries); });
   return weights;
 }
 
