@@ -9,6 +9,7 @@
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
 #include "convoy/checkpoint/contents.h"
+#include "convoy/checkpoint/dequantize.h"
 #include "convoy/checkpoint/export.h"
 #include "convoy/checkpoint/folder.h"
 #include "convoy/checkpoint/merge.h"
@@ -174,6 +175,16 @@ int run_merge(const Flags& flags) {
   return 0;
 }
 
+int run_dequantize(const Flags& flags) {
+  report::ProgressLine progress("writing " + flags.output);
+  const auto written = checkpoint::dequantize(
+      flags.folder, flags.output, formats::shard_bytes(flags.max_shard_size), progress.function());
+  progress.wipe();
+  line("read", "{}", flags.folder);
+  show(written, flags, progress.seconds());
+  return 0;
+}
+
 int run_export(const Flags& flags) {
   const auto from = find_and_tell(flags.folder);
   report::ProgressLine progress("writing " + flags.output);
@@ -199,7 +210,7 @@ CLI::App* add(CLI::App& group, const char* name, const char* what, Flags& flags)
 
 void add_checkpoint(CLI::App& app, RunCommand& run) {
   auto* group =
-      app.add_subcommand("checkpoint", "Inspect, verify, export or merge a trained model");
+      app.add_subcommand("checkpoint", "Inspect, verify, export, merge or dequantize a model");
   group->require_subcommand(1);
   auto flags = std::make_shared<Flags>();
   const auto does = [&run, flags](CLI::App* sub, int (*work)(const Flags&)) {
@@ -249,6 +260,17 @@ void add_checkpoint(CLI::App& app, RunCommand& run) {
       "Face's folders loads it without PEFT.\n"
       "Example:\n  convoy checkpoint merge runs/lora --output model");
   does(merge, run_merge);
+
+  auto* plain = group->add_subcommand("dequantize", "Write a model with MXFP4 weights in bf16");
+  plain->add_option("folder", flags->folder, "folder of gpt-oss as the hub has it")->required();
+  plain->add_option("--output", flags->output, "new folder")->required();
+  plain->add_option("--max_shard_size", flags->max_shard_size, "maximum size of a file of weights")
+      ->capture_default_str();
+  plain->footer(
+      "bf16 holds the numbers exactly. The new folder can be trained, and is some four times as "
+      "large.\n"
+      "Example:\n  convoy checkpoint dequantize gpt-oss-20b --output gpt-oss-20b-bf16");
+  does(plain, run_dequantize);
 }
 
 }  // namespace convoy::cli

@@ -50,6 +50,29 @@ bool belongs_to_model(const fs::directory_entry& entry) {
                       [&](const auto& end) { return name.ends_with(end); });
 }
 
+Exported write_model_files(const fs::path& folder, const std::vector<formats::TensorInfo>& infos,
+                           int64_t max_shard_bytes,
+                           const std::function<at::Tensor(const std::string& name)>& get,
+                           const ProgressFn& progress) {
+  const formats::SafetensorsShards shards(infos, static_cast<size_t>(max_shard_bytes));
+  Exported out;
+  for (const auto& [name, tensors] : shards.files) {
+    const formats::SafetensorsPlan plan(tensors);
+    formats::SafetensorsPieces::create(folder / name, plan);
+    formats::SafetensorsPieces file(folder / name);
+    for (const auto& tensor : tensors) {
+      const auto value = get(tensor.name);
+      file.write(plan.begin.at(tensor.name), value.const_data_ptr(), value.nbytes());
+      ++out.num_tensors;
+      out.num_bytes += static_cast<int64_t>(value.nbytes());
+      if (progress) progress(out.num_tensors, std::ssize(infos));
+    }
+    out.weights.push_back(name);
+  }
+  if (!shards.index.empty()) write_file(folder / formats::kWeightsIndex, shards.index);
+  return out;
+}
+
 namespace {
 
 /// Spelling of a dtype in Hugging Face's config.json and in safetensors.

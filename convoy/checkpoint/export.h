@@ -1,12 +1,16 @@
 #pragma once
 
+#include <ATen/core/Tensor.h>
+
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "convoy/base/progress.h"
+#include "convoy/formats/safetensors.h"
 
 namespace convoy::checkpoint {
 
@@ -29,6 +33,13 @@ struct Exported {
 /// numbers that the dtype has not, and for a `to` that has no name or lies in `from`.
 Exported export_model(const std::filesystem::path& from, const std::filesystem::path& to,
                       const ExportOptions& options, const ProgressFn& progress = {});
+
+/// Writes the tensors `infos` as a model's files into `folder`, in shards of at most so many bytes:
+/// `get` gives one at a time, contiguous on the host.
+Exported write_model_files(const std::filesystem::path& folder,
+                           const std::vector<formats::TensorInfo>& infos, int64_t max_shard_bytes,
+                           const std::function<at::Tensor(const std::string& name)>& get,
+                           const ProgressFn& progress);
 
 /// Throws unless a folder `to` can be made out of what `from` holds: UsageError where it has no
 /// name or lies in `from`, FileError where it is there already.

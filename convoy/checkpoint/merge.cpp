@@ -186,23 +186,10 @@ Exported merge_adapter(const fs::path& adapter, const fs::path& to, int64_t max_
   const Merge merge(adapter);
   check_new_folder(merge.config().base, to);
   const auto infos = merge.infos();
-  const formats::SafetensorsShards shards(infos, static_cast<size_t>(max_shard_bytes));
   AtomicFolder folder(to);
-  Exported out;
-  for (const auto& [name, tensors] : shards.files) {
-    const formats::SafetensorsPlan plan(tensors);
-    formats::SafetensorsPieces::create(folder.temporary() / name, plan);
-    formats::SafetensorsPieces file(folder.temporary() / name);
-    for (const auto& tensor : tensors) {
-      const auto value = merge.get(tensor.name);
-      file.write(plan.begin.at(tensor.name), value.const_data_ptr(), value.nbytes());
-      ++out.num_tensors;
-      out.num_bytes += static_cast<int64_t>(value.nbytes());
-      if (progress) progress(out.num_tensors, std::ssize(infos));
-    }
-    out.weights.push_back(name);
-  }
-  if (!shards.index.empty()) write_file(folder.temporary() / formats::kWeightsIndex, shards.index);
+  auto out = write_model_files(
+      folder.temporary(), infos, max_shard_bytes,
+      [&](const std::string& name) { return merge.get(name); }, progress);
   out.others = take_over(merge.config().base, adapter, folder.temporary());
   folder.commit();
   return out;

@@ -85,6 +85,16 @@ void expect_object(const Json& json, const std::string& where) {
   fail<FileError>("models", "{} is {}; expected an object", where, json.type_name());
 }
 
+/// Throws FileError on weights that a command can make readable.
+void refuse_quantized(const Json& json, const std::string& where) {
+  const auto quantized = json.value("quantization_config", Json());
+  if (!quantized.is_object() || quantized.value("quant_method", Json()) != "mxfp4") return;
+  fail<FileError>("models",
+                  "{}: quantization_config says that weights are MXFP4; try convoy checkpoint "
+                  "dequantize FOLDER --output NEW_FOLDER first",
+                  where);
+}
+
 void refuse_all_but(const Harmless& values, const Json& json, const std::string& where) {
   for (const auto& [key, harmless] : values) {
     auto found = json.find(key);
@@ -160,6 +170,7 @@ void LanguageModelConfig::read(const Json& json, const std::string& where) {
   others_ = text;
   unknown_.clear();
   take_fields(others_, fields(), place);
+  refuse_quantized(others_, place);
   refuse_all_but(kHarmless, others_, place);
   if (objective() == Objective::NextToken) refuse_all_but(kHarmlessToCausal, others_, place);
   check_others(others_, place);
