@@ -155,6 +155,26 @@ TEST(Trace, CountsTheSameWithoutArithmetic) {
   }
 }
 
+TEST(Trace, CountsTheProductsOfTheGatedDeltaRuleWithoutArithmetic) {
+  const models::Small size{.ids = 60, .width = 32, .heads = 4, .layers = 1, .length = 700};
+  auto config = models::small_decoder(models::kQwen35Text, size);
+  config.head_dim = 8;
+  config.layer_types = {models::kLinearAttention};
+  config.linear_num_key_heads = 2;
+  config.linear_num_value_heads = 6;
+  config.linear_key_head_dim = 16;
+  config.linear_value_head_dim = 12;
+  const auto ids = at::arange(2 * 700, at::kLong).remainder(60).view({2, -1});
+  const parallel::MicroBatch batch{{{"input_ids", ids}}, at::arange(2, at::kLong)};
+  const auto blocks = config.make_blocks();
+  const auto all = trace(blocks, batch, {})[1];
+  const auto shapes = trace(blocks, batch, {.shapes_only = true})[1];
+  EXPECT_GT(all.forward, 0);
+  EXPECT_NEAR(shapes.forward / all.forward, 1, 1e-9);
+  EXPECT_NEAR(shapes.backward / all.backward, 1, 1e-9);
+  EXPECT_EQ(shapes.kept, all.kept);
+}
+
 TEST(Trace, CountsWhatAGpuLaunches) {
   const models::Small size{.width = 32, .heads = 4, .layers = 3, .length = kLength};
   auto config = models::small_gpt2(size);

@@ -1,7 +1,9 @@
 #include "convoy/nn/delta/gated_delta_rule.h"
 
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/record_function.h>
 
 #include <algorithm>
 #include <memory>
@@ -73,6 +75,14 @@ at::Tensor before_norm(const DeltaNormalised& x, const at::Tensor& grad, double 
   return (grad - unit * (grad * unit).sum(-1, /*keepdim=*/true)).mul_(x.scale).mul_(factor);
 }
 
+/// Shows so many multiplications and additions to who counts products while arithmetic is left out.
+void tell_products(double products) {
+  if (!shapes_only()) return;
+  const auto inner = static_cast<int64_t>(products);
+  const auto one = at::zeros({1, 1, 1});
+  at::bmm(one.expand({1, 1, inner}), one.expand({1, inner, 1}));
+}
+
 class DeltaRule {
  public:
   DeltaRule(const at::Tensor& mixed, const at::Tensor& decay, const at::Tensor& beta,
@@ -100,6 +110,7 @@ class DeltaRule {
   at::Tensor forward(at::Tensor* state, bool learns) {
     auto out = like_inputs(mixed_, {heads_.values, heads_.value_width});
     if (learns) saved_ = at::empty({num_saved_}, decay_.options());
+    tell_products(products({.by_key = 2, .of_keys = 1, .of_values = 2, .of_states = 3}));
     const bool goes_on = state != nullptr && state->defined();
     const at::Tensor before = goes_on ? *state : at::Tensor();
     if (state != nullptr) {
@@ -124,6 +135,7 @@ class DeltaRule {
     auto of_mixed = like_inputs(mixed_, {heads_.columns()});
     auto of_decay = like_inputs(decay_, {heads_.values}),
          of_beta = like_inputs(beta_, {heads_.values});
+    tell_products(products({.by_key = 5, .of_keys = 3, .of_values = 5, .of_states = 8}));
     each([&](const DeltaPiece& piece) {
       auto carried = fresh(piece);
       for (int64_t s = piece.stretches() - 1; s >= 0; --s) {
@@ -150,6 +162,30 @@ class DeltaRule {
     DeltaStretch in;
   };
 
+  /// Numbers of products: of a chunk's positions with its keys, by head of keys and by head of
+  /// values; with its values; and of positions with states.
+  struct Products {
+    double by_key, of_keys, of_values, of_states;
+  };
+
+  /// Multiplications of a pass over all pieces.
+  double products(const Products& of) const {
+    const auto E = static_cast<double>(heads_.key_width),
+               V = static_cast<double>(heads_.value_width);
+    double out = 0;
+    for (const auto& piece : pieces_) {
+      for (int64_t s = 0; s < piece.stretches(); ++s) {
+        const auto part = part_of(piece, s);
+        const auto C = static_cast<double>(part.chunk());
+        const auto positions = static_cast<double>(piece.rows * (part.length + part.padding()));
+        const auto r = static_cast<double>(heads_.values_of_key());
+        const double by_value = C * (of.of_keys * E + of.of_values * V) + of.of_states * E * V;
+        out += positions * static_cast<double>(piece.heads) * (of.by_key * C * E + r * by_value);
+      }
+    }
+    return out;
+  }
+
   void add_pieces(DeltaPiece piece) {
     const int64_t heads = mixed_.is_cpu() && piece.length > kFewPositions ? 1 : heads_.keys;
     for (piece.head = 0; piece.head < heads_.keys; piece.head += heads) {
@@ -166,11 +202,13 @@ class DeltaRule {
 
   template <class Work>
   void each(const Work& work) const {
-    if (!mixed_.is_cpu()) {
+    if (shapes_only()) return;
+    // Who counts operations of this thread sees all of them.
+    if (!mixed_.is_cpu() || at::hasThreadLocalCallbacks()) {
       for (const auto& piece : pieces_) work(piece);
       return;
     }
-    in_parallel(0, std::ssize(pieces_), 1, [&](int64_t begin, int64_t end) {
+    at::parallel_for(0, std::ssize(pieces_), 1, [&](int64_t begin, int64_t end) {
       at::NoGradGuard no_grad;  // of this thread
       for (int64_t i = begin; i < end; ++i) work(pieces_[static_cast<size_t>(i)]);
     });
