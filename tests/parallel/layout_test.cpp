@@ -207,6 +207,18 @@ TEST(Cut, ARankHasItsStretchOfEachPart) {
   EXPECT_THROW(boxes({5, 13}, cut, {0, 2}), InternalError);
 }
 
+TEST(Cut, PartsMayHaveGranulesOfTheirOwn) {
+  // Three heads of keys for queries and for keys, and values for each.
+  TensorCut cut{.dim = 0, .parts = {6, 6, 24}};
+  cut.part_granules = {2, 2, 8};
+  EXPECT_EQ(local_shape({36, 5}, cut, {0, 2}), (Shape{12, 5}));
+  EXPECT_EQ(boxes({36, 5}, cut, {1, 2}),
+            (std::vector<TensorBox>{
+                {{2, 0}, {4, 5}, {0, 0}}, {{8, 0}, {4, 5}, {4, 0}}, {{20, 0}, {16, 5}, {8, 0}}}));
+  EXPECT_EQ(most_ranks({36, 5}, cut), 3);
+  EXPECT_FALSE(overlaps({36, 5}, cut, 2));
+}
+
 // A matrix that is cut along its inner dimension is a piece for each part, however many rows it
 // has.
 TEST(Cut, RunsOfAnyElementsAreEachOfThemOnce) {
