@@ -40,8 +40,10 @@ constexpr const char* kInDoubt = "in_doubt";
 
 /// Text that tells runs apart: their folder, and what decides their steps and no plan changes.
 std::string run_of(const options::TrainingArguments& a) {
-  return fmt::format("{} {} {} {} {} {} {} {} {} {} {}",
-                     fs::weakly_canonical(fs::absolute(a.output.dir)).string(), a.seed, a.optim,
+  // The folder may be made only after this.
+  const auto& dir = a.output.dir;
+  const auto folder = dir.empty() ? fs::path() : fs::weakly_canonical(fs::absolute(dir));
+  return fmt::format("{} {} {} {} {} {} {} {} {} {} {}", folder.string(), a.seed, a.optim,
                      a.learning_rate, a.weight_decay, a.lr_scheduler_type, a.warmup_steps,
                      a.warmup_ratio, a.num_train_epochs, a.max_steps, a.resume_from_checkpoint);
 }
