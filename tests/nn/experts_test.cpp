@@ -170,6 +170,28 @@ TEST(Experts, AddNoGradientToFrozenMatrices) {
   for (const auto& grad : ours.weights) EXPECT_EQ(grad.min().item<double>(), 77);  // as it was
 }
 
+TEST(Experts, OfWhichSomeMatricesAreFrozenTrainTheOthers) {
+  at::manual_seed(6);
+  const Model model(3);
+  model.all[0].gate->freeze();
+  model.all[1].gate->freeze();
+  model.all[1].up->freeze();
+  model.all[1].down->freeze();
+  const auto states = at::randn({kTokens, kWidth}, at::kDouble);
+  const auto logits = at::randn({kTokens, 3}, at::kDouble);
+  const auto probe = at::randn_like(states);
+  const auto ours = pass_of(model, states, logits, 2, RoutingWeights::AsTheyAre, probe);
+  const auto theirs = expected_of(model, states, logits, 2, RoutingWeights::AsTheyAre, probe);
+  const std::vector<size_t> frozen{0, 3, 4, 5};  // gate, up and down of each expert
+  for (size_t i = 0; i < ours.weights.size(); ++i) {
+    if (std::find(frozen.begin(), frozen.end(), i) != frozen.end()) {
+      EXPECT_EQ(ours.weights[i].min().item<double>(), 77) << i;  // as it was
+    } else {
+      expect_grads_near({{ours.weights[i], theirs.weights[i]}}, 1e-6);
+    }
+  }
+}
+
 TEST(Experts, AreBalancedByTheirSharesAndProbabilities) {
   at::manual_seed(5);
   const int64_t k = 2, E = 4;

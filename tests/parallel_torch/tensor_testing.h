@@ -63,6 +63,19 @@ inline nn::BlockList tensor_blocks(const std::string& family, bool drops = true)
     if (drops) config.attention_dropout = 0.2;
     return config.make_blocks();
   }
+  if (family == "mixtral" || family == "gpt_oss") {  // five experts, balanced; or with biases
+    const bool stacked = family == "gpt_oss";
+    auto config = models::small_decoder(stacked ? models::kGptOss : models::kMixtral, size);
+    config.head_dim = 8;
+    config.num_experts = 5;
+    config.num_experts_per_tok = 2;
+    config.sliding_window = stacked ? 4 : 0;
+    config.use_sliding_window = stacked;
+    config.output_router_logits = !stacked;
+    config.router_aux_loss_coef = 0.1;
+    if (stacked) config.attention_dropout = drops ? 0.2 : 0;
+    return config.make_blocks();
+  }
   if (family == "gemma2") {  // caps on scores and logits, a window in the first layer
     auto config = models::small_decoder(models::kGemma2, size);
     config.sliding_window = 4;
@@ -306,8 +319,9 @@ inline void expect_same_bits(const TensorOutcome& a, const TensorOutcome& b) {
 }
 
 inline const std::vector<std::string> kFamilies{
-    "gpt2",        "gpt2 untied", "llama",      "qwen3", "qwen3_5_text", "gemma2", "phi3", "olmo2",
-    "olmo_hybrid", "bert",        "classifier", "t5",    "session",      "sasrec", "ligr"};
+    "mixtral",      "gpt_oss", "gpt2",    "gpt2 untied", "llama",       "qwen3",
+    "qwen3_5_text", "gemma2",  "phi3",    "olmo2",       "olmo_hybrid", "bert",
+    "classifier",   "t5",      "session", "sasrec",      "ligr"};
 
 /// Of a test of each of them.
 inline std::string name_of_family(const testing::TestParamInfo<std::string>& info) {

@@ -26,7 +26,8 @@ DecoderConfig::DecoderConfig(const DecoderFamily& family)
 }
 
 Fields DecoderConfig::fields() {
-  const bool renamed = defaults_.contains("hidden_activation");
+  const bool unused =
+      defaults_.contains("hidden_activation") || (family_->experts && family_->experts->stacked);
   const char* activation = "activation of the feed-forward layers";
   const Fields all{
       {"vocab_size", &vocab_size, "size of the vocabulary", 1, kMostIds},
@@ -38,8 +39,8 @@ Fields DecoderConfig::fields() {
        "key and value heads; none = num_attention_heads", 1, kWidest},
       {"head_dim", &head_dim, "width of a head; none = hidden_size / num_attention_heads", 2,
        kWidest},
-      renamed ? Field{"hidden_act", &other_act, "kept for other tools"}
-              : Field{"hidden_act", &hidden_act, activation, 0, 0, nn::activations()},
+      unused ? Field{"hidden_act", &other_act, "kept for other tools"}
+             : Field{"hidden_act", &hidden_act, activation, 0, 0, nn::activations()},
       {"hidden_activation", &hidden_act, activation, 0, 0, nn::activations()},
       {"max_position_embeddings", &max_position_embeddings, "maximum sequence length of the model",
        1, kMostIds},
@@ -65,8 +66,11 @@ Fields DecoderConfig::fields() {
       {"sliding_window", &sliding_window,
        "keys that a position of a layer with a window sees, its own included; none = all", 0,
        kMostIds},
-      {"max_window_layers", &max_window_layers, "the first layers, which have no window", 0,
-       kDeepest},
+      {"max_window_layers", &max_window_layers,
+       family_->windows == WindowedLayers::EachOtherBelow
+           ? "every other one of so many first layers has a window"
+           : "the first layers, which have no window",
+       0, kDeepest},
       {.name = "sliding_window_pattern",
        .value = &sliding_window_pattern,
        .help = "each so many-th layer has no window",
@@ -86,9 +90,10 @@ Fields DecoderConfig::fields() {
        "heads of keys of layers with the gated delta rule", 1, kWidest},
       {"linear_num_value_heads", &linear_num_value_heads,
        "heads of values of layers with the gated delta rule", 1, kWidest},
-      {"linear_key_head_dim", &linear_key_head_dim, "width of such a head of keys", 1, kWidest},
-      {"linear_value_head_dim", &linear_value_head_dim, "width of such a head of values", 1,
-       kWidest},
+      {"linear_key_head_dim", &linear_key_head_dim,
+       "width of a head of keys of layers with the gated delta rule", 1, kWidest},
+      {"linear_value_head_dim", &linear_value_head_dim,
+       "width of a head of values of layers with the gated delta rule", 1, kWidest},
       {"linear_allow_neg_eigval", &linear_allow_neg_eigval,
        "the gated delta rule corrects its state by up to twice the error"},
       {"linear_a_log_min", &linear_a_log_min, "least initial speed of forgetting", 0},

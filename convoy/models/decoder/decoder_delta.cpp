@@ -31,12 +31,16 @@ void DecoderConfig::check_delta() const {
   const auto heads = delta_heads();
   if (heads.values % heads.keys != 0) {
     fail<UsageError>("models",
-                     "linear_num_value_heads = {} does not divide into linear_num_key_heads = {}",
+                     "linear_num_value_heads = {} does not divide into linear_num_key_heads = {}; "
+                     "expected a multiple of it",
                      heads.values, heads.keys);
   }
   if (heads.key_width < 1) {
-    fail<UsageError>("models", "linear_num_key_heads = {} leaves nothing of hidden_size = {}",
-                     heads.keys, hidden_size);
+    fail<UsageError>(
+        "models",
+        "linear_num_key_heads = {} leaves nothing of hidden_size = {}; try fewer heads, or "
+        "linear_key_head_dim",
+        heads.keys, hidden_size);
   }
   if (heads.columns() > kWidest) {
     fail<UsageError>("models",

@@ -109,6 +109,9 @@ void DecoderConfig::check_experts() const {
 }
 
 void DecoderConfig::check_layers() const {
+  if (sliding_window == 0 && use_sliding_window) {
+    fail<UsageError>("models", "sliding_window = 0 hides all keys; expected none, or at least 1");
+  }
   const auto pattern = defaults_.value("sliding_window_pattern", sliding_window_pattern);
   if (!family_->reads_pattern && sliding_window_pattern != pattern) {
     fail<UsageError>("models",
@@ -131,10 +134,10 @@ void DecoderConfig::check_layers() const {
     fail<UsageError>("models", "no_rope_layers has {}; expected 0 or 1", rotates.dump());
   }
   for (int64_t layer = 0; layer < num_hidden_layers; ++layer) {
-    if (layer_type(layer) != LayerType::Windowed || (sliding_window && use_sliding_window))
-      continue;
+    const bool has = use_sliding_window && sliding_window.value_or(0) > 0;
+    if (layer_type(layer) != LayerType::Windowed || has) continue;
     fail<UsageError>("models",
-                     "layer {} has a window, but sliding_window is none or not used; try {} in "
+                     "layer {} has a window, but sliding_window is none, 0 or not used; try {} in "
                      "layer_types",
                      layer, kFullAttention);
   }

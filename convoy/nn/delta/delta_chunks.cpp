@@ -108,7 +108,7 @@ DeltaStretch DeltaChunks::backward(const at::Tensor& grad, at::Tensor& state) co
   DeltaStretch out;
   out.beta = by_keys.sum(-1).add_(along(of_values_in, in_.v)).add_(of_reading);
   const auto of_pairs = of_logs_of_system + of_logs_of_mix;
-  // What positions remember of each other cancels where all of it is added up.
+  // Sums over a chunk cancel, so they are taken in double.
   auto logs = of_pairs.sum(-1, false, at::kDouble) - of_pairs.sum(-2, false, at::kDouble);
   logs.add_(of_reading * in_.beta).add_(of_asking).sub_(of_leaving);
   auto last = of_leaving.sum(-1, false, at::kDouble);

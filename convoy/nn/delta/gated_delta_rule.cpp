@@ -75,7 +75,8 @@ at::Tensor before_norm(const DeltaNormalised& x, const at::Tensor& grad, double 
   return (grad - unit * (grad * unit).sum(-1, /*keepdim=*/true)).mul_(x.scale).mul_(factor);
 }
 
-/// Shows so many multiplications and additions to who counts products while arithmetic is left out.
+/// Records so many multiplications and additions for a trace that skips the arithmetic
+/// (ShapesOnly).
 void tell_products(double products) {
   if (!shapes_only()) return;
   const auto inner = static_cast<int64_t>(products);
@@ -308,13 +309,13 @@ at::Tensor delta_decay(const at::Tensor& steps, const ParamPtr& rate, const Para
       [=, dtype = steps.scalar_type()](const at::Tensor& grad) -> std::vector<at::Tensor> {
         const int64_t H = shifted.size(-1);
         const auto speed = speed_of();
-        const auto of_rate = grad * at::softplus(shifted).mul_(speed);
         const auto back = (grad * speed).mul_(shifted.sigmoid());
         const auto summed = [H](const at::Tensor& x) {
           return x.reshape({-1, H}).sum(0, false, at::kDouble).to(at::kFloat);
         };
-        rate->add_grad(summed(of_rate));
-        bias->add_grad(summed(back));
+        if (rate->spec().trainable)
+          rate->add_grad(summed(grad * at::softplus(shifted).mul_(speed)));
+        if (bias->spec().trainable) bias->add_grad(summed(back));
         return {back.to(dtype)};
       });
 }

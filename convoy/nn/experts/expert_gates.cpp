@@ -8,7 +8,7 @@ namespace convoy::nn {
 
 namespace {
 
-/// Every second column from `first` on, contiguous.
+/// Every second column from `first` on.
 at::Tensor columns(const at::Tensor& x, int64_t first) {
   return x.slice(1, first, x.size(1), 2);
 }

@@ -94,11 +94,11 @@ class Experts {
 
   at::Tensor forward(const at::Tensor& x, bool learns) {
     input_ = x.detach().reshape({-1, x.size(-1)}).to(down_->value().scalar_type());
-    inner_ = inner(order_.rows(input_));
-    auto out = matrices_.out[0].times(matrices_.gate.forward(inner_), order_);
+    inner_ = inner(order_.rows(input_), learns);
+    auto out = matrices_.out[0].times(matrices_.gate.forward(inner_), order_, !learns);
     if (adds_out_bias()) out.add_(bias_of_rows(matrices_.out_bias));
     auto sum = order_.sums(out, weights_);
-    if (!learns || gathered_) input_.reset();
+    if (!learns || !trains() || gathered_) input_.reset();
     if (scatters_) return ranks_.scatter_sum(sum, label_of("rows", down_));
     if (sums_) ranks_.group().all_reduce(sum, comm::ReduceOp::Sum, label_of("rows", down_));
     return sum.view(shape_);
@@ -155,9 +155,9 @@ class Experts {
   }
 
   /// Products with gate and up: [S, F] each, or one [S, 2F].
-  std::vector<at::Tensor> inner(const at::Tensor& rows) const {
+  std::vector<at::Tensor> inner(const at::Tensor& rows, bool learns) const {
     std::vector<at::Tensor> out;
-    for (const auto& product : matrices_.in) out.push_back(product.times(rows, order_));
+    for (const auto& product : matrices_.in) out.push_back(product.times(rows, order_, !learns));
     if (matrices_.in_bias) out[0].add_(bias_of_rows(matrices_.in_bias));
     return halves_apart() ? out[0].chunk(2, 1) : out;
   }

@@ -1,11 +1,11 @@
 #include "convoy/nn/experts/grouped_product.h"
 
 #include <ATen/ATen.h>
-#include <ATen/core/grad_mode.h>
 
 #include <algorithm>
 #include <utility>
 
+#include "convoy/comm/device.h"
 #include "convoy/nn/product.h"
 #include "convoy/nn/side_by_side.h"
 #include "convoy/nn/skinny_gemm.h"
@@ -52,9 +52,11 @@ at::Tensor GroupedProduct::matrix(int64_t expert) const {
 }
 
 at::Tensor GroupedProduct::stack(const at::Tensor& rows) const {
-  constexpr int64_t kAligned = 8;  // numbers of 16 bits
-  const auto type = rows.scalar_type();
-  if (!rows.is_cuda() || (type != at::kBFloat16 && type != at::kHalf)) return {};
+  constexpr int64_t kAligned = 8;              // numbers of 16 bits
+  constexpr int kHopper = 9, kBlackwell = 10;  // elsewhere torch's call waits for the host
+  if (!rows.is_cuda() || rows.scalar_type() != at::kBFloat16) return {};
+  const int capability = comm::compute_capability(rows.device());
+  if (capability != kHopper && capability != kBlackwell) return {};
   at::Tensor all;
   if (is_one()) {
     all = weights_.front()->value().transpose(1, 2);
@@ -65,11 +67,11 @@ at::Tensor GroupedProduct::stack(const at::Tensor& rows) const {
   return fits ? all : at::Tensor();
 }
 
-at::Tensor GroupedProduct::times(const at::Tensor& rows, const RowsByExpert& order) const {
+at::Tensor GroupedProduct::times(const at::Tensor& rows, const RowsByExpert& order,
+                                 bool few) const {
   if (const auto all = stack(rows); all.defined()) {
     return at::_grouped_mm(rows, all.transpose(1, 2), order.ends());
   }
-  const bool recorded = at::GradMode::is_enabled();
   at::Tensor out;
   for_each_expert(order, [&](int64_t expert, int64_t begin, int64_t count) {
     const auto weight = matrix(expert).t();
@@ -77,10 +79,10 @@ at::Tensor GroupedProduct::times(const at::Tensor& rows, const RowsByExpert& ord
     if (count == 0) return;
     auto place = out.narrow(0, begin, count);
     const auto own = rows.narrow(0, begin, count);
-    if (recorded) {
-      at::mm_out(place, own, weight);
-    } else {
+    if (few) {
       place.copy_(product_of_rows(own, weight));
+    } else {
+      at::mm_out(place, own, weight);
     }
   });
   return out;
@@ -101,7 +103,7 @@ at::Tensor GroupedProduct::back(const at::Tensor& grads, const RowsByExpert& ord
 
 void GroupedProduct::add_grads_at_once(const at::Tensor& grads, const at::Tensor& rows,
                                        const RowsByExpert& order) const {
-  add_grads(weights_, rows.scalar_type(), [=, one = is_one()](at::Tensor& to, bool adds) {
+  add_grads(weights_, product_dtype(rows), [=, one = is_one()](at::Tensor& to, bool adds) {
     const auto& left = one ? rows : grads;
     const auto& right = one ? grads : rows;
     const auto sums = at::_grouped_mm(left.t(), right, order.ends()).view(to.sizes());
@@ -109,10 +111,29 @@ void GroupedProduct::add_grads_at_once(const at::Tensor& grads, const at::Tensor
   });
 }
 
+void GroupedProduct::add_grads_of(int64_t expert, const at::Tensor& grads,
+                                  const at::Tensor& rows) const {
+  const auto params = params_of(expert);
+  const auto trains = [](const auto& param) { return param->spec().trainable; };
+  if (std::all_of(params.begin(), params.end(), trains)) {
+    return add_grads(params, product_dtype(rows),
+                     [=](at::Tensor& to, bool adds) { product_into(to, grads.t(), rows, adds); });
+  }
+  int64_t column = 0;
+  for (const auto& param : params) {  // some are frozen
+    const auto own = grads.narrow(1, column, param->shape()[0]);
+    column += param->shape()[0];
+    param->add_grad(product_dtype(rows),
+                    [=](at::Tensor& to, bool adds) { product_into(to, own.t(), rows, adds); });
+  }
+}
+
 void GroupedProduct::add_weight_grads(const at::Tensor& grads, const at::Tensor& rows,
                                       const RowsByExpert& order) const {
   if (!trains()) return;
-  if (stack(rows).defined()) return add_grads_at_once(grads, rows, order);
+  const bool all_train = std::all_of(weights_.begin(), weights_.end(),
+                                     [](const auto& weight) { return weight->spec().trainable; });
+  if (all_train && stack(rows).defined()) return add_grads_at_once(grads, rows, order);
   if (is_one()) {
     weights_.front()->add_grad(product_dtype(rows), [=](at::Tensor& to, bool adds) {
       for_each_expert(order, [&](int64_t expert, int64_t begin, int64_t count) {
@@ -123,9 +144,7 @@ void GroupedProduct::add_weight_grads(const at::Tensor& grads, const at::Tensor&
     return;
   }
   for_each_expert(order, [&](int64_t expert, int64_t begin, int64_t count) {
-    const auto g = grads.narrow(0, begin, count).t(), own = rows.narrow(0, begin, count);
-    add_grads(params_of(expert), product_dtype(rows),
-              [=](at::Tensor& to, bool adds) { product_into(to, g, own, adds); });
+    add_grads_of(expert, grads.narrow(0, begin, count), rows.narrow(0, begin, count));
   });
 }
 

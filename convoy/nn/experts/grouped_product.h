@@ -10,16 +10,18 @@
 // one parameter [E, R, C] for all.
 namespace convoy::nn {
 
-/// Products of rows sorted by expert with their experts' matrices. A processor computes an expert
-/// after the other. A GPU computes all in one call and does not wait for the host, where they are
-/// 16 bits wide, lie side by side, and rows begin at multiples of 16 bytes.
+/// Products of rows sorted by expert with their experts' matrices, one expert after the other; for
+/// that a GPU's host waits for the numbers of rows. In bf16 a GPU of compute capability 9 or 10
+/// computes all in one call without such a wait, where matrices lie side by side, and their rows
+/// begin at multiples of 16 bytes.
 class GroupedProduct {
  public:
   /// `weights`: those of the first expert, then those of the second, ...; or one for all.
   GroupedProduct(std::vector<ParamPtr> weights, int64_t num_experts);
 
-  /// Products [S, C] of `rows` [S, R]. Without autograd.
-  at::Tensor times(const at::Tensor& rows, const RowsByExpert& order) const;
+  /// Products [S, C] of `rows` [S, R]. Without autograd. `few`: with a kernel for few rows, as
+  /// generation has them.
+  at::Tensor times(const at::Tensor& rows, const RowsByExpert& order, bool few = false) const;
   /// Gradients [S, R] of the rows, for those of the products, `grads` [S, C].
   at::Tensor back(const at::Tensor& grads, const RowsByExpert& order) const;
   /// Adds the gradients of the matrices. An expert without rows gets zeros.
@@ -27,6 +29,7 @@ class GroupedProduct {
                         const RowsByExpert& order) const;
 
   const std::vector<ParamPtr>& weights() const { return weights_; }
+  /// Whether any of the matrices trains.
   bool trains() const;
 
  private:
@@ -37,6 +40,7 @@ class GroupedProduct {
   /// Matrix [C, R] of an expert.
   at::Tensor matrix(int64_t expert) const;
   std::vector<ParamPtr> params_of(int64_t expert) const;
+  void add_grads_of(int64_t expert, const at::Tensor& grads, const at::Tensor& rows) const;
   void add_grads_at_once(const at::Tensor& grads, const at::Tensor& rows,
                          const RowsByExpert& order) const;
 
