@@ -288,6 +288,18 @@ TEST_F(PlanCommand, PlansForOtherDevicesTrainHereToo) {
   EXPECT_EQ(output_.find("predicted"), output_.rfind("predicted"));
 }
 
+// Options of the file that the plan decides may not fit the typed ones.
+TEST_F(PlanCommand, AFilesOptionsNeedNotFitTypedOnes) {
+  for (const auto& [written, typed] : std::vector<std::pair<std::string, std::string>>{
+           {"--zero 3 --offload_parameters cpu", "--zero 1"},
+           {"--zero 1 --pipeline_parallel_size 2 --gradient_accumulation_steps 2", "--zero 3"},
+           {"--tensor_parallel_size 2 --sequence_parallel", "--tensor_parallel_size 1"}}) {
+    ASSERT_EQ(run("train --print-config" + options(written + " --output_dir out > run.toml")), 0)
+        << output_;
+    EXPECT_EQ(run("plan run.toml --ranks 2 --on h100-80 " + typed), 0) << typed << "\n" << output_;
+  }
+}
+
 // What the plan decides a run may have said otherwise.
 TEST_F(PlanCommand, OptionsThatDecideTheSameGiveWay) {
   ASSERT_EQ(run("train --print-config" +

@@ -36,12 +36,18 @@ constexpr double kMeasuredSpread = 0.1, kAnalyticSpread = 0.35;
 /// Bytes per weight that an update moves: weight, gradient, two moments, and a norm.
 constexpr double kUpdateBytes = 32;
 
+/// Options of a replica, but for those that the plan decides, which may not fit each other yet.
+parallel::ReplicaOptions replica_of(options::TrainingArguments arguments) {
+  arguments.parallel.parallelism = parallel::undecided(arguments.parallel.parallelism);
+  return job::replica_options(arguments, true);
+}
+
 /// The training that is planned.
 struct Subject {
   const parallel::ModelFactory& factory;
   const options::TrainingArguments& arguments;
   const dataset::Dataset& data;
-  parallel::ReplicaOptions replica = job::replica_options(arguments, true);
+  parallel::ReplicaOptions replica = replica_of(arguments);
 };
 
 void check_arguments(const options::TrainingArguments& arguments, bool is_here) {
@@ -111,7 +117,7 @@ SearchSpace search_space_of(const Subject& subject, const PlanRequest& request,
   SearchSpace out;
   out.num_ranks = num_ranks;
   if (cluster.num_hosts > 1) out.ranks_per_host = cluster.devices_per_host;
-  out.base = parallel::undecided(subject.replica.parallelism);
+  out.base = subject.replica.parallelism;
   out.facts = subject.replica.facts();
   out.global_batch = options::step_rows(subject.arguments, num_ranks);
   out.most_rows = request.most_rows > 0 ? request.most_rows
