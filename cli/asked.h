@@ -10,7 +10,7 @@
 // Common parts of commands that ask about a run and train nothing.
 namespace convoy::cli {
 
-/// The run's file or a model's folder.
+/// Adds config: the run's file or a model's folder.
 void add_config(CLI::App& command, std::string& config);
 
 /// Adds config and --ranks; `which_ranks` describes these.

@@ -67,7 +67,7 @@ inline constexpr CommandEntry kCommands[] = {
     {"completion", add_completion},
 };
 
-/// The command of this name; where there is none, one without a name, which reads nothing.
+/// Returns the command of this name; where there is none, one without a name, which reads nothing.
 constexpr CommandEntry find_command(std::string_view name) {
   for (const CommandEntry& command : kCommands) {
     if (command.name == name) return command;

@@ -5,7 +5,7 @@
 
 namespace convoy::cli {
 
-/// The words after the program's name, as typed.
+/// Words after the program's name, as typed.
 const std::vector<std::string>& typed_args();
 void set_typed_args(std::vector<std::string> args);
 

@@ -1,6 +1,6 @@
 #pragma once
 
-/// The public interface of convoy.
+/// Public interface of convoy.
 
 #include "convoy/base/error.h"
 #include "convoy/checkpoint/load_pretrained.h"

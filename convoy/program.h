@@ -11,7 +11,7 @@ namespace convoy {
 void add_command(const std::string& name, const std::string& help,
                  std::function<int(const std::vector<std::string>& words)> work);
 
-/// The whole program convoy, for a main() that adds something to it first, such as a family of
+/// Runs the whole program convoy, for a main() that adds something to it first, such as a family of
 /// models. Link convoy::program.
 [[noreturn]] void run_program(int argc, char** argv);
 

@@ -46,7 +46,7 @@ struct Arguments {
   launch::LaunchOptions options;
 };
 
-/// The words after launch's own options, as a program and its arguments.
+/// Returns the words after launch's own options, as a program and its arguments.
 std::vector<std::string> find_command(CLI::App& app, const CLI::App& command) {
   std::vector<std::string> words = command.remaining();
   if (words.empty() || (words.size() == 1 && words.front() == kDoubleDash)) {

@@ -20,7 +20,7 @@ CLI::Option* add_option(CLI::App& command, const std::string& names, T& value,
   return option;
 }
 
-/// The options of `convoy launch` about several hosts, as typed.
+/// Options of `convoy launch` about several hosts, as typed.
 struct HostArguments {
   std::string num_nodes;
   std::string hostfile;

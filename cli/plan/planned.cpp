@@ -86,7 +86,7 @@ Json kept_plan(const options::TrainingArguments& arguments, const job::Job& met,
   return {};
 }
 
-/// The ranks' devices, with what is measured of them. Collective.
+/// Returns the ranks' devices, with what is measured of them. Collective.
 planner::Target measure(const options::TrainingArguments& arguments, const job::Job& met,
                         const job::MetRanks& ranks) {
   if (met.devices.at(0).is_cpu()) return planner::ThisHost{.sums = planner::time_sums(met, ranks)};

@@ -25,7 +25,8 @@ void check_on_this_host(const planner::Cluster& cluster, const std::string& what
 std::vector<Verified> verify(Configured& configured, const planner::SearchResult& found,
                              int64_t number);
 
-/// The fastest of what was tried, or of what was only predicted; null: all that was tried failed.
+/// Returns the fastest of what was tried, or of what was only predicted; null: all that was tried
+/// failed.
 const planner::Candidate* chosen(const planner::SearchResult& found,
                                  const std::vector<Verified>& tried);
 

@@ -16,17 +16,19 @@ struct KeptRun {
   std::filesystem::path options() const { return folder / "run.toml"; }
 };
 
-/// The state that tells with which options a run trained `step`: the first one on the line that it
-/// follows that is not before the step. Where it ended before it saved one, the last.
+/// Returns the state that tells with which options a run trained `step`: the first one on the line
+/// that it follows that is not before the step. Where it ended before it saved one, the last.
 KeptRun kept_of_step(const std::filesystem::path& run, int64_t step);
 
-/// The options that a run had last; "": it saved nothing.
+/// Returns the options that a run had last; "": it saved nothing.
 std::filesystem::path newest_options(const std::filesystem::path& run);
 
-/// The last checkpoint before a step, on the line that the run follows; empty: there is none.
+/// Returns the last checkpoint before a step, on the line that the run follows; empty: there is
+/// none.
 std::filesystem::path checkpoint_before(const std::filesystem::path& run, int64_t step);
 
-/// The checkpoint of the last step of the run in `run`, whose model is there; none: it has no such.
+/// Returns the checkpoint of the last step of the run in `run`, whose model is there; none: it has
+/// no such.
 std::optional<std::filesystem::path> checkpoint_of_end(const std::filesystem::path& run);
 
 /// Weights and moments of another run, with which one began.
@@ -35,8 +37,8 @@ struct BeganWith {
   std::filesystem::path moments;  ///< a checkpoint; empty: with none
 };
 
-/// The window of a run over windows that `run`, whose state is `kept`, began with. Throws FileError
-/// where that is gone, unless a checkpoint has all, so that nothing `is_needed`.
+/// Returns the window of a run over windows that `run`, whose state is `kept`, began with. Throws
+/// FileError where that is gone, unless a checkpoint has all, so that nothing `is_needed`.
 BeganWith began_with(const std::filesystem::path& run, const KeptRun& kept, bool is_needed);
 
 }  // namespace convoy::cli

@@ -97,7 +97,7 @@ void set_start(Configured& configured, const fs::path& folder, const Beginning& 
   if (resumes) arguments.output.overwrite = !found.get<bool>();  // what never saved
 }
 
-/// The checkpoint of the last step of the run in `folder`.
+/// Returns the checkpoint of the last step of the run in `folder`.
 fs::path last_checkpoint(const fs::path& folder, const job::Job& job) {
   const Json found = comm::ask_main(job.world(), "look for the moments of a window", [&]() -> Json {
     if (const auto last = checkpoint_of_end(folder)) return last->string();

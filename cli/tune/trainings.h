@@ -24,7 +24,7 @@ struct TrainingsOptions {
   std::string metric;  ///< without eval_
   int64_t jobs = 1;
   int64_t nproc = 1;
-  /// The run says when checkpoints are saved; else each round saves its end alone.
+  /// Whether the run says when checkpoints are saved; else each round saves its end alone.
   bool keeps_checkpoints = false;
   bool keeps_threads = false;  ///< the run says how many it has; else jobs share the cores
 };

@@ -15,7 +15,7 @@ struct TransformersOptions {
   parallel::Parallelism split;  ///< of one device
 };
 
-/// The Python to run: `typed`, else that of the variable CONVOY_PYTHON, else python3.
+/// Returns the Python to run: `typed`, else that of the variable CONVOY_PYTHON, else python3.
 std::string python_of(const std::string& typed);
 
 /// Settings without dropout, whose masks each program draws by itself.

@@ -14,7 +14,7 @@ class RecordedRows {
   /// Records the first `steps` steps of `run`, whose model draws by `seed`.
   RecordedRows(tasks::Run run, uint64_t seed, int64_t steps);
 
-  /// The run's data, which are recorded while they are read.
+  /// Returns the run's data, which are recorded while they are read.
   std::shared_ptr<dataset::Dataset> data() const;
   /// Writes a safetensors file with tensors STEP.MICRO_BATCH.INPUT, all counted from 0.
   void write(const std::filesystem::path& file) const;

@@ -161,7 +161,7 @@ std::string deviation_text(const Logged& logged, double loss, bool half_precisio
       logged.loss, loss);
 }
 
-/// The options with which the run trained a step, with its state.
+/// Returns the options with which the run trained a step, with its state.
 KeptRun kept_for(const fs::path& folder, int64_t step) {
   auto kept = kept_of_step(folder, step);
   if (!kept.folder.empty()) return kept;

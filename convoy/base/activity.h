@@ -42,10 +42,10 @@ void speak_as(Voice voice);
 void tell_step(int64_t step);
 void tell_operation(std::string_view operation);
 
-/// The activity that this process told last.
+/// Returns the activity that this process told last.
 Activity current_activity();
 
-/// The operation of one of several threads that work side by side, for another one to read.
+/// Operation of one of several threads that work side by side, for another one to read.
 class ThreadOperation {
  public:
   /// Returns what was told before.
@@ -66,7 +66,7 @@ void tell_too(ThreadOperation* own);
 void note_failure(const std::string& who_and_where);
 std::string noted_failure();
 
-/// The activity that a process told through a page. Safe while it is being written.
+/// Returns the activity that a process told through a page. Safe while it is being written.
 Activity read_activity(const void* page);
 /// Reads the activity from a file, as read_activity() does from a page; returns nothing when the
 /// file is missing or too short.

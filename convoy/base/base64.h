@@ -8,7 +8,7 @@
 
 namespace convoy {
 
-/// The 6 bits that a digit of base64 stands for, or -1.
+/// Returns the 6 bits that a digit of base64 stands for, or -1.
 constexpr int base64_digit(char digit) {
   constexpr auto kValues = [] {
     constexpr std::string_view kDigits =
@@ -23,7 +23,8 @@ constexpr int base64_digit(char digit) {
   return kValues[static_cast<unsigned char>(digit)];
 }
 
-/// The bytes that a text holds as base64, with or without "=" at its end; none for another text.
+/// Returns the bytes that a text holds as base64, with or without "=" at its end; none for another
+/// text.
 std::optional<std::string> from_base64(std::string_view text);
 
 }  // namespace convoy

@@ -9,8 +9,8 @@ namespace convoy {
 inline constexpr int64_t kDrawGroup = 4 * lanes::kLanes;
 using DrawnWords = uint32_t[4][lanes::kLanes];
 
-/// The words of group `group` of a stream: those of lane l are Philox's of the counter
-/// group x kLanes + l.
+/// Draws the words of group `group` of a stream: those of lane l are Philox's of the counter group
+/// x kLanes + l.
 [[gnu::always_inline]] inline void draw_group(uint64_t key, uint64_t group, DrawnWords& words) {
   for (int lane = 0; lane < lanes::kLanes; ++lane) {
     const uint64_t counter = group * lanes::kLanes + static_cast<uint64_t>(lane);

@@ -11,8 +11,8 @@ struct FakeGpus {
   int number = 0;
 };
 
-/// The GPUs that CONVOY_FAKE_GPU=FOLDER:NUMBER asks for; nothing where it is not set. Throws
-/// UsageError.
+/// Returns the GPUs that CONVOY_FAKE_GPU=FOLDER:NUMBER asks for; nothing where it is not set.
+/// Throws UsageError.
 std::optional<FakeGpus> fake_gpus();
 
 }  // namespace convoy

@@ -108,7 +108,7 @@ Written parse(const std::string& text, const std::string& all) {
   return out;
 }
 
-/// The faults that CONVOY_FAULT names; none where it is not set.
+/// Returns the faults that CONVOY_FAULT names; none where it is not set.
 std::vector<Written> written_faults() {
   const char* text = std::getenv("CONVOY_FAULT");
   std::vector<Written> out;

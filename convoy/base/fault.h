@@ -25,7 +25,7 @@ void arm_fault(int rank, int num_ranks, int restart_count, bool threads = false)
 /// Makes this thread rank `rank` of a process whose ranks are threads: only that rank's faults
 /// happen in it.
 void suffer_faults_of(int rank);
-/// The rank that CONVOY_FAULT names, in a process whose ranks are threads; else 0.
+/// Returns the rank that CONVOY_FAULT names, in a process whose ranks are threads; else 0.
 int faulty_thread();
 
 /// Whether a fault of this rank is to happen in a phase.

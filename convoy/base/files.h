@@ -22,21 +22,21 @@ bool same_file(const std::filesystem::path& a, const std::filesystem::path& b);
 void check_keeps_inputs(const char* component, const std::filesystem::path& output,
                         const std::vector<std::filesystem::path>& inputs);
 
-/// The whole content of a file. Throws FileError when it cannot be read.
+/// Returns the whole content of a file. Throws FileError when it cannot be read.
 std::string read_file(const std::filesystem::path& path);
 
 /// Content of a file that must be a regular one: reading a pipe might never end. Throws FileError.
 std::string read_regular_file(const std::filesystem::path& path);
 
-/// The lines of a file, one after the other.
+/// Lines of a file, one after the other.
 class LineReader {
  public:
   /// `expected` is what the file should be, for the error: "a prompt a line". Throws FileError
   /// where it cannot be opened.
   LineReader(std::filesystem::path file, std::string_view expected);
 
-  /// The next line without its "\n"; false at the end of the file. Throws FileError where the file
-  /// cannot be read to its end.
+  /// Reads the next line without its "\n"; false at the end of the file. Throws FileError where the
+  /// file cannot be read to its end.
   bool next(std::string& line);
   /// Whether a "\n" stood behind the last one.
   bool ended() const { return !in_.eof(); }

@@ -7,7 +7,7 @@
 
 namespace convoy {
 
-/// The right of one process to write into a folder. It lasts until the last copy is gone, or until
+/// Right of one process to write into a folder. It lasts until the last copy is gone, or until
 /// the process ends in whatever way, for the kernel takes it back. Several of one process share it.
 class FolderLock {
  public:

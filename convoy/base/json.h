@@ -14,7 +14,7 @@ Json parse_json(std::string_view text, const std::string& where);
 /// Message of a JSON exception without the library's own names.
 std::string json_trouble(const Json::exception& error);
 
-/// The text under `key`; "" where there is none, or something else.
+/// Returns the text under `key`; "" where there is none, or something else.
 std::string text_of(const Json& json, const char* key);
 
 /// One line of JSON; bytes that are not UTF-8 are shown as such instead of being an error.

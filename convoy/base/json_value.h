@@ -70,7 +70,7 @@ T value_from(const Json& json) {
   return out;
 }
 
-/// The value under `key`; `otherwise` where there is none.
+/// Returns the value under `key`; `otherwise` where there is none.
 template <class T>
 T value_at(const Json& json, const char* key, T otherwise) {
   const auto found = json.find(key);

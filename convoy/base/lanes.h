@@ -34,7 +34,7 @@ using Bf16s = uint16_t __attribute__((vector_size(kLanes * sizeof(uint16_t))));
   }
 }
 
-/// The first `count` lanes; the others become `filler`.
+/// Loads the first `count` lanes; the others become `filler`.
 [[gnu::always_inline]] inline void load(const float* from, Floats& to, int64_t count = kLanes,
                                         float filler = 0) {
   to = Floats{} + filler;

@@ -33,7 +33,7 @@ struct Option {
   std::function<std::string()> kept;              ///< the value as a run keeps it; empty = not
 
   std::string key() const { return section + "." + name; }
-  /// The present value as `parse` takes it: text without TOML's quotes.
+  /// Returns the present value as `parse` takes it: text without TOML's quotes.
   std::string plain() const;
   /// Sets the option to its default again.
   void reset();
@@ -44,7 +44,7 @@ struct Option {
   Option& path();
   /// Marks an option that says what to do now, not what the run is.
   Option& once();
-  /// The ranks of a job may have other values; `if_given`: but all have one or none.
+  /// Lets the ranks of a job have other values; `if_given`: but all have one or none.
   Option& differs(bool if_given = false);
   /// "name = value" as all ranks must have it; "" where they may differ.
   std::string shared() const;
@@ -157,10 +157,10 @@ class OptionTable {
   /// Throws UsageError on the first value that is out of range, or asked for and without effect.
   void check() const;
 
-  /// The present values as a TOML file that reads back to the same values.
+  /// Returns the present values as a TOML file that reads back to the same values.
   std::string to_toml(bool with_help = false) const;
 
-  /// The values as a run keeps them, for use from any folder and for another run: paths are
+  /// Returns the values as a run keeps them, for use from any folder and for another run: paths are
   /// absolute, and once() options are left out.
   std::string to_kept_toml() const;
 
@@ -176,7 +176,7 @@ class OptionTable {
   /// (files that convoy writes hold every option).
   bool asked_for(std::string_view key) const;
 
-  /// The table must have the option.
+  /// Adds a hint. The table must have its option.
   void hint(const OptionHint& hint);
 
   /// ", did you mean 'learning_rate'?" for `lr`, which is no option's name; `more` names count,
@@ -198,8 +198,8 @@ class OptionTable {
   std::vector<std::string> without_effect_;  // of others_, as typed
 };
 
-/// The values of a TOML file as text, by their keys, "section.name"; nothing of a file that cannot
-/// be read.
+/// Returns the values of a TOML file as text, by their keys, "section.name"; nothing of a file that
+/// cannot be read.
 std::map<std::string, std::string> toml_values(const std::filesystem::path& path);
 /// Values of a TOML text that to_kept_toml() wrote, by key.
 std::map<std::string, std::string> toml_values_of(const std::string& text);

@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-/// The wire format of Protocol Buffers, for messages whose few fields are known by number.
+/// Wire format of Protocol Buffers, for messages whose few fields are known by number.
 namespace convoy::protobuf {
 
 static_assert(std::endian::native == std::endian::little, "messages are little-endian");

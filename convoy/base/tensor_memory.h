@@ -65,7 +65,7 @@ class TensorMemory {
 
 inline TensorMemory tensor_memory;
 
-/// The share of tensor_memory that one pool has; gives it back when it dies.
+/// Share of tensor_memory that one pool has; gives it back when it dies.
 class PooledBytes {
  public:
   PooledBytes() = default;

@@ -8,7 +8,7 @@
 
 namespace convoy {
 
-/// The candidate that was most likely meant by `word`, or "" when none is near.
+/// Returns the candidate that was most likely meant by `word`, or "" when none is near.
 std::string nearest(std::string_view word, const std::vector<std::string>& candidates);
 
 /// ", did you mean 'x'?" or "" when nothing is near.
@@ -31,12 +31,12 @@ std::string trim(std::string_view text);
 std::string first_line(std::string_view text);
 std::string join(const std::vector<std::string>& parts, std::string_view separator = ", ");
 
-/// The number of characters of UTF-8 text, as a terminal counts them (wide scripts aside).
+/// Returns the number of characters of UTF-8 text, as a terminal counts them (wide scripts aside).
 size_t display_width(std::string_view text);
 
-/// The text in lines of at most `width` columns, broken at spaces, at two neighbouring ones where
-/// there are any; lines after the first begin with `indent` spaces. A word that is longer than a
-/// line stays whole.
+/// Returns the text in lines of at most `width` columns, broken at spaces, at two neighbouring ones
+/// where there are any; lines after the first begin with `indent` spaces. A word that is longer
+/// than a line stays whole.
 std::string wrap(std::string_view text, size_t indent, size_t width = 120);
 
 /// Ascending numbers in short: "0, 2-5" for 0 2 3 4 5.
@@ -45,7 +45,7 @@ std::string compact_numbers(const std::vector<int>& numbers, std::string_view se
 /// Returns `text` as a basic string of TOML, in double quotes.
 std::string toml_text(std::string_view text);
 
-/// The bytes of the UTF-8 character (RFC 3629) at the front; 0 when it is broken.
+/// Returns the bytes of the UTF-8 character (RFC 3629) at the front; 0 when it is broken.
 size_t utf8_length(std::string_view text);
 /// Whether the bytes are well-formed UTF-8.
 bool is_utf8(std::string_view bytes);
@@ -56,7 +56,7 @@ std::string printable(std::string_view text);
 std::string printable_lines(std::string_view text);
 
 inline constexpr const char* kBlanked = "***";
-/// The text with each access token of Hugging Face's in it (hf_...) blanked.
+/// Returns the text with each access token of Hugging Face's in it (hf_...) blanked.
 std::string without_tokens(std::string_view text);
 
 /// Parses the whole text as a number; false when it is anything else.

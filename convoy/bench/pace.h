@@ -14,8 +14,8 @@ struct Pace {
                             ///< products at that speed, and the optimizer's pass over the memory
 };
 
-/// The pace of so many samples a second over all ranks, against the device of this process, which
-/// is measured now with buffers of at most some `bytes`.
+/// Returns the pace of so many samples a second over all ranks, against the device of this process,
+/// which is measured now with buffers of at most some `bytes`.
 Pace measure_pace(double flops_per_sample, double samples_per_second, train::Trainer& trainer,
                   const options::TrainingArguments& arguments, int64_t bytes);
 

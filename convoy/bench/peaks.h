@@ -26,7 +26,7 @@ std::optional<Peaks> peaks_of(std::string_view name);
 /// Peak rate of the products that training with `arguments` does, in TFLOP/s.
 double peak_tflops(const Peaks& peaks, const options::TrainingArguments& arguments);
 
-/// The driver's name of a GPU; "" of the CPU, or where the driver does not tell.
+/// Returns the driver's name of a GPU; "" of the CPU, or where the driver does not tell.
 std::string device_name(at::Device device);
 
 }  // namespace convoy::bench

@@ -17,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The schedule of a trial's pipeline: the run's own, unless it is the trial's name.
+/// Returns the schedule of a trial's pipeline: the run's own, unless it is the trial's name.
 std::string schedule_of(const ComparedTraining& trial, const options::ParallelArguments& own) {
   if (trial.is_pipeline()) return trial.schedule();
   const auto& from = trial.num_stages() > 1 ? own : options::ParallelArguments();
@@ -128,7 +128,7 @@ std::vector<std::string> command(const ComparedTraining& trial, const Strategies
   return argv;
 }
 
-/// The columns of a row that are known before it trains.
+/// Returns the columns of a row that are known before it trains.
 StrategyRow row_of(const ComparedTraining& trial, const StrategiesOptions& options,
                    const options::TrainingArguments& arguments) {
   StrategyRow row;

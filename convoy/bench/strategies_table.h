@@ -39,10 +39,11 @@ struct StrategyRow {
 /// ranks, else the first row; of the same learning rate each, and of those that did not fail.
 void fill_speedups(std::vector<StrategyRow>& rows);
 
-/// The rows as people read them.
+/// Returns the rows as people read them.
 report::Table strategies_table(const std::vector<StrategyRow>& rows);
 
-/// The rows as programs read them: a list of objects, numbers that are not known being null.
+/// Returns the rows as programs read them: a list of objects, numbers that are not known being
+/// null.
 Json strategies_json(const std::vector<StrategyRow>& rows);
 
 /// Samples per second by ranks and strategy with the speed-up above, and below it what was learned.

@@ -35,8 +35,8 @@ struct ComparedTraining {
   bool has_processes() const;
 };
 
-/// The trainings that are asked for: each strategy with each number of ranks, and all of them with
-/// each learning rate. Throws UsageError on combinations that cannot run.
+/// Returns the trainings that are asked for: each strategy with each number of ranks, and all of
+/// them with each learning rate. Throws UsageError on combinations that cannot run.
 std::vector<ComparedTraining> trials(const StrategiesOptions& options);
 
 }  // namespace convoy::bench

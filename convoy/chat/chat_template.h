@@ -24,9 +24,9 @@ struct Dialogue {
 /// apply_chat_template uses them.
 class ChatTemplate {
  public:
-  /// The template in `file`, else in the folder of a model: chat_template.jinja, else chat_template
-  /// of tokenizer_config.json. Nothing where there is none. Throws FileError for one that is broken
-  /// or not supported.
+  /// Returns the template in `file`, else in the folder of a model: chat_template.jinja, else
+  /// chat_template of tokenizer_config.json. Nothing where there is none. Throws FileError for one
+  /// that is broken or not supported.
   static std::optional<ChatTemplate> find(const std::filesystem::path& folder,
                                           const std::filesystem::path& file = {});
 

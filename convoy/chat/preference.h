@@ -33,8 +33,8 @@ struct PreferenceRows {
   std::vector<int32_t> lost;
 };
 
-/// The tokens as TRL has them: an answer begins where the tokens of prompt and answer part from
-/// those of the prompt alone, at the same place in both. Texts end with the tokenizer's end of
+/// Returns the tokens as TRL has them: an answer begins where the tokens of prompt and answer part
+/// from those of the prompt alone, at the same place in both. Texts end with the tokenizer's end of
 /// texts. `chat`: null where there is no template. Throws UsageError where a template is missing,
 /// or raises.
 PreferenceRows rows_of(const tokenizers::Tokenizer& tokenizer, const ChatTemplate* chat,

@@ -6,7 +6,7 @@
 
 namespace convoy::comm {
 
-/// The GPUs of this machine that torch can use.
+/// GPUs of this machine that torch can use.
 struct Cuda {
   int num_devices =
       0;  ///< that CUDA_VISIBLE_DEVICES leaves; 0 without GPU, driver or torch's CUDA library

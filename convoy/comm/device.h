@@ -14,11 +14,12 @@ void use_device(at::Device device);
 /// Waits for all that was started on `device`: it is not done when its call returns.
 void synchronize(at::Device device);
 
-/// The copy of a host tensor on `device`, through pinned memory: the host does not wait for it.
+/// Returns the copy of a host tensor on `device`, through pinned memory: the host does not wait for
+/// it.
 at::Tensor upload(const at::Tensor& tensor, at::Device device);
 
-/// The host's copy of a tensor, for which the host waits; first for collectives that are under way
-/// on GPUs (see finish_pending).
+/// Returns the host's copy of a tensor, for which the host waits; first for collectives that are
+/// under way on GPUs (see finish_pending).
 at::Tensor download(const at::Tensor& tensor);
 
 /// Returns the host's copy of a tensor as soon as it is there: collectives that were started before
@@ -28,7 +29,7 @@ at::Tensor download_alone(const at::Tensor& tensor);
 /// A text that two processes share exactly when they compute on the same GPU; "" when unknown.
 std::string identity(at::Device device);
 
-/// The major number of the GPU's compute capability (9: Hopper); 0 when unknown.
+/// Returns the major number of the GPU's compute capability (9: Hopper); 0 when unknown.
 int compute_capability(at::Device device);
 
 /// Bytes of a device, and those that no process holds; 0 when unknown, and of the host.
@@ -43,7 +44,7 @@ void free_unused_memory(at::Device device);
 /// Peak bytes of this process's tensors on `device`; 0 for the host.
 int64_t peak_device_bytes(at::Device device);
 
-/// The peaks of all GPUs of this process as a clause for a message, or "".
+/// Returns the peaks of all GPUs of this process as a clause for a message, or "".
 std::string device_peaks();
 
 }  // namespace convoy::comm

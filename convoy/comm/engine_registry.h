@@ -9,7 +9,7 @@
 
 namespace convoy::comm {
 
-/// The ranks of a group that is to be made.
+/// Ranks of a group that is to be made.
 struct Gathering {
   const StoreAddress& point;
   const c10::intrusive_ptr<c10d::Store>& store;
@@ -40,8 +40,8 @@ std::vector<std::string> engine_names(bool without_gpus = false);
 /// Throws UsageError when `backend` cannot serve ranks that compute on `device`.
 void check_backend(const std::string& backend, at::Device device);
 
-/// The group, carried by `backend`, or with auto by the first engine that can. Throws UsageError
-/// where the backend cannot.
+/// Returns the group, carried by `backend`, or with auto by the first engine that can. Throws
+/// UsageError where the backend cannot.
 Group make_group(const Gathering& gathering, const std::string& backend);
 
 }  // namespace convoy::comm

@@ -65,7 +65,7 @@ class Group {
                           const Counts& counts = {}) const;
   void all_gather(at::Tensor out, at::Tensor in, const std::string& label,
                   const Counts& counts = {}) const;
-  /// The ranks' tensors (equal shapes) stacked along a new first dimension.
+  /// Returns the ranks' tensors (equal shapes) stacked along a new first dimension.
   at::Tensor all_gather(const at::Tensor& tensor, const std::string& label) const;
 
   /// Gathers rows, [any number, ...] with equal further sizes, on rank 0, one rank's after the

@@ -9,7 +9,7 @@ namespace convoy::comm {
 /// that share no network namespace count as hosts of their own.
 std::string own_host();
 
-/// The host of each rank, numbered in the order of their first ranks.
+/// Returns the host of each rank, numbered in the order of their first ranks.
 std::vector<int> number_hosts(const std::vector<std::string>& host_of_rank);
 
 }  // namespace convoy::comm

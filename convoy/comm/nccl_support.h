@@ -16,7 +16,7 @@ struct NcclSupport {
 /// Reason why these ranks cannot use NCCL, which wants a GPU of its own for each; "" when they can.
 std::string why_not_nccl(const std::vector<NcclSupport>& ranks);
 
-/// The facts of this rank.
+/// Returns the facts of this rank.
 NcclSupport own_nccl_support(at::Device device);
 
 }  // namespace convoy::comm

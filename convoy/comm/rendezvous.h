@@ -32,8 +32,8 @@ class Connector {
             const std::string& backend, at::Device device,
             const std::vector<std::string>& options = {});
 
-  /// The group of these ranks, of which this is one, in this order. Each of them calls it, with a
-  /// name that no other group has.
+  /// Returns the group of these ranks, of which this is one, in this order. Each of them calls it,
+  /// with a name that no other group has.
   Group connect(const std::vector<int>& ranks, const std::string& name) const;
   /// Makes a group like connect(), but over Gloo, at any time after the start, with waits of up to
   /// `patience`: for a thread that runs beside the collectives of others.
@@ -54,7 +54,7 @@ class Connector {
   std::vector<Introduction> introductions_;  // by rank
 };
 
-/// The group of all ranks at a store address.
+/// Returns the group of all ranks at a store address.
 Group connect(const StoreAddress& point, const std::string& backend, at::Device device);
 
 }  // namespace convoy::comm

@@ -7,7 +7,7 @@
 // finish_pending).
 namespace convoy::comm {
 
-/// The number in a tensor of one element, wherever it lies.
+/// Returns the number in a tensor of one element, wherever it lies.
 template <class Number>
 Number item(const at::Tensor& tensor) {
   return download(tensor).item<Number>();

@@ -29,9 +29,9 @@ struct KnownIds {
 /// Places of a row's values that are read.
 struct KnownPlaces {
   std::vector<int64_t> places;  ///< ascending, from the row's first value on
-  /// The row has a target, but nothing ranks it: the model has no such id, or reads nothing before
-  /// it. It has no places then, or with KnownIds::keeps_missed the known ones and the target's,
-  /// whose id nobody may read.
+  /// Whether the row has a target, but nothing ranks it: the model has no such id, or reads nothing
+  /// before it. It has no places then, or with KnownIds::keeps_missed the known ones and the
+  /// target's, whose id nobody may read.
   bool missed = false;
 };
 

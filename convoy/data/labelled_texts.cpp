@@ -16,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The columns in the order that rows are read in, and where their values go.
+/// Columns in the order that rows are read in, and where their values go.
 struct Field {
   std::string name;
   const char* option;

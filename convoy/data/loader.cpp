@@ -29,7 +29,7 @@ void check_options(const LoaderOptions& options) {
   at_least("prefetch_depth", options.prefetch_depth, 1);
 }
 
-/// The selected columns, by name.
+/// Returns the selected columns, by name.
 std::map<std::string, ColumnShape> selected(const ParquetFiles& dataset,
                                             const Selection& selection) {
   dataset.check(selection);

@@ -48,7 +48,7 @@ struct LoaderStats {
 /// there is no column of lists. Reads one column of all files.
 std::vector<int64_t> row_lengths(const ParquetFiles& dataset, const LoaderOptions& options);
 
-/// The micro-batch of some rows by their place in the files; decodes their row groups.
+/// Returns the micro-batch of some rows by their place in the files; decodes their row groups.
 LoadedRows micro_batch_of(const ParquetFiles& dataset, const LoaderOptions& options,
                           const std::vector<int64_t>& rows);
 
@@ -75,7 +75,8 @@ class SessionLoader {
   /// Begins an epoch at position s0 (LoadedStep::end of the last step done, or 0), also while
   /// another is under way.
   void start(int64_t epoch, int64_t s0 = 0);
-  /// The next step of this rank, or nothing at the end of the epoch. Throws what reading threw.
+  /// Returns the next step of this rank, or nothing at the end of the epoch. Throws what reading
+  /// threw.
   std::optional<LoadedStep<LoadedRows>> next();
   /// Stops reading ahead.
   void stop();

@@ -67,7 +67,7 @@ class MicroBatchBuilder {
 
   /// Copies what is known of the row, cut to the limit.
   void add(const RowRef& ref, int64_t sample_offset);
-  /// The micro-batch; leaves the builder empty.
+  /// Returns the micro-batch; leaves the builder empty.
   LoadedRows finish();
 
  private:

@@ -21,7 +21,7 @@ constexpr uint64_t kGroups = 1;
 constexpr uint64_t kWindows = 2;
 constexpr uint64_t kLaneOrder = 3;
 
-/// The numbers in [begin, end), permuted by the key where `shuffle`.
+/// Returns the numbers in [begin, end), permuted by the key where `shuffle`.
 std::vector<int64_t> numbers(int64_t begin, int64_t end, bool shuffle, uint64_t key) {
   std::vector<int64_t> out(static_cast<size_t>(end - begin));
   Permutation order(out.size(), key);

@@ -40,7 +40,7 @@ struct RowRange {
   int64_t end = 0;
 };
 
-/// The order of one epoch: maps sample s in [0, num_samples()) to a row of the data set, at random
+/// Order of one epoch: maps sample s in [0, num_samples()) to a row of the data set, at random
 /// access and as a pure function of (options, row-group sizes), whatever the number of ranks.
 ///
 /// Shuffled: row groups are permuted and laid end to end; each of L lanes owns a contiguous stretch
@@ -81,11 +81,11 @@ class EpochOrder {
   /// Position of lane place `place` (= s / L) in the lane's unshuffled stretch: the window that
   /// holds it is [place / window * window, + window).
   int64_t place_in_stretch(int64_t lane, int64_t place) const;
-  /// The stretch of a lane as rows of row groups, from front to back.
+  /// Returns the stretch of a lane as rows of row groups, from front to back.
   std::vector<RowRange> segments_of_lane(int64_t lane) const;
 
  private:
-  /// The stretch of the sequence that a lane owns.
+  /// Stretch of the sequence that a lane owns.
   struct Lane {
     int64_t start = 0, rows = 0;
   };

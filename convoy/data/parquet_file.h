@@ -29,7 +29,7 @@ class RowStream {
   virtual void append(int64_t count, Rows& rows) = 0;
   /// Rows decoded so far, also those passed over to reach the first one.
   virtual int64_t decoded_rows() const = 0;
-  /// The next `count` rows, fewer at the end.
+  /// Returns the next `count` rows, fewer at the end.
   Rows next(int64_t count) {
     Rows rows;
     append(count, rows);

@@ -32,8 +32,8 @@ class Prefetch {
     started_ = true;
   }
 
-  /// The next item; nothing after the last. Rethrows what the producer threw, once the items made
-  /// before are taken.
+  /// Returns the next item; nothing after the last. Rethrows what the producer threw, once the
+  /// items made before are taken.
   std::optional<T> next() {
     if (!started_) fail<UsageError>("data", "the loader was not started; call start(epoch) first");
     std::unique_lock lock(mutex_);

@@ -47,8 +47,8 @@ class TableSource {
             const ProgressFn& progress) const;
 
   bool is_text() const { return is_text_; }
-  /// The number of the first row for messages: in text files the header is row 1, in Parquet rows
-  /// count from 0.
+  /// Returns the number of the first row for messages: in text files the header is row 1, in
+  /// Parquet rows count from 0.
   int64_t first_row() const { return !is_text_ ? 0 : options_.column_names.empty() ? 2 : 1; }
   int64_t bytes() const { return bytes_; }
 

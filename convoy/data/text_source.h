@@ -30,7 +30,7 @@ struct TextBatch {
 inline constexpr const char* kKindsOfTexts =
     ".txt, .jsonl, .parquet, .arrow or a folder of datasets' save_to_disk()";
 
-/// The column of texts where nobody names one.
+/// Column of texts where nobody names one.
 inline constexpr const char* kTextColumn = "text";
 
 /// Throws FileError, naming the `kinds` that are read, unless this is a file that can be read

@@ -18,7 +18,7 @@ inline constexpr const char* kTokenizerKey = "convoy.tokenizer";   ///< Tokenize
 inline constexpr const char* kVocabSizeKey = "convoy.vocab_size";  ///< Tokenizer::vocab_size()
 inline constexpr const char* kIdsColumn = "input_ids";
 
-/// The ids of some texts, one after the other: 4 bytes a token.
+/// Ids of some texts, one after the other: 4 bytes a token.
 struct TokenTexts {
   std::shared_ptr<TokenStore> ids = std::make_shared<TokenStore>();
   std::vector<int64_t> ends;  ///< of each text in `ids`

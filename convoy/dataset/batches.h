@@ -45,7 +45,7 @@ class Dataset {
   /// Positions of each row, where a micro-batch is as long as the longest of its rows; empty: all
   /// rows are alike, or nobody knows.
   virtual std::vector<int64_t> row_lengths() const { return {}; }
-  /// The micro-batch of these rows, of a data set that has row_lengths().
+  /// Returns the micro-batch of these rows, of a data set that has row_lengths().
   virtual parallel::MicroBatch of_rows(const std::vector<int64_t>& /*rows*/) const { return {}; }
 };
 

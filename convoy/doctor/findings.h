@@ -25,7 +25,7 @@ struct Finding {
 const char* to_text(Severity severity);
 Json to_json(const std::vector<Finding>& findings);
 
-/// The worst of all; Ok when there is none.
+/// Returns the worst of all; Ok when there is none.
 Severity worst(const std::vector<Finding>& findings);
 
 /// Cores: a quota or an affinity below what the machine has, NUMA.

@@ -26,7 +26,7 @@ struct SafetensorsEntry {
 
 /// Bytes of one element, 0 for a dtype that is not known.
 size_t safetensors_dtype_bytes(const std::string& dtype);
-/// The dtypes that are known, for messages.
+/// Returns the dtypes that are known, for messages.
 std::string safetensors_dtype_names();
 /// Bytes of a tensor; false when the number does not fit.
 bool safetensors_bytes(const std::string& dtype, const std::vector<int64_t>& shape, size_t& bytes);
@@ -43,7 +43,7 @@ class SafetensorsFile {
   const std::filesystem::path& path() const { return path_; }
   const std::map<std::string, Entry>& entries() const { return entries_; }
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
-  /// The tensor of that name; throws FileError with the nearest name when there is none.
+  /// Returns the tensor of that name; throws FileError with the nearest name when there is none.
   const Entry& entry(const std::string& name) const;
   /// Bytes of the tensor of that name, valid while this object (or a copy) lives. Throws like
   /// entry().

@@ -29,7 +29,7 @@ size_t bytes_of(const TensorInfo& tensor) {
   return bytes;
 }
 
-/// The tensors cut into shards, in order.
+/// Returns the tensors cut into shards, in order.
 std::vector<std::vector<TensorInfo>> cut(std::span<const TensorInfo> tensors,
                                          size_t max_shard_bytes) {
   std::vector<std::vector<TensorInfo>> shards(1);

@@ -18,8 +18,8 @@ inline constexpr const char* kWeightsIndex = "model.safetensors.index.json";
 /// PEFT's file of an adapter, which a folder has in place of these two.
 inline constexpr const char* kAdapterFile = "adapter_model.safetensors";
 
-/// The file of each tensor, as `model.safetensors.index.json` has it. Throws FileError that names
-/// `where`: not that kind of JSON, a tensor twice, a file that is not beside the index.
+/// Returns the file of each tensor, as `model.safetensors.index.json` has it. Throws FileError that
+/// names `where`: not that kind of JSON, a tensor twice, a file that is not beside the index.
 std::map<std::string, std::string> parse_safetensors_index(std::string_view text,
                                                            const std::string& where);
 
@@ -40,7 +40,7 @@ class SafetensorsFolder {
 
   const std::filesystem::path& path() const { return path_; }
   const std::deque<SafetensorsFile>& files() const { return files_; }
-  /// The file of each tensor.
+  /// Returns the file of each tensor.
   const std::map<std::string, const SafetensorsFile*>& tensors() const { return tensors_; }
   const SafetensorsEntry& entry(const std::string& name) const {
     return tensors_.at(name)->entry(name);

@@ -9,7 +9,7 @@
 
 namespace convoy::formats {
 
-/// The column of items in files that convoy writes, and in most others.
+/// Column of items in files that convoy writes, and in most others.
 inline constexpr const char* kItemColumn = "item_id-list";
 
 /// Range of whole numbers that a feature takes.
@@ -61,14 +61,15 @@ struct Schema {
   /// Text that from_json reads back; int64 quoted as the format asks.
   std::string to_json() const;
 
-  /// The feature of that name, or null.
+  /// Returns the feature of that name, or null.
   const Feature* find(std::string_view name) const;
-  /// The one feature tagged `item_id`. Throws FileError when there is none or more than one.
+  /// Returns the one feature tagged `item_id`. Throws FileError when there is none or more than
+  /// one.
   const Feature& item_id() const;
 };
 
-/// The schema in a folder of data: `schema.json`, else `schema.pbtxt`; `schema.json` when there is
-/// neither.
+/// Returns the schema in a folder of data: `schema.json`, else `schema.pbtxt`; `schema.json` when
+/// there is neither.
 std::filesystem::path schema_in(const std::filesystem::path& folder);
 
 }  // namespace convoy::formats

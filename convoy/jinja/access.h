@@ -33,7 +33,7 @@ Value stretch_of(Budget& budget, const Value& value, const Value* begin, const V
 std::optional<int64_t> as_integer(const Value& value);
 /// Whole number, of int or bool; throws Trouble that names `what` for anything else.
 int64_t need_integer(const Value& value, std::string_view what);
-/// The bytes of a text; throws Trouble that names `what` for anything else.
+/// Returns the bytes of a text; throws Trouble that names `what` for anything else.
 const std::string& need_text(const Value& value, std::string_view what);
 
 }  // namespace convoy::jinja

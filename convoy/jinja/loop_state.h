@@ -10,7 +10,7 @@ namespace convoy::jinja {
 struct Node;
 struct Scope;
 
-/// The variable `loop` of a {% for %}.
+/// Variable `loop` of a {% for %}.
 struct LoopState {
   std::vector<Value> items;
   size_t index = 0;                                ///< of the item at hand, from 0

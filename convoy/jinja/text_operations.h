@@ -33,8 +33,8 @@ Value concatenated(Budget& budget, const std::vector<Value>& texts, bool safe = 
 /// markupsafe's escape(): & < > " '.
 std::string escaped(Budget& budget, std::string_view text);
 
-/// The text filled up to `width` characters. `align`: < > or ^ (`left_first`: str.center()'s way of
-/// sharing out an odd number).
+/// Returns the text filled up to `width` characters. `align`: < > or ^ (`left_first`:
+/// str.center()'s way of sharing out an odd number).
 std::string padded(Budget& budget, std::string_view text, int64_t width, char align,
                    std::string_view fill, bool left_first = false);
 

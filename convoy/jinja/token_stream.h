@@ -39,7 +39,7 @@ class TokenStream {
   [[noreturn]] static void wrong_at(int line, const std::string& what) {
     throw SyntaxTrouble(line, what);
   }
-  /// The token at hand in words.
+  /// Returns the token at hand in words.
   std::string shown() const;
 
   /// One level of brackets, blocks or signs.

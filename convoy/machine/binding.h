@@ -18,13 +18,13 @@ enum class Binding {
 /// UsageError.
 Binding parse_binding(std::string_view text);
 
-/// The cores of each NUMA node that are among `allowed`; one list of all where the system tells of
-/// no nodes.
+/// Returns the cores of each NUMA node that are among `allowed`; one list of all where the system
+/// tells of no nodes.
 std::vector<std::vector<int>> numa_nodes(const std::vector<int>& allowed,
                                          const std::filesystem::path& root = "/");
 
-/// The cores of each of `num_ranks` ranks; empty lists for Binding::kNone. With more ranks than
-/// cores some share one.
+/// Returns the cores of each of `num_ranks` ranks; empty lists for Binding::kNone. With more ranks
+/// than cores some share one.
 std::vector<std::vector<int>> share_cores(Binding binding, int num_ranks,
                                           const std::vector<std::vector<int>>& nodes);
 

@@ -13,8 +13,8 @@ struct CgroupLimits {
   int64_t memory_left = 0;   ///< below memory_bytes, at least 1 where there is a limit
 };
 
-/// The tightest limits of this process's control group and those above it, of version 1 and 2, as
-/// far as they can be seen below `root`.
+/// Returns the tightest limits of this process's control group and those above it, of version 1 and
+/// 2, as far as they can be seen below `root`.
 CgroupLimits read_cgroup(const std::filesystem::path& root = "/");
 
 }  // namespace convoy::machine

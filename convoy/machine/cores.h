@@ -11,8 +11,8 @@ namespace convoy::machine {
 int usable_cores(const CgroupLimits& cgroup, const Limits& limits);
 int usable_cores();  ///< of this process
 
-/// The share of one of `num_ranks` ranks on this host, at least 1: where all may run on the same
-/// cores a part of them, where each is bound to some of its own, these.
+/// Returns the share of one of `num_ranks` ranks on this host, at least 1: where all may run on the
+/// same cores a part of them, where each is bound to some of its own, these.
 int cores_per_rank(int num_ranks);
 
 /// Reads a number of ranks: a number, "gpu" (one each), "cpu" (one a core) or "auto" (GPUs if there

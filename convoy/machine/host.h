@@ -34,7 +34,7 @@ struct Host {
   int overcommit = -1;     ///< vm.overcommit_memory: 0 guess, 1 always, 2 never; -1 = unknown
 };
 
-/// The NUMA nodes by number; none where the system tells of none.
+/// Returns the NUMA nodes by number; none where the system tells of none.
 std::vector<NumaNode> read_nodes(const std::filesystem::path& root = "/");
 
 /// Reads /proc, /sys and /etc below `root`.

@@ -32,7 +32,7 @@ struct Limits {
   Space here;  ///< the present folder
 };
 
-/// The CPUs that this process may run on.
+/// Returns the CPUs that this process may run on.
 std::vector<int> own_cores();
 
 Limits read_limits();

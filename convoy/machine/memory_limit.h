@@ -10,13 +10,13 @@
 
 namespace convoy::machine {
 
-/// The most memory that this process can have, and who says so.
+/// Most memory that this process can have, and who says so.
 struct MemoryLimit {
   int64_t bytes = 0;  ///< 0 = unknown
   std::string text;   ///< "this machine has 15.6 GiB"
 };
 
-/// The tightest of the machine's memory, its control group and `ulimit -v` and `-d`.
+/// Returns the tightest of the machine's memory, its control group and `ulimit -v` and `-d`.
 MemoryLimit memory_limit(int64_t machine_bytes, const CgroupLimits& cgroup, const Limits& limits);
 
 /// Memory limit of this process, read from this machine.

@@ -9,20 +9,20 @@
 // what cannot be read is "" or the fallback, never an error.
 namespace convoy::machine {
 
-/// The first line without blanks at its ends.
+/// Returns the first line without blanks at its ends.
 std::string line_in(const std::filesystem::path& file);
 
-/// The value of the first line "key<separator>value", without blanks at its ends.
+/// Returns the value of the first line "key<separator>value", without blanks at its ends.
 std::string value_in(const std::filesystem::path& file, const std::string& key, char separator);
 
-/// The whole number at the front of `text`; a base prefix and what follows are allowed ("0x10de",
-/// "16384 kB").
+/// Returns the whole number at the front of `text`; a base prefix and what follows are allowed
+/// ("0x10de", "16384 kB").
 int64_t leading_number(const std::string& text, int64_t fallback);
 
-/// The CPUs of a list such as "0-3,8".
+/// Returns the CPUs of a list such as "0-3,8".
 std::vector<int> cpus_in(const std::string& list);
 
-/// The names in a folder, sorted.
+/// Returns the names in a folder, sorted.
 std::vector<std::string> names_in(const std::filesystem::path& folder);
 
 }  // namespace convoy::machine

@@ -38,7 +38,7 @@ ItemPermutation training_permutation(const at::Tensor& ids, const PermutationOpt
 /// Asks for the items at `asked` [B, T] bool, and makes all other items visible to all positions.
 ItemPermutation without_items(const at::Tensor& ids, const at::Tensor& asked);
 
-/// The last item of each session of two or more: the one that evaluation asks for.
+/// Returns the last item of each session of two or more: the one that evaluation asks for.
 at::Tensor last_item_mask(const at::Tensor& ids);
 
 /// Positions [B] up to the last item: a row may end in padding.

@@ -23,8 +23,8 @@ struct SpanCorruption {
   /// Lengths I and L that a text of `length` turns into, with sentinels and the end.
   int64_t input_length(int64_t length) const;
   int64_t target_length(int64_t length) const;
-  /// The longest text that leaves at most `input_length` positions. Throws UsageError where there
-  /// is none.
+  /// Returns the longest text that leaves at most `input_length` positions. Throws UsageError where
+  /// there is none.
   int64_t text_length(int64_t input_length) const;
 };
 

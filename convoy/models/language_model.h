@@ -32,7 +32,7 @@ struct WeightLayout {
   /// Ends of names in old files, and the ends that they have now.
   std::vector<std::pair<std::string, std::string>> old_ends{};
 
-  /// Another name of the weight `of`: a file may hold it under both names, or under this one alone.
+  /// Further name of the weight `of`: a file may hold it under both names, or under this one alone.
   struct Alias {
     std::string name, of;
     /// Whether this name is taken where a file holds both. If not, a difference is refused, unless
@@ -93,7 +93,8 @@ class LanguageModelConfig {
   /// Sets the masking of blocks made from now on in training, which is no part of config.json.
   virtual void hide(const masking::TextMasking& /*tokens*/,
                     const masking::SpanCorruption& /*spans*/) {}
-  /// The id that a decoder sees first where an encoder reads the text; none where a text goes on.
+  /// Returns the id that a decoder sees first where an encoder reads the text; none where a text
+  /// goes on.
   virtual std::optional<int64_t> start_id() const { return std::nullopt; }
   virtual int64_t usual_length() const { return 1024; }  ///< of a row where nobody says
   /// Number of layers whose attention has a cache of keys and values; 0 = none.
@@ -164,7 +165,7 @@ class LanguageModelConfig {
 
  private:
   void take_wrapper(const Json& json, const std::string& where);
-  /// The wrapper's config with `text`, this model's.
+  /// Returns the wrapper's config with `text`, this model's.
   Json wrapped(Json text) const;
 
   Json others_ = Json::object();
@@ -182,7 +183,7 @@ void add_family(const std::string& family, std::unique_ptr<LanguageModelConfig> 
 /// A family's config with Hugging Face's defaults. Throws UsageError on an unknown family.
 std::unique_ptr<LanguageModelConfig> make_model_config(const std::string& family);
 
-/// The config of the family that `config.json` names, read from it.
+/// Returns the config of the family that `config.json` names, read from it.
 std::unique_ptr<LanguageModelConfig> read_model_config(const Json& json, const std::string& where);
 
 /// Bytes of a KvCache of `dtype` for so many rows and positions, states of recurrences and those of
@@ -190,7 +191,7 @@ std::unique_ptr<LanguageModelConfig> read_model_config(const Json& json, const s
 double cache_bytes(const LanguageModelConfig& config, int64_t rows, int64_t positions,
                    at::ScalarType dtype, const parallel::TensorPlace& place = {});
 
-/// The label of a place that asks for nothing.
+/// Label of a place that asks for nothing.
 inline constexpr int64_t kIgnored = -100;
 
 /// Throws UsageError on ids outside 0..num_ids-1, less -100s where `ignores`; only looks at tensors

@@ -16,8 +16,8 @@ namespace convoy::models {
 /// for null. Throws UsageError for what names no row.
 std::optional<int64_t> padding_row(const Json& pad_token_id, int64_t num_ids);
 
-/// The rows `x` that embedding() gave for `ids` [B, T], where no token of the row `padding` has a
-/// gradient for the table.
+/// Returns the rows `x` that embedding() gave for `ids` [B, T], where no token of the row `padding`
+/// has a gradient for the table.
 at::Tensor untrained_at(std::optional<int64_t> padding, const at::Tensor& ids, const at::Tensor& x,
                         const nn::TensorRanks& ranks);
 

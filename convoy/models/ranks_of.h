@@ -7,8 +7,8 @@
 
 namespace convoy::models {
 
-/// The tensor and context ranks as they hold the states of the tokens `ids` [B, T]: whole in
-/// prediction, which keeps nothing for a backward.
+/// Returns the tensor and context ranks as they hold the states of the tokens `ids` [B, T]: whole
+/// in prediction, which keeps nothing for a backward.
 nn::TensorRanks ranks_of(const at::Tensor& ids, const nn::Context& context);
 
 /// Ranks as they hold the states `hidden` of a bundle, whose tokens are its `input_ids` or

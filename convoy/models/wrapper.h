@@ -30,7 +30,7 @@ struct Wrapper {
 inline constexpr const char* kTextBody = "model.language_model.";
 inline constexpr const char* kTextConfig = "text_config";
 
-/// The wrapper that `config.json` describes; null: it is of a language model alone. Throws
+/// Returns the wrapper that `config.json` describes; null: it is of a language model alone. Throws
 /// FileError on a wrapper that is not known, and on one without a text_config.
 const Wrapper* wrapper_of(const Json& config, const std::string& where);
 

@@ -28,7 +28,7 @@ struct StepIds {
   static StepIds of(const at::Tensor& told);
 };
 
-/// The step as a block may know it, besides its inputs. Random draws are pure functions of these.
+/// Step as a block may know it, besides its inputs. Random draws are pure functions of these.
 struct Context {
   Mode mode = Mode::Train;
   uint64_t seed = 0;
@@ -36,11 +36,11 @@ struct Context {
   int64_t block = 0;
   at::ScalarType compute_dtype = at::kFloat;
   at::Tensor samples;  ///< [rows] int64: index of each row in the step's global batch
-  /// The first block's bundle where it was loaded: on the host, so reading it waits for no GPU.
+  /// First block's bundle where it was loaded: on the host, so reading it waits for no GPU.
   const Bundle* loaded = nullptr;
   /// Keys and values of the positions before those in the bundle; in prediction only.
   KvCache* cache = nullptr;
-  /// The ranks that share out the parameters that are cut, and see the same rows.
+  /// Ranks that share out the parameters that are cut, and see the same rows.
   comm::Group tensor = {};
   /// Whether the tensor ranks also split the tokens between their products; in training and
   /// evaluation.
@@ -50,7 +50,7 @@ struct Context {
   /// Ids of the step of a model that collects ids (Block::collects_ids).
   const StepIds* step_ids = nullptr;
 
-  /// The batch that the first block got as `in`, where reading it waits for no GPU.
+  /// Returns the batch that the first block got as `in`, where reading it waits for no GPU.
   const Bundle& batch(const Bundle& in) const { return loaded == nullptr ? in : *loaded; }
 };
 
@@ -99,11 +99,11 @@ class Block {
   /// what the block costs, so of blocks with equal keys only one is run to learn it. By default a
   /// block is like no other.
   virtual std::string cost_key() const;
-  /// The ids [n] of rows of `table` (ParamSpec::row_reads) that forward will read in training and
-  /// evaluation, of the batch that the first block gets; in any order, some more than once. In
-  /// evaluation where the table is by rows (Param::is_by_rows) the last block leaves scoring to
-  /// others: it returns `row_states` [N, width], `row_targets` [N], `row_first` (the lowest id that
-  /// competes) and `row_weight` (of the cross-entropy in the loss), scalars both.
+  /// Returns the ids [n] of rows of `table` (ParamSpec::row_reads) that forward will read in
+  /// training and evaluation, of the batch that the first block gets; in any order, some more than
+  /// once. In evaluation where the table is by rows (Param::is_by_rows) the last block leaves
+  /// scoring to others: it returns `row_states` [N, width], `row_targets` [N], `row_first` (the
+  /// lowest id that competes) and `row_weight` (of the cross-entropy in the loss), scalars both.
   virtual at::Tensor rows_read(const Param& table, const Bundle& batch, const Context& context);
   /// Whether a step of training begins with a collective that makes Context::step_ids of what the
   /// last block tells.

@@ -7,7 +7,7 @@
 
 namespace convoy::nn {
 
-/// The parameters of a model, each once, in the order of the blocks that read them.
+/// Returns the parameters of a model, each once, in the order of the blocks that read them.
 std::vector<ParamPtr> params_of(const BlockList& blocks);
 
 /// Declares a model to the planner; its parameters are those of params_of().

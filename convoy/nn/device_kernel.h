@@ -66,8 +66,9 @@ class DeviceKernel {
  public:
   DeviceKernel(const char* name, const char* text);
 
-  /// The function of the tensors' elements, on one GPU and broadcast against each other, at most
-  /// seven. Nothing where torch cannot compile it: the caller has operations of torch for that.
+  /// Computes the function of the tensors' elements, on one GPU and broadcast against each other,
+  /// at most seven. Nothing where torch cannot compile it: the caller has operations of torch for
+  /// that.
   std::optional<at::Tensor> run(const std::vector<at::Tensor>& tensors,
                                 const std::vector<c10::Scalar>& scalars = {});
   /// Whether it was compiled, or could be at its first use.
@@ -104,7 +105,7 @@ std::optional<at::Tensor> packed(const at::Tensor& x);
 /// something in one launch.
 at::Tensor halves_of(const at::Tensor& like, at::ScalarType type);
 
-/// The kernels that torch could not compile or run so far, each with what it said first.
+/// Returns the kernels that torch could not compile or run so far, each with what it said first.
 std::vector<std::string> failed_kernels();
 /// Adds one to them.
 void add_failed_kernel(const std::string& name, const c10::Error& error);

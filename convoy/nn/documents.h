@@ -17,10 +17,11 @@ struct DocumentPlace {
   bool is_padding = false;
 };
 
-/// The `documents` of a batch; undefined where each row is one.
+/// Returns the `documents` of a batch; undefined where each row is one.
 at::Tensor documents_of(const Bundle& batch);
 
-/// The documents of all rows, one after the other, padding among them; every position has one.
+/// Returns the documents of all rows, one after the other, padding among them; every position has
+/// one.
 std::vector<DocumentPlace> places_of_documents(const at::Tensor& documents);
 
 /// Whether each row is one document, without padding.

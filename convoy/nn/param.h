@@ -88,12 +88,12 @@ class Param {
   /// Places of these rows in value(): the ids themselves where it has all rows. Throws
   /// InternalError where it lacks one (known on the host only).
   at::Tensor places_of(const at::Tensor& ids) const;
-  /// The rows `ids` [n], ascending, are at `places` [n] of value; in whatever gradient is bound,
-  /// too.
+  /// Binds the rows `ids` [n], ascending, which are at `places` [n] of value; in whatever gradient
+  /// is bound, too.
   void bind_rows(at::Tensor value, at::Tensor ids, at::Tensor places);
 
-  /// The compute weight, in the compute dtype. Throws InternalError before it is bound to flat
-  /// buffers.
+  /// Returns the compute weight, in the compute dtype. Throws InternalError before it is bound to
+  /// flat buffers.
   const at::Tensor& value() const;
 
   /// Adds one contribution to the gradient of the micro-batch under way.

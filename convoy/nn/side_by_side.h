@@ -10,7 +10,7 @@ namespace convoy::nn {
 /// autograd; undefined where they do not.
 at::Tensor side_by_side(const std::vector<at::Tensor>& parts, int64_t dim);
 
-/// The tensors as one: a view as above, or a copy where they lie elsewhere.
+/// Returns the tensors as one: a view as above, or a copy where they lie elsewhere.
 at::Tensor joined(const std::vector<at::Tensor>& parts, int64_t dim);
 
 /// Lengths of tensors along `dim`.

@@ -6,7 +6,7 @@
 
 namespace convoy::optim {
 
-/// The factor by which fp16 training multiplies the loss so that small gradients do not vanish:
+/// Factor by which fp16 training multiplies the loss so that small gradients do not vanish:
 /// halved when a gradient overflows (that step is skipped), doubled after kGrowthInterval steps
 /// without. Starts and moves as torch's GradScaler, and like there acts on a mean. Always a power
 /// of two: exact.
@@ -17,8 +17,8 @@ struct LossScale {
   int64_t good_steps = 0;         ///< since the last change
   double targets_per_sample = 0;  ///< of the last step; 0: not known yet
 
-  /// The factor for a loss that is a sum over the targets of `samples` samples: divided by the
-  /// power of two at or above their number, as far as that is known before the step.
+  /// Returns the factor for a loss that is a sum over the targets of `samples` samples: divided by
+  /// the power of two at or above their number, as far as that is known before the step.
   double of_sum(int64_t samples) const {
     const double targets = targets_per_sample * static_cast<double>(samples);
     return value / std::exp2(std::ceil(std::log2(std::max(1.0, targets))));

@@ -33,7 +33,7 @@ struct LrSchedule {
   int64_t total_steps = 0;
   LrShape shape = {};
 
-  /// The learning rate of optimizer step `step`, counted from 0.
+  /// Returns the learning rate of optimizer step `step`, counted from 0.
   double at(int64_t step) const;
 };
 

@@ -61,7 +61,7 @@ struct ParallelArguments {
   bool counts_in_total() const { return dp_batch == "total"; }
   /// Declares every option of the section.
   void declare(OptionTable& table);
-  /// The part of TrainingArguments::shared_options() that is known when the ranks meet.
+  /// Returns the part of TrainingArguments::shared_options() that is known when the ranks meet.
   std::vector<std::string> shared_options() const;
   /// Takes from `table` what is needed of other sections: task_options, which are what it holds
   /// beside training's own options, whether weights have 16 bits, and what the optimizer keeps.

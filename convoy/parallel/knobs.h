@@ -67,8 +67,8 @@ std::vector<std::string> to_flags(const Parallelism& parallelism);
 /// Values that a plan gives, by the names of their options.
 Json to_json(const Parallelism& parallelism);
 
-/// The members of `asked` that no plan decides, and that a search starts from; the others as they
-/// usually are.
+/// Returns the members of `asked` that no plan decides, and that a search starts from; the others
+/// as they usually are.
 Parallelism undecided(const Parallelism& asked);
 
 }  // namespace convoy::parallel

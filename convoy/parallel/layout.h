@@ -28,13 +28,13 @@ struct ModelTable {
   bool is_frozen(int64_t unit) const {
     return !frozen.empty() && frozen[static_cast<size_t>(unit)];
   }
-  /// The units whose gradient is complete after each block's backward, by block; or the frozen ones
-  /// that nobody reads after it.
+  /// Returns the units whose gradient is complete after each block's backward, by block; or the
+  /// frozen ones that nobody reads after it.
   std::vector<std::vector<int64_t>> units_finished_by_block(bool of_frozen = false) const;
   /// Units in the order in which the last micro-batch's backward finishes them, frozen ones last.
   std::vector<int64_t> backward_order() const;
-  /// The lowest block that reads `unit`: after its backward the unit's gradient is complete. -1:
-  /// none does.
+  /// Returns the lowest block that reads `unit`: after its backward the unit's gradient is
+  /// complete. -1: none does.
   int64_t last_reader_in_backward(int64_t unit) const;
 };
 
@@ -65,7 +65,7 @@ struct Extent {
   bool operator==(const Extent&) const = default;
 };
 
-/// The state of a parameter, one flat buffer each. Weights of 16 bits that are trained have
+/// State of a parameter, one flat buffer each. Weights of 16 bits that are trained have
 /// masters.
 enum class Kind { Weights, Masters, Gradients, Moments };
 
@@ -119,7 +119,7 @@ void each_row(const Piece& piece, const Use& use) {
   }
 }
 
-/// The first and the last block of each virtual stage of a rank.
+/// First and last block of each virtual stage of a rank.
 using VirtualStages = std::vector<std::pair<int64_t, int64_t>>;
 
 /// Blocks of each stage of a pipeline, in ascending order.
@@ -169,13 +169,14 @@ class Layout {
   /// Table of the blocks that are held.
   const ModelTable& table() const { return table_; }
   bool holds(int64_t block) const { return stage_of(block) == options_.pipeline_stage; }
-  /// The stage that holds a block.
+  /// Returns the stage that holds a block.
   int stage_of(int64_t block) const { return stage_of_[static_cast<size_t>(block)]; }
-  /// The first and the last block of each stretch of neighbours that this stage holds, or another.
+  /// Returns the first and the last block of each stretch of neighbours that this stage holds, or
+  /// another.
   VirtualStages virtual_stages() const { return virtual_stages(options_.pipeline_stage); }
   VirtualStages virtual_stages(int stage) const;
   bool holds_unit(int64_t unit) const { return bucket_of(unit) >= 0; }
-  /// The stages that hold a unit, in ascending order.
+  /// Returns the stages that hold a unit, in ascending order.
   const std::vector<int>& stages_of(int64_t unit) const {
     return stages_of_[static_cast<size_t>(unit)];
   }
@@ -195,14 +196,15 @@ class Layout {
     const bool apart = kind == Kind::Masters && options_.low_precision;
     return apart || kind == Kind::Gradients || kind == Kind::Moments ? num_trained_ : num_buckets();
   }
-  /// The kind that holds a bucket's masters: of fp32, and of what is not trained, the weights.
+  /// Returns the kind that holds a bucket's masters: of fp32, and of what is not trained, the
+  /// weights.
   Kind held_as(Kind kind, int64_t bucket) const {
     const bool apart = options_.low_precision && bucket < num_trained_;
     return kind == Kind::Masters && !apart ? Kind::Weights : kind;
   }
   /// Bucket of a unit; -1: the unit is not held.
   int64_t bucket_of(int64_t unit) const { return bucket_of_[static_cast<size_t>(unit)]; }
-  /// The buckets of a block's units, each once.
+  /// Returns the buckets of a block's units, each once.
   const std::vector<int64_t>& buckets_of_block(int64_t block) const {
     return buckets_of_block_[static_cast<size_t>(block)];
   }
@@ -242,7 +244,7 @@ class Layout {
   /// Units that are kept by rows: a table each.
   const std::vector<int64_t>& row_units() const { return row_units_; }
   bool is_by_rows(int64_t unit) const;
-  /// The first block that reads such a unit: after its backward the gradient is complete.
+  /// Returns the first block that reads such a unit: after its backward the gradient is complete.
   int64_t first_reader_of_rows(int64_t unit) const;
   /// [rows, width] of such a unit.
   const ParamShape& row_table(int64_t unit) const {
@@ -251,9 +253,9 @@ class Layout {
   /// Rows of it that a rank keeps.
   int64_t kept_rows(int64_t unit, int rank) const;
 
-  /// The parameters of a unit that is held whose gradients are parts, to be summed over the tensor
-  /// ranks: of those that each has all of, the ones that say so (TensorCut::partial_grad), and
-  /// where the ranks share out tokens, all.
+  /// Returns the parameters of a unit that is held whose gradients are parts, to be summed over the
+  /// tensor ranks: of those that each has all of, the ones that say so (TensorCut::partial_grad),
+  /// and where the ranks share out tokens, all.
   std::vector<Extent> summed_over_tensor(int64_t unit) const;
   bool sums_over_tensor(int64_t unit) const { return !summed_over_tensor(unit).empty(); }
 

@@ -9,7 +9,7 @@
 
 namespace convoy::parallel {
 
-/// The ways in which the ranks of a job share its work, slowest to fastest: tensor neighbours share
+/// Ways in which the ranks of a job share its work, slowest to fastest: tensor neighbours share
 /// a host. Data parallelism has two: ranks along Shard keep one state replica together, ranks
 /// along Replicate keep equal parts of several. The shard axis shares out
 /// *ownership* of the state (its first values, its norm, its files) at every stage of ZeRO, 0
@@ -67,7 +67,7 @@ class Mesh {
   int degree(AxisSet axes) const;
   /// Index of this rank among ranks_along(axes).
   int place(AxisSet axes) const;
-  /// The ranks that differ from this one on these axes only, itself included, in order.
+  /// Returns the ranks that differ from this one on these axes only, itself included, in order.
   std::vector<int> ranks_along(AxisSet axes) const;
   /// Strides of these ranks among all, equal for every rank.
   Strides strides_along(AxisSet axes) const;

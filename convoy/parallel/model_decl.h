@@ -38,7 +38,7 @@ struct ModelDecl {
   bool has_modules() const;
 };
 
-/// The parameters that are gathered, reduced and updated at once, those that decay first.
+/// Parameters that are gathered, reduced and updated at once, those that decay first.
 struct UnitDecl {
   std::string name;
   std::vector<int64_t> params;  ///< indices into ModelDecl::params

@@ -36,7 +36,7 @@ struct PlacedPart {
 };
 std::vector<PlacedPart> placed_parts(const OffloadOptions& offload);
 
-/// The least stage of ZeRO that keeps shards of everything that is offloaded.
+/// Returns the least stage of ZeRO that keeps shards of everything that is offloaded.
 int64_t least_zero(const OffloadOptions& offload);
 
 }  // namespace convoy::parallel

@@ -24,7 +24,7 @@ struct LineChart {
   std::vector<Series> series;
 };
 
-/// The bars of one colour, one for each group. A value that is not finite leaves no bar.
+/// Bars of one colour, one for each group. A value that is not finite leaves no bar.
 struct BarSeries {
   std::string name;
   std::vector<double> values;
@@ -41,7 +41,7 @@ struct BarChart {
   bool legend = true;
 };
 
-/// The colour of the i-th series; colours that also the colour-blind can tell apart.
+/// Returns the colour of the i-th series; colours that also the colour-blind can tell apart.
 std::string palette(size_t i);
 
 /// Draws a chart into a part of a picture.
@@ -49,7 +49,7 @@ std::string palette(size_t i);
 void draw(Svg& svg, const Box& box, const LineChart& chart);
 void draw(Svg& svg, const Box& box, const BarChart& chart);
 
-/// The chart as a picture of its own.
+/// Returns the chart as a picture of its own.
 std::string line_chart(const LineChart& chart, double width = 720, double height = 400);
 
 }  // namespace convoy::report

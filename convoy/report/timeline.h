@@ -25,8 +25,8 @@ using Timeline = std::vector<std::vector<TimelineBar>>;
 /// done.
 std::string timeline_text(const Timeline& timeline, int columns, double end = 0);
 
-/// The timelines as a picture, one part for each, all of the same scale. Of those much longer than
-/// the shortest one the beginning is shown.
+/// Returns the timelines as a picture, one part for each, all of the same scale. Of those much
+/// longer than the shortest one the beginning is shown.
 std::string timeline_svg(const std::vector<std::pair<std::string, Timeline>>& timelines,
                          const std::string& title);
 

@@ -7,7 +7,7 @@
 
 namespace convoy::report {
 
-/// The collectives and messages of a traced rank that carry at most `most_bytes`, and more than the
+/// Collectives and messages of a traced rank that carry at most `most_bytes`, and more than the
 /// class before.
 struct CollectivesOfSize {
   int64_t most_bytes = 0;  ///< of one of them; 0: the last class, without a bound

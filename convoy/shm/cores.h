@@ -8,7 +8,7 @@ bool have_cores(int num_threads);
 /// Cores of ranks on a host of so many cores, of whose time `quota` may be used; 0: all.
 bool have_cores(int num_threads, int num_cores, double quota);
 
-/// The core that this thread runs on now.
+/// Returns the core that this thread runs on now.
 int current_core();
 
 /// Moves this thread to another core of its process, and leaves it free to move on.

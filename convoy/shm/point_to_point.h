@@ -29,8 +29,9 @@ class PointToPoint {
   PointToPoint(const PointToPoint&) = delete;
   PointToPoint& operator=(const PointToPoint&) = delete;
 
-  /// The memory must stay until the ticket is done. It fails with CommunicationError when the other
-  /// ends, aborts, expects another size, type or label, or nothing moves within the timeout.
+  /// Starts a message. Its memory must stay until the ticket is done. It fails with
+  /// CommunicationError when the other ends, aborts, expects another size, type or label, or
+  /// nothing moves within the timeout.
   std::shared_ptr<Ticket> send(const void* data, size_t count, Dtype dtype, int to,
                                const std::string& label);
   std::shared_ptr<Ticket> receive(void* data, size_t count, Dtype dtype, int from,

@@ -15,7 +15,7 @@ const char* name_of(Dtype dtype);
 /// Instruction sets that have a loop of their own, each able to do what those before it do.
 enum class Instructions { Any, Avx2, Avx512 };
 
-/// The best of this machine.
+/// Returns the best instructions of this machine.
 Instructions best_instructions();
 
 /// out[i] = inputs[0][i] op inputs[1][i] op ..., in that order, so the bits do not depend on who

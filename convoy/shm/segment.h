@@ -41,7 +41,7 @@ struct alignas(128) RankArea {
   alignas(8) std::array<char, kActivityBytes> activity;
 };
 
-/// The two ends of a mailbox: how many messages were put in and taken out.
+/// Two ends of a mailbox: how many messages were put in and taken out.
 struct alignas(128) MailboxArea {
   std::atomic<uint32_t> written;
   alignas(64) std::atomic<uint32_t> taken;
@@ -90,7 +90,7 @@ class Segment {
   /// ranks that were waited for in vain.
   void abort(const std::string& reason, const std::vector<int>& missing = {});
   bool aborted() const;
-  /// The error of a rank that was stopped in `operation`.
+  /// Returns the error of a rank that was stopped in `operation`.
   CommunicationError abort_error(const std::string& operation) const;
 
  private:

@@ -30,9 +30,9 @@ class Lora {
   void open(const std::filesystem::path& folder);
 
   explicit operator bool() const { return config_.has_value(); }
-  /// The model that is adapted.
+  /// Returns the model that is adapted.
   const std::string& base() const { return config_->base; }
-  /// The adapter to begin with; "" = a new one.
+  /// Returns the adapter to begin with; "" = a new one.
   const std::filesystem::path& adapter() const { return adapter_; }
 
   /// Trains without the dropout of the adapters' inputs, which their files keep.

@@ -30,7 +30,8 @@ struct MixtureOptions {
   /// a limit of rows.
   void check_alone(const std::string& train, bool is_limited) const;
 
-  /// The mixture of sources whose rows and checksums are known; gives them names and weights.
+  /// Returns the mixture of sources whose rows and checksums are known; gives them names and
+  /// weights.
   data::Mixture mixture(std::vector<data::MixtureSource> sources) const;
 };
 

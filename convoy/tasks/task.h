@@ -117,15 +117,15 @@ class Task {
   /// the learning rate around the run's own.
   virtual std::vector<std::string> usual_trials(const options::TrainingArguments& training) const;
 
-  /// The next prepare() is of a run that begins with the weights in `folder`, which are loaded by
-  /// others.
+  /// Tells that the next prepare() is of a run that begins with the weights in `folder`, which are
+  /// loaded by others.
   virtual void begin_with(const std::filesystem::path& /*folder*/) {}
 
   /// A new run, of which `parallel` says what a rank keeps. Throws UsageError and FileError that
   /// name the option or the file.
   virtual Run prepare(const options::ParallelArguments& parallel) = 0;
 
-  /// The model that a run left in `folder` or a checkpoint; the run's options go to `table`.
+  /// Opens the model that a run left in `folder` or a checkpoint; the run's options go to `table`.
   virtual Run open(const std::filesystem::path& folder, OptionTable& table) = 0;
 
   /// Data to evaluate on after prepare() or open(): `where`, or the options' data; no data when
@@ -172,7 +172,7 @@ void add_data_commands(CLI::App& data, Work& work);
 /// Functions of the program that a task's command needs.
 using UseRun = std::function<void(Task&, const Run&, const options::TrainingArguments&)>;
 struct Program {
-  /// The exit code when this process only started the ranks, which are asked for or not.
+  /// Returns the exit code when this process only started the ranks, which are asked for or not.
   std::function<std::optional<int>(const std::optional<int64_t>& nproc)> launch_ranks;
   /// Opens what a run left in a folder, as the command line has it.
   std::function<void(const std::string& folder, const UseRun& use)> open;
@@ -187,7 +187,7 @@ void add_export(CLI::App& app, Work& work, const Program& program);
 /// A kind of task, as the program finds it.
 struct TaskKind {
   std::string name;  ///< value of model.task
-  /// The families of models that it takes, as model.family has them.
+  /// Returns the families of models that it takes, as model.family has them.
   std::function<std::vector<std::string>()> families;
   std::function<std::unique_ptr<Task>(const std::string& family)> make;
   bool by_name = false;  ///< goes only where model.task asks for it: another takes its families too
@@ -201,12 +201,12 @@ void add_task(TaskKind kind);
 /// Names of the model families of all tasks: session, those of language models, and added ones.
 std::vector<std::string> families();
 
-/// The kinds of tasks that go only by name, each with a family that it takes.
+/// Returns the kinds of tasks that go only by name, each with a family that it takes.
 std::vector<std::pair<std::string, std::string>> tasks_by_name();
 
-/// The task that a command line is about: by the family (--family, --model_type) that is typed or
-/// stands in its TOML file, or by the config.json of the folder that is named; session where
-/// nothing says otherwise. `opens`: the command takes the folder of a trained model. Throws
+/// Returns the task that a command line is about: by the family (--family, --model_type) that is
+/// typed or stands in its TOML file, or by the config.json of the folder that is named; session
+/// where nothing says otherwise. `opens`: the command takes the folder of a trained model. Throws
 /// UsageError on an unknown family.
 std::unique_ptr<Task> find_task(const std::vector<std::string>& arguments, bool opens);
 

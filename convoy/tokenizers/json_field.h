@@ -26,13 +26,13 @@ class JsonField {
   bool has(const char* key) const;
   /// Throws FileError when the key is missing or this is no object.
   JsonField operator[](const char* key) const;
-  /// The elements of a list.
+  /// Returns the elements of a list.
   std::vector<JsonField> elements() const;
-  /// The "type" of an object.
+  /// Returns the "type" of an object.
   std::string type() const { return (*this)["type"].text(); }
 
   std::string text() const;
-  /// The bytes that a text holds as base64.
+  /// Returns the bytes that a text holds as base64.
   std::string base64() const;
   bool flag() const;
   int64_t number(int64_t min, int64_t max) const;

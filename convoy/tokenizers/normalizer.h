@@ -22,7 +22,8 @@ struct Normalizer {
   Follow follow = {};  ///< none: nobody knows
 };
 
-/// The steps of "normalizer", in their order. Throws FileError that names what is not supported.
+/// Returns the steps of "normalizer", in their order. Throws FileError that names what is not
+/// supported.
 std::vector<Normalizer> make_normalizers(const JsonField& part);
 
 /// Runs all steps; the result is `text` itself or lies in `buffer`.

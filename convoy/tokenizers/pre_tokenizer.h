@@ -35,7 +35,7 @@ struct Pieces {
 /// A part of tokenizer.json's "pre_tokenizer": cuts pieces into smaller ones.
 using PreTokenizer = std::function<void(Pieces& pieces)>;
 
-/// The steps of "pre_tokenizer", in their order, and whether the model then sees bytes.
+/// Steps of "pre_tokenizer", in their order, and whether the model then sees bytes.
 struct PreTokenizers {
   std::vector<PreTokenizer> steps;
   bool byte_level = false;

@@ -13,7 +13,7 @@
 
 namespace convoy::tokenizers {
 
-/// The pattern of a "Replace" or "Split": {"String": ...} or {"Regex": ...}.
+/// Pattern of a "Replace" or "Split": {"String": ...} or {"Regex": ...}.
 class Pattern {
  public:
   explicit Pattern(const JsonField& part);
@@ -41,7 +41,7 @@ class Split {
   /// Pieces of the text, in order; what is left out is removed. Pieces may be empty.
   std::vector<Regex::Match> cut(std::string_view text) const;
 
-  /// The scanner that does what this "Split" asks, or null.
+  /// Returns the scanner that does what this "Split" asks, or null.
   static Scanner scanner_for(const JsonField& part);
   /// Reads the name of a behavior. Throws FileError for another.
   static Behavior behavior_of(const JsonField& part);

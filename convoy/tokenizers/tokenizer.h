@@ -58,7 +58,7 @@ class Tokenizer {
   /// but BPE, and of normalizers other than NFC, Prepend and Replace.
   void check_tells_spans() const;
 
-  /// The text of ids. Throws UsageError for an id that no token has.
+  /// Returns the text of ids. Throws UsageError for an id that no token has.
   std::string decode(std::span<const int32_t> ids, bool skip_special_tokens = true) const;
 
   /// One more than the largest id: rows that a model's table of tokens needs.
@@ -76,7 +76,7 @@ class Tokenizer {
 
   /// 16 hexadecimal digits that differ between tokenizers which give other ids.
   const std::string& fingerprint() const;
-  /// The files that make it up, to be kept beside a model.
+  /// Returns the files that make it up, to be kept beside a model.
   const std::vector<TokenizerFile>& files() const;
 
  private:
@@ -90,7 +90,7 @@ class Tokenizer {
 /// Whether Tokenizer::load() finds a tokenizer in a folder.
 bool holds_tokenizer(const std::filesystem::path& folder);
 
-/// The names that files of tokenizers have in a folder: whoever opens one looks for these.
+/// Returns the names that files of tokenizers have in a folder: whoever opens one looks for these.
 std::vector<std::string> tokenizer_file_names();
 
 }  // namespace convoy::tokenizers

@@ -68,8 +68,8 @@ void patch_json(Json& json, const JsonField& config, std::span<const Json> setti
 /// `parts` of a tokenizer.json do, for a class that heeds them.
 void check_frame(const JsonField& config, const TokenizerParts& parts);
 
-/// The content of a tokenizer.json that does as `vocab.json` and `merges.txt`, with the settings of
-/// `tokenizer_config.json` (null without one). Throws FileError.
+/// Returns the content of a tokenizer.json that does as `vocab.json` and `merges.txt`, with the
+/// settings of `tokenizer_config.json` (null without one). Throws FileError.
 Json json_of_merges(std::string_view vocabulary, const std::string& vocabulary_name,
                     std::string_view merges, const std::string& merges_name,
                     const JsonField& config);

@@ -8,7 +8,7 @@
 
 namespace convoy::train {
 
-/// The kinds of memory by name, in bytes.
+/// Returns the kinds of memory by name, in bytes.
 std::vector<std::pair<std::string, int64_t>> kinds_of(const parallel::MemoryUse& use);
 
 /// Memory of a rank of each stage. Activations are the peak since the last call: tensors beside
@@ -19,10 +19,10 @@ std::vector<parallel::MemoryUse> take_memory_use(parallel::Strategy& strategy);
 /// Bytes that the replicas of this process keep together from step to step, but for pools.
 int64_t kept_bytes(parallel::Strategy& strategy);
 
-/// The larger value of each kind.
+/// Returns the larger value of each kind.
 parallel::MemoryUse largest(const parallel::MemoryUse& a, const parallel::MemoryUse& b);
 parallel::MemoryUse largest(const std::vector<parallel::MemoryUse>& uses);
-/// The largest values over all ranks, for each stage. Collective.
+/// Returns the largest values over all ranks, for each stage. Collective.
 std::vector<parallel::MemoryUse> largest(const std::vector<parallel::MemoryUse>& uses,
                                          const comm::Group& group);
 

@@ -96,7 +96,7 @@ std::string ms(double seconds) {
   return fmt::format("{:.1f} ms", 1e3 * seconds);
 }
 
-/// The lower middle value: of two ranks the faster one.
+/// Returns the lower middle value: of two ranks the faster one.
 double lower_median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
   return values[(values.size() - 1) / 2];

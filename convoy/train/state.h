@@ -29,7 +29,7 @@ struct TrainerState {
   std::string optimizer;        ///< optim::Optimizer::name() of the state in the checkpoint
   std::string job_id;           ///< of the job that saved it; "" = its launcher told none
   checkpoint::Lineage lineage;  ///< the branches of the run that led here
-  /// The position at which an epoch's last step begins; whole row groups of unequal ranks leave
+  /// Position at which an epoch's last step begins; whole row groups of unequal ranks leave
   /// holes, and it may lie beyond `num_rows`.
   int64_t last_step_position = 0;
   // Sums over the steps since the last log line and since the start.

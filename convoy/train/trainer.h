@@ -73,7 +73,7 @@ class Trainer {
   /// early; a run that resumes makes it up. `listen` (launch::note_stop_signals) is called right
   /// after the first step: until then there is nothing to save or to wait for.
   void stop_on(std::function<const std::atomic<int>&()> listen);
-  /// The signal that ended train(), or the evaluation after it, early; 0 for none.
+  /// Returns the signal that ended train(), or the evaluation after it, early; 0 for none.
   int stopped_by() const;
 
   /// eval_loss, what the scorer adds, eval_runtime and rates.

@@ -15,8 +15,8 @@
 // Wrappers for programs with a training loop of their own.
 namespace convoy::wrappers {
 
-/// The group of all ranks of this job, joined at the first call: what the launcher's environment
-/// says (convoy launch, torchrun, SLURM, MPI), or one rank without a launcher.
+/// Returns the group of all ranks of this job, joined at the first call: what the launcher's
+/// environment says (convoy launch, torchrun, SLURM, MPI), or one rank without a launcher.
 const comm::Group& world();
 
 /// Runs `function` in `num_ranks` fresh processes of this program that find each other through

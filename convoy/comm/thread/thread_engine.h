@@ -25,8 +25,8 @@ class ThreadConnector {
   explicit ThreadConnector(std::chrono::milliseconds timeout, int num_threads = 0)
       : timeout_(timeout), num_threads_(num_threads) {}
 
-  /// The group of these ranks, of which `rank` is one, in this order. All ask for it by a name that
-  /// no other group has; from any thread.
+  /// Returns the group of these ranks, of which `rank` is one, in this order. All ask for it by a
+  /// name that no other group has; from any thread.
   Group connect(int rank, const std::vector<int>& ranks, const std::string& name);
 
  private:

@@ -64,9 +64,9 @@ struct InspectReport {
 InspectReport inspect(const std::string& where, const InspectOptions& options,
                       const ProgressFn& progress = {});
 
-/// The report for people.
+/// Returns the report for people.
 std::string to_text(const InspectReport& report);
-/// The report for programs.
+/// Returns the report for programs.
 Json to_json(const InspectReport& report);
 
 /// Shares of `num_rows` rows in `group_rows` row groups on `ranks` ranks.

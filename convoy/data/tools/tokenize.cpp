@@ -22,7 +22,7 @@ namespace fs = std::filesystem;
 
 constexpr int64_t kRowGroupTokens = 1 << 20;
 
-/// The ids of a batch.
+/// Ids of a batch.
 struct Encoded {
   std::vector<int32_t> ids;
   std::vector<int32_t> offsets{0};

@@ -7,7 +7,7 @@
 
 namespace convoy::models {
 
-/// The angles by which a model's layers turn queries and keys. Each process computes its own, so
+/// Angles by which a model's layers turn queries and keys. Each process computes its own, so
 /// that they need not travel from stage to stage.
 class RotaryAngles {
  public:

@@ -13,8 +13,8 @@ class SessionEmbeddings : public SessionFeatures {
   /// Shares the parameters of `first`, under another block name.
   SessionEmbeddings(const SessionEmbeddings& first, const std::string& name);
 
-  /// The joined features with cls in its place behind the session: x [B, T, D] (or a rank's share)
-  /// where the ids [B, T] have room for it.
+  /// Returns the joined features with cls in its place behind the session: x [B, T, D] (or a rank's
+  /// share) where the ids [B, T] have room for it.
   at::Tensor with_cls(const at::Tensor& x, const at::Tensor& ids, const nn::TensorRanks& ranks,
                       const nn::Context& context) const;
   at::Tensor add_positions(const at::Tensor& x, const at::Tensor& ids, const nn::TensorRanks& ranks,

@@ -31,8 +31,8 @@ struct RotaryTables {
   at::Tensor cos, sin;
 };
 
-/// The formulas of Hugging Face's modeling_rope_utils, in its precision, at `positions` [...] int64
-/// of a text of `length`.
+/// Computes the formulas of Hugging Face's modeling_rope_utils, in its precision, at `positions`
+/// [...] int64 of a text of `length`.
 RotaryTables rotary_tables(const RotaryOptions& options, const at::Tensor& positions,
                            int64_t length, int64_t width);
 /// Tables at positions 0..length-1.

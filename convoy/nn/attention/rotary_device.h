@@ -12,8 +12,8 @@ namespace convoy::nn {
 std::optional<at::Tensor> turn_on_device(const at::Tensor& x, const at::Tensor& cos,
                                          const at::Tensor& sin, float sign);
 
-/// The kernels' computation of one element, of the low or the high half; and of four bf16
-/// neighbours that are packed().
+/// Computes one element as the kernels do, of the low or the high half; and four bf16 neighbours
+/// that are packed().
 float turned_element(float low, float high, float cos, float sin, bool upper, float sign);
 int64_t turned_packed(int64_t low, int64_t high, const float* cos, const float* sin, bool upper,
                       float sign);

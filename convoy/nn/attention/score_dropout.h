@@ -21,7 +21,7 @@ class ScoreDropout {
   ScoreDropout(const ScorePlace& place, double rate, const Context& context, int64_t site,
                at::Device device);
 
-  /// The weights [R, H, n, S] after dropping; multiplied where there is no factor.
+  /// Returns the weights [R, H, n, S] after dropping; multiplied where there is no factor.
   at::Tensor kept(const at::Tensor& weights) const;
   /// Drops like kept(), in place.
   void drop(at::Tensor& weights) const;

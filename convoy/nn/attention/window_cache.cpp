@@ -15,7 +15,7 @@ int64_t more_of(int64_t window) {
   return std::max(kLeastMore, window / 4);
 }
 
-/// The last `count` of `held` positions.
+/// Returns the last `count` of `held` positions.
 at::Tensor last(const at::Tensor& kept, int64_t held, int64_t count) {
   return kept.narrow(2, held - count, count);
 }

@@ -10,8 +10,8 @@ namespace convoy::nn {
 /// Activations of the feed-forward part between its two products, by Hugging Face's names.
 const std::vector<std::string>& activations();
 
-/// The activation `kind` of `x`, times `times` where one is given, elementwise (Shazeer, "GLU
-/// variants improve transformer", 2020). Keeps its inputs only; backward makes the rest again.
+/// Computes the activation `kind` of `x`, times `times` where one is given, elementwise (Shazeer,
+/// "GLU variants improve transformer", 2020). Keeps its inputs only; backward makes the rest again.
 at::Tensor activate(const std::string& kind, const at::Tensor& x, const at::Tensor& times = {});
 
 /// Gradients of activate(), of x and of `times`, for the gradient `grad` of its result; all of one

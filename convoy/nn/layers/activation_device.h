@@ -18,7 +18,7 @@ struct Curve {
 std::vector<at::Tensor> activate_on_device(const Curve& curve, const at::Tensor& x,
                                            const at::Tensor& times, const at::Tensor& grad);
 
-/// The kernels' computation of one element: the result; and the gradients of x and of `times`.
+/// Computes one element as the kernels do: the result; and the gradients of x and of `times`.
 float activation_element(const Curve& curve, float x, float times);
 float activation_slope(const Curve& curve, float x, float times, float grad, bool of_times);
 /// Computation of activation_element() and activation_slope() for four bf16 numbers that are

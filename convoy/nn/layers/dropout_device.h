@@ -21,8 +21,8 @@ struct MaskStream {
 
 MaskStream mask_stream(double rate, const Context& context, int64_t site);
 
-/// The samples [rows] int64 of `context`, on the host. Throws InternalError where their number
-/// differs.
+/// Returns the samples [rows] int64 of `context`, on the host. Throws InternalError where their
+/// number differs.
 at::Tensor samples_of(const Context& context, int64_t rows);
 
 /// dropout_mask() on a GPU, with the same bits: by a kernel of its own that torch compiles there,
@@ -53,9 +53,9 @@ bool compiles_masks();
 at::Tensor mask_by_steps(at::IntArrayRef sizes, at::IntArrayRef bounds, at::IntArrayRef origin,
                          const at::Tensor& samples, const MaskStream& stream, at::Device device);
 
-/// The kernel's computation of one element of a row, as bits of a float.
+/// Computes one element of a row as the kernel does, as bits of a float.
 int mask_element(int64_t position, int64_t sample, const MaskStream& stream);
-/// The computation of drops_on_device()'s kernel for the counter-th element of a line.
+/// Computes the counter-th element of a line as drops_on_device()'s kernel does.
 int64_t drops_element(int64_t line, int64_t counter, int64_t sample, const MaskStream& stream);
 
 }  // namespace convoy::nn

@@ -94,7 +94,7 @@ enum class RmsFactor { Weight, OneMore };
 at::Tensor rms_norm(const at::Tensor& x, const ParamPtr& weight, double epsilon,
                     ReadBy reader = ReadBy::Anything, RmsFactor factor = RmsFactor::Weight);
 
-/// The dtype in which a normalisation of x reads and writes rows.
+/// Returns the dtype in which a normalisation of x reads and writes rows.
 inline at::ScalarType norm_dtype(const at::Tensor& x, const ParamPtr& weight, ReadBy reader) {
   const bool narrow =
       x.is_cuda() && reader == ReadBy::Products && weight->value().scalar_type() == at::kBFloat16;

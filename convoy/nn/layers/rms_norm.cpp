@@ -103,7 +103,7 @@ std::pair<at::Tensor, at::Tensor> forward(const at::Tensor& input, const at::Ten
   return {out, scales};
 }
 
-/// The gradients of the input and of the weight.
+/// Returns the gradients of the input and of the weight.
 std::pair<at::Tensor, at::Tensor> backward(const at::Tensor& grad, const at::Tensor& input,
                                            const at::Tensor& weight, const at::Tensor& scale) {
   const int64_t width = input.size(-1);

@@ -4,14 +4,14 @@
 
 namespace convoy::nn {
 
-/// The tokens whose states a layer has to give, all or some. Nobody reads the states of other
+/// Tokens whose states a layer has to give, all or some. Nobody reads the states of other
 /// tokens behind the attention, and the layer computes none of them.
 class WantedTokens {
  public:
   /// Wants all tokens.
   explicit WantedTokens(TensorRanks all) : ranks_(all), all_(std::move(all)) {}
-  /// The `tokens` [A] int64, ascending indices into all B x T flattened, of states [B, T, ...] or
-  /// shares of them.
+  /// Wants the `tokens` [A] int64, ascending indices into all B x T flattened, of states [B, T,
+  /// ...] or shares of them.
   WantedTokens(TensorRanks all, const at::Tensor& tokens, int64_t rows, int64_t length);
 
   /// Ranks that hold the states of the wanted tokens.

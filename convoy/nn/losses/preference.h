@@ -26,7 +26,7 @@ struct PreferenceOptions {
   static const std::vector<std::string>& loss_types();
 };
 
-/// The answers that targets belong to.
+/// Answers that targets belong to.
 struct PreferencePairs {
   at::Tensor answers;    ///< [N] int64 of each target: twice its pair, and one more if rejected
   at::Tensor reference;  ///< [B, 2] double

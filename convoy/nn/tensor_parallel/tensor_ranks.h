@@ -17,7 +17,7 @@
 // after the second. On one rank nothing is done.
 namespace convoy::nn {
 
-/// The ranks that share out weights, and how they hold the states of a batch: all of them on each
+/// Ranks that share out weights, and how they hold the states of a batch: all of them on each
 /// rank, [B, T, ...]; or each rank a stretch of the B x T tokens, [n, ...], as equal as can be.
 /// Where context ranks share out the positions of rows (ContextRanks), T counts this rank's. Layers
 /// that compute with shares of the tokens give partial gradients of parameters that are whole on
@@ -43,14 +43,14 @@ class TensorRanks {
   const ContextRanks& positions() const { return positions_; }
   /// Whether this rank has all positions of all rows.
   bool has_all() const { return !shares() && !positions_.shares(); }
-  /// The first token of this rank, of all flattened, and how many it has.
+  /// First token of this rank, of all flattened, and the number that it has.
   int64_t begin() const { return begin_; }
   int64_t size() const;
 
-  /// The ranks for some tokens alone, [A] int64 on any device, ascending: each rank has those of
-  /// its stretch. They count as rows of one token.
+  /// Returns the ranks for some tokens alone, [A] int64 on any device, ascending: each rank has
+  /// those of its stretch. They count as rows of one token.
   TensorRanks among(const at::Tensor& tokens) const;
-  /// The first token of each row, [B], and the ranks for those tokens alone.
+  /// First token of each row, [B], and the ranks for those tokens alone.
   at::Tensor first_tokens(at::Device device) const;
   TensorRanks among_first() const { return among(first_tokens(at::kCPU)); }
 
@@ -61,7 +61,7 @@ class TensorRanks {
   /// [A, D], or shares.
   at::Tensor select(const at::Tensor& states, const at::Tensor& tokens,
                     const TensorRanks& some) const;
-  /// The ranks' states [n, ...], concatenated: [N, ...]. Without autograd.
+  /// Returns the ranks' states [n, ...], concatenated: [N, ...]. Without autograd.
   at::Tensor gather(const at::Tensor& mine, const std::string& label) const;
   /// Sum over the ranks of `all` [N, ...], this rank's tokens of it: [n, ...]. Without autograd.
   at::Tensor scatter_sum(const at::Tensor& all, const std::string& label) const;
@@ -95,7 +95,7 @@ class GatheredInput {
       : share_(std::move(share)), ranks_(std::move(ranks)), label_(std::move(label)) {}
 
   void add_reader() { ++readers_; }
-  /// The whole input, [N, in]. The last reader to take it leaves nothing.
+  /// Returns the whole input, [N, in]. The last reader to take it leaves nothing.
   at::Tensor take();
 
  private:

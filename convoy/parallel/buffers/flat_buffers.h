@@ -20,7 +20,7 @@ struct Slot {
   int64_t length = 0;
 };
 
-/// The parameters that are gathered, reduced and updated at once; their places are the layout's.
+/// Parameters that are gathered, reduced and updated at once; their places are the layout's.
 struct Unit {
   std::string name;
   std::vector<Slot> slots;
@@ -35,7 +35,7 @@ struct FlatBuffersOptions {
   optim::OptimizerPtr optimizer = optim::make_optimizer();  ///< says which moments there are
 };
 
-/// The flat buffers of a replica: compute weights, fp32 master weights (the same memory when the
+/// Flat buffers of a replica: compute weights, fp32 master weights (the same memory when the
 /// compute dtype is fp32; weights that are not trained have none), fp32 gradients, optimizer
 /// moments, each whole or sharded as the layout says. Each block's own parameters are a unit, those
 /// not trained another one; a parameter that several blocks read is a unit of its own. Units lie in
@@ -103,7 +103,7 @@ class FlatBuffers {
   /// Part of a bucket that is this rank's own.
   Extent part(int64_t bucket) const { return layout_.part(bucket, options_.rank); }
 
-  /// The whole bucket, which the parameters are bound to. Where weights are sharded it has
+  /// Returns the whole bucket, which the parameters are bound to. Where weights are sharded it has
   /// memory only between attach() and detach().
   const at::Tensor& bucket_weights(int64_t bucket) const {
     return bucket_weights_[static_cast<size_t>(bucket)];
@@ -130,7 +130,7 @@ class FlatBuffers {
   void bind_grads(int64_t unit, const at::Tensor& memory, int64_t begin,
                   const std::vector<bool>& written = {}, bool of_others = false);
 
-  /// The master values of a parameter, shaped; of masters that are kept whole.
+  /// Returns the master values of a parameter, shaped; of masters that are kept whole.
   /// Undefined if there is none of that name here.
   at::Tensor value_of(const std::string& name);
 
@@ -138,7 +138,7 @@ class FlatBuffers {
   /// elements here.
   std::vector<Slot> all_slots() const;
 
-  /// The part of a whole flat buffer that belongs to `slot`, shaped as the parameter.
+  /// Returns the part of a whole flat buffer that belongs to `slot`, shaped as the parameter.
   static at::Tensor view(const at::Tensor& flat, const Slot& slot, int64_t begin = 0);
 
  private:

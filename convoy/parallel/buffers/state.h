@@ -32,9 +32,9 @@ struct StatePiece {
   int64_t length() const { return stride == 0 ? values.numel() : values.size(1); }
   /// Rows [first, first + count): of one that lies side by side elements.
   StatePiece part(int64_t first, int64_t count) const;
-  /// The whole state, in parts of about so many bytes.
+  /// Returns the whole state, in parts of about so many bytes.
   std::vector<StatePiece> parts(int64_t bytes) const;
-  /// The values on the host, one after the other. What is held is taken.
+  /// Returns the values on the host, one after the other. What is held is taken.
   at::Tensor on_host() const;
 };
 
@@ -61,11 +61,11 @@ struct StateTensor {
 /// Every tensor of a model, in the same order on all ranks.
 using State = std::vector<StateTensor>;
 
-/// The fp32 weights: a rank's own parts, and `buffers`, which all keep and rank 0 owns.
+/// Returns the fp32 weights: a rank's own parts, and `buffers`, which all keep and rank 0 owns.
 State weights_of(const FlatBuffers& flat, const std::vector<nn::NamedTensor>& buffers,
                  const comm::Groups& groups);
 
-/// The optimizer's moments as `<moment>.<parameter>`, by optim::StateSpec.
+/// Returns the optimizer's moments as `<moment>.<parameter>`, by optim::StateSpec.
 State moments_of(const FlatBuffers& flat, const comm::Groups& groups);
 
 /// Weights and moments, of which each rank of a host `writes` its share: the host's ranks write
@@ -74,7 +74,7 @@ State weights_of_host(const FlatBuffers& flat, const std::vector<nn::NamedTensor
                       const HostShare& share);
 State moments_of_host(const FlatBuffers& flat, const HostShare& share);
 
-/// The states of replicas in one process as one.
+/// Returns the states of replicas in one process as one.
 State merged(std::vector<State> states);
 
 }  // namespace convoy::parallel

@@ -17,7 +17,7 @@ class Strategy;
 /// Makes a model's blocks; called once per replica.
 using ModelFactory = std::function<nn::BlockList()>;
 
-/// The rows that one device computes at once. A short last batch may leave a device without any.
+/// Rows that one device computes at once. A short last batch may leave a device without any.
 struct MicroBatch {
   nn::Bundle inputs;
   at::Tensor samples;  ///< [rows] int64 on the host: index of each row in the step's global batch

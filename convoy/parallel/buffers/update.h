@@ -51,7 +51,7 @@ struct StepResult {
   double loss() const { return count > 0 ? loss_sum / count : 0; }
 };
 
-/// The end of a step: totals over the ranks, the norm, clipping, the optimizer.
+/// End of a step: totals over the ranks, the norm, clipping, the optimizer.
 ///
 /// Each rank adds up the squares of its own elements, in double precision; their sum is rounded to
 /// fp32. So the norm, and with it the clipping factor, is the same in every layout.
@@ -80,7 +80,7 @@ class Update {
   void reduce_totals();
   /// Finds the norm and the scale. False: the norm or a rank's loss is not finite, and should be.
   bool clip();
-  /// The first rank whose loss is not finite, and should be; -1: none.
+  /// Returns the first rank whose loss is not finite, and should be; -1: none.
   int spoilt_loss() const { return spoilt_loss_; }
   void update(int64_t bucket);
   /// Numbers for the step's updates, once there is a scale.

@@ -34,7 +34,7 @@ struct Pipe {
 
   int num_ranks() const;
   int64_t num_virtual_stages() const { return static_cast<int64_t>(rank_of.size()); }
-  /// The costs with the parts that they leave out.
+  /// Returns the costs with the parts that they leave out.
   Costs all_costs() const;
   /// Virtual stages of a rank, in the model's order.
   std::vector<int64_t> virtual_stages_of(int rank) const;
@@ -71,8 +71,8 @@ Played play(const Pipe& pipe, const Orders& orders);
 /// micro-batch needs to reach it, and all its work.
 double floor_of(const Pipe& pipe);
 
-/// The orders with whole backwards in place of an input half that its weight half follows, where no
-/// other rank waits in between.
+/// Returns the orders with whole backwards in place of an input half that its weight half follows,
+/// where no other rank waits in between.
 Orders joined(const Pipe& pipe, const Orders& orders);
 
 }  // namespace convoy::parallel

@@ -10,8 +10,8 @@ namespace convoy::parallel {
 /// backward, the micro-batch.
 std::string to_text(const Action& cell);
 
-/// The schedule as torch.distributed.pipelining writes and torchtitan reads it: a line a rank,
-/// cells separated by commas.
+/// Returns the schedule as torch.distributed.pipelining writes and torchtitan reads it: a line a
+/// rank, cells separated by commas.
 std::string to_csv(const Orders& orders);
 
 /// A schedule that was read.

@@ -33,14 +33,14 @@ using Cut = std::vector<VirtualStage>;
 Cut cut_blocks(const std::vector<double>& costs, int num_stages, int virtual_stages = 1,
                Placement placement = Placement::Loop);
 
-/// The cut with stretches that begin with block 0 and with each of `begins`.
+/// Returns the cut with stretches that begin with block 0 and with each of `begins`.
 Cut cut_at(const std::vector<int64_t>& begins, int64_t num_blocks, int num_stages,
            Placement placement = Placement::Loop);
 
 /// Stretches of a layout, which knows neighbouring ones of one rank as one only.
 Cut cut_of(const Layout& layout);
 
-/// The cut with neighbouring stretches of one rank joined.
+/// Returns the cut with neighbouring stretches of one rank joined.
 Cut joined(const Cut& cut);
 
 /// Blocks of each stage.

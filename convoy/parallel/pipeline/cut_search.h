@@ -41,10 +41,10 @@ CutScore score(const CutProblem& problem, const Ends& ends);
 /// Whether `a` is better than `b` by more than rounding makes.
 bool is_better(const CutScore& a, const CutScore& b);
 
-/// The best cut into one stretch a stage.
+/// Returns the best cut into one stretch a stage.
 Ends cut_once(const CutProblem& problem);
-/// The best cut into two stretches a stage; none is dearer than one of `limit`. Empty: the search
-/// would take too long.
+/// Returns the best cut into two stretches a stage; none is dearer than one of `limit`. Empty: the
+/// search would take too long.
 Ends cut_twice(const CutProblem& problem, double limit);
 /// Moves blocks from stretch to stretch while that makes a cut better.
 Ends improved(const CutProblem& problem, Ends ends);

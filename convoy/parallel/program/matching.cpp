@@ -100,7 +100,7 @@ class Play {
 
  private:
   using Pair = std::pair<int, int>;  // from, to
-  /// The collectives of a group.
+  /// Collectives of a group.
   struct Collectives {
     size_t num_members = 0;
     std::vector<size_t> begun;  // [call] by so many

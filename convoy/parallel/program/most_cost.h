@@ -2,7 +2,7 @@
 
 namespace convoy::parallel {
 
-/// The largest cost that is taken: sums of costs must stay finite numbers.
+/// Largest cost that is taken: sums of costs must stay finite numbers.
 constexpr double kMostCost = 1e100;
 
 }  // namespace convoy::parallel

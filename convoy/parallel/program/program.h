@@ -111,7 +111,7 @@ std::vector<Kind> offloaded_in_update(const Layout& layout);
 /// Adds the instructions for units that are kept by rows, to a step or to a forward program.
 Program with_rows(Program program, const Layout& layout, const StepOptions& options);
 
-/// The buckets whose weights an instruction reads.
+/// Returns the buckets whose weights an instruction reads.
 const std::vector<int64_t>& reads(const Instruction& instruction, const Layout& layout);
 
 bool sends(Op op);

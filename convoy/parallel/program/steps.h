@@ -31,7 +31,7 @@ class Steps {
 
   const Layout& layout() const { return layout_; }
   int64_t num_blocks() const { return static_cast<int64_t>(holders_.size()); }
-  /// The rank's place in its pipeline of the block's holder.
+  /// Returns the place in its pipeline of the rank that holds a block.
   int holder(int64_t block) const { return holders_[static_cast<size_t>(block)]; }
 
   /// Whether a block's backward of a micro-batch comes in halves in this program.

@@ -15,7 +15,7 @@ namespace convoy::parallel {
 std::set<int64_t> blocks_to_recompute(const Cut& cut, const Orders& orders, const Costs& by_block,
                                       const std::set<int64_t>& repeatable, double memory);
 
-/// The least `memory` for which blocks_to_recompute() finds blocks.
+/// Returns the least `memory` for which blocks_to_recompute() finds blocks.
 double least_memory(const Cut& cut, const Orders& orders, const Costs& by_block,
                     const std::set<int64_t>& repeatable);
 

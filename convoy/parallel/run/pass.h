@@ -93,7 +93,7 @@ class Pass {
 /// Cuts the graph: tensors that carry a gradient become leaves.
 nn::Bundle detached(const nn::Bundle& bundle);
 
-/// The tensor of that name; throws UsageError when the model's last block returned none.
+/// Returns the tensor of that name; throws UsageError when the model's last block returned none.
 const at::Tensor& required(const nn::Bundle& bundle, const char* name);
 
 }  // namespace convoy::parallel

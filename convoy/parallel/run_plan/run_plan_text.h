@@ -13,8 +13,8 @@ std::string stages_text(const Layout& layout);
 /// bubble; "" without stages.
 std::string pipeline_text(const RunPlan& plan, const Parallelism& parallelism);
 
-/// The schedule of the stages, as pipeline_schedule_file takes it; "" without stages, and where
-/// nothing is trained.
+/// Returns the schedule of the stages, as pipeline_schedule_file takes it; "" without stages, and
+/// where nothing is trained.
 std::string pipeline_csv(const RunPlan& plan);
 
 }  // namespace convoy::parallel

@@ -17,7 +17,8 @@ std::string cost_key(const nn::Block& block, const nn::Bundle& in,
 /// Whether a bundle has that very tensor by that name.
 bool holds(const nn::Bundle& bundle, const std::string& name, const at::Tensor& tensor);
 
-/// The bundle with tensors of its own: copies of those that take a gradient, or all `but` some.
+/// Returns the bundle with tensors of its own: copies of those that take a gradient, or all `but`
+/// some.
 nn::Bundle with_copies(const nn::Bundle& bundle, const nn::Bundle* but = nullptr);
 
 /// Roots of a backward: outputs of a block that take a gradient, each with a gradient of ones.

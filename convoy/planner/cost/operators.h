@@ -15,8 +15,8 @@ struct OperatorGraph {
   double outside = 0;   ///< of these, between torch's operators: kernels of our own
   double in_a_row = 0;  ///< the longest way through operators that need each other's results
 
-  /// The block takes no less on so many ranks, whichever operators each of them has, were all
-  /// messages free. What is outside counts as done by one.
+  /// Returns a bound in seconds: the block takes no less on so many ranks, whichever operators each
+  /// of them has, were all messages free. What is outside counts as done by one.
   double least_seconds(int ranks) const {
     return outside + std::max(in_a_row, (seconds - outside) / ranks);
   }

@@ -31,7 +31,7 @@ class Neighbours {
 struct ProfileOptions {
   at::ScalarType compute_dtype = at::kFloat;
   uint64_t seed = 42;
-  /// The rank whose share of the parameters is run; it is alone (comm::echo_group).
+  /// Rank whose share of the parameters is run; it is alone (comm::echo_group).
   comm::Group tensor = {};
   bool sequence_parallel = false;  ///< whether it has a share of the tokens, too
   comm::Group context = {};        ///< some positions of each row are run

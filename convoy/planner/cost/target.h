@@ -10,7 +10,7 @@
 
 namespace convoy::planner {
 
-/// The processors of hosts like this one: blocks run here, and their times are measured.
+/// Processors of hosts like this one: blocks run here, and their times are measured.
 struct ThisHost {
   std::string profile = {};              ///< file of convoy profile; "": costs are measured
   std::optional<SumsOfHosts> sums = {};  ///< of ranks that have met; none: all would be here
@@ -29,10 +29,10 @@ using Target = std::variant<ThisHost, Devices>;
 /// Number of ranks that a plan is for by default: the devices, or this processor's cores.
 int usual_ranks(const Target& where);
 
-/// The cluster of a training's ranks and the disk of its offload_dir, within its device_memory.
-/// `profile`: the content of ThisHost::profile. Measures unknown rates of this host. Throws
-/// UsageError where the ranks are more than the devices, nothing is left for tensors, or a device
-/// does not compute in the training's type.
+/// Returns the cluster of a training's ranks and the disk of its offload_dir, within its
+/// device_memory. `profile`: the content of ThisHost::profile. Measures unknown rates of this host.
+/// Throws UsageError where the ranks are more than the devices, nothing is left for tensors, or a
+/// device does not compute in the training's type.
 Cluster cluster_of(const Target& where, const std::optional<Profile>& profile, int num_ranks,
                    const options::TrainingArguments& arguments);
 

@@ -10,7 +10,7 @@ namespace convoy::planner {
 
 using parallel::BlockCounts;
 
-/// The first rows of a batch, padded as the whole is.
+/// Returns the first rows of a batch, padded as the whole is.
 parallel::MicroBatch first_rows(const parallel::MicroBatch& batch, int64_t number);
 
 /// Counts what each block takes for a row of a batch, while the blocks run on the host with weights

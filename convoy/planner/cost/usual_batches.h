@@ -7,7 +7,7 @@
 
 namespace convoy::planner {
 
-/// The micro-batches whose costs stand for all others. Where rows differ in length, memory is that
+/// Micro-batches whose costs stand for all others. Where rows differ in length, memory is that
 /// of one with the longest row of all and, together, as many positions as the largest of the run is
 /// expected to have; time is that of one as long as they are on average.
 class UsualBatches {

@@ -12,9 +12,9 @@ namespace convoy::planner {
 /// that compute there, of the free memory less what a training's libraries will take. Collective.
 int64_t free_for_tensors(at::Device gpu, const comm::Group& group);
 
-/// The GPUs of ranks that have met, each with rates measured while the others were busy, too:
-/// products of the training's type, copies, sums over the ranks; the slowest rank counts. Takes
-/// some seconds. Collective.
+/// Returns the GPUs of ranks that have met, each with rates measured while the others were busy,
+/// too: products of the training's type, copies, sums over the ranks; the slowest rank counts.
+/// Takes some seconds. Collective.
 Cluster these_gpus(const options::TrainingArguments& arguments, const job::Job& met,
                    const job::MetRanks& ranks);
 

@@ -42,7 +42,7 @@ parallel::ReplicaOptions replica_of(options::TrainingArguments arguments) {
   return job::replica_options(arguments, true);
 }
 
-/// The training that is planned.
+/// Training that is planned.
 struct Subject {
   const parallel::ModelFactory& factory;
   const options::TrainingArguments& arguments;
@@ -60,7 +60,7 @@ void check_arguments(const options::TrainingArguments& arguments, bool is_here) 
   }
 }
 
-/// The profile that is asked for.
+/// Returns the profile that is asked for.
 std::optional<Profile> read_profile(const Target& where) {
   const auto* here = std::get_if<ThisHost>(&where);
   if (here == nullptr || here->profile.empty()) return std::nullopt;

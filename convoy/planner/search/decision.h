@@ -8,9 +8,9 @@
 
 namespace convoy::planner {
 
-/// The decision as Hugging Face's guide to several GPUs makes it ("The scalability strategy"), in
-/// sentences with numbers: does the model fit on one device, does its largest block, are the links
-/// fast, and what follows.
+/// Returns the decision as Hugging Face's guide to several GPUs makes it ("The scalability
+/// strategy"), in sentences with numbers: does the model fit on one device, does its largest block,
+/// are the links fast, and what follows.
 std::vector<std::string> decision(const ModelCosts& numbers, const Cluster& cluster,
                                   const SearchSpace& space, const SearchResult& found);
 

@@ -23,13 +23,13 @@ struct SearchResult {
   int64_t num_bounded = 0;       ///< left out: by their bounds they are slower, or do not fit
   std::vector<std::string> refused = {};  ///< reasons why splits do not fit the model, each once
 
-  /// The fastest that fits; null: none does.
+  /// Returns the fastest that fits; null: none does.
   const Candidate* best() const;
   /// Tried splits that fit, of which no other is both as fast and as small; from the fastest on.
   std::vector<const Candidate*> front() const;
-  /// The fastest of each family, those that fit first.
+  /// Returns the fastest of each family, those that fit first.
   std::vector<const Candidate*> of_families() const;
-  /// The split with least memory; null: nothing was tried.
+  /// Returns the split with least memory; null: nothing was tried.
   const Candidate* smallest() const;
 };
 

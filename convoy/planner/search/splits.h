@@ -9,7 +9,7 @@
 
 namespace convoy::planner {
 
-/// The run whose split is searched for, and the splits to try.
+/// Run whose split is searched for, and the splits to try.
 struct SearchSpace {
   static constexpr int64_t kAnyNumber = std::numeric_limits<int64_t>::max();
 

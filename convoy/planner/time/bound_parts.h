@@ -23,7 +23,7 @@ bool may_be_recomputed(const ModelCosts& numbers, const Parallelism& split, size
 double least_of(std::vector<double> values, int64_t number);
 double most_of(std::vector<double> values, int64_t number);
 
-/// The cuts that the schedule of a split chooses among.
+/// Returns the cuts that the schedule of a split chooses among.
 std::vector<parallel::Cut> cuts_of(const ModelCosts& numbers, const StepFacts& facts,
                                    const Parallelism& split);
 

@@ -75,7 +75,7 @@ class GroupTimes {
 /// Link for a message from one stage of a pipeline to another, where it takes longest.
 Link link_of_stages(const Cluster& cluster, const parallel::Mesh& mesh, int from, int to);
 
-/// The fastest link between neighbouring stages.
+/// Returns the fastest link between neighbouring stages.
 Link fastest_link_of_stages(const Cluster& cluster, const parallel::Mesh& mesh);
 
 }  // namespace convoy::planner

@@ -5,7 +5,7 @@
 
 namespace convoy::planner {
 
-/// The groups of a mesh whose collectives a step waits for.
+/// Groups of a mesh whose collectives a step waits for.
 struct StepGroups {
   StepGroups(const Cluster& cluster, const parallel::Mesh& mesh, KnownGroups* known)
       : rows(cluster, mesh, parallel::kGradients, known),

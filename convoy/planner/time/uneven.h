@@ -16,13 +16,13 @@ double state_of_block(const parallel::ModelDecl& model, const std::vector<int64_
 std::vector<std::vector<double>> speeds_of(const Cluster& cluster, const parallel::Mesh& mesh,
                                            bool low_precision);
 
-/// The first block of each stage but the first, so that the stage that takes longest on its slowest
-/// device is as fast as can be, and the state of none is more than its devices have room for; empty
-/// where no cut fits, or where stages are as fast as each other.
+/// Returns the first block of each stage but the first, so that the stage that takes longest on its
+/// slowest device is as fast as can be, and the state of none is more than its devices have room
+/// for; empty where no cut fits, or where stages are as fast as each other.
 std::vector<int64_t> cut_for_speeds(const ModelCosts& numbers, const Cluster& cluster,
                                     const StepFacts& facts, const Parallelism& split);
 
-/// The least room of a stage's ranks.
+/// Returns the least room of a stage's ranks.
 int64_t room_of_stage(const Cluster& cluster, const parallel::Mesh& mesh, int stage);
 
 }  // namespace convoy::planner

@@ -40,7 +40,7 @@ class ChatGenerator {
   std::vector<int32_t> prompt_ids() const;
   /// Makes the cache hold the longest beginning of `ids` that it has, with room for `positions`.
   void reuse_cache(const std::vector<int32_t>& ids, int64_t positions);
-  /// The token that follows on what the cache holds and the last of `seen_`.
+  /// Returns the token that follows on what the cache holds and the last of `seen_`.
   int32_t next_token(int64_t number);
 
   TextGenerator& texts_;

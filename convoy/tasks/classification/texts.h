@@ -29,7 +29,7 @@ class Labels {
   Labels placed_as(const Labels& own) const;
   /// Labels that `other` has too, or those that it lacks.
   std::vector<std::string> shared_with(const Labels& other, bool shared = true) const;
-  /// The label's number, or -1.
+  /// Returns the label's number, or -1.
   int64_t find(const std::string& name) const;
   void write(Json& config) const;
 

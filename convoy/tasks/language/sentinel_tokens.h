@@ -10,7 +10,7 @@
 
 namespace convoy::tasks {
 
-/// The tokens that stand for hidden spans (T5's <extra_id_0>, <extra_id_1>, ...): the tokenizer's
+/// Tokens that stand for hidden spans (T5's <extra_id_0>, <extra_id_1>, ...): the tokenizer's
 /// own, or the usual number of ids behind its last one, from the last to the first, as Hugging Face
 /// numbers them. Without a tokenizer they are the model's last ids.
 /// masking/span_corruption.h hides the spans.

@@ -48,7 +48,8 @@ class LanguageTask : public Task {
   /// Tokens that end a generated text, by generation_config.json of an opened folder or by its
   /// config.json.
   std::vector<int32_t> end_ids() const;
-  /// The id that a decoder sees first when it answers, by the same; none where a text goes on.
+  /// Returns the id that a decoder sees first when it answers, by the same; none where a text goes
+  /// on.
   std::optional<int64_t> start_id() const;
   /// Chat template of the model, which knows the day. Throws UsageError where there is none.
   virtual chat::ChatTemplate chat_template() const;
@@ -64,8 +65,8 @@ class LanguageTask : public Task {
   void declare_smoothing(OptionTable& table);
   /// Name of the option that says how long rows are.
   virtual const char* length_option() const { return "block_size"; }
-  /// The template in `file`, else in the folder of the run, of the tokenizer, or of the model to
-  /// start from.
+  /// Returns the template in `file`, else in the folder of the run, of the tokenizer, or of the
+  /// model to start from.
   std::optional<chat::ChatTemplate> find_template(const std::string& file) const;
   /// Rows of random ids of `count` tokens.
   std::shared_ptr<dataset::Dataset> random_rows(int64_t count) const;
@@ -125,7 +126,7 @@ class LanguageTask : public Task {
   std::shared_ptr<std::vector<std::string>> notes_;  // of the run that was made
 };
 
-/// The day, as templates have it: "2026-03-09".
+/// Returns the day, as templates have it: "2026-03-09".
 std::string today();
 
 /// `convoy data tokenize`.

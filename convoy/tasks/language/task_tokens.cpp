@@ -14,7 +14,7 @@ namespace {
 
 constexpr const char* kEnds = "eos_token_id";
 
-/// The ids of eos_token_id in `file`, which may be one, a list, or none.
+/// Returns the ids of eos_token_id in `file`, which may be one, a list, or none.
 std::vector<int32_t> ids_of_ends(const Json& said, const std::string& file) {
   if (said.is_null()) return {};
   std::vector<int32_t> ids;

@@ -26,8 +26,8 @@ class TextGenerator {
   /// Throws UsageError for a model that does neither, and for parallelism that cannot.
   TextGenerator(Task& task, const Run& run, const options::TrainingArguments& training);
 
-  /// The ids of prompts. Throws UsageError that names an empty one, or one that the tokenizer does
-  /// not know.
+  /// Returns the ids of prompts. Throws UsageError that names an empty one, or one that the
+  /// tokenizer does not know.
   std::vector<std::vector<int32_t>> encode(const std::vector<Prompt>& prompts) const;
 
   /// Completes the options: the run's seed, the model's end tokens, and for those that were not
@@ -44,7 +44,7 @@ class TextGenerator {
                           const std::vector<std::string>& stops,
                           const std::function<void(const Generated&, const std::string&)>& use);
 
-  /// The model at work, after load().
+  /// Returns the model at work, after load().
   parallel::Strategy& strategy() { return trainer_->strategy(); }
   const LanguageTask& task() const { return task_; }
   const tokenizers::Tokenizer& tokenizer() const { return tokenizer_; }

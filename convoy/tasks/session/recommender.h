@@ -21,10 +21,10 @@ struct RecommendationRequest {
   /// Raw id of who asks: with exclude_seen all that this user ever had is left out, too, as convoy
   /// data sessions keeps it beside the data of the run.
   std::optional<std::string> user = {};
-  /// The model's other features, as in the interactions: a number for each item, or one of the
+  /// Other features of the model, as in the interactions: a number for each item, or one of the
   /// session; of a vector its numbers, item after item. They are scaled as the data was
-  /// (`--features price:log1p`). Numbers of a categorical feature are raw values where all of
-  /// these are numbers, else ids.
+  /// (`--features price:log1p`). Numbers of a categorical feature are raw values where all of these
+  /// are numbers, else ids.
   std::map<std::string, std::vector<double>> features;
   /// Categorical features whose raw values are texts.
   std::map<std::string, std::vector<std::string>> categories;

@@ -9,7 +9,7 @@ namespace convoy::tokenizers {
 
 /// Character that stands for a byte.
 char32_t character_of_byte(unsigned char byte);
-/// The bytes that characters of that alphabet stand for; nothing when one is not in it.
+/// Returns the bytes that characters of that alphabet stand for; nothing when one is not in it.
 std::optional<std::string> bytes_of(std::string_view characters);
 
 }  // namespace convoy::tokenizers

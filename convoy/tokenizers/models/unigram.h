@@ -25,9 +25,9 @@ struct UnigramOptions {
   bool single_precision = false;
 };
 
-/// The most likely way to cut a word into pieces (Kudo, "Subword regularization", 2018), by
-/// Viterbi's algorithm; of equally likely ways the one that SentencePiece 0.2 takes. Neighbouring
-/// unknown characters are one unknown token.
+/// Model that cuts a word into pieces in the most likely way (Kudo, "Subword regularization",
+/// 2018), by Viterbi's algorithm; of equally likely ways the one that SentencePiece 0.2 takes.
+/// Neighbouring unknown characters are one unknown token.
 class Unigram : public Model {
  public:
   /// pieces[id]; `vocabulary` tells the tokens of single bytes. Throws FileError, with `where`, for

@@ -27,7 +27,7 @@ class Vocabulary {
   bool has(int64_t id) const {
     return id >= 0 && id < static_cast<int64_t>(entries_.size()) && entries_[id].used;
   }
-  /// The text of an id that has one.
+  /// Returns the text of an id that has one.
   std::string_view text(int32_t id) const {
     return std::string_view(bytes_).substr(entries_[id].begin, entries_[id].length);
   }
@@ -48,7 +48,7 @@ class Vocabulary {
     int32_t id = kNone;
   };
 
-  /// The slot that holds the text, or the empty one where it belongs.
+  /// Returns the slot that holds the text, or the empty one where it belongs.
   size_t slot_of(std::string_view text) const {
     const uint64_t hash = hash_bytes(text);
     const auto tag = static_cast<uint32_t>(hash >> 32);

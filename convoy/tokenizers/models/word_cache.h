@@ -11,7 +11,7 @@
 
 namespace convoy::tokenizers {
 
-/// The ids of words seen before, at most one word per place: a short word's entry fills a cache
+/// Ids of words seen before, at most one word per place: a short word's entry fills a cache
 /// line and nothing is ever allocated for it.
 class WordCache {
  public:

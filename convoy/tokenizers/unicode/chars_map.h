@@ -20,7 +20,7 @@ class CharsMap {
     size_t length = 0;    ///< bytes that are replaced; 0: there is no rule
     std::string_view to;  ///< by these
   };
-  /// The rule for the longest, or the shortest, beginning of `text` that has one.
+  /// Returns the rule for the longest, or the shortest, beginning of `text` that has one.
   Rule longest(std::string_view text) const { return find(text, /*shortest=*/false); }
   Rule shortest(std::string_view text) const { return find(text, /*shortest=*/true); }
 

@@ -20,7 +20,7 @@ class Regex {
     size_t begin = 0;
     size_t end = 0;
   };
-  /// The first match that begins at `from` or later; false when there is none. `text` is
+  /// Finds the first match that begins at `from` or later; false when there is none. `text` is
   /// well-formed UTF-8. Throws UsageError when the search takes too many steps.
   bool search(std::string_view text, size_t from, Match& match) const;
 

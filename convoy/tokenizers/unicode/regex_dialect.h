@@ -6,7 +6,7 @@
 
 namespace convoy::tokenizers {
 
-/// The members of a general category or class of them ("L", "Nd") as PCRE2 would write them inside
+/// Members of a general category or class of them ("L", "Nd") as PCRE2 would write them inside
 /// brackets: its own class and what it lacks, or all of it.
 using CategoryWriter = std::function<std::string(std::string_view name, bool negated)>;
 

@@ -45,7 +45,7 @@ class Characters {
   std::vector<uint8_t> bert_;
 };
 
-/// The numbers of a stream of unicode_tables.cpp.
+/// Numbers of a stream of unicode_tables.cpp.
 class TableStream {
  public:
   explicit TableStream(const char* base64) : base64_(base64) {}
@@ -61,7 +61,7 @@ class TableStream {
   int num_bits_ = 0;
 };
 
-/// The character at `at` of well-formed UTF-8; moves `at` behind it.
+/// Returns the character at `at` of well-formed UTF-8; moves `at` behind it.
 inline char32_t next_character(std::string_view text, size_t& at) {
   const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[at + i]); };
   const char32_t first = byte(0);

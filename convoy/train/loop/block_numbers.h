@@ -28,7 +28,7 @@ class BlockRecorder : public parallel::PassObserver {
                 const nn::Bundle& gradients) override;
 
   const std::vector<BlockNumbers>& numbers() const { return numbers_; }
-  /// The first that is not finite; null: all are.
+  /// Returns the first that is not finite; null: all are.
   const BlockNumbers* first_not_finite() const;
 
  private:

@@ -12,7 +12,7 @@
 
 namespace convoy::parallel {
 
-/// The gradients of a step: the memory of each micro-batch's, and the sums over the ranks.
+/// Gradients of a step: the memory of each micro-batch's, and the sums over the ranks.
 ///
 /// Where gradients are whole, a unit's gradient of the first micro-batch is written into the flat
 /// buffers. Those of later micro-batches go into scratch memory and are added; on a GPU they are

@@ -33,7 +33,8 @@ class OffloadStore {
   virtual at::Tensor view(int64_t place, int64_t bytes) = 0;
 };
 
-/// The first `bytes` of some memory, [more than bytes], that a file can be read into directly.
+/// Returns the first `bytes` of some memory, [more than bytes], that a file can be read into
+/// directly.
 at::Tensor aligned(const at::Tensor& memory, int64_t bytes);
 
 /// A file without a name in `folder`, and a GPU's pinned host memory.
@@ -41,7 +42,7 @@ std::unique_ptr<OffloadStore> make_disk_store(const std::filesystem::path& folde
                                               const std::string& what);
 std::unique_ptr<OffloadStore> make_host_store(int64_t bytes, at::Device device);
 
-/// The offloaded state of one rank: a bucket's elements of a kind are in memory only between
+/// Offloaded state of one rank: a bucket's elements of a kind are in memory only between
 /// fetch() (or create()) and store() or drop().
 class Offload {
  public:

@@ -4,7 +4,7 @@
 
 namespace convoy::parallel::rules {
 
-/// The blocks' forwards and backwards in their order.
+/// Forwards and backwards of blocks in their order.
 class BlockRules {
  public:
   BlockRules(Steps& steps, const StepOptions& options)

@@ -21,7 +21,7 @@ class ForwardOnlyRules {
                    "is no part of a forward program");
   }
 
-  /// The first instruction that the end of the program lacks, if any.
+  /// Returns the first instruction that the end of the program lacks, if any.
   std::optional<Instruction> missing() const {
     for (int64_t block = 0; block < steps_.num_blocks(); ++block) {
       const Instruction i{.op = Op::Forward, .block = block, .micro_batch = 0};

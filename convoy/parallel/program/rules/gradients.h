@@ -8,7 +8,7 @@
 
 namespace convoy::parallel::rules {
 
-/// The sums of gradients over blocks, micro-batches and ranks.
+/// Sums of gradients over blocks, micro-batches and ranks.
 class GradientRules {
  public:
   GradientRules(Steps& steps, const StepOptions& options)

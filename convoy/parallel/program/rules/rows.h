@@ -48,7 +48,7 @@ class RowRules {
     }
   }
 
-  /// The first instruction that the end of a step lacks, if any.
+  /// Returns the first instruction that the end of a step lacks, if any.
   std::optional<Instruction> missing() const {
     for (const int64_t unit : steps_.layout().row_units()) {
       const Instruction i{.op = Op::UpdateRows, .unit = unit};

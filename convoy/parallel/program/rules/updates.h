@@ -6,7 +6,7 @@
 
 namespace convoy::parallel::rules {
 
-/// The end of a step.
+/// End of a step.
 class UpdateRules {
  public:
   explicit UpdateRules(Steps& steps) : steps_(steps) {}
@@ -24,7 +24,7 @@ class UpdateRules {
     }
   }
 
-  /// The first instruction that the end of the program lacks, if any.
+  /// Returns the first instruction that the end of the program lacks, if any.
   std::optional<Instruction> missing() const {
     for (const auto& i : {kReduceLoss, kClip}) {
       if (!steps_.did(i)) return i;

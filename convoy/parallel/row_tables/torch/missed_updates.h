@@ -11,7 +11,7 @@
 // Shapes: K rows of a table that are here, D their width.
 namespace convoy::parallel {
 
-/// The rows of a table, [K, D] each: weights in fp32, and the optimizer's state of them.
+/// Rows of a table, [K, D] each: weights in fp32, and the optimizer's state of them.
 struct RowState {
   at::Tensor weights;
   std::vector<at::Tensor> states;

@@ -28,7 +28,7 @@ class RowTable {
 
   /// Draws the own rows.
   void draw(uint64_t seed);
-  /// The rows were given values: they have missed nothing.
+  /// Notes that the rows were given values: they have missed nothing.
   void restart() { missed_.forget(); }
   /// Brings all own rows up to date, as between two steps of a run that keeps the table whole.
   void make_up() { missed_.make_up_all(state_); }
@@ -41,7 +41,7 @@ class RowTable {
   /// A micro-batch's gradient is finished; `last` of the step: no other one follows.
   void accumulate(int64_t micro_batch, bool last);
   void reduce();
-  /// The sum of squares of the own rows' gradient, once it is reduced: fp64, on the device.
+  /// Returns the sum of squares of the own rows' gradient, once it is reduced: fp64, on the device.
   at::Tensor squares() const;
   /// Whether this rank's gradient, before it is reduced, has finite numbers only.
   bool finite() const;
@@ -61,7 +61,7 @@ class RowTable {
  private:
   std::vector<int64_t> of_all_ranks(const at::Tensor& ids) const;
   at::Tensor index() const;  ///< of the own rows that were fetched
-  /// The rows as blocks see them, in fp32.
+  /// Returns the rows as blocks see them, in fp32.
   at::Tensor rounded(const at::Tensor& rows) const;
   at::Tensor on_device(const std::vector<int64_t>& values) const;
   struct Asked;  ///< of all ranks

@@ -11,7 +11,7 @@
 
 namespace convoy::parallel {
 
-/// The tables of a replica that are kept by rows.
+/// Tables of a replica that are kept by rows.
 class RowTables {
  public:
   /// Tables that the layout of `flat` keeps by rows, over the ranks that share a step's samples.

@@ -8,7 +8,7 @@
 
 namespace convoy::parallel {
 
-/// The gathers of weights, which may go on from step to step.
+/// Gathers of weights, which may go on from step to step.
 class Gathers {
  public:
   Gathers(FlatBuffers& flat, comm::Group shard);
