@@ -11,14 +11,15 @@
 namespace convoy::nn {
 namespace {
 
-constexpr int64_t kTokens = 9, kWidth = 6, kInner = 5;
+constexpr int64_t kStates = 9, kStateWidth = 6, kExpertWidth = 5;
 
-struct Model {
-  explicit Model(int64_t num_experts, at::ScalarType type = at::kDouble) {
+struct Mixture {
+  explicit Mixture(int64_t num_experts, at::ScalarType type = at::kDouble) {
     const auto random = [&](at::IntArrayRef sizes) { return at::randn(sizes, type); };
     for (int64_t e = 0; e < num_experts; ++e) {
-      all.push_back({param(random({kInner, kWidth})), param(random({kInner, kWidth})),
-                     param(random({kWidth, kInner}))});
+      all.push_back({param(random({kExpertWidth, kStateWidth})),
+                     param(random({kExpertWidth, kStateWidth})),
+                     param(random({kStateWidth, kExpertWidth}))});
     }
   }
 
@@ -31,8 +32,8 @@ struct Pass {
   std::vector<at::Tensor> weights;
 };
 
-Pass pass_of(const Model& model, const at::Tensor& states, const at::Tensor& logits, int64_t k,
-             RoutingWeights weights, const at::Tensor& probe) {
+Pass pass_of_experts(const Mixture& model, const at::Tensor& states, const at::Tensor& logits,
+                     int64_t k, RoutingWeights weights, const at::Tensor& probe) {
   Pass out;
   out.states = states.detach().clone().requires_grad_(true);
   out.logits = logits.detach().clone().requires_grad_(true);
@@ -45,8 +46,8 @@ Pass pass_of(const Model& model, const at::Tensor& states, const at::Tensor& log
   return out;
 }
 
-Pass expected_of(const Model& model, const at::Tensor& states, const at::Tensor& logits, int64_t k,
-                 RoutingWeights weights, const at::Tensor& probe) {
+Pass expected_of(const Mixture& model, const at::Tensor& states, const at::Tensor& logits,
+                 int64_t k, RoutingWeights weights, const at::Tensor& probe) {
   Pass out;
   out.states = states.detach().clone().requires_grad_(true);
   out.logits = logits.detach().clone().requires_grad_(true);
@@ -98,11 +99,11 @@ TEST(Experts, AreALoopOverTokens) {
   for (const int64_t num_experts : {1, 3, 7}) {
     for (int64_t k = 1; k <= num_experts; k += 2) {
       for (const auto weights : {RoutingWeights::AsTheyAre, RoutingWeights::OfSumOne}) {
-        const Model model(num_experts);
-        const auto states = at::randn({kTokens, kWidth}, at::kDouble);
-        const auto logits = at::randn({kTokens, num_experts}, at::kDouble);
+        const Mixture model(num_experts);
+        const auto states = at::randn({kStates, kStateWidth}, at::kDouble);
+        const auto logits = at::randn({kStates, num_experts}, at::kDouble);
         const auto probe = at::randn_like(states);
-        expect_alike(pass_of(model, states, logits, k, weights, probe),
+        expect_alike(pass_of_experts(model, states, logits, k, weights, probe),
                      expected_of(model, states, logits, k, weights, probe));
       }
     }
@@ -111,17 +112,17 @@ TEST(Experts, AreALoopOverTokens) {
 
 TEST(Experts, WithoutTokensGetZeroGradients) {
   at::manual_seed(2);
-  const Model model(4);
-  const auto states = at::randn({kTokens, kWidth}, at::kDouble);
-  auto logits = at::randn({kTokens, 4}, at::kDouble);
+  const Mixture model(4);
+  const auto states = at::randn({kStates, kStateWidth}, at::kDouble);
+  auto logits = at::randn({kStates, 4}, at::kDouble);
   logits.select(1, 2).fill_(-50);  // nobody is sent to the third
   const auto probe = at::randn_like(states);
-  const auto ours = pass_of(model, states, logits, 2, RoutingWeights::OfSumOne, probe);
+  const auto ours = pass_of_experts(model, states, logits, 2, RoutingWeights::OfSumOne, probe);
   for (size_t i = 6; i < 9; ++i) EXPECT_EQ(ours.weights[i].abs().max().item<double>(), 0);
   expect_alike(ours, expected_of(model, states, logits, 2, RoutingWeights::OfSumOne, probe));
   logits.select(1, 1).fill_(50);  // everybody is sent to the second
-  const Model other(4);
-  expect_alike(pass_of(other, states, logits, 1, RoutingWeights::AsTheyAre, probe),
+  const Mixture other(4);
+  expect_alike(pass_of_experts(other, states, logits, 1, RoutingWeights::AsTheyAre, probe),
                expected_of(other, states, logits, 1, RoutingWeights::AsTheyAre, probe), 1e-5);
 }
 
@@ -136,16 +137,16 @@ TEST(Experts, TakeTheLowestIdsOfEquals) {
 
 TEST(Experts, OfBf16AreThoseOfFp32Rounded) {
   at::manual_seed(3);
-  const Model narrow(5, at::kBFloat16);
-  Model wide(0);
+  const Mixture narrow(5, at::kBFloat16);
+  Mixture wide(0);
   for (const auto& [gate, up, down] : narrow.all) {
     const auto copy = [](const ParamPtr& from) { return param(from->value().to(at::kDouble)); };
     wide.all.push_back({copy(gate), copy(up), copy(down)});
   }
-  const auto states = at::randn({kTokens, kWidth}).to(at::kBFloat16).to(at::kFloat);
-  const auto logits = at::randn({kTokens, 5});
+  const auto states = at::randn({kStates, kStateWidth}).to(at::kBFloat16).to(at::kFloat);
+  const auto logits = at::randn({kStates, 5});
   const auto probe = at::randn_like(states);
-  const auto ours = pass_of(narrow, states, logits, 2, RoutingWeights::OfSumOne, probe);
+  const auto ours = pass_of_experts(narrow, states, logits, 2, RoutingWeights::OfSumOne, probe);
   EXPECT_EQ(ours.out.scalar_type(), at::kBFloat16);
   const auto theirs = expected_of(wide, states.to(at::kDouble), logits.to(at::kDouble), 2,
                                   RoutingWeights::OfSumOne, probe.to(at::kDouble));
@@ -157,14 +158,14 @@ TEST(Experts, OfBf16AreThoseOfFp32Rounded) {
 
 TEST(Experts, AddNoGradientToFrozenMatrices) {
   at::manual_seed(4);
-  const Model model(3), frozen = model;
+  const Mixture model(3), frozen = model;
   for (const auto& expert : frozen.all) {
     for (const auto& matrix : {expert.gate, expert.up, expert.down}) matrix->freeze();
   }
-  const auto states = at::randn({kTokens, kWidth}, at::kDouble);
-  const auto logits = at::randn({kTokens, 3}, at::kDouble);
+  const auto states = at::randn({kStates, kStateWidth}, at::kDouble);
+  const auto logits = at::randn({kStates, 3}, at::kDouble);
   const auto probe = at::randn_like(states);
-  const auto ours = pass_of(frozen, states, logits, 2, RoutingWeights::AsTheyAre, probe);
+  const auto ours = pass_of_experts(frozen, states, logits, 2, RoutingWeights::AsTheyAre, probe);
   const auto theirs = expected_of(model, states, logits, 2, RoutingWeights::AsTheyAre, probe);
   EXPECT_LE((ours.states.grad() - theirs.states.grad()).abs().max().item<double>(), 1e-6);
   for (const auto& grad : ours.weights) EXPECT_EQ(grad.min().item<double>(), 77);  // as it was
@@ -172,15 +173,15 @@ TEST(Experts, AddNoGradientToFrozenMatrices) {
 
 TEST(Experts, OfWhichSomeMatricesAreFrozenTrainTheOthers) {
   at::manual_seed(6);
-  const Model model(3);
+  const Mixture model(3);
   model.all[0].gate->freeze();
   model.all[1].gate->freeze();
   model.all[1].up->freeze();
   model.all[1].down->freeze();
-  const auto states = at::randn({kTokens, kWidth}, at::kDouble);
-  const auto logits = at::randn({kTokens, 3}, at::kDouble);
+  const auto states = at::randn({kStates, kStateWidth}, at::kDouble);
+  const auto logits = at::randn({kStates, 3}, at::kDouble);
   const auto probe = at::randn_like(states);
-  const auto ours = pass_of(model, states, logits, 2, RoutingWeights::AsTheyAre, probe);
+  const auto ours = pass_of_experts(model, states, logits, 2, RoutingWeights::AsTheyAre, probe);
   const auto theirs = expected_of(model, states, logits, 2, RoutingWeights::AsTheyAre, probe);
   const std::vector<size_t> frozen{0, 3, 4, 5};  // gate, up and down of each expert
   for (size_t i = 0; i < ours.weights.size(); ++i) {
@@ -195,7 +196,7 @@ TEST(Experts, OfWhichSomeMatricesAreFrozenTrainTheOthers) {
 TEST(Experts, AreBalancedByTheirSharesAndProbabilities) {
   at::manual_seed(5);
   const int64_t k = 2, E = 4;
-  const auto logits = at::randn({kTokens, E});
+  const auto logits = at::randn({kStates, E});
   const auto real = at::tensor({1, 1, 0, 1, 1, 1, 0, 1, 1}, at::kLong) == 1;
   const auto routing = route(logits, k, RoutingWeights::AsTheyAre);
   const auto sums = routing_sums(routing, real) + routing_sums(routing, real);  // of two layers
