@@ -1,11 +1,13 @@
 #include "convoy/checkpoint/host_copies.h"
 
 #include <ATen/ATen.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cstring>
 #include <functional>
 #include <memory>
+#include <set>
 #include <utility>
 
 #include "convoy/base/error.h"
@@ -13,7 +15,10 @@
 #include "convoy/base/files.h"
 #include "convoy/base/json_value.h"
 #include "convoy/base/mapped_file.h"
+#include "convoy/base/text.h"
 #include "convoy/checkpoint/folder.h"
+#include "convoy/checkpoint/manifest.h"
+#include "convoy/checkpoint/reason.h"
 #include "convoy/checkpoint/sums.h"
 #include "convoy/comm/agree.h"
 
@@ -58,15 +63,39 @@ void send_bytes(const std::byte* from, std::byte* to, size_t bytes, int root,
   }
 }
 
-}  // namespace
+/// Throws FileError unless this host's copy is as it was written. Each rank looks at its share.
+void check_own(const fs::path& copy, const HostPlace& place) {
+  if (!fs::exists(copy / Manifest::kName)) {
+    fail<FileError>("checkpoint", "it has no {}", Manifest::kName);
+  }
+  const auto manifest = Manifest::read(copy);
+  manifest.check_files(copy);
+  const auto wrong = place.is_first() ? manifest.wrong_others(copy) : std::vector<std::string>();
+  if (!wrong.empty()) fail<FileError>("checkpoint", "{}", join(wrong, "; "));
+  int turn = 0;
+  for (const auto& path : {copy, copy / kOptimizer}) {
+    const formats::SafetensorsFolder files(path);
+    const auto sums = expected_sums(files);
+    for (const auto& [name, file] : files.tensors()) {
+      const bool own = turn++ % place.num_local_ranks == place.local_rank;
+      if (own) check_sum(files, name, sums);
+    }
+  }
+}
 
-int64_t HeldCopies::newest() const {
-  int64_t out = -1;
-  for (const auto& own : steps) {
-    for (const auto step : own) out = std::max(out, step);
+/// Removes broken copies of a step, each on its own host, also from `held`. Collective.
+BrokenCopies drop_broken(int64_t step, HeldCopies& held, const CopySlots& slots,
+                         const HostPlace& place, const comm::Group& group) {
+  auto out = find_broken(step, held, slots, place, group);
+  for (const int host : out.hosts) {
+    std::erase(held.steps.at(static_cast<size_t>(host)), step);
+    std::error_code ignored;
+    if (host == place.host && place.is_first()) fs::remove_all(slots.copy_of(step), ignored);
   }
   return out;
 }
+
+}  // namespace
 
 bool HeldCopies::holds(int host, int64_t step) const {
   const auto& own = steps.at(static_cast<size_t>(host));
@@ -80,13 +109,10 @@ bool HeldCopies::all_hold(int64_t step) const {
   return true;
 }
 
-std::vector<int64_t> HeldCopies::common() const {
-  std::vector<int64_t> out;
-  for (const auto step : steps.at(0)) {
-    if (all_hold(step)) out.push_back(step);
-  }
-  std::ranges::sort(out, std::greater<>());
-  return out;
+std::vector<int64_t> HeldCopies::all() const {
+  std::set<int64_t, std::greater<>> out;
+  for (const auto& own : steps) out.insert(own.begin(), own.end());
+  return {out.begin(), out.end()};
 }
 
 HeldCopies tell_copies(const std::vector<int64_t>& steps, const HostPlace& place,
@@ -113,7 +139,8 @@ HeldCopies tell_copies(const std::vector<int64_t>& steps, const HostPlace& place
 }
 
 void bring_copy(int64_t step, const HeldCopies& held, const CopySlots& slots,
-                const HostPlace& place, const comm::Group& group) {
+                const HostPlace& place, const std::map<std::string, std::string>& own,
+                const comm::Group& group) {
   constexpr const char* kLabel = "bring a memory copy";
   int source = 0;
   while (!held.holds(source, step)) ++source;
@@ -147,30 +174,76 @@ void bring_copy(int64_t step, const HeldCopies& held, const CopySlots& slots,
       [&] {
         if (!takes) return;
         for (const auto& [name, text] : told.at("texts").items()) {
-          write_plain(slots.unfinished() / name, text.get<std::string>());
+          if (!own.contains(name)) write_plain(slots.unfinished() / name, text.get<std::string>());
         }
+        for (const auto& [name, text] : own) write_plain(slots.unfinished() / name, text);
         slots.finish(step);
       },
       comm::Lasts::Long);
 }
 
-void check_held(int64_t step, const CopySlots& slots, const HostPlace& place,
-                const comm::Group& group) {
+BrokenCopies find_broken(int64_t step, const HeldCopies& held, const CopySlots& slots,
+                         const HostPlace& place, const comm::Group& group) {
+  std::string why;
   comm::each_rank(
       group, "check memory copies",
       [&] {
-        const auto copy = slots.copy_of(step);
-        int turn = 0;
-        for (const auto& path : {copy, copy / kOptimizer}) {
-          const formats::SafetensorsFolder files(path);
-          const auto sums = expected_sums(files);
-          for (const auto& [name, file] : files.tensors()) {
-            const bool own = turn++ % place.num_local_ranks == place.local_rank;
-            if (own) check_sum(files, name, sums);
-          }
+        try {
+          if (held.holds(place.host, step)) check_own(slots.copy_of(step), place);
+        } catch (const FileError& error) {
+          why = reason_of(error);
         }
       },
       comm::Lasts::Long);
+  // The greatest number of a host is that of its first rank which found something.
+  auto found = at::zeros({place.num_hosts}, at::kLong);
+  if (!why.empty()) found[place.host] = group.size() - group.rank();
+  group.all_reduce(found, comm::ReduceOp::Max, "tell broken copies");
+  BrokenCopies out;
+  int asked = -1;
+  for (int host = 0; host < place.num_hosts; ++host) {
+    const auto number = static_cast<int>(found.const_data_ptr<int64_t>()[host]);
+    if (number == 0) continue;
+    if (out.hosts.empty()) asked = group.size() - number;
+    out.hosts.push_back(host);
+  }
+  if (asked < 0) return out;
+  out.why = comm::ask_rank(group, asked, "tell broken copies", [&] {
+              return Json(why);
+            }).get<std::string>();
+  return out;
+}
+
+SharedCopy share_copy(int64_t step, HeldCopies held, const CopySlots& slots, const HostPlace& place,
+                      const std::map<std::string, std::string>& own, const comm::Group& group) {
+  SharedCopy out;
+  const auto warn = [&](const std::string& what, const std::string& why) {
+    out.warnings.push_back(fmt::format("the memory copy of step {} {}: {}", step, what, why));
+  };
+  const auto broken = drop_broken(step, held, slots, place, group);
+  const auto left = held.all();
+  out.is_whole = std::ranges::find(left, step) != left.end();
+  if (!broken.hosts.empty()) {
+    warn(out.is_whole ? fmt::format("is dropped on host {}", fmt::join(broken.hosts, ", "))
+                      : "is passed over",
+         broken.why);
+  }
+  if (!out.is_whole || held.all_hold(step)) return out;
+  out.is_whole = false;
+  try {
+    bring_copy(step, held, slots, place, own, group);
+    auto brought = held;
+    for (auto& steps : brought.steps) {
+      const bool had = std::erase(steps, step) > 0;
+      if (!had) steps.push_back(step);
+    }
+    const auto again = drop_broken(step, brought, slots, place, group);
+    out.is_whole = again.hosts.empty();
+    if (!out.is_whole) warn("does not come to all hosts", again.why);
+  } catch (const FileError& error) {  // of all ranks
+    warn("does not come to all hosts", reason_of(error));
+  }
+  return out;
 }
 
 }  // namespace convoy::checkpoint

@@ -34,8 +34,9 @@ bool is_unchanging(const parallel::StateTensor& tensor) {
 
 }  // namespace
 
-MemoryCopies::MemoryCopies(fs::path folder, const HostPlace& place)
-    : slots_(std::move(folder)), place_(place) {}
+MemoryCopies::MemoryCopies(fs::path folder, const HostPlace& place,
+                           std::map<std::string, std::string> own)
+    : slots_(std::move(folder)), place_(place), own_(std::move(own)) {}
 
 MemoryCopies::~MemoryCopies() = default;
 
@@ -108,12 +109,13 @@ void MemoryCopies::finish(int64_t step, const State& state, const std::vector<ui
   for (const auto& [name, text] : texts) write_plain(folder / name, text);
   manifest.set_others(folder);
   write_plain(folder / Manifest::kName, manifest.to_text());
+  for (const auto& [name, text] : own_) write_plain(folder / name, text);  // in no manifest
   fault_at("copy_end");
   slots_.finish(step);
 }
 
-/// Copies this rank's pieces, and adds up their checksums while they are in the caches. What no
-/// step changes goes into each slot once.
+/// Copies this rank's pieces, and adds up their checksums while their values are in the caches.
+/// Copies tensors that no step changes once into each slot.
 void MemoryCopies::put(const State& state, int slot, Sums& sums) {
   constexpr int64_t kBytes = int64_t{1} << 20;
   auto& mapped = mapped_.at(static_cast<size_t>(slot));

@@ -32,20 +32,23 @@ struct HostPlace {
 /// checkpoints reads them. Each of several hosts keeps copies of all of the state.
 class MemoryCopies {
  public:
-  /// `folder`: of CopySlots, which all ranks of a host see.
-  explicit MemoryCopies(std::filesystem::path folder, const HostPlace& place = {});
+  /// `folder`: of CopySlots, which all ranks of a host see. `own`: small files of each copy that
+  /// every host writes for itself, by name.
+  explicit MemoryCopies(std::filesystem::path folder, const HostPlace& place = {},
+                        std::map<std::string, std::string> own = {});
   ~MemoryCopies();
 
   const std::filesystem::path& folder() const { return slots_.folder(); }
   const CopySlots& slots() const { return slots_; }
   const HostPlace& place() const { return place_; }
+  const std::map<std::string, std::string>& own() const { return own_; }
   /// Bytes of both slots.
   static int64_t bytes_of_both(const parallel::State& weights, const parallel::State& moments);
 
   /// Copies the state after `step` in place of the older copy; collective. The ranks of each host
   /// have all pieces among them, of which each `writes` some. `texts`: small files beside the
-  /// tensors, rank 0's, by name. The copy gets its name once all ranks have written their parts;
-  /// until then the newer one stays. Throws FileError on all ranks.
+  /// tensors, rank 0's, by name. The copy gets its name once all ranks have written their
+  /// parts; until then the newer one stays. Throws FileError on all ranks.
   void write(int64_t step, const parallel::State& weights, const parallel::State& moments,
              const std::map<std::string, std::string>& texts, const comm::Group& group);
 
@@ -68,6 +71,7 @@ class MemoryCopies {
 
   CopySlots slots_;
   HostPlace place_;
+  std::map<std::string, std::string> own_;
   std::vector<CopyFile> files_;                  // weights, moments
   std::vector<formats::SafetensorsPlan> plans_;  // where tensors lie in them
   std::vector<Home> home_;                       // [tensor] of weights, then of moments

@@ -44,6 +44,14 @@ class HostCopies : public testing::Test {
       std::ofstream(memory_of(host) / fmt::format("memory-{}", i)).flush();
   }
 
+  /// Flips a bit near the end of a file of a host's copy.
+  void flip(int host, int64_t step, const char* file) const {
+    std::fstream stream(copy_of(host, step) / file, std::ios::in | std::ios::out);
+    stream.seekg(-3, std::ios::end);
+    const char byte = static_cast<char>(stream.peek() ^ 4);
+    stream.seekp(-3, std::ios::end).put(byte);
+  }
+
   static nn::BlockList blocks() {
     return models::small_gpt2({.ids = 23, .width = 12, .length = 6}).make_blocks();
   }
@@ -180,23 +188,25 @@ TEST_F(HostCopies, ComeToHostsThatLackThem) {
   copy({.shard = 3}, 1, 0, 8);
   make_host(0);
   make_host(2);
-  std::ofstream(memory_of(1) / "checkpoint-8/other.json") << "{\"a\": 1}";
+  std::ofstream(copy_of(1, 8) / "other.json") << "{\"a\": 1}";
+  std::ofstream(copy_of(1, 8) / "own") << "of host 1";
   on_ranks({.shard = 6}, 2, [&](const comm::Groups& groups, const HostPlace& place) {
-    const CopySlots slots(memory_of(place.host));
-    std::vector<int64_t> own;
-    if (place.host == 1) own = {4, 8};
-    auto held = tell_copies(own, place, groups.world);
-    EXPECT_EQ(held.newest(), 8);
+    std::vector<int64_t> steps;
+    if (place.host == 1) steps = {4, 8};
+    const auto held = tell_copies(steps, place, groups.world);
+    EXPECT_EQ(held.all(), (std::vector<int64_t>{8, 4}));
     EXPECT_TRUE(held.holds(1, 4));
     EXPECT_FALSE(held.all_hold(8));
-    EXPECT_TRUE(held.common().empty());
     EXPECT_EQ(held.first_rank, (std::vector<int>{0, 2, 4}));
-    bring_copy(8, held, slots, place, groups.world);
-    check_held(8, slots, place, groups.world);
+    const auto shared = share_copy(8, held, CopySlots(memory_of(place.host)), place,
+                                   {{"own", fmt::format("of host {}", place.host)}}, groups.world);
+    EXPECT_TRUE(shared.is_whole);
+    EXPECT_TRUE(shared.warnings.empty());
   });
   expect_whole(3, 8);
   for (int host : {0, 1, 2}) {
     EXPECT_EQ(read_file(copy_of(host, 8) / "other.json"), "{\"a\": 1}");
+    EXPECT_EQ(read_file(copy_of(host, 8) / "own"), fmt::format("of host {}", host));
     EXPECT_EQ(fs::exists(copy_of(host, 4)), host == 1);
   }
 }
@@ -205,32 +215,56 @@ TEST_F(HostCopies, ComeToHostsThatLackThem) {
 TEST_F(HostCopies, AFlippedBitOfAnyHostIsNoticed) {
   copy({.replicate = 2, .shard = 2}, 2, 3, 2);
   for (const int host : {0, 1}) {
-    for (const char* file : {"model.safetensors", "optimizer.safetensors"}) {
+    for (const char* file : {"model.safetensors", "optimizer.safetensors", kState}) {
       SCOPED_TRACE(fmt::format("{} of host {}", file, host));
-      const auto flip = [&] {
-        std::fstream stream(copy_of(host, 2) / file, std::ios::in | std::ios::out);
-        stream.seekg(-3, std::ios::end);
-        const char byte = static_cast<char>(stream.peek() ^ 4);
-        stream.seekp(-3, std::ios::end).put(byte);
-      };
-      std::array<std::atomic<int>, 2> refusals{};
-      const auto check = [&](int now) {
+      const auto expect_broken = [&](const std::vector<int>& hosts) {
         on_ranks({.replicate = 2, .shard = 2}, 2,
                  [&](const comm::Groups& groups, const HostPlace& place) {
-                   try {
-                     check_held(2, CopySlots(memory_of(place.host)), place, groups.world);
-                   } catch (const FileError&) {
-                     ++refusals.at(static_cast<size_t>(now));
-                   }
+                   const auto held = tell_copies({2}, place, groups.world);
+                   const auto broken =
+                       find_broken(2, held, CopySlots(memory_of(place.host)), place, groups.world);
+                   EXPECT_EQ(broken.hosts, hosts) << "all ranks learn of it";
+                   EXPECT_EQ(broken.why.empty(), hosts.empty());
                  });
       };
-      flip();
-      check(0);
-      flip();
-      check(1);
-      EXPECT_EQ(refusals[0], 4) << "all ranks learn of it";
-      EXPECT_EQ(refusals[1], 0);
+      flip(host, 2, file);
+      expect_broken({host});
+      flip(host, 2, file);
+      expect_broken({});
     }
+  }
+}
+
+// Hosts 0 and 1 hold two steps, host 2 is new.
+TEST_F(HostCopies, AWholeCopyIsTakenFromAnotherHostOrTheOneBefore) {
+  for (const bool all_broken : {false, true}) {
+    SCOPED_TRACE(all_broken);
+    for (int host = 0; host < 3; ++host) make_host(host);
+    copy({.shard = 3}, 1, 0, 4);
+    copy({.shard = 3}, 1, 0, 8);
+    make_host(2);
+    flip(0, 8, "model.safetensors");
+    if (all_broken) flip(1, 8, "optimizer.safetensors");
+    on_ranks({.shard = 3}, 1, [&](const comm::Groups& groups, const HostPlace& place) {
+      const CopySlots slots(memory_of(place.host));
+      std::vector<int64_t> steps;
+      if (place.host < 2) steps = {4, 8};
+      auto held = tell_copies(steps, place, groups.world);
+      const auto shared = share_copy(8, held, slots, place, {}, groups.world);
+      EXPECT_EQ(shared.is_whole, !all_broken);
+      ASSERT_EQ(shared.warnings.size(), 1u);
+      EXPECT_TRUE(shared.warnings[0].starts_with(
+          all_broken ? "the memory copy of step 8 is passed over: "
+                     : "the memory copy of step 8 is dropped on host 0: "))
+          << shared.warnings[0];
+      if (!all_broken) return;
+      if (place.host < 2) steps = {4};
+      held = tell_copies(steps, place, groups.world);
+      EXPECT_TRUE(share_copy(4, held, slots, place, {}, groups.world).is_whole);
+    });
+    expect_whole(3, all_broken ? 4 : 8);
+    EXPECT_TRUE(fs::exists(copy_of(1, 4)));
+    EXPECT_EQ(fs::exists(copy_of(1, 8)), !all_broken);
   }
 }
 
@@ -245,7 +279,7 @@ TEST_F(HostCopies, AHostWithoutRoomIsAnErrorOnAll) {
     if (place.host == 0) own = {2};
     const auto held = tell_copies(own, place, groups.world);
     try {
-      bring_copy(2, held, CopySlots(memory_of(place.host)), place, groups.world);
+      bring_copy(2, held, CopySlots(memory_of(place.host)), place, {}, groups.world);
     } catch (const FileError&) {
       ++errors;
     }

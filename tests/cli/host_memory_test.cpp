@@ -134,22 +134,32 @@ TEST_F(HostMemory, AHostThatReplacesALostOneGetsTheStateFromAnother) {
 }
 
 // Of the second state replica, whose sums a reading does not add up.
-TEST_F(HostMemory, AFlippedBitOfAnyHostIsNoticedAndTheCopyBeforeTaken) {
+TEST_F(HostMemory, AFlippedBitOfAnyHostIsNoticedAndTheCopyOfAnotherTaken) {
   const std::string options = "--zero 3 --shard_ranks host ";
   const auto expected = calm(options);
-  const auto training = train(options + "--memory_copy_steps 1 --output_dir out ");
+  const auto training =
+      train(options + "--memory_copy_steps 1 --output_dir out --overwrite_output_dir ");
   const std::string launch = "--nnodes 2 --max-restarts 1 --node-rank ";
-  ASSERT_EQ(on_hosts("export CONVOY_FAULT=slow@1:forward:8; mkdir tmp/b; " +
-                     host("a", launch + "0", training) + "TMPDIR=$PWD/tmp/b " +
-                     host("b", launch + "1", training) +
-                     "wait_for 7 1; sleep 0.2; f=$(echo tmp/b/*/memory/checkpoint-7/optimizer.*); "
-                     "printf '\\377' | dd of=$f bs=1 seek=$(($(stat -Lc %s $f) - 3)) conv=notrunc; "
-                     "wait $a; code=$?; wait $b || code=$?; cat a b; exit $code"),
-            0)
-      << output_;
-  expect("warning: the memory copy of step 7 is passed over:");
-  expect("start 2: going on from the memory copy of step 6");
-  EXPECT_TRUE(model_of("out") == expected) << output_;
+  for (const bool everywhere : {false, true}) {
+    SCOPED_TRACE(everywhere);
+    ASSERT_EQ(
+        on_hosts(
+            "export CONVOY_FAULT=slow@1:forward:8; mkdir -p tmp/a tmp/b; TMPDIR=$PWD/tmp/a " +
+            host("a", launch + "0", training) + "TMPDIR=$PWD/tmp/b " +
+            host("b", launch + "1", training) + "hosts='" + (everywhere ? "a b" : "b") +
+            "'; i=0; until [ $(ls -d tmp/*/*/memory/checkpoint-7 2> /dev/null | wc -l) -ge 2 "
+            "-o $i -gt 1500 ]; do sleep 0.02; i=$((i + 1)); done; sleep 0.2; "
+            "for h in $hosts; do f=$(echo tmp/$h/*/memory/checkpoint-7/optimizer.*); "
+            "printf '\\377' | dd of=$f bs=1 seek=$(($(stat -Lc %s $f) - 3)) conv=notrunc; done; "
+            "wait $a; code=$?; wait $b || code=$?; cat a b; exit $code"),
+        0)
+        << output_;
+    expect(everywhere ? "warning: the memory copy of step 7 is passed over:"
+                      : "warning: the memory copy of step 7 is dropped on host 1:");
+    expect(everywhere ? "start 2: going on from the memory copy of step 6"
+                      : "start 2: going on from the memory copy of step 7");
+    EXPECT_TRUE(model_of("out") == expected) << output_;
+  }
 }
 
 TEST_F(HostMemory, FewerHostsGoOnWithTheBitsOfARunThatStoppedThere) {
@@ -178,7 +188,9 @@ TEST_F(HostMemory, IsRefusedWhereAHostLacksSomeOfTheState) {
   EXPECT_EQ(train_on_two("", "--zero 2 --memory_copy_steps 5 --output_dir out"), 2);
   expect(
       "memory_copy_steps = 5 is for hosts that each have all of the state; got 4 data at ZeRO 2");
-  expect("over 2 hosts; try --shard_ranks host");
+  expect("over 2 hosts; try --shard_ranks host, or --zero 0");
+  EXPECT_EQ(train_on_two("", "--tensor_parallel_size 4 --memory_copy_steps 5 --output_dir out"), 2);
+  expect("over 2 hosts, and pipeline stages or tensor ranks on several of them; try");
   EXPECT_EQ(train_on_two("",
                          "--row_tables true --sampled_softmax true --max_n_samples 10 "
                          "--memory_copy_steps 5 --output_dir out"),

@@ -118,6 +118,7 @@ class Checkpoints {
   bool was_named(const std::filesystem::path& folder) const;
   void check_best_was_saved(const TrainerState& saved) const;
   bool goes_on() const;
+  void share_copy(int64_t step);
   Json first_that_fits(const TrainerState& fresh);
   std::string follow_or_branch(const std::filesystem::path& from, TrainerState& state) const;
   void keep_lineage(const TrainerState& state);

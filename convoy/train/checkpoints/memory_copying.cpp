@@ -13,7 +13,6 @@
 #include "convoy/base/text.h"
 #include "convoy/base/timing.h"
 #include "convoy/checkpoint/folder.h"
-#include "convoy/checkpoint/host_copies.h"
 #include "convoy/comm/agree.h"
 #include "convoy/comm/to_host.h"
 #include "convoy/machine/memory_limit.h"
@@ -32,8 +31,10 @@ constexpr int64_t kUsualSteps = 10;
 constexpr double kMostTime = 0.01;
 constexpr double kMostMemory = 0.25;
 
-/// File in a copy that names the run which made it.
+/// File in a copy that names the run which made it, by the paths of the host that has the copy.
 constexpr const char* kRun = "copied_run.json";
+/// File in a copy with the step of the checkpoint that was being written to the disk meanwhile.
+constexpr const char* kSaving = "saving_step.json";
 
 /// File that the launcher leaves beside the copies after a failure that came again.
 constexpr const char* kInDoubt = "in_doubt";
@@ -48,10 +49,10 @@ std::string run_of(const options::TrainingArguments& a) {
                      a.warmup_ratio, a.num_train_epochs, a.max_steps, a.resume_from_checkpoint);
 }
 
-/// Content of kRun; null where it cannot be read.
-Json read_run(const fs::path& folder) {
+/// Content of a small file of a copy; null where it cannot be read.
+Json read_small(const fs::path& folder, const char* name) {
   try {
-    return parse_json(read_file(folder / kRun), kRun);
+    return parse_json(read_file(folder / name), name);
   } catch (const FileError&) {
     return {};
   }
@@ -59,7 +60,7 @@ Json read_run(const fs::path& folder) {
 
 /// Whether a copy is of a run.
 bool is_of(const std::string& run, const fs::path& folder) {
-  const auto copied = read_run(folder);
+  const auto copied = read_small(folder, kRun);
   return copied.is_object() && copied.value("run", "") == run;
 }
 
@@ -103,10 +104,17 @@ std::string refusal_of_hosts(const options::TrainingArguments& arguments, const 
            "all ranks; try without one of them";
   }
   if (share_of(arguments, job)) return "";
+  const auto& ranks = job.environment;
+  const auto got =
+      fmt::format("is for hosts that each have all of the state; got {} at ZeRO {} over {} hosts",
+                  job.groups.mesh.to_text(), parallelism.stage_of_zero(), ranks.num_nodes);
+  const auto blocks = parallel::host_share(job.groups.mesh, ranks.rank - ranks.local_rank,
+                                           ranks.local_world_size, /*sharded=*/false);
+  if (blocks) return got + "; try --shard_ranks host, or --zero 0";
   return fmt::format(
-      "is for hosts that each have all of the state; got {} at ZeRO {} over {} hosts; try "
-      "--shard_ranks host, with the stages of a pipeline on one host",
-      job.groups.mesh.to_text(), parallelism.stage_of_zero(), job.environment.num_nodes);
+      "{}, and pipeline stages or tensor ranks on several of them; try --pipeline_parallel_size "
+      "times --tensor_parallel_size of at most the {} of a host",
+      got, plural(ranks.local_world_size, "rank"));
 }
 
 /// Returns why copies that are asked for cannot be made; "": they can.
@@ -126,6 +134,10 @@ std::string refusal(const options::TrainingArguments& arguments, const job::Job&
         "needs convoy launch --max-restarts 1 or more, which keeps the copies while ranks start "
         "again; got {}",
         ranks.launched() ? ranks.source : "no launcher");
+  }
+  if (ranks.num_nodes > 1) {
+    return "needs memory that convoy launch keeps with --max-restarts 1 or more on the host that "
+           "serves the rendezvous, or with --nnodes MIN:MAX; got none";
   }
   return "needs memory that convoy launch keeps with --max-restarts 1 or more; got none";
 }
@@ -148,7 +160,8 @@ MemoryCopying::MemoryCopying(const options::TrainingArguments& arguments, const 
       run_(run_of(arguments)) {
   if (!refusal(arguments, job).empty()) return;
   share_ = share_of(arguments, job);
-  copies_.emplace(job.environment.kept_memory, place_);
+  copies_.emplace(job.environment.kept_memory, place_,
+                  std::map<std::string, std::string>{{kRun, Json{{"run", run_}}.dump()}});
 }
 
 void MemoryCopying::open() {
@@ -169,14 +182,20 @@ std::vector<int64_t> MemoryCopying::left_steps() const {
   return out;
 }
 
-std::string MemoryCopying::find(const comm::Group& group) {
+checkpoint::HeldCopies MemoryCopying::held(const comm::Group& group) const {
+  return checkpoint::tell_copies(left_steps(), place_, group);
+}
+
+void MemoryCopying::find(const comm::Group& group) {
   left_.clear();
-  if (place_.num_hosts > 1) {
-    auto cannot = at::full({1}, copies_ ? 0 : 1, at::kLong);
-    group.all_reduce(cannot, comm::ReduceOp::Max, "agree on memory copies");
-    if (comm::item<int64_t>(cannot) != 0) copies_.reset();
-  }
-  if (!copies_) return "";
+  ready_.clear();
+  const auto any_lacks = [&](bool lacks) {
+    auto lacking = at::full({1}, lacks ? 1 : 0, at::kLong);
+    group.all_reduce(lacking, comm::ReduceOp::Max, "agree on memory copies");
+    return comm::item<int64_t>(lacking) != 0;
+  };
+  if (place_.num_hosts > 1 && any_lacks(!copies_)) copies_.reset();
+  if (!copies_) return;
   comm::each_rank(
       group, "open the memory of copies",
       [&] {
@@ -185,28 +204,22 @@ std::string MemoryCopying::find(const comm::Group& group) {
       comm::Lasts::Long);
   if (place_.num_hosts == 1) {
     left_ = left_steps();
-    return "";
+    return;
   }
-  run_ = comm::ask_main(group, "tell runs apart", [&] { return Json(run_); }).get<std::string>();
-  auto held = checkpoint::tell_copies(left_steps(), place_, group);
-  const auto newest = held.newest();
-  std::string trouble;
-  if (newest >= 0 && !held.all_hold(newest)) {
-    try {
-      checkpoint::bring_copy(newest, held, copies_->slots(), place_, group);
-    } catch (const FileError& error) {  // of all ranks
-      trouble = fmt::format("the memory copy of step {} does not come to all hosts: {}", newest,
-                            reason_of(error));
-    }
-    held = checkpoint::tell_copies(left_steps(), place_, group);
-  }
-  left_ = held.common();
-  return trouble;
+  // What another training of the launch has on a host must not be written there.
+  if (any_lacks(place_.is_first() && !lock_.held())) return;
+  left_ = held(group).all();
 }
 
-void MemoryCopying::check(const fs::path& folder, const comm::Group& group) const {
-  if (place_.num_hosts == 1 || !holds(folder)) return;
-  checkpoint::check_held(checkpoint::step_of(folder), copies_->slots(), place_, group);
+std::vector<std::string> MemoryCopying::share_copy(int64_t step, const comm::Group& group) {
+  const auto shared =
+      checkpoint::share_copy(step, held(group), copies_->slots(), place_, copies_->own(), group);
+  if (shared.is_whole) ready_.insert(step);
+  return shared.warnings;
+}
+
+bool MemoryCopying::is_ready(int64_t step) const {
+  return place_.num_hosts == 1 || ready_.contains(step);
 }
 
 /// Whether copies are made without being asked for, where they fit. Saving a row table rounds the
@@ -302,7 +315,7 @@ std::string MemoryCopying::write(int64_t step, const std::function<CopiedState()
     const auto lack = paced_ && copies_->num_written() == 0 ? lack_of_memory(group) : "";
     if (!lack.empty()) fail<FileError>("train", "the state is not copied to memory: {}", lack);
     auto state = content();
-    state.texts[kRun] = Json{{"run", run_}, {"saving_step", state.saving_step}}.dump();
+    state.texts[kSaving] = Json(state.saving_step).dump();
     copies_->write(step, state.weights, state.moments, state.texts, group);
   } catch (const FileError& error) {  // of all ranks
     every_ = 0;
@@ -357,9 +370,8 @@ bool MemoryCopying::holds(const fs::path& folder) const {
 }
 
 int64_t MemoryCopying::saving_step(const fs::path& folder) const {
-  const auto run = holds(folder) ? read_run(folder) : Json();
-  return run.is_object() && run.contains("saving_step") ? value_from<int64_t>(run.at("saving_step"))
-                                                        : 0;
+  const auto step = holds(folder) ? read_small(folder, kSaving) : Json();
+  return step.is_number_integer() ? value_from<int64_t>(step) : 0;
 }
 
 std::string MemoryCopying::shown(const fs::path& folder) const {

@@ -7,10 +7,12 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "convoy/base/folder_lock.h"
+#include "convoy/checkpoint/host_copies.h"
 #include "convoy/checkpoint/memory_copies.h"
 #include "convoy/job/job.h"
 #include "convoy/options/arguments.h"
@@ -40,10 +42,9 @@ class MemoryCopying {
  public:
   MemoryCopying(const options::TrainingArguments& arguments, const job::Job& job);
 
-  /// Takes the memory for this training, unless another one of the launch has it, and finds the
-  /// copies that all hosts hold. The furthest of any host is brought to the others. Returns a
-  /// warning where that failed; else "". Collective.
-  std::string find(const comm::Group& group);
+  /// Takes the memory for this training, unless another one of the launch has that of a host, and
+  /// finds the copies that any host holds. Collective.
+  void find(const comm::Group& group);
   /// Decides whether and how often steps after `step` are copied, and removes all copies that this
   /// run does not go on from. Returns a sentence for the banner, or "". Collective. Throws
   /// UsageError where copies that are asked for do not fit into a first start's memory.
@@ -55,13 +56,16 @@ class MemoryCopying {
   std::string write(int64_t step, const std::function<CopiedState()>& content,
                     const comm::Group& group);
 
-  /// Throws FileError unless the copy `folder` of each of several hosts is as it was written. (On
-  /// one host its sums are checked where it is read.) Collective.
-  void check(const std::filesystem::path& folder, const comm::Group& group) const;
+  /// Gives each host a whole copy of a step of left(); afterwards is_ready() tells whether they
+  /// have it. Returns warnings. Collective.
+  std::vector<std::string> share_copy(int64_t step, const comm::Group& group);
 
   // Not collective.
-  /// Copies that the run may go on from, the newest first; those of rank 0's host.
+  /// Copies that the run may go on from, the newest first, as paths on this host.
   std::deque<std::filesystem::path> left() const;
+  /// Whether a copy can be read on each host. (On one host its sums are checked where it is read.)
+  bool is_ready(int64_t step) const;
+  std::filesystem::path copy_of(int64_t step) const { return copies_->slots().copy_of(step); }
   /// The copy of this rank's host for that of rank 0's.
   std::filesystem::path here(const std::filesystem::path& folder) const;
   /// Share of this rank in its host's copies; null on one host.
@@ -77,6 +81,7 @@ class MemoryCopying {
   bool is_offered() const;
   void forget_others(int64_t step) const;
   std::vector<int64_t> left_steps() const;
+  checkpoint::HeldCopies held(const comm::Group& group) const;
   std::string lack_of_memory(const comm::Group& group) const;
   void pace(int64_t step, std::chrono::steady_clock::time_point began, const comm::Group& group);
 
@@ -86,8 +91,9 @@ class MemoryCopying {
   std::optional<parallel::HostShare> share_;
   std::optional<checkpoint::MemoryCopies> copies_;  // none: the launcher keeps no memory
   FolderLock lock_;              // right to use the memory, of the first rank of each host
-  std::string run_;              // what tells runs apart, rank 0's
-  std::vector<int64_t> left_;    // steps of copies that all hosts hold, the furthest first
+  std::string run_;              // what tells runs apart, by this host's paths
+  std::vector<int64_t> left_;    // steps of copies that any host holds, the furthest first
+  std::set<int64_t> ready_;      // of them those that all of several hosts hold, whole
   int64_t needed_ = 0;           // bytes of two copies
   int64_t every_ = 0;            // steps; 0: no copies
   bool paced_ = false;           // by the time that a copy takes

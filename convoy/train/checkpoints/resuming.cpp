@@ -41,9 +41,7 @@ bool forbids_resuming(const options::TrainingArguments& arguments) {
 /// Resumes from the checkpoint that rank 0 finds; nothing where the run starts anew.
 std::optional<TrainerState> Checkpoints::resume(const TrainerState& fresh) {
   if (dir_.empty() && resume_from_.empty()) return std::nullopt;
-  if (const auto trouble = memory_.find(job_.world()); !trouble.empty()) {
-    callbacks_.say("warning: " + trouble);
-  }
+  memory_.find(job_.world());
   comm::ask_main(
       job_.world(), "open output.dir",
       [&] {
@@ -70,11 +68,14 @@ std::optional<TrainerState> Checkpoints::resume(const TrainerState& fresh) {
       tell_new_beginning(weights_are_touched);
       return std::nullopt;
     }
+    if (found.contains("to_share")) {
+      share_copy(value_from<int64_t>(found.at("to_share")));
+      continue;
+    }
     fs::path folder = found.at("folder").get<std::string>();
     if (found.at("in_memory").get<bool>()) folder = memory_.here(folder);
     const auto& group = strategy_.processes();
     try {
-      memory_.check(folder, group);
       read_weights(folder);
       fault_at("resume");
       checkpoint::load_optimizer(folder / kOptimizer, strategy_.moments(), group);
@@ -204,10 +205,21 @@ std::optional<fs::path> Checkpoints::next_candidate() {
   return out;
 }
 
+/// Gives each host a memory copy that is the next candidate. Collective.
+void Checkpoints::share_copy(int64_t step) {
+  for (const auto& text : memory_.share_copy(step, job_.world()))
+    callbacks_.say("warning: " + text);
+  if (job_.is_main() && memory_.is_ready(step)) {
+    memory_candidates_.push_front(memory_.copy_of(step));
+  }
+}
+
 /// State of the first candidate that this run can resume from; removes the candidates up to it.
-/// Null where there is none.
+/// Null where there is none. {"to_share": step}: it is a memory copy that some host may lack.
 Json Checkpoints::first_that_fits(const TrainerState& fresh) {
   while (const auto folder = next_candidate()) {
+    const auto step = memory_.holds(*folder) ? checkpoint::step_of(*folder) : -1;
+    if (step >= 0 && !memory_.is_ready(step)) return {{"to_share", step}};
     try {
       return look_at(*folder, fresh);
     } catch (const FileError& error) {

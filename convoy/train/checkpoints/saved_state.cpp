@@ -53,10 +53,4 @@ bool holds_best_of(const TrainerState& state, const fs::path& folder) {
   }
 }
 
-std::string reason_of(const FileError& error) {
-  const std::string text = error.what();
-  const auto end = text.starts_with("[") ? text.find("] ") : std::string::npos;
-  return end == std::string::npos ? text : text.substr(end + 2);
-}
-
 }  // namespace convoy::train

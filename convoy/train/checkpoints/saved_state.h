@@ -3,7 +3,7 @@
 #include <filesystem>
 #include <string>
 
-#include "convoy/base/error.h"
+#include "convoy/checkpoint/reason.h"
 #include "convoy/train/state.h"
 
 // Internal to the component: what the state in a checkpoint tells of it.
@@ -22,7 +22,7 @@ bool holds_step_of(const TrainerState& state, const std::filesystem::path& folde
 /// run, or another run, may have saved the same step there since.
 bool holds_best_of(const TrainerState& state, const std::filesystem::path& folder);
 
-/// Text of an error, without the component that it begins with.
-std::string reason_of(const FileError& error);
+// Of a FileError, for sentences of this component.
+using checkpoint::reason_of;
 
 }  // namespace convoy::train
