@@ -1,5 +1,7 @@
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
@@ -46,6 +48,19 @@ struct Arguments {
   launch::LaunchOptions options;
 };
 
+/// Throws UsageError for a word that is no option of launch.
+[[noreturn]] void refuse_option(const CLI::App& command, const std::string& word) {
+  std::vector<std::string> known;
+  for (const CLI::Option* option : command.get_options()) {
+    for (const std::string& name : option->get_lnames()) known.push_back("--" + name);
+  }
+  fail<UsageError>(
+      "launch",
+      "unknown option '{}'{}; the command's own options come after its first word; try "
+      "convoy launch --help",
+      word, did_you_mean(word, known));
+}
+
 /// Returns the words after launch's own options, as a program and its arguments.
 std::vector<std::string> find_command(CLI::App& app, const CLI::App& command) {
   std::vector<std::string> words = command.remaining();
@@ -61,17 +76,7 @@ std::vector<std::string> find_command(CLI::App& app, const CLI::App& command) {
   }
   if (any_program) return words;
 
-  if (words.front().starts_with("-")) {
-    std::vector<std::string> known;
-    for (const CLI::Option* option : command.get_options()) {
-      for (const std::string& name : option->get_lnames()) known.push_back("--" + name);
-    }
-    fail<UsageError>(
-        "launch",
-        "unknown option '{}'{}; the command's own options come after its first word; try "
-        "convoy launch --help",
-        words.front(), did_you_mean(words.front(), known));
-  }
+  if (words.front().starts_with("-")) refuse_option(command, words.front());
   const auto commands = app.get_subcommands(
       [&](CLI::App* candidate) { return candidate->get_name() == words.front(); });
   if (words.front() == command.get_name()) {
@@ -110,13 +115,34 @@ void show(std::string_view text) {
   report::print_progress(text, stderr);
 }
 
-/// Serves the rendezvous for the hosts that run the ranks.
-int serve_only(const CLI::App& command, const Arguments& arguments) {
-  if (!command.remaining().empty() || !arguments.hosts.hostfile.empty()) {
+/// Throws UsageError where a word asks for ranks of a host that only serves.
+void check_serve_only(const CLI::App& command) {
+  const auto words = command.remaining();
+  if (!words.empty() && words.front() != kDoubleDash && words.front().starts_with("-")) {
+    refuse_option(command, words.front());
+  }
+  const auto refuse = [](const std::string& got) {
     fail<UsageError>(
         "launch", "--serve-only starts no ranks; got {}; try --nnodes N and --rdzv-endpoint alone",
-        command.remaining().empty() ? "--hostfile" : "a command");
+        got);
+  };
+  if (!words.empty()) refuse("a command");
+  constexpr std::array kOfRanks = {
+      "nproc-per-node", "nproc",        "redirects", "tee",      "local-ranks-filter",
+      "bind",           "numa-binding", "grace",     "hostfile", "threads-per-rank",
+      "master-port",    "node-rank",    "no-python"};
+  for (const CLI::Option* option : command.get_options()) {
+    if (option->count() == 0) continue;
+    for (auto name : option->get_lnames()) {
+      std::ranges::replace(name, '_', '-');  // as torchrun writes them
+      if (std::ranges::find(kOfRanks, name) != kOfRanks.end()) refuse("--" + name);
+    }
   }
+}
+
+/// Serves the rendezvous for the hosts that run the ranks.
+int serve_only(const CLI::App& command, const Arguments& arguments) {
+  check_serve_only(command);
   launch::LaunchOptions options = arguments.options;
   options.log_dir = arguments.log_dir;
   options.say = show;
@@ -124,6 +150,12 @@ int serve_only(const CLI::App& command, const Arguments& arguments) {
   if (!hosts) {
     fail<UsageError>("launch",
                      "--serve-only is for several hosts; try --nnodes of at least 2, as on them");
+  }
+  if (hosts->serves == false) {
+    fail<UsageError>(
+        "launch",
+        "--serve-only serves the rendezvous, and --rdzv-conf is_host=false leaves that "
+        "to another host; try one of them");
   }
   return launch::serve_rendezvous(options, *hosts);
 }

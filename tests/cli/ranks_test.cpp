@@ -138,8 +138,28 @@ TEST_F(Ranks, AHostfileSaysWhoTheHostsAre) {
         {"--hostfile hosts --node-rank 2", "--node-rank is 2, but hosts names 2 hosts"},
         {"--hostfile hosts --nnodes 2", "--hostfile and --nnodes both say how many hosts"},
         {"--serve-only", "--serve-only starts no ranks; got a command"},
+        {"--serve-only --rdzv-endpont a:1", "unknown option '--rdzv-endpont', did you mean"},
         {"--hostfile missing", "cannot read missing"}}) {
     EXPECT_NE(run(fmt::format("launch {} {}--output_dir none", options, common)), 0) << output_;
+    expect(why);
+  }
+}
+
+TEST_F(Ranks, AHostThatOnlyServesRefusesOptionsOfRanks) {
+  for (const auto& [options, why] :
+       {std::pair("-n 8", "--serve-only starts no ranks; got --nproc-per-node; try --nnodes N"),
+        {"--bind cores", "got --bind"},
+        {"-r 3", "got --redirects"},
+        {"--master_port 29500", "got --master-port"},
+        {"--node-rank 0", "got --node-rank"},
+        {"--hostfile hosts", "got --hostfile"},
+        {"--grace -1", "got --grace"},
+        {"--max-restarts -1", "restarts and threads are -1 and 0"},
+        {"--rdzv-conf is_host=false", "--rdzv-conf is_host=false leaves that to another host"}}) {
+    EXPECT_EQ(
+        run(fmt::format("launch --serve-only --nnodes 2 --rdzv-endpoint 127.0.0.1:1 {}", options)),
+        2)
+        << output_;
     expect(why);
   }
 }

@@ -37,7 +37,7 @@ class Agents : public ::testing::Test {
   }
 
   /// Starts an agent with two ranks, whose words go to the file said-NAME. $D is a folder of the
-  /// test, $N the agent's name. One that `change` gives no ranks only serves the rendezvous.
+  /// test, $N the agent's name.
   void start(const std::string& name, const std::string& script, const Change& change = nullptr) {
     const pid_t child = ::fork();
     if (child > 0) agents_[name] = child;
@@ -62,8 +62,7 @@ class Agents : public ::testing::Test {
     if (change) change(options, host);
     int code = 70;
     try {
-      code = options.num_ranks == 0 ? serve_rendezvous(options, host)
-                                    : run_ranks_of_host(options, host);
+      code = host.serves_only ? serve_rendezvous(options, host) : run_ranks_of_host(options, host);
     } catch (const UsageError& error) {
       options.say(error.what());
       code = 2;

@@ -133,8 +133,11 @@ TEST_F(Agents, StartAgainTogetherAfterAFailure) {
 }
 
 TEST_F(Agents, MeetAtAHostThatOnlyServes) {
+  std::filesystem::create_directories(folder_ / "logs");
+  std::ofstream(folder_ / "logs/rank-9.err") << "old";
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));  // a file's clock is coarse
   start("login", "", [this](LaunchOptions& options, HostOptions& host) {
-    options.num_ranks = 0;
+    host.serves_only = true;
     options.log_dir = folder_ / "logs";
     host.serves = true;
     host.rendezvous.max_restarts = 1;
@@ -156,12 +159,22 @@ TEST_F(Agents, MeetAtAHostThatOnlyServes) {
   expect_said("login", "rank 0 failed first, so all ranks were stopped");
   expect_said("login", "starting all ranks again (1 of 1 restarts)");
   EXPECT_EQ(parse_json(content("logs/restart-1/failure.json"), "failure.json")["first_rank"], 3);
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "logs/rank-9.err")) << "of an earlier job";
   EXPECT_EQ(said("a").find("failed first, so"), std::string::npos) << said("a");
 }
 
-TEST_F(Agents, SaveAndEndWithAHostThatOnlyServes) {
+TEST_F(Agents, OnlyServeWithNumbersThatMakeSense) {
   start("login", "", [](LaunchOptions& options, HostOptions& host) {
-    options.num_ranks = 0;
+    host.serves_only = true;
+    options.max_restarts = -1;
+  });
+  EXPECT_EQ(end("login"), 2);
+  expect_said("login", "restarts and threads are -1 and 0; expected no negative number");
+}
+
+TEST_F(Agents, SaveAndEndWithAHostThatOnlyServes) {
+  start("login", "", [](LaunchOptions&, HostOptions& host) {
+    host.serves_only = true;
     host.serves = true;
   });
   for (const std::string name : {"a", "b"}) {
@@ -178,8 +191,8 @@ TEST_F(Agents, SaveAndEndWithAHostThatOnlyServes) {
 // Whichever host is lost: none of those that compute is the exception.
 TEST_F(Agents, GoOnWithoutTheFirstWhereAnotherServes) {
   min_nodes_ = 1;
-  start("login", "", [](LaunchOptions& options, HostOptions& host) {
-    options.num_ranks = 0;
+  start("login", "", [](LaunchOptions&, HostOptions& host) {
+    host.serves_only = true;
     host.serves = true;
   });
   for (const std::string name : {"a", "b"}) {
@@ -196,8 +209,8 @@ TEST_F(Agents, GoOnWithoutTheFirstWhereAnotherServes) {
 }
 
 TEST_F(Agents, OnlyServeAtAnAddressOfTheirOwn) {
-  start("login", "", [](LaunchOptions& options, HostOptions& host) {
-    options.num_ranks = 0;
+  start("login", "", [](LaunchOptions&, HostOptions& host) {
+    host.serves_only = true;
     host.endpoint.host = "192.0.2.1";  // nobody's
   });
   EXPECT_EQ(end("login"), 2);

@@ -26,6 +26,7 @@ class Rules : public ::testing::Test {
                     {{"type", "ready"},
                      {"host", fmt::format("h{}", id)},
                      {"serves", id == 0},
+                     {"serves_only", num_ranks == 0},
                      {"node_rank", node_rank},
                      {"num_ranks", num_ranks},
                      {"port", 1000 + id},
@@ -320,6 +321,29 @@ TEST_F(Rules, AHostThatOnlyServesIsNoneOfTheJobs) {
       << said_;
   wait(6);
   EXPECT_EQ(last(0)["code"], 3);
+}
+
+// As under a scheduler, whose grace the host that serves does not know.
+TEST_F(Rules, HostsHaveTheLongestTimeOfThemToSave) {
+  begin(2, 2);
+  come(0, -1, /*num_ranks=*/0);
+  come(1);
+  rules_->join(2, "10.0.0.2", now_);
+  rules_->receive(
+      2,
+      {{"type", "ready"}, {"host", "h2"}, {"save_timeout", 1800}, {"num_ranks", 2}, {"port", 1002}},
+      now_);
+  wait(0);
+  EXPECT_EQ(type(2), "start");
+  rules_->receive(1, {{"type", "leave"}, {"signal", 15}}, now_);
+  end(1, {rank(0, RankEnd::kStopped, now_)});
+  wait(1700);
+  EXPECT_EQ(type(2), "stop");
+  EXPECT_EQ(said_.find("it does not say how its ranks ended"), std::string::npos) << said_;
+  wait(200);
+  EXPECT_NE(said_.find("host h2 (10.0.0.2) is lost: it does not say how its ranks ended"),
+            std::string::npos)
+      << said_;
 }
 
 TEST_F(Rules, SurvivesNonsense) {

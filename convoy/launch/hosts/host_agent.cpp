@@ -96,7 +96,7 @@ class HostAgent {
     auto listening = listen_at(host.endpoint, host.serves, host.local_address);
     endpoint_ = listening.endpoint;
     taken_ = listening.taken;
-    if (serves_only() && listening.sockets.empty()) {
+    if (host.serves_only && listening.sockets.empty()) {
       fail<UsageError>("launch", "--serve-only cannot serve the rendezvous at {}: {}",
                        host.endpoint.to_text(),
                        taken_ ? fmt::format("{}; try another port, the same on all hosts",
@@ -138,8 +138,6 @@ class HostAgent {
   }
 
  private:
-  bool serves_only() const { return options_.num_ranks == 0; }
-
   void connect() {
     const double since = steady_time();
     bool warned = false;
@@ -177,10 +175,11 @@ class HostAgent {
   }
 
   void send_ready() {
-    if (serves_only()) {
+    if (host_.serves_only) {
       channel_->send({{"type", "ready"},
                       {"host", host_name()},
                       {"serves", true},
+                      {"serves_only", true},
                       {"max_nodes", host_.rendezvous.max_nodes},
                       {"num_ranks", 0},
                       {"port", 0}});
@@ -194,6 +193,7 @@ class HostAgent {
                     {"serves", server_ != nullptr},
                     {"node_rank", host_.node_rank},
                     {"max_nodes", host_.rendezvous.max_nodes},
+                    {"save_timeout", host_.rendezvous.save_timeout},
                     {"num_ranks", options_.num_ranks},
                     {"port", options_.master_port > 0 ? options_.master_port : free_port(own)},
                     {"command", shown_command(options_.command)}});
@@ -204,7 +204,12 @@ class HostAgent {
     if (type == "start") {
       start(message);
     } else if (type == "started") {
-      logs_ = log_folder(options_, value_from<int>(message.at("round")));
+      const auto round = value_from<int>(message.at("round"));
+      if (round == 0) {
+        remove_old_logs(options_, value_from<int>(message.at("world_size")),
+                        value_from<double>(message.at("job_start")));
+      }
+      logs_ = log_folder(options_, round);
       say_table(message.at("table"));
     } else if (type == "report") {
       tell(message);
@@ -254,7 +259,7 @@ class HostAgent {
     node.interface = (named.empty() ? client_->own_address() : named[0]).interface();
     if (server_) say_table(message.at("table"));
     told_ = Told::kNothing;
-    keep_memory(message.at("keeps_memory").get<bool>(), node.round);
+    keep_memory(message.value("keeps_memory", false), node.round);
     if (memory_) node.kept_memory = std::filesystem::absolute(memory_->folder()).string();
     node_ = node;
     try {
@@ -277,8 +282,8 @@ class HostAgent {
     }
   }
 
-  /// Makes the memory for what outlives ranks. What another host's ranks went on from without this
-  /// one's is void here.
+  /// Makes the memory in which ranks leave copies. Drops the copies where this host missed a round:
+  /// the other hosts may have gone on from others.
   void keep_memory(bool keeps, int round) {
     const bool took_part = last_round_ == round - 1;
     last_round_ = round;
@@ -291,10 +296,10 @@ class HostAgent {
     }
   }
 
-  /// Drops what the ranks left in memory where it may be the reason of a failure that came again.
+  /// Judges the copies after a failure, as the rendezvous says; the first host tells of it.
   void judge_copies(const Json& copies) {
-    if (!copies.at("drop").get<bool>()) return memory_->trust();
-    if (!memory_->forget() || node_.node_rank > 0) return;
+    const bool dropped = memory_->judge(copies.at("drop").get<bool>());
+    if (!dropped || node_.node_rank > 0) return;
     output_queue_.say(told_dropped(value_from<int64_t>(copies.at("step"))));
   }
 
@@ -404,9 +409,10 @@ int run_ranks_of_host(const LaunchOptions& options, const HostOptions& host) {
 }
 
 int serve_rendezvous(const LaunchOptions& options, const HostOptions& host) {
-  auto serving = options;
-  serving.num_ranks = 0;
-  return HostAgent(serving, host).run();
+  check_numbers(options);
+  auto serving = host;
+  serving.serves_only = true;
+  return HostAgent(options, serving).run();
 }
 
 }  // namespace convoy::launch

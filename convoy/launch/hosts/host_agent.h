@@ -13,6 +13,7 @@ namespace convoy::launch {
 struct HostOptions {
   Endpoint endpoint;           ///< address of the rendezvous; the host that has it serves it
   std::optional<bool> serves;  ///< says so instead of the address
+  bool serves_only = false;    ///< the rendezvous, without ranks of its own
   int node_rank = -1;          ///< -1: whichever is free
   std::string token_file;      ///< of the shared secret; "": CONVOY_TOKEN
   std::string local_address;  ///< by which the others reach this host; "": the one it connects from
@@ -28,7 +29,8 @@ int run_ranks_of_host(const LaunchOptions& options, const HostOptions& host);
 
 /// Serves the rendezvous of hosts that run ranks, and runs none: for a host that outlives them, as
 /// a login node. Of the options it uses the folder of logs and the calls. Returns the code with
-/// which all hosts end. Throws UsageError where this host does not have the endpoint's address.
+/// which all hosts end. Throws UsageError for numbers that make no sense, and where this host does
+/// not have the endpoint's address.
 int serve_rendezvous(const LaunchOptions& options, const HostOptions& host);
 
 }  // namespace convoy::launch

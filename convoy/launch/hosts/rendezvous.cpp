@@ -62,6 +62,7 @@ void Rendezvous::ready(int id, Member& member, const Json& message, double now) 
   member.wanted_rank = value_at(message, "node_rank", -1);
   member.num_ranks = value_from<int>(message.at("num_ranks"));
   member.port = value_from<int>(message.at("port"));
+  member.save_timeout = value_at(message, "save_timeout", 0.0);
   if (const auto address = message.value("address", ""); !address.empty()) member.address = address;
   const auto refuse = [&](const std::string& why) {
     say_(fmt::format("[launch] {} is refused: {}", who(member), why));
@@ -76,9 +77,12 @@ void Rendezvous::ready(int id, Member& member, const Json& message, double now) 
                     asked, options_.max_nodes));
   }
   if (message.value("serves", false)) host_member_ = id;
-  if (member.num_ranks == 0) {
+  if (message.value("serves_only", false)) {
     member.phase = Phase::kServing;
     return;
+  }
+  if (member.num_ranks < 1) {
+    return refuse(fmt::format("it has {} ranks; expected at least 1", member.num_ranks));
   }
   if (command_.empty()) command_ = message.value("command", "");
   for (const auto& [other_id, other] : members_) {
@@ -157,14 +161,23 @@ void Rendezvous::tick(double now) {
     wait_for_hosts(now);
   } else if (state_ == State::kRunning && stop_at_ && now >= *stop_at_) {
     stop(Reason::kFailure, false, now);
-  } else if (const double most = saves_ ? options_.save_timeout : options_.answer_timeout;
-             state_ == State::kStopping && now - stopping_since_ > most) {
+  } else if (state_ == State::kStopping && now - stopping_since_ > most_seconds_to_stop()) {
     std::vector<int> mute;
     for (const auto& [id, member] : members_) {
       if (member.in_round && member.phase == Phase::kRunning) mute.push_back(id);
     }
     for (int id : mute) lose(id, "it does not say how its ranks ended", now);
   }
+}
+
+/// Returns the seconds in which hosts that stop must say how their ranks ended.
+double Rendezvous::most_seconds_to_stop() const {
+  if (!saves_) return options_.answer_timeout;
+  double out = options_.save_timeout;
+  for (const auto& [id, member] : members_) {
+    if (member.in_round) out = std::max(out, member.save_timeout);
+  }
+  return out;
 }
 
 /// The host that serves without ranks of its own; null: there is none.
@@ -256,7 +269,11 @@ void Rendezvous::start(double now) {
                       {"table", table}});
   }
   if (serving_only() != nullptr) {
-    send_(host_member_, {{"type", "started"}, {"round", round_}, {"table", table}});
+    send_(host_member_, {{"type", "started"},
+                         {"round", round_},
+                         {"world_size", world},
+                         {"job_start", job_start_},
+                         {"table", table}});
   }
   state_ = State::kRunning;
   reason_ = Reason::kNone;

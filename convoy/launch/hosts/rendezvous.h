@@ -21,7 +21,9 @@ struct RendezvousOptions {
   /// too few are left.
   double last_call_timeout = 5;
   double heartbeat_timeout = 10;
-  double save_timeout = 60;    ///< as answer_timeout, where the ranks may save before they end
+  /// Seconds as answer_timeout, where the ranks may save before they end; the longest of the hosts
+  /// of a round holds.
+  double save_timeout = 60;
   double answer_timeout = 60;  ///< for a host to say how its ranks ended when told to stop them
   std::string run_id = "none";
 
@@ -35,7 +37,7 @@ std::string wanted(const RendezvousOptions& options);
 /// The rules by which hosts form a job, fail, start again and end: no sockets, no clock. A host
 /// sends `ready` when its ranks can start, `failing` when one failed, `ended` when all have ended,
 /// and `leave` when somebody stops it; it gets `start`, `stop`, `again` and `finish`. A host that
-/// is ready with no ranks only serves: it takes part in no round, and hears of each (`started`).
+/// is ready as one that `serves_only` takes part in no round, and hears of each (`started`).
 class Rendezvous {
  public:
   using Send = std::function<void(int member, const Json& message)>;
@@ -63,6 +65,7 @@ class Rendezvous {
     int node_rank = -1;  ///< in the present or last round
     int num_ranks = 0;
     int port = 0;
+    double save_timeout = 0;
     Phase phase = Phase::kJoined;
     bool in_round = false;
     bool succeeded = false;
@@ -84,6 +87,7 @@ class Rendezvous {
   std::vector<int> candidates() const;
   std::string who(const Member& member) const;
   bool all_in_round(Phase phase) const;
+  double most_seconds_to_stop() const;
 
   RendezvousOptions options_;
   Send send_;

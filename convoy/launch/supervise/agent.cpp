@@ -56,8 +56,7 @@ int run_ranks(const LaunchOptions& options) {
     }
     if (!failure) return 0;
     if (reader_left(*failure) || !budget.take(*failure)) return failure->exit_code();
-    if (memory && !budget.failed_again()) memory->trust();
-    if (memory && budget.failed_again() && memory->forget()) {
+    if (memory && memory->judge(budget.failed_again())) {
       output_queue.say(told_dropped(budget.failed_step()));
     }
     output_queue.say(fmt::format("[launch] starting all ranks again ({})\n", budget.to_text()));

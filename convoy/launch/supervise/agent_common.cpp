@@ -56,6 +56,10 @@ void check(const LaunchOptions& options) {
   if (options.command.empty()) {
     fail<UsageError>("launch", "no command to start; try convoy launch -n 2 train run.toml");
   }
+  check_numbers(options);
+}
+
+void check_numbers(const LaunchOptions& options) {
   if (options.max_restarts < 0 || options.threads_per_rank < 0) {
     fail<UsageError>("launch", "restarts and threads are {} and {}; expected no negative number",
                      options.max_restarts, options.threads_per_rank);

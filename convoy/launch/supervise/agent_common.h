@@ -13,6 +13,8 @@ namespace convoy::launch {
 
 /// Throws UsageError when options make no sense.
 void check(const LaunchOptions& options);
+/// Checks what has nothing to do with ranks of this host: restarts, seconds and ports.
+void check_numbers(const LaunchOptions& options);
 
 /// A folder that only the owner can enter and that goes when the launcher ends.
 class PrivateFolder {

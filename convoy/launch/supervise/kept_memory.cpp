@@ -51,6 +51,12 @@ bool KeptMemory::forget() {
   return any;
 }
 
+bool KeptMemory::judge(bool again) {
+  if (again) return forget();
+  trust();
+  return false;
+}
+
 void KeptMemory::trust() {
   std::error_code ignored;
   fs::remove(folder_ / kInDoubt, ignored);

@@ -22,6 +22,9 @@ class KeptMemory {
   explicit KeptMemory(std::filesystem::path folder);
 
   const std::filesystem::path& folder() const { return folder_; }
+  /// Forgets the copies after a failure in the step of the one before (`again`), for which they may
+  /// be the reason; trusts them after another one. Returns whether it forgot any.
+  bool judge(bool again);
   /// Empties the files, and removes all that ranks left in the folder but the links. Leaves a file
   /// `in_doubt`, with which ranks make copies only where they are asked to. Returns whether there
   /// were any.
