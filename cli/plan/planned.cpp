@@ -1,5 +1,7 @@
 #include "cli/plan/planned.h"
 
+#include <ATen/ATen.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <vector>
@@ -86,6 +88,30 @@ Json kept_plan(const options::TrainingArguments& arguments, const job::Job& met,
   return {};
 }
 
+/// First rank of the host with the furthest copy in memory; 0 where no host has any. Collective.
+int rank_of_copies(const options::TrainingArguments& arguments, const job::Job& met,
+                   const comm::Group& all) {
+  auto steps = at::full({all.size()}, -1, at::kLong);
+  if (met.environment.local_rank == 0) {
+    const auto copies = train::left_memory_copies(arguments, met.environment);
+    if (!copies.empty()) steps[all.rank()] = checkpoint::step_of(copies.front());
+  }
+  all.all_reduce(steps, comm::ReduceOp::Max, "tell memory copies");
+  const auto* begin = steps.const_data_ptr<int64_t>();
+  return static_cast<int>(std::max_element(begin, begin + all.size()) - begin);
+}
+
+/// Plan of the checkpoint that the run resumes from, as rank 0 sees it, or a host that has copies
+/// in memory which rank 0's host lacks. Collective.
+Json find_plan(const options::TrainingArguments& arguments, const job::Job& met,
+               const comm::Group& all, const Json& question) {
+  constexpr const char* kLabel = "look for a plan";
+  const auto look = [&] { return kept_plan(arguments, met, question); };
+  const int rank = rank_of_copies(arguments, met, all);
+  const auto found = rank > 0 ? comm::ask_rank(all, rank, kLabel, look) : Json();
+  return found.is_null() ? comm::ask_main(all, kLabel, look) : found;
+}
+
 /// Returns the ranks' devices, with what is measured of them. Collective.
 planner::Target measure(const options::TrainingArguments& arguments, const job::Job& met,
                         const job::MetRanks& ranks) {
@@ -133,8 +159,7 @@ job::Decision decide(const std::string& config, Configured& configured, const jo
   const auto& ranks = met.environment;
   job::check_even_hosts(ranks, "strategy = plan");
   const auto question = question_of(arguments, met);
-  auto told =
-      comm::ask_main(all, "look for a plan", [&] { return kept_plan(arguments, met, question); });
+  auto told = find_plan(arguments, met, all, question);
   const bool kept = !told.is_null();
   if (!kept) {
     const auto where = measure(arguments, met, met_ranks);
