@@ -164,7 +164,7 @@ Job join_job(const options::ParallelArguments& given, const Decide& decide) {
   const auto visible = visible_devices(given.device, &why_no_gpu);
   const bool plans = given.strategy == "plan";
   if (plans) check_plans(decide);
-  // What no run may be asked for ends before the ranks meet and data are read.
+  // Options that no run takes are refused before the ranks meet and read data.
   if (!plans) parallel::require(refuse(given.parallelism, {.trains = false}));
   auto arguments = plans ? before_plan(given) : given;
   comm::check_backend(arguments.backend, visible.at(0));

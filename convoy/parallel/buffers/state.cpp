@@ -14,7 +14,8 @@ namespace {
 void add_dealt(std::vector<StatePiece>& pieces, const StatePiece& piece, const Turn& turn) {
   constexpr int64_t kPage = 1024;  // elements
   const int64_t page = piece.stride == 0 ? kPage : 1, length = piece.values.size(0);
-  const auto cut = [&](int64_t replica) {  // of equal pieces
+  // Row at which the part of a replica begins: parts are equal, but for whole pages.
+  const auto cut = [&](int64_t replica) {
     const int64_t at = length * replica / turn.of;
     return replica == turn.of ? length : std::min((at + page - 1) / page * page, length);
   };

@@ -95,10 +95,12 @@ PipelinePlan plan_pipeline(const Costs& by_block, const PlanOptions& options) {
     fail<UsageError>("parallel", "a pipeline of {} needs as many blocks; got {}",
                      plural(num_stages, "stage"), num_blocks);
   }
-  const Arrange arrange = [&](const Arrangement& of) {
-    auto cut = options.known == nullptr
-                   ? cut_blocks(costs, num_stages, of.virtual_stages, of.placement)
-                   : options.known->cut(costs, num_stages, of.virtual_stages, of.placement);
+  const Arrange arrange = [&](const Arrangement& arrangement) {
+    auto cut =
+        options.known == nullptr
+            ? cut_blocks(costs, num_stages, arrangement.virtual_stages, arrangement.placement)
+            : options.known->cut(costs, num_stages, arrangement.virtual_stages,
+                                 arrangement.placement);
     if (parallelism.reduces_each_shard()) cut = joined(cut);
     auto pipe = pipe_of(cut, parallelism.micro_batches, by_block, options.recomputed);
     return std::pair{std::move(cut), std::move(pipe)};
@@ -109,10 +111,10 @@ PipelinePlan plan_pipeline(const Costs& by_block, const PlanOptions& options) {
 PipelinePlan plan_stages(const Costs& by_stage, const PlanOptions& options) {
   const auto num_stages = static_cast<int>(options.parallelism.ranks.pipeline);
   const int64_t micro_batches = options.parallelism.micro_batches;
-  const Arrange arrange = [&](const Arrangement& of) {
-    auto pipe = of.placement == Placement::V
+  const Arrange arrange = [&](const Arrangement& arrangement) {
+    auto pipe = arrangement.placement == Placement::V
                     ? v_pipe(num_stages, micro_batches)
-                    : loop_pipe(num_stages, of.virtual_stages, micro_batches);
+                    : loop_pipe(num_stages, arrangement.virtual_stages, micro_batches);
     const auto share = [&](const std::vector<double>& costs, double part) {
       std::vector<double> out;
       for (const int rank : pipe.rank_of) {
@@ -120,7 +122,7 @@ PipelinePlan plan_stages(const Costs& by_stage, const PlanOptions& options) {
       }
       return out;
     };
-    const double part = 1.0 / of.virtual_stages;
+    const double part = 1.0 / arrangement.virtual_stages;
     pipe.costs = {share(by_stage.forward, part), share(by_stage.backward, part),
                   share(by_stage.weight, part),  share(by_stage.send, 1),
                   share(by_stage.send_grad, 1),  share(by_stage.kept, part),
