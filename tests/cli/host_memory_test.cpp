@@ -104,12 +104,16 @@ TEST_F(HostMemory, AStepThatFailsAgainDropsTheCopiesOfAllHosts) {
   EXPECT_TRUE(model_of("out") == expected) << output_;
 }
 
-// Even rank 0's, where a host that none depends on serves.
+// Even rank 0's, where a host that none depends on serves. The new rank 0 has another path to the
+// run's folder.
 TEST_F(HostMemory, AHostThatReplacesALostOneGetsTheStateFromAnother) {
   const auto expected = calm("");
   const auto training = train("--memory_copy_steps 1 --output_dir out --overwrite_output_dir");
+  fs::create_directory(folder_ / "elsewhere");
+  fs::create_symlink("../syn", folder_ / "elsewhere/syn");
   for (const int lost : {0, 1}) {
     SCOPED_TRACE(lost);
+    const std::string place = lost == 0 ? "elsewhere" : ".";
     const auto start = [&](const std::string& said, int number) {
       return host(said, fmt::format("--nnodes 2 --node-rank {} --rdzv-conf is_host=false", number),
                   training);
@@ -121,13 +125,14 @@ TEST_F(HostMemory, AHostThatReplacesALostOneGetsTheStateFromAnother) {
                        "127.0.0.1:$port --rdzv-conf last_call_timeout=30 > login 2>&1 & login=$!; "
                        "export CONVOY_FAULT=slow@2:forward:8" +
                        dies_again + "; " + start("a", 0) + start("b", 1) +
-                       "wait_for 7 2; kill -9 $" + dying + "; " + start("c", lost) +
-                       "wait $login; code=$?; wait; cat login a b c; exit $code"),
+                       "wait_for 7 2; kill -9 $" + dying + "; cd " + place + "; " +
+                       start("c", lost) + "cd $OLDPWD; wait $login; code=$?; wait; cat login a b " +
+                       place + "/c; exit $code"),
               0)
         << output_;
     expect(lost == 0 ? "start 3: going on from the memory copy of step 7"
                      : "start 2: going on from the memory copy of step 7");
-    EXPECT_TRUE(model_of("out") == expected) << output_;
+    EXPECT_TRUE(model_of(place + "/out") == expected) << output_;
     fs::remove_all(folder_ / "tmp");  // of the agent that was killed
     fs::create_directory(folder_ / "tmp");
   }
@@ -160,6 +165,25 @@ TEST_F(HostMemory, AFlippedBitOfAnyHostIsNoticedAndTheCopyOfAnotherTaken) {
                       : "start 2: going on from the memory copy of step 7");
     EXPECT_TRUE(model_of("out") == expected) << output_;
   }
+}
+
+// Another process has that of the second host from the death of its first rank on.
+TEST_F(HostMemory, IsLeftAloneWhereAnotherTrainingHasThatOfAHost) {
+  const auto expected = calm("");
+  const auto training = train("--memory_copy_steps 1 --output_dir out");
+  const std::string launch = "--nnodes 2 --max-restarts 1 --node-rank ";
+  ASSERT_EQ(on_hosts("export CONVOY_FAULT=lag@2:forward:1,sigkill@2:forward:8; mkdir tmp/b; " +
+                     host("a", launch + "0", training) + "TMPDIR=$PWD/tmp/b " +
+                     host("b", launch + "1", training) +
+                     "i=0; until ls tmp/b/*/memory/.lock > /dev/null 2>&1 || [ $i -gt 1500 ]; do "
+                     "sleep 0.02; i=$((i + 1)); done; "
+                     "flock tmp/b/*/memory/.lock sleep 15 > /dev/null 2>&1 & "
+                     "wait $a; code=$?; wait $b || code=$?; cat a b; exit $code"),
+            0)
+      << output_;
+  expect("start 2: beginning anew, for there is nothing to go on from");
+  expect("none to memory: another training of this launch has it");
+  EXPECT_TRUE(model_of("out") == expected) << output_;
 }
 
 TEST_F(HostMemory, FewerHostsGoOnWithTheBitsOfARunThatStoppedThere) {
