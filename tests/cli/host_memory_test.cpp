@@ -167,6 +167,29 @@ TEST_F(HostMemory, AFlippedBitOfAnyHostIsNoticedAndTheCopyOfAnotherTaken) {
   }
 }
 
+// The fault waits for a copy on its way to the host that replaces another.
+TEST_F(HostMemory, DoesNotCrossTheNetworkWhereTheDiskIsFurther) {
+  const std::string saving = "--save_strategy steps --save_steps 7 --save_async false ";
+  const auto expected = calm(saving);
+  const auto training = train(saving + "--memory_copy_steps 3 --output_dir out");
+  const auto start = [&](const std::string& said, const std::string& options) {
+    return host(said, "--nnodes 2 --max-restarts 1 --rdzv-conf last_call_timeout=30," + options,
+                training);
+  };
+  ASSERT_EQ(on_hosts("export CONVOY_FAULT=slow@2:forward:8,exit@3:bring:0:1; " +
+                     start("a", "is_host=true --node-rank 0") +
+                     start("b", "is_host=false --node-rank 1") +
+                     "i=0; until [ -d out/checkpoint-7 -o $i -gt 1500 ]; do sleep 0.02; "
+                     "i=$((i + 1)); done; kill -9 $b; " +
+                     start("c", "is_host=false --node-rank 1") +
+                     "wait $a; code=$?; wait; cat a c; exit $code"),
+            0)
+      << output_;
+  expect("start 2: going on from out/checkpoint-7");
+  EXPECT_FALSE(says("start 3")) << output_;
+  EXPECT_TRUE(model_of("out") == expected) << output_;
+}
+
 // Another process has that of the second host from the death of its first rank on.
 TEST_F(HostMemory, IsLeftAloneWhereAnotherTrainingHasThatOfAHost) {
   const auto expected = calm("");
