@@ -82,9 +82,29 @@ def train_step(model, micro_batches, half):
     return total
 
 
+def experts_as_in_files(config, named):
+    """Tensors of a model with experts: files have matrices of each."""
+    mixtral, out = config.model_type == "mixtral", {}
+    parts = ("w1", "w3", "w2") if mixtral else ("gate_proj", "up_proj", "down_proj")
+    for name, tensor in named.items():
+        if mixtral:
+            name = name.replace(".mlp.", ".block_sparse_moe.")
+        if not name.endswith((".experts.gate_up_proj", ".experts.down_proj")):
+            out[name] = tensor
+            continue
+        before, last = name.rsplit(".", 1)
+        for expert, matrix in enumerate(tensor):
+            own = matrix.chunk(2) if last == "gate_up_proj" else [matrix]
+            for part, rows in zip(parts if last == "gate_up_proj" else parts[2:], own):
+                out[f"{before}.{expert}.{part}.weight"] = rows.contiguous()
+    return out
+
+
 def as_in_files(model, named):
-    """Tensors by their names in files, which transformers joins and renames for OLMo Hybrid."""
+    """Tensors by their names in files, which transformers joins and renames for OLMo Hybrid and experts."""
     config, out = model.config, {}
+    if config.model_type in ("mixtral", "qwen2_moe", "qwen3_moe", "olmoe"):
+        return experts_as_in_files(config, named)
     if config.model_type != "olmo_hybrid":
         return named
     keys = config.linear_num_key_heads * config.linear_key_head_dim

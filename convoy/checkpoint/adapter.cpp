@@ -1,6 +1,7 @@
 #include "convoy/checkpoint/adapter.h"
 
 #include <algorithm>
+#include <cctype>
 #include <map>
 #include <memory>
 #include <set>
@@ -75,6 +76,16 @@ void check_targets(const AdapterConfig& config, const std::vector<std::string>& 
               : did_you_mean(missing[0], names));
 }
 
+/// Whether transformers joins or renames a weight as it reads a file, so that PEFT would look for
+/// another name: one expert of several, and Mixtral's module of experts.
+bool has_another_name(const std::string& name) {
+  constexpr std::string_view kExperts = ".experts.";
+  const auto found = name.find(kExperts);
+  const bool is_one = found != std::string::npos && found + kExperts.size() < name.size() &&
+                      std::isdigit(static_cast<unsigned char>(name[found + kExperts.size()])) != 0;
+  return is_one || name.find(".block_sparse_moe.") != std::string::npos;
+}
+
 /// Freezes all parameters but those of modules_to_save.
 void freeze(const std::vector<nn::ParamPtr>& params, const nn::BlockList& blocks,
             const AdapterConfig& config, bool strict) {
@@ -88,6 +99,12 @@ void freeze(const std::vector<nn::ParamPtr>& params, const nn::BlockList& blocks
     if (!config.is_saved(name)) {
       param->freeze();
       continue;
+    }
+    if (has_another_name(name)) {
+      fail<UsageError>("lora",
+                       "modules_to_save has {}, for which PEFT has no name: transformers holds the "
+                       "experts of a layer as one tensor; try without it, or train all weights",
+                       module_of(param->spec()));
     }
     if (readers[param.get()] > 1) {
       fail<UsageError>("lora",

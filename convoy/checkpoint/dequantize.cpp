@@ -43,6 +43,10 @@ class Dequantized {
     for (const auto& [name, file] : files_.tensors()) {
       const auto& entry = file->entry(name);
       if (name.ends_with(kScales) && has(stem_of(name, kScales), kBlocks)) continue;
+      if (name.ends_with(kScales) && entry.dtype == "U8") {
+        wrong.push_back(name + " has no blocks");
+        continue;
+      }
       if (!name.ends_with(kBlocks)) {
         infos_.push_back({name, entry.dtype, entry.shape});
         continue;

@@ -93,6 +93,11 @@ TEST_F(Dequantize, WritesExpertsAsMatricesOfRowsTimesColumns) {
 TEST_F(Dequantize, RefusesWhatIsNotMxfp4) {
   write(blocks_, scales_.narrow(2, 0, 3).contiguous());
   EXPECT_THAT(error(), HasSubstr("down_proj_blocks is U8 [2, 3, 4, 16] without scales that fit"));
+  formats::write_safetensors(
+      folder_ / "from/model.safetensors",
+      std::vector{formats::TensorView{"experts.down_proj_scales", "U8", scales_.sizes().vec(),
+                                      scales_.const_data_ptr(), scales_.nbytes()}});
+  EXPECT_THAT(error(), HasSubstr("experts.down_proj_scales has no blocks"));
   write(blocks_, scales_, R"({"model_type": "gpt_oss"})");
   EXPECT_THAT(error(), HasSubstr("there is nothing to dequantize"));
   EXPECT_FALSE(fs::exists(folder_ / "to"));

@@ -135,7 +135,9 @@ TEST_F(Agents, StartAgainTogetherAfterAFailure) {
 TEST_F(Agents, MeetAtAHostThatOnlyServes) {
   std::filesystem::create_directories(folder_ / "logs");
   std::ofstream(folder_ / "logs/rank-9.err") << "old";
-  std::this_thread::sleep_for(std::chrono::milliseconds(50));  // a file's clock is coarse
+  std::filesystem::last_write_time(
+      folder_ / "logs/rank-9.err",
+      std::filesystem::file_time_type::clock::now() - std::chrono::hours(1));
   start("login", "", [this](LaunchOptions& options, HostOptions& host) {
     host.serves_only = true;
     options.log_dir = folder_ / "logs";

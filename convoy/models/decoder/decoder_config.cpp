@@ -237,10 +237,10 @@ void DecoderConfig::check_rotary(LayerType type) const {
     fail<UsageError>("models", "rope_type dynamic needs heads wider than 2");
   }
   const int64_t width = rotary_width(type);
-  if (width < 2 || width % 2 != 0) {
+  if (width < 2 || width % 2 != 0 || width > head_width()) {
     fail<UsageError>("models",
                      "partial_rotary_factor leaves {} of a head's {} to rotate; expected an even "
-                     "number",
+                     "number of them",
                      width, head_width());
   }
   for (const auto* factors : {&options.short_factors, &options.long_factors}) {

@@ -117,7 +117,7 @@ SearchSpace search_space_of(const Subject& subject, const PlanRequest& request,
   SearchSpace out;
   out.num_ranks = num_ranks;
   if (cluster.num_hosts > 1) out.ranks_per_host = cluster.devices_per_host;
-  out.base = subject.replica.parallelism;
+  out.base = parallel::undecided(subject.replica.parallelism);
   out.facts = subject.replica.facts();
   out.global_batch = options::step_rows(subject.arguments, num_ranks);
   out.most_rows = request.most_rows > 0 ? request.most_rows
