@@ -26,7 +26,8 @@ TEST_P(DecoderTexts, GoOnAsHuggingFacesWithAndWithoutACache) {
       for (const auto& slot : replica.flat().all_slots()) {
         const auto& name = slot.param->spec().name;
         const auto weight = tensor(file, "weight." + name);
-        replica.flat().value_of(name).copy_(weight.dim() >= 2 ? weight * kMatrixScale : weight);
+        const bool is_matrix = weight.dim() == 2 || name.find(".experts.") != std::string::npos;
+        replica.flat().value_of(name).copy_(is_matrix ? weight * kMatrixScale : weight);
       }
     };
     const auto strategy = parallel::make_process_strategy([&] { return config->make_blocks(); },

@@ -111,7 +111,7 @@ def add_texts(variants):
             model = make(variant).float().eval()
             model.generation_config.eos_token_id = None
             tied = model.config.tie_word_embeddings
-            model.load_state_dict({n: v * SCALE if v.dim() >= 2 else v for n, v in weights.items()
+            model.load_state_dict({n: v * SCALE if v.dim() == 2 or ".experts." in n else v for n, v in weights.items()
                                    if not (tied and "lm_head" in n)}, strict=False)
             found = 0
             while found < PROMPTS:
