@@ -1,6 +1,7 @@
 #include "convoy/job/run_options.h"
 
 #include "convoy/base/error.h"
+#include "convoy/parallel/knobs.h"
 #include "convoy/parallel/refuse.h"
 
 namespace convoy::job {
@@ -39,6 +40,12 @@ parallel::ReplicaOptions replica_options(const options::TrainingArguments& argum
   if (options.parallelism.keeps_rows(options.facts().trains))
     check_missed_updates(arguments, *options.optimizer);
   return options;
+}
+
+parallel::ReplicaOptions any_split_options(options::TrainingArguments arguments) {
+  auto& parallelism = arguments.parallel.parallelism;
+  parallelism = parallel::undecided(parallelism);
+  return replica_options(arguments, true);
 }
 
 data::StreamOptions stream_options(const options::TrainingArguments& arguments, bool training) {

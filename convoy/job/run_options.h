@@ -10,6 +10,10 @@ namespace convoy::job {
 /// UsageError for options that have no effect without stages.
 parallel::ReplicaOptions replica_options(const options::TrainingArguments& arguments, bool trains);
 
+/// Options of a replica in training without those that a plan decides: as the run says them, these
+/// may not fit each other yet.
+parallel::ReplicaOptions any_split_options(options::TrainingArguments arguments);
+
 /// Options for reading training data, or evaluation data; for one rank that is alone.
 data::StreamOptions stream_options(const options::TrainingArguments& arguments, bool training);
 

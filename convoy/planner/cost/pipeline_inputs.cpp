@@ -10,7 +10,7 @@
 namespace convoy::planner {
 
 ProfileOptions profile_options(const options::TrainingArguments& arguments) {
-  const auto replica = job::replica_options(arguments, true);
+  const auto replica = job::any_split_options(arguments);
   ProfileOptions out{replica.compute_dtype, replica.seed};
   out.by_rows = replica.parallelism.keeps_rows(replica.facts().trains);
   return out;
@@ -49,7 +49,7 @@ PipelineInputs pipeline_inputs(const parallel::ModelFactory& factory,
   if (model.has_modules()) return out;
   const auto batch = first_batch(arguments, *data, 1);
   if (batch.empty()) return out;
-  const auto replica = job::replica_options(arguments, true);
+  const auto replica = job::any_split_options(arguments);
   out.counts = trace(blocks, batch, {replica.compute_dtype, replica.seed});
   // Costs of a whole micro-batch.
   const auto rows = static_cast<double>(arguments.per_device_train_batch_size);

@@ -14,7 +14,6 @@
 #include "convoy/machine/cores.h"
 #include "convoy/machine/host.h"
 #include "convoy/nn/declare.h"
-#include "convoy/parallel/knobs.h"
 #include "convoy/planner/cost/pipeline_inputs.h"
 
 namespace convoy::planner {
@@ -147,9 +146,7 @@ Profile measure_profile(const parallel::ModelFactory& factory, options::Training
   BlockCosts costs(
       factory, arguments, data,
       {.sizes = sizes_to_run(kMost), .neighbours = ranks_here, .always = kMeasuredRows});
-  auto any_split = arguments;  // costs are of all splits
-  any_split.parallel.parallelism = parallel::undecided(arguments.parallel.parallelism);
-  const auto options = job::replica_options(any_split, true);
+  const auto options = job::any_split_options(arguments);
   const auto shares =
       shares_of(factory, options, first_batch(arguments, data, 1), ranks.number, kMost);
   const auto all = static_cast<int64_t>(shares.size() + 3);

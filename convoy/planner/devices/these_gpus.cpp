@@ -102,7 +102,7 @@ int64_t free_for_tensors(at::Device gpu, const comm::Group& group) {
 Cluster these_gpus(const options::TrainingArguments& arguments, const job::Job& met,
                    const job::MetRanks& ranks) {
   const auto gpu = met.devices.at(0);
-  const auto dtype = job::replica_options(arguments, true).compute_dtype;
+  const auto dtype = job::any_split_options(arguments).compute_dtype;
   Cluster out;
   out.num_hosts = met.environment.num_nodes;
   out.devices_per_host = met.environment.local_world_size;

@@ -36,18 +36,12 @@ constexpr double kMeasuredSpread = 0.1, kAnalyticSpread = 0.35;
 /// Bytes per weight that an update moves: weight, gradient, two moments, and a norm.
 constexpr double kUpdateBytes = 32;
 
-/// Options of a replica, but for those that the plan decides, which may not fit each other yet.
-parallel::ReplicaOptions replica_of(options::TrainingArguments arguments) {
-  arguments.parallel.parallelism = parallel::undecided(arguments.parallel.parallelism);
-  return job::replica_options(arguments, true);
-}
-
 /// Training that is planned.
 struct Subject {
   const parallel::ModelFactory& factory;
   const options::TrainingArguments& arguments;
   const dataset::Dataset& data;
-  parallel::ReplicaOptions replica = replica_of(arguments);
+  parallel::ReplicaOptions replica = job::any_split_options(arguments);
 };
 
 void check_arguments(const options::TrainingArguments& arguments, bool is_here) {
