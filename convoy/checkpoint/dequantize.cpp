@@ -104,12 +104,7 @@ Exported dequantize(const fs::path& from, const fs::path& to, int64_t max_shard_
       folder.temporary(), model.infos(), max_shard_bytes,
       [&](const std::string& name) { return model.get(name); }, progress);
   write_file(folder.temporary() / kConfig, json_text(config));
-  for (const auto& entry : fs::directory_iterator(from)) {
-    const auto name = entry.path().filename().string();
-    if (!belongs_to_model(entry) || name == kConfig) continue;
-    copy_into(entry.path(), folder.temporary() / name);
-    out.others.push_back(name);
-  }
+  out.others = copy_model_files(from, folder.temporary(), {kConfig});
   folder.commit();
   return out;
 }

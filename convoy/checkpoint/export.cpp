@@ -50,6 +50,18 @@ bool belongs_to_model(const fs::directory_entry& entry) {
                       [&](const auto& end) { return name.ends_with(end); });
 }
 
+std::vector<std::string> copy_model_files(const fs::path& from, const fs::path& to,
+                                          const std::vector<std::string>& but) {
+  std::vector<std::string> out;
+  for (const auto& entry : fs::directory_iterator(from)) {
+    const auto name = entry.path().filename().string();
+    if (!belongs_to_model(entry) || std::find(but.begin(), but.end(), name) != but.end()) continue;
+    copy_into(entry.path(), to / name);
+    out.push_back(name);
+  }
+  return out;
+}
+
 Exported write_model_files(const fs::path& folder, const std::vector<formats::TensorInfo>& infos,
                            int64_t max_shard_bytes,
                            const std::function<at::Tensor(const std::string& name)>& get,

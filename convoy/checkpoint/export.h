@@ -45,6 +45,12 @@ Exported write_model_files(const std::filesystem::path& folder,
 /// name or lies in `from`, FileError where it is there already.
 void check_new_folder(const std::filesystem::path& from, const std::filesystem::path& to);
 
+/// Copies the small files of the model in `from` (belongs_to_model()) into `to`, but those of these
+/// names. Returns the names of what it copied.
+std::vector<std::string> copy_model_files(const std::filesystem::path& from,
+                                          const std::filesystem::path& to,
+                                          const std::vector<std::string>& but);
+
 /// Whether a file is of the model and not of its training, of weights, or of another program's
 /// state.
 bool belongs_to_model(const std::filesystem::directory_entry& entry);

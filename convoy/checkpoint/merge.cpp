@@ -167,13 +167,8 @@ std::vector<std::string> take_over(const fs::path& base, const fs::path& adapter
                                    const fs::path& to) {
   std::set<std::string> out;
   for (const auto& from : {base, adapter}) {
-    for (const auto& entry : fs::directory_iterator(from)) {
-      const auto name = entry.path().filename().string();
-      const bool of_adapter = name == kAdapterConfig || name == kBaseFingerprint;
-      if (!belongs_to_model(entry) || of_adapter || name == "README.md") continue;
-      copy_into(entry.path(), to / name);
-      out.insert(name);
-    }
+    const auto copied = copy_model_files(from, to, {kAdapterConfig, kBaseFingerprint, "README.md"});
+    out.insert(copied.begin(), copied.end());
   }
   return {out.begin(), out.end()};
 }

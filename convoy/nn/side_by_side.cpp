@@ -32,6 +32,12 @@ at::Tensor joined(const std::vector<at::Tensor>& parts, int64_t dim) {
   return view.defined() ? view : at::cat(parts, dim);
 }
 
+std::vector<at::Tensor> values_of(const std::vector<ParamPtr>& params) {
+  std::vector<at::Tensor> out;
+  for (const auto& param : params) out.push_back(param->value());
+  return out;
+}
+
 std::vector<int64_t> lengths_of(const std::vector<at::Tensor>& parts, int64_t dim) {
   std::vector<int64_t> out;
   for (const auto& part : parts) out.push_back(part.size(dim));

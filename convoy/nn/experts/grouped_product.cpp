@@ -14,12 +14,6 @@ namespace convoy::nn {
 
 namespace {
 
-std::vector<at::Tensor> values_of(const std::vector<ParamPtr>& params) {
-  std::vector<at::Tensor> out;
-  for (const auto& param : params) out.push_back(param->value());
-  return out;
-}
-
 /// Calls work(expert, begin, number of rows) for each expert.
 template <class Work>
 void for_each_expert(const RowsByExpert& order, const Work& work) {

@@ -19,12 +19,6 @@ namespace {
 /// Dimensions: the first of parameters, and the last of rows.
 constexpr int64_t kFirst = 0, kColumns = 1;
 
-std::vector<at::Tensor> values_of(const std::vector<ParamPtr>& params) {
-  std::vector<at::Tensor> out;
-  for (const auto& param : params) out.push_back(param->value());
-  return out;
-}
-
 /// Weights [columns, in] whose memory is one matrix, and their biases, if any.
 class Together {
  public:
