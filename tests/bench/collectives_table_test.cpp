@@ -25,7 +25,7 @@ TEST(Collectives, BandwidthsAreThoseOfNcclTests) {
   EXPECT_DOUBLE_EQ(time.busbw_gb_per_s(), 8);
 }
 
-TEST(Collectives, TheFitFindsLatencyAndBandwidth) {
+TEST(Collectives, FitFindsLatencyAndBandwidth) {
   auto times = ideal("shm", 2.5, 12);
   const auto slow = ideal("gloo", 1400, 1.2);
   times.insert(times.end(), slow.begin(), slow.end());

@@ -35,7 +35,7 @@ TEST_F(Lineages, StatesWithoutOneAreOneLineByStep) {
   EXPECT_EQ(Line(run_).next_id(), 1);
 }
 
-TEST_F(Lineages, TheNewestBranchWinsWhateverItsStep) {
+TEST_F(Lineages, NewestBranchWinsWhateverItsStep) {
   for (const int64_t step : {20, 40, 60}) add(step, "{}");
   add(30, R"({"a": [{"lineage": [[9, 9]]}], "lineage": [[1, 20]], "log_history": []})");
   EXPECT_EQ(steps(), (std::vector<int64_t>{40, 60, 20, 30}));

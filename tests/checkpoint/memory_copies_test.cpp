@@ -105,7 +105,7 @@ TEST_F(MemorySlots, ACopyThatLacksAPieceIsRefused) {
 }
 
 // Frozen weights go into each slot once, with the sums that they had.
-TEST_F(MemorySlots, WhatNoStepChangesIsCopiedOnce) {
+TEST_F(MemorySlots, StateThatNoStepChangesIsCopiedOnce) {
   MemoryCopies copies(folder_);
   const auto write_both = [&](int64_t step, double frozen_value) {
     auto weights = state("w", static_cast<double>(step));

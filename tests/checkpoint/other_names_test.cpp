@@ -130,7 +130,7 @@ TEST_F(OtherNames, HeadsOfOtherTasksAreIgnored) {
 }
 
 /// As transformers 5.24 loads them, but for a bias that only has the other name.
-TEST_F(OtherNames, TheBiasOfAnUntiedBertIsItsDecoders) {
+TEST_F(OtherNames, BiasOfAnUntiedBertIsItsDecoders) {
   StartedModel from(bert(false).make_blocks());
   const auto layout = bert(false).layout();
   auto tensors = of(from);

@@ -61,7 +61,7 @@ TEST_F(HardClassification, TakesMissingConfigKeysFromTheRunsOptions) {
   expect("out/config.json is no JSON object; expected the config of a model");
 }
 
-TEST_F(HardClassification, TheShortHelpShowsItsOptions) {
+TEST_F(HardClassification, ShortHelpShowsItsOptions) {
   ASSERT_EQ(run("train --help --task classification"), 0) << output_;
   for (const char* option : {"--train, --train_file", "--text, ", "--text_pair ", "--label, ",
                              "--max_length, ", "--start, --model_name_or_path", "--task "}) {

@@ -50,7 +50,7 @@ TEST_F(ClassificationCommand, LearnsAndIsEvaluatedAsItWasTrained) {
   expect("row 0, mask 1");
 }
 
-TEST_F(ClassificationCommand, TheBestOf16BitEvaluationsIsKept) {
+TEST_F(ClassificationCommand, BestOf16BitEvaluationsIsKept) {
   for (const char* precision : {"--bf16", "--fp16"}) {
     ASSERT_EQ(run(std::string(kTask) + kTiny + precision +
                   " --data.valid valid.tsv --nproc 2 --gradient_accumulation_steps 2 "

@@ -154,7 +154,7 @@ TEST_F(Errors, OptionsThatWouldHaveNoEffect) {
   refused("--eval_strategy epoch", "eval_strategy = epoch needs evaluation data");
 }
 
-TEST_F(Errors, TheWholeConfigurationMayBeGivenBack) {
+TEST_F(Errors, WholeConfigurationMayBeGivenBack) {
   ASSERT_EQ(run("train" + kTiny + "--max_steps 2 --print-config > full.toml"), 0) << output_;
   EXPECT_EQ(run("train full.toml"), 0) << output_;
 }

@@ -129,7 +129,7 @@ TEST_F(Faults, AFewInTheRingOfContextRanksAndInThreeDimensions) {
   }
 }
 
-TEST_F(Faults, TheEndOfAChainOfStagesThatWaitIsNamed) {
+TEST_F(Faults, EndOfAChainOfStagesThatWaitIsNamed) {
   const auto train = fmt::format(
       "train{}--max_steps 6 --n_layer 4 --nproc 3 --ddp_timeout 2 "
       "--pipeline_parallel_size 3 --gradient_accumulation_steps 4 ",

@@ -105,7 +105,7 @@ TEST_F(GoodNumbers, MaskedItemsAreLearntFromWeightsByTheWidth) {
             json("narrow/eval_results.json")["eval_loss"].get<double>());
 }
 
-TEST_F(GoodNumbers, AnotherScheduleThatRaisesTheRateIsTold) {
+TEST_F(GoodNumbers, ScheduleThatRaisesTheRateIsTold) {
   make_sessions();
   const auto train = "train --data.path syn --output_dir out --per_device_train_batch_size 16 " +
                      kSmall + "--num_train_epochs ";

@@ -113,7 +113,7 @@ TEST_F(MemoryCopies, DeathInACopyLeavesTheOneBefore) {
   }
 }
 
-TEST_F(MemoryCopies, TheDiskIsReadWhereItIsFurther) {
+TEST_F(MemoryCopies, DiskIsReadWhereItIsFurther) {
   try_faults("sigkill@1:forward:8", "2", "--save_strategy steps --save_steps 7 --save_async false",
              "--memory_copy_steps 5");
   expect("start 2: going on from out/checkpoint-7");

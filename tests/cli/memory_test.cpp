@@ -75,7 +75,7 @@ TEST_F(Memory, LittleIsToldBeforeTheKernelEndsARankAndItsReportSaysSo) {
   expect("try     fewer ranks here, or options with which each takes less: `convoy estimate`");
 }
 
-TEST_F(Memory, TheReportOfAnyProgramKnowsOfTheKernelsKiller) {
+TEST_F(Memory, ReportOfAnyProgramKnowsOfTheKernelsKiller) {
   EXPECT_EQ(within("$convoy launch -n 2 -- tail /dev/zero"), 137) << output_;
   expect("was ended by SIGKILL while the kernel had no memory left and ended processes; it held ");
   EXPECT_EQ(shell("$convoy launch -n 1 -- sh -c 'kill -9 $$'"), 137) << output_;

@@ -39,7 +39,7 @@ TEST_F(OffloadCommand, TrainsFromDiskWhereTheOptimizersStateHasNoRoom) {
   EXPECT_TRUE(fs::is_empty(folder_ / "scratch"));
 }
 
-TEST_F(OffloadCommand, ThePeakOfAProcessFallsByWhatItsStageGivesAway) {
+TEST_F(OffloadCommand, PeakOfAProcessFallsByWhatItsStageGivesAway) {
 #ifdef __SANITIZE_ADDRESS__
   GTEST_SKIP() << "the sanitizer takes its own share";
 #endif

@@ -142,7 +142,7 @@ TEST_F(PlanCommand, MemoryOfASplitDoesNotDependOnTheSplitsBesideIt) {
 
 // Small kernels take as long on each, since a host launches them: products alone would say that the
 // faster is eight times as fast.
-TEST_F(PlanCommand, TheOrderOfKindsOfDevicesChangesLittle) {
+TEST_F(PlanCommand, OrderOfKindsOfDevicesChangesLittle) {
   const auto seconds = [&](const std::string& kinds) {
     write_file(folder_ / "cluster.toml", "[cluster]\nhosts = 1\ndevices = 2\nkinds = [" + kinds +
                                              "]\n[inside]\ngb_per_second = 12\n");

@@ -145,7 +145,7 @@ TEST_F(PreferenceCommand, ARunGoesOnWithItsOwnTask) {
       << output_;
 }
 
-TEST_F(PreferenceCommand, TheReferenceBesideTheCheckpointIsTaken) {
+TEST_F(PreferenceCommand, ReferenceBesideTheCheckpointIsTaken) {
   const std::string train = std::string(kPairs) + "--save_steps 2 --max_steps 4 ";
   ASSERT_EQ(run(train + "--output_dir whole"), 0) << output_;
   // A run of another model left its own in the folder.
@@ -172,7 +172,7 @@ TEST_F(PreferenceCommand, TheReferenceBesideTheCheckpointIsTaken) {
   expect("is damaged: its checksum is not that of its log-probabilities");
 }
 
-TEST_F(PreferenceCommand, AnotherReferenceIsRefused) {
+TEST_F(PreferenceCommand, DifferentReferenceIsRefused) {
   for (const char* out : {"base", "other"}) {
     ASSERT_EQ(run(std::string(kPairs) + "--max_steps 1 --save_strategy no --seed " +
                   (out[0] == 'b' ? "1" : "2") + " --output_dir " + out),
@@ -196,7 +196,7 @@ TEST_F(PreferenceCommand, AnotherReferenceIsRefused) {
   expect("computing the reference's");
 }
 
-TEST_F(PreferenceCommand, AnotherModelIsTheReference) {
+TEST_F(PreferenceCommand, RefModelOptionNamesTheReference) {
   const std::string save = "--save_strategy no --max_steps 1 ";
   const std::string narrow = "--hidden_size 16 --intermediate_size 32 ";
   ASSERT_EQ(run(std::string(kLlama) + save + narrow + "--learning_rate 1e-2 --output_dir other"), 0)
@@ -273,7 +273,7 @@ TEST_F(PreferenceCommand, MemoryOfAnotherReferenceIsEstimatedAndChecked) {
   expect("try more ranks with --zero 3, or a smaller reference");
 }
 
-TEST_F(PreferenceCommand, AnotherModelStaysTheReference) {
+TEST_F(PreferenceCommand, RefModelStaysTheReference) {
   const std::string once = "--save_strategy no --max_steps 1 ";
   ASSERT_EQ(run(std::string(kLlama) + once + "--output_dir other"), 0) << output_;
   ASSERT_EQ(run(std::string(kLlama) + once + "--seed 2 --output_dir third"), 0) << output_;

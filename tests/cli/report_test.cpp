@@ -77,7 +77,7 @@ TEST_F(Report, EarlyStoppingEndsWithTheBestModel) {
               state["best_metric"].get<double>(), 1e-6);
 }
 
-TEST_F(Report, TheBestModelIsFoundWhereverTheRunGoesOn) {
+TEST_F(Report, BestModelIsFoundWhereverTheRunGoesOn) {
   const auto common = "train" + kTiny +
                       "--max_steps 12 --eval_strategy steps --eval_steps 3 --save_steps 6 "
                       "--load_best_model_at_end --learning_rate 0.3 ";
@@ -111,7 +111,7 @@ TEST_F(Report, TheBestModelIsFoundWhereverTheRunGoesOn) {
   EXPECT_TRUE(fs::exists(folder_ / "d/model.safetensors"));
 }
 
-TEST_F(Report, AnotherModelIsNotResumed) {
+TEST_F(Report, DifferentModelIsNotResumed) {
   ASSERT_EQ(run("train" + kTiny + "--max_steps 4 --output_dir a"), 0) << output_;
   EXPECT_EQ(run("train" + kTiny +
                 "--max_steps 8 --n_head 4 --temperature 2 --output_dir b "

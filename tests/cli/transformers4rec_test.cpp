@@ -13,7 +13,7 @@ const std::string kSmall =
 
 class Transformers4Rec : public CommandTest {};
 
-TEST_F(Transformers4Rec, TheMusicSampleTrainsFromItsFolder) {
+TEST_F(Transformers4Rec, MusicSampleTrainsFromItsFolder) {
   write_file(folder_ / "music/schema.json", R"({"feature": [
     {"name": "session_id", "type": "INT", "intDomain": {"max": "10000", "isCategorical": true},
      "annotation": {"tag": ["categorical", "session_id"]}},
@@ -60,7 +60,7 @@ TEST_F(Transformers4Rec, TheMusicSampleTrainsFromItsFolder) {
   expect("feature 'item_category' in music/schema.json has no type; expected INT");
 }
 
-TEST_F(Transformers4Rec, TheSequencesOfItsUnitTestsTrain) {
+TEST_F(Transformers4Rec, SequencesOfItsUnitTestsTrain) {
   std::string text;
   auto add = [&](const std::string& name, const std::string& more) {
     text += "feature {\n  name: \"" + name + "\"\n" + more + "}\n";

@@ -94,7 +94,7 @@ TEST_F(Using, HelpFitsAndKnowsADayFromAll) {
   }
 }
 
-TEST_F(Using, TheQuickstartWorks) {
+TEST_F(Using, QuickstartWorks) {
   for (const char* heading :
        {"## A first training", "## On two ranks", "## Stop and go on", "## A config file"}) {
     const auto commands = commands_of("docs/quickstart.md", heading);
@@ -131,7 +131,7 @@ TEST_F(Using, HuggingFacesNamesOfAdamWAreTaken) {
   expect("train.adam_epsilon = 1e-06 has no effect with train.optim = lion_32bit");
 }
 
-TEST_F(Using, AnotherOptimizersCheckpointIsRefusedInALine) {
+TEST_F(Using, CheckpointOfADifferentOptimizerIsRefusedInALine) {
   make_sessions();
   ASSERT_EQ(run("train" + kTiny + "--max_steps 2 --save_steps 1 --output_dir out"), 0) << output_;
   const auto resume = [&](const std::string& name) {
@@ -162,7 +162,7 @@ TEST_F(Using, LaunchStartsScriptsAsTorchrunDoesAndNothingTwice) {
   expect("--output notes.txt is there and is no report");
 }
 
-TEST_F(Using, TheRanksOfACommandEndWithoutAnEmptyLine) {
+TEST_F(Using, RanksOfACommandEndWithoutAnEmptyLine) {
   make_sessions();
   EXPECT_NE(shell("CONVOY_FAULT=exit@1:forward:1 $convoy train" + kTiny +
                   "--max_steps 3 --ddp_timeout 20 --nproc 2 --quiet"),
@@ -237,7 +237,7 @@ TEST_F(Using, RanksWhoseReaderHasEnoughEndWithoutAReport) {
   }
 }
 
-TEST_F(Using, TheFirstTrainingOfTheReadmeLearns) {
+TEST_F(Using, FirstTrainingOfTheReadmeLearns) {
   write_events(400);
   const auto commands = commands_of("README.md", "## Train on your data");
   for (const auto& command : commands) {
@@ -257,7 +257,7 @@ TEST_F(Using, TheFirstTrainingOfTheReadmeLearns) {
 }
 
 /// On less text, for a step.
-TEST_F(Using, TheLanguageModelsOfTheReadmeTrain) {
+TEST_F(Using, LanguageModelsOfTheReadmeTrain) {
   auto commands = commands_of("README.md", "## Train a language model");
   ASSERT_EQ(commands.size(), 14u);
   for (auto& more : commands_of("README.md", "## Train what does not fit"))

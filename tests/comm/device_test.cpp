@@ -27,7 +27,7 @@ class FakeAllocator : public c10::DeviceAllocator {
   void resetPeakStats(c10::DeviceIndex) override {}
 };
 
-TEST(Device, ThePeakIsThatOfTheAllocator) {
+TEST(Device, PeakIsThatOfTheAllocator) {
   static FakeAllocator allocator;
   c10::SetAllocator(at::kCUDA, &allocator);
   EXPECT_EQ(peak_device_bytes(at::Device(at::kCUDA, 1)), 3001);
@@ -44,7 +44,7 @@ TEST(Device, ThePeakIsThatOfTheAllocator) {
   registered.store(nullptr);
 }
 
-TEST(Device, TheHostAnswersWithNothing) {
+TEST(Device, HostAnswersWithNothing) {
   use_device(at::kCPU);
   EXPECT_EQ(identity(at::kCPU), "");
   auto tensor = at::ones({3});

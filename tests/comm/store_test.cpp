@@ -66,7 +66,7 @@ TEST(Store, APartnerThatDoesNotCome) {
   }
 }
 
-TEST(Store, AnotherAttemptDoesNotReadTheKeysOfTheOneBefore) {
+TEST(Store, AttemptDoesNotReadTheKeysOfTheOneBefore) {
   // torchrun's agent keeps its store over restarts of the ranks.
   c10d::TCPStoreOptions options;
   options.port = 0;

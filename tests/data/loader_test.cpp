@@ -94,7 +94,7 @@ TEST_F(LoaderTest, EveryLayoutSeesTheSameGlobalBatches) {
   EXPECT_EQ(global_steps(2, 4, 1 << 20), expected);
 }
 
-TEST_F(LoaderTest, TheOrderDependsNeitherOnRanksNorOnMemory) {
+TEST_F(LoaderTest, OrderDependsNeitherOnRanksNorOnMemory) {
   const ParquetFiles dataset(write_rows(1000, 300));
   std::set<std::string> orders;
   const auto samples = [&](int64_t world, int64_t accumulation, int64_t budget) {

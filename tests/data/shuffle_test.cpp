@@ -67,7 +67,7 @@ TEST_F(ShuffleTest, LanesOfAStreamAreDrawnForEachEpoch) {
   EXPECT_GT(places.size(), 120u) << "a batch of 8 comes from the same places in every epoch";
 }
 
-TEST_F(ShuffleTest, TheOrderIsOfFilesAndOptionsNeverOfTheMemory) {
+TEST_F(ShuffleTest, OrderDependsOnFilesAndOptionsNeverOnMemory) {
   const ParquetFiles dataset(write_rows(3000, 500));
   auto chosen = options();
   const auto order = SessionLoader(dataset, chosen).order();

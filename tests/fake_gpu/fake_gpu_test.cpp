@@ -64,7 +64,7 @@ TEST_F(FakeGpu, AnEventOrders) {
   EXPECT_EQ(misuse([&] { x.add_(1); }), "");
 }
 
-TEST_F(FakeGpu, TheHostOrdersByWaiting) {
+TEST_F(FakeGpu, HostOrdersByWaiting) {
   auto x = at::ones({16}, here_);
   current().synchronize();
   const auto side = pool();
@@ -151,7 +151,7 @@ TEST_F(FakeGpu, FreshAndFreedMemoryIsNotANumber) {
   EXPECT_TRUE(std::isnan(again.cpu()[3].item<float>()));
 }
 
-TEST_F(FakeGpu, TheHostsTouchNamesTheAllocation) {
+TEST_F(FakeGpu, TouchOfTheHostNamesTheAllocation) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_EXIT(
       {

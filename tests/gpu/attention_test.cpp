@@ -88,7 +88,7 @@ at::Tensor documents_of_rows(int64_t rows, int64_t length) {
   return out;
 }
 
-TEST_F(AttentionKernels, OfDocumentsAndWindowsAreOneLaunch) {
+TEST_F(AttentionKernels, DocumentsAndWindowsAreOneLaunch) {
   constexpr int64_t kRows = 3, kLength = 300;
   for (const bool documents : {false, true}) {
     for (const int64_t window : {0, 1, 16, 140, 1000}) {
@@ -126,7 +126,7 @@ TEST_F(AttentionKernels, OfDocumentsAndWindowsAreOneLaunch) {
   }
 }
 
-TEST_F(AttentionKernels, OfVeryManyDocumentsAreSomeLaunches) {
+TEST_F(AttentionKernels, VeryManyDocumentsAreSomeLaunches) {
   // Each has room for a tile of gradients in backward: 2,048 take a GiB.
   const Shape shape{3, 8, 8, 700, 128};
   AttentionOptions options;
@@ -150,7 +150,7 @@ TEST_F(AttentionKernels, OfVeryManyDocumentsAreSomeLaunches) {
   }
 }
 
-TEST_F(AttentionKernels, OfDocumentsThatTheFlashKernelCannotTakeAreThoseOfPieces) {
+TEST_F(AttentionKernels, DocumentsThatTheFlashKernelCannotTakeAreComputedInPieces) {
   const Shape shape{3, 4, 2, 300, 20};  // heads of no multiple of 8
   AttentionOptions plain;
   plain.documents = documents_of_rows(shape.rows, shape.length);

@@ -108,7 +108,7 @@ TEST_F(Supervision, ADaemonDoesNotOutliveAKilledLauncher) {
 }
 
 // Rank 0 has told its reason first but was about to leave when rank 1 had ended already.
-TEST_F(Supervision, TheFirstReasonDecidesTheExitCode) {
+TEST_F(Supervision, FirstReasonDecidesTheExitCode) {
   const std::string tell =
       R"(tell() { printf '{"kind": "UsageError", "error": "[train] no such file", "time": %s%s}' \
          $(date +%s.%N) "$1" > $CONVOY_ERROR_FILE; }
@@ -126,7 +126,7 @@ TEST_F(Supervision, TheFirstReasonDecidesTheExitCode) {
   }
 }
 
-TEST_F(Supervision, TheFirstToEndDecidesTheExitCode) {
+TEST_F(Supervision, FirstToEndDecidesTheExitCode) {
   options_.num_ranks = 4;
   const pid_t launcher = agent_in_a_child(
       options_, fmt::format("cd {}; echo $$ > rank-$RANK; until [ -e end-$RANK ]; do sleep 0.02; "

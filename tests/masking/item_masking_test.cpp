@@ -48,7 +48,7 @@ TEST(Masking, IsAFunctionOfTheSampleAndTheStep) {
   EXPECT_FALSE(at::equal(all, training_mask(ids, 0.3, context_of(at::arange(6, at::kLong), 1))));
 }
 
-TEST(Masking, TheLastItemIsTheOneBeforePadding) {
+TEST(Masking, LastItemIsTheOneBeforePadding) {
   auto ids = at::tensor({3, 4, 5, 3, 0, 0, 7, 8, 0}, at::kLong).view({3, 3});
   auto expected = at::tensor({0, 0, 1, 0, 0, 0, 0, 1, 0}, at::kLong).view({3, 3}).to(at::kBool);
   EXPECT_TRUE(at::equal(last_item_mask(ids), expected));

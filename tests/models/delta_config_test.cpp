@@ -57,7 +57,7 @@ DecoderConfig small_delta_config(const DecoderFamily& family = kQwen35Text) {
   return config;
 }
 
-TEST(DeltaConfig, OfQwen35IsReadInItsWrapper) {
+TEST(DeltaConfig, Qwen35IsReadInItsWrapper) {
   const auto config = read_model_config(small_qwen35(), "config.json");
   const auto& text = dynamic_cast<const DecoderConfig&>(*config);
   EXPECT_EQ(text.family(), "qwen3_5_text");
@@ -105,7 +105,7 @@ TEST(DeltaConfig, RefusesWhatCannotBe) {
   EXPECT_THAT(refusal_of(json), HasSubstr("linear_dt_min = 0.2 to linear_dt_max = 0.1"));
 }
 
-TEST(DeltaConfig, OfOlmoHybridNeedNotRotate) {
+TEST(DeltaConfig, OlmoHybridNeedNotRotate) {
   const auto read = [](const Json& json) { return read_model_config(json, "config.json"); };
   const Json still{{"model_type", "olmo_hybrid"},
                    {"rope_parameters", {{"rope_theta", nullptr}, {"rope_type", "default"}}}};

@@ -255,7 +255,7 @@ TEST(Ranking, PiecesChangeNothing) {
   EXPECT_TRUE(at::equal(tied_ranks(h, table, targets), 1 + (scores > own).sum(1) + ties.sum(1)));
 }
 
-TEST(CrossEntropy, TheGradientGoesStraightIntoTheTable) {
+TEST(CrossEntropy, GradientGoesStraightIntoTheTable) {
   const int64_t V = 20000, D = 16, N = 8;
   auto table = param(at::randn({V, D}));
   auto h = at::randn({N, D}).requires_grad_(true);

@@ -135,7 +135,7 @@ TEST(Experts, TakeTheLowestIdsOfEquals) {
   EXPECT_TRUE(at::equal(one.ids, at::tensor({3, 0, 1}, at::kLong).view({1, 3})));
 }
 
-TEST(Experts, OfBf16AreThoseOfFp32Rounded) {
+TEST(Experts, Bf16OnesAreThoseOfFp32Rounded) {
   at::manual_seed(3);
   const Mixture narrow(5, at::kBFloat16);
   Mixture wide(0);
@@ -171,7 +171,7 @@ TEST(Experts, AddNoGradientToFrozenMatrices) {
   for (const auto& grad : ours.weights) EXPECT_EQ(grad.min().item<double>(), 77);  // as it was
 }
 
-TEST(Experts, OfWhichSomeMatricesAreFrozenTrainTheOthers) {
+TEST(Experts, FrozenMatricesLetTheOthersTrain) {
   at::manual_seed(6);
   const Mixture model(3);
   model.all[0].gate->freeze();

@@ -233,7 +233,7 @@ TEST(Session, ReplacedItemsDoNotDependOnTheBatch) {
   EXPECT_GT(std::abs(others.at("loss").item<double>() / sum - 1), 1e-3) << "other draws";
 }
 
-TEST(Session, TheGeneratorAloneIsEvaluated) {
+TEST(Session, GeneratorAloneIsEvaluated) {
   const auto batch = columns({{3, 9, 4}, {7, 2, 11, 12, 5, 1}, {8}});
   auto config = config_of("electra rtd");
   const Model model(config);
@@ -357,7 +357,7 @@ TEST(Session, BidirectionalStatesDependOnLaterItems) {
   }
 }
 
-TEST(Session, TheLastItemAloneCanBeLearnt) {
+TEST(Session, LastItemAloneCanBeLearnt) {
   const auto batch = columns({{3, 9, 4}, {7, 2, 11, 12, 5, 1}, {8}});
   for (const auto& body : bodies_by("clm")) {
     auto config = config_of(body);

@@ -161,7 +161,7 @@ TEST(Choose, BlocksAreRecomputedByStage) {
   EXPECT_THAT(it.refusal(), HasSubstr("try --pipeline_parallel_size 2"));
 }
 
-TEST(Choose, TheFewestBlocksAreRecomputedThatFit) {
+TEST(Choose, FewestBlocksThatFitAreRecomputed) {
   for (const auto& splits : {std::vector<int64_t>{}, {4}}) {
     Asked it;
     it.parallelism.pipeline.splits = splits;

@@ -59,7 +59,7 @@ TEST(CutBlocks, NoCutIsBetter) {
 }
 
 // GPT-2 124M: a table that is looked up, twelve layers, the output matrix.
-TEST(CutBlocks, TheDearestStageCountsBeforeTheDearestStretch) {
+TEST(CutBlocks, DearestStageCountsBeforeTheDearestVirtualStage) {
   std::vector<double> costs(14, 7.08);
   costs.front() = 0;
   costs.back() = 38.6;

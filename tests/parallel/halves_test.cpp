@@ -22,7 +22,7 @@ PipelineStep two_ranks(const StepOptions& options = {.parallelism = {.micro_batc
   return {cut_for(pipe, 2), kZeroBubble.orders(pipe), options, layout};
 }
 
-TEST(Halves, TheGradientIsSentAfterTheFirstAndAddedAfterTheSecond) {
+TEST(Halves, GradientIsSentAfterTheFirstAndAddedAfterTheSecond) {
   EXPECT_THAT(to_text(two_ranks().programs[1]),
               HasSubstr("backward input of block 3, micro-batch 0\n"
                         "backward input of block 2, micro-batch 0\n"
@@ -41,7 +41,7 @@ TEST(Halves, AreOneBackwardWhereNobodyWaits) {
   EXPECT_THAT(text, testing::Not(HasSubstr("backward input")));
 }
 
-TEST(Halves, TheSecondReadsNoWeights) {
+TEST(Halves, SecondReadsNoWeights) {
   const auto step = two_ranks({.parallelism = {.micro_batches = 2}},
                               {.parallelism = {.zero = 3, .bucket_bytes = 0}, .num_parts = 2});
   step.check();

@@ -33,7 +33,7 @@ std::vector<Parallelism> plans() {
           hybrid};
 }
 
-TEST(Knobs, ThePlansFlagsGiveThePlan) {
+TEST(Knobs, FlagsOfAPlanGiveThePlan) {
   for (const auto& plan : plans()) {
     Parallelism back;
     OptionTable table;

@@ -38,7 +38,7 @@ TEST(PipelineSchedule, EveryProgramIsSound) {
 
 // Huang et al., 2019, and Narayanan et al., 2021: (p - 1) / (v m + p - 1) of the time, where
 // micro-batches come in whole groups.
-TEST(PipelineSchedule, TheBubbleIsAsLongAsThePapersSay) {
+TEST(PipelineSchedule, BubbleIsAsLongAsThePapersSay) {
   for (const int stages : {2, 4}) {
     for (const int64_t micro_batches : {4, 8, 16}) {
       const double p = stages, m = static_cast<double>(micro_batches);
@@ -78,7 +78,7 @@ TEST(PipelineSchedule, ATimelineIsThatOfThePicture) {
   EXPECT_EQ(timeline.ranks[0][3].begin, 7);
 }
 
-TEST(PipelineSchedule, TheDearestStageCostsAsLittleAsCanBe) {
+TEST(PipelineSchedule, DearestStageCostsAsLittleAsCanBe) {
   EXPECT_EQ(stages_of(cut_blocks({1, 1, 1, 1}, 2)), (Stages{{0, 1}, {2, 3}}));
   EXPECT_EQ(stages_of(cut_blocks({0, 1, 1, 1, 3}, 2)), (Stages{{0, 1, 2, 3}, {4}}));
   EXPECT_EQ(stages_of(cut_blocks({5, 1, 1, 1, 1, 1}, 3)), (Stages{{0}, {1, 2, 3}, {4, 5}}));
@@ -87,7 +87,7 @@ TEST(PipelineSchedule, TheDearestStageCostsAsLittleAsCanBe) {
   EXPECT_THROW(stages_of(cut_blocks({1, 1, 1}, 2, 2)), InternalError);
 }
 
-TEST(PipelineSchedule, AnotherNameIsRefused) {
+TEST(PipelineSchedule, UnknownNameIsRefused) {
   EXPECT_EQ(parse_schedule("interleaved"), &kInterleaved);
   try {
     parse_schedule("pipedream");

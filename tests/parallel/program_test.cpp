@@ -165,7 +165,7 @@ std::vector<Layout> layouts() {
   return out;
 }
 
-TEST(Program, TheCheckerAcceptsWhatIsMadeAndRefusesEveryOmissionAndRepetition) {
+TEST(Program, CheckerAcceptsWhatIsMadeAndRefusesEveryOmissionAndRepetition) {
   for (const auto& layout : layouts()) {
     for (const int64_t prefetch : {0, 1, 3}) {
       for (const bool each : {true, false}) {
@@ -197,7 +197,7 @@ std::string refusal_of_forward(const Program& program, const Layout& layout) {
   return "accepted";
 }
 
-TEST(Program, TheCheckerNamesEveryOmissionAndRepetitionInAForwardProgram) {
+TEST(Program, CheckerNamesEveryOmissionAndRepetitionInAForwardProgram) {
   for (const auto& layout : layouts()) {
     for (const int64_t prefetch : {0, 1, 3}) {
       const auto program =
@@ -275,14 +275,14 @@ TEST(Program, BlocksAreRecomputedRightBeforeTheirBackward) {
   EXPECT_THROW(check(last, layout, options), InternalError);
 }
 
-TEST(Program, TheCheckerRefusesEarlyReduction) {
+TEST(Program, CheckerRefusesEarlyReduction) {
   const auto layout = tied_layout({.parallelism = {.bucket_bytes = 0}});
   auto program = data_parallel_program(layout, {});
   std::swap(program[6], program[7]);  // accumulate and reduce of the first bucket
   EXPECT_THROW(check(program, layout, {}), InternalError);
 }
 
-TEST(Program, TheCheckerNamesAReadOfWeightsThatAreNotThere) {
+TEST(Program, CheckerNamesAReadOfWeightsThatAreNotThere) {
   const auto layout = tied_layout({.parallelism = {.zero = 3, .bucket_bytes = 0}, .num_parts = 2});
   auto program = data_parallel_program(layout, {});
   std::erase_if(program, [&](const Instruction& i) {

@@ -149,7 +149,7 @@ TEST(Schedules, ZeroBubbleIsAtTheFloorWithTheMemoryOf1f1b) {
   }
 }
 
-TEST(Schedules, TheFloorIsTheWayOfTheFirstMicroBatchAndAllWork) {
+TEST(Schedules, FloorIsTheWayOfTheFirstMicroBatchAndAllWork) {
   auto pipe = loop_pipe(3, 1, 4);
   EXPECT_EQ(floor_of(pipe), 2 + 4 * 3);
   pipe.costs = equal_costs(3, 3);

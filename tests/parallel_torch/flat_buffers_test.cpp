@@ -60,7 +60,7 @@ TEST(FlatBuffers, EveryParameterHasItsOwnAlignedPlace) {
   EXPECT_EQ(total, flat.num_parameters());
 }
 
-TEST(FlatBuffers, TheTiedEmbeddingIsAUnitReadByTwoBlocks) {
+TEST(FlatBuffers, TiedEmbeddingIsAUnitReadByTwoBlocks) {
   auto blocks = models::make_session_model(config());
   FlatBuffers flat(blocks, parallel::layout_of(nn::declare(blocks), {}), {});
   flat.bind();
@@ -115,7 +115,7 @@ TEST(FlatBuffers, Bf16KeepsMastersBeside) {
   }
 }
 
-TEST(Update, TheNormCountsOnceWhatTensorRanksShare) {
+TEST(Update, NormCountsOnceWhatTensorRanksShare) {
   const auto blocks = models::make_session_model(config());
   const FlatBuffers whole(blocks, parallel::layout_of(nn::declare(blocks), {}), {});
   const auto elements = static_cast<double>(whole.num_trainable_parameters());
@@ -144,7 +144,7 @@ TEST(Update, TheNormCountsOnceWhatTensorRanksShare) {
   }
 }
 
-TEST(Replica, TheStepIsTheGradientOfTheMeanLoss) {
+TEST(Replica, StepIsTheGradientOfTheMeanLoss) {
   // Against the derivative of the loss along the gradient, by central differences in the weights.
   auto session = config();
   Replica replica(models::make_session_model(session), comm::Group(), ReplicaOptions{});

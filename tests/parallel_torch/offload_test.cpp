@@ -48,7 +48,7 @@ int64_t bytes_moved() {
 }
 
 // A bucket holds many parameters: of each, it would be read and written.
-TEST(Offload, TheFirstValuesMoveABucketOnce) {
+TEST(Offload, FirstValuesMoveABucketOnce) {
   const auto folder = unique_folder("convoy-offload-test");
   const PipelineTrial trial{.dtype = at::kBFloat16, .layers = 6};
   auto options = trial.options();

@@ -15,7 +15,7 @@ namespace convoy::parallel {
 namespace {
 
 // Two state replicas, on two ranks each.
-TEST(State, TheCopiesShareTheWriting) {
+TEST(State, CopiesShareTheWriting) {
   std::mutex mutex;
   std::map<std::string, at::Tensor> owned, written;
   std::array<int64_t, 4> bytes{};

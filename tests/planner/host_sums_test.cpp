@@ -59,7 +59,7 @@ TEST(HostSums, LateRankFindsThePartsOfTheOthersArrived) {
   EXPECT_EQ(ended({{}, {}, {}, {}}), 0);
 }
 
-TEST(HostSums, TheSlowestRankWaitsLessThanASumTakes) {
+TEST(HostSums, SlowestRankWaitsLessThanASumTakes) {
   auto cluster = paper_cluster(1, 4, 100 * kGiga, 100, 0);
   cluster.inside.seconds = 0;
   cluster.each.assign(4, cluster.device);

@@ -188,7 +188,7 @@ TEST(Search, GathersOnceForForwardAndBackwardWhereItFits) {
   EXPECT_GT(faster, 0);
 }
 
-TEST(Search, TheFrontGivesUpTimeForMemory) {
+TEST(Search, FrontGivesUpTimeForMemory) {
   PaperModel model;
   const auto found = found_for(model, paper_cluster(1, 8, 100 * kGiga, 10 * kGiga, 0), 64, true);
   const auto front = found.front();

@@ -137,7 +137,7 @@ TEST(SessionsErrors, AUsedColumnHasItsNameAlone) {
   EXPECT_HAS(error_of([&] { make_sessions(options); }), "e.parquet has several columns 'who'");
 }
 
-TEST(SessionsErrors, TheFolderOfARunIsNoPlaceForData) {
+TEST(SessionsErrors, FolderOfARunIsNoPlaceForData) {
   Folder folder;
   auto options = options_for(folder.write("e.csv", kEvents), folder);
   options.output = folder / "run";

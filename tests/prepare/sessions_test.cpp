@@ -377,7 +377,7 @@ TEST(Sessions, UsersKeepTheirRawIds) {
   EXPECT_EQ(users.count(2), 6);
 }
 
-TEST(Sessions, AnotherRunLeavesNoFileOfTheOneBefore) {
+TEST(Sessions, RunLeavesNoFileOfTheOneBefore) {
   Folder folder;
   SessionOptions options = options_for(folder.write("e.csv", kEvents), folder);
   options.columns.features = parse_features("kind");

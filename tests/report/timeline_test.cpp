@@ -22,7 +22,7 @@ TEST(Timeline, AColumnIsASpanOfTime) {
             "stage 1  ..00aaaa11bbbb....\n");
 }
 
-TEST(Timeline, TheSecondHalfOfABackwardIsSeen) {
+TEST(Timeline, SecondHalfOfABackwardIsSeen) {
   const Timeline timeline{{{0, 1, 0}, {1, 2, 0, true}, {3, 4, 0, true, 0, true}}};
   EXPECT_EQ(timeline_text(timeline, 4), "stage 0  0a.A\n");
   const auto picture = timeline_svg({{"zero_bubble", timeline}}, "halves");

@@ -128,7 +128,7 @@ TEST_F(Serving, PopularItemsStandInWhereNothingIsKnown) {
             "the request has no items: nothing is recommended");
 }
 
-TEST_F(Serving, TheSessionsVectorTimesTheItemsVectorsIsTheirScores) {
+TEST_F(Serving, VectorOfASessionTimesThoseOfItemsIsTheirScores) {
   for (const char* body : {"gpt2", "gpt2 --weight_tying false --temperature 0.5",
                            "bert --item_embedding_dim 4", "electra --masking rtd"}) {
     train(fmt::format("--overwrite_output_dir --model.body {}", body));

@@ -68,7 +68,7 @@ TEST(BestModels, AScorerOrThePersonTellsOfAnotherMetric) {
 }
 
 // As Hugging Face's: the threshold is the patience's, and compares with the best so far.
-TEST(BestModels, TheThresholdIsForThePatienceAlone) {
+TEST(BestModels, ThresholdIsForThePatienceAlone) {
   options::TrainingArguments arguments;
   arguments.early_stopping_patience = 3;
   arguments.early_stopping_threshold = 0.01;

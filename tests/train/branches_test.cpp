@@ -98,7 +98,7 @@ TEST_F(Branches, AModelThatIsNotWholeIsWrittenAgain) {
   EXPECT_EQ(json("a/trainer_state.json").at("model_step"), 4);
 }
 
-TEST_F(Branches, TheModelOfAnotherStepThanAskedForIsNotKept) {
+TEST_F(Branches, ModelOfAStepThatWasNotAskedForIsNotKept) {
   auto options = arguments(folder_ / "a", 6);
   options.eval_strategy = "steps";
   options.eval_steps = 2;

@@ -138,7 +138,7 @@ TEST_F(DeepSpeed, MustNotSayOtherwiseThanTheCommandLine) {
   EXPECT_DOUBLE_EQ(arguments_.learning_rate, 1e-3);
 }
 
-TEST_F(DeepSpeed, TheBatchOfAStepDecidesOnAccumulation) {
+TEST_F(DeepSpeed, BatchOfAStepDecidesOnAccumulation) {
   read(R"({"train_batch_size": 64, "train_micro_batch_size_per_gpu": 4,
            "gradient_accumulation_steps": 8})");
   EXPECT_EQ(arguments_.global_batch_size, 64);

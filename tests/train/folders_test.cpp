@@ -89,7 +89,7 @@ TEST_F(Folders, RanksAtDifferentStepsStop) {
   });
 }
 
-TEST_F(Folders, TheBestCheckpointIsKeptUnderAnySpellingOfTheFolder) {
+TEST_F(Folders, BestCheckpointIsKeptUnderAnySpellingOfTheFolder) {
   auto args = arguments(folder_ / "run", 4);
   args.eval_strategy = "steps";
   args.eval_steps = 2;
@@ -143,7 +143,7 @@ std::vector<int64_t> logged_steps(const fs::path& run) {
   return steps;
 }
 
-TEST_F(Folders, TheLogFollowsARunWhoseFolderIsMoved) {
+TEST_F(Folders, LogFollowsARunWhoseFolderIsMoved) {
   auto args = arguments(folder_ / "run", 6);
   args.logging_steps = 1;
   args.save_async = false;

@@ -165,7 +165,7 @@ TEST(Job, ABackendNeedsSeveralProcesses) {
   EXPECT_EQ(refusal(gloo, ranks(1), kCpu), "accepted") << "the launcher decides how many";
 }
 
-TEST(Job, TheRestartCountKeepsTheStoresKeysApart) {
+TEST(Job, RestartCountKeepsTheStoresKeysApart) {
   auto env = ranks(2);
   env.restart_count = 3;
   EXPECT_EQ(job::store_address(job::plan_job({}, env, kCpu), {}).attempt, 3);
@@ -336,7 +336,7 @@ TEST(Job, StateReplicasDivideTheRanks) {
   }
 }
 
-TEST(Job, TheRanksOfAStateReplicaShareTheHostThatShardRanksNames) {
+TEST(Job, RanksOfAStateReplicaShareTheHostThatShardRanksNames) {
   const parallel::Mesh mesh({.replicate = 2}, 0, 4);
   job::check_state_replicas(mesh, {"a", "a", "b", "b"});
   job::check_state_replicas(mesh, {"a", "a", "a", "a"});

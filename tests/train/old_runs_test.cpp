@@ -88,7 +88,7 @@ TEST_F(Folders, FilesOfAnotherRunDoNotPassForItsOwn) {
   EXPECT_EQ(train(arguments(fresh, 2), one_device()).error, "") << "its own, byte for byte";
 }
 
-TEST_F(Folders, AnotherTokenizerIsNotResumed) {
+TEST_F(Folders, DifferentTokenizerIsNotResumed) {
   files_.encoding = "words of old";
   ASSERT_EQ(train(arguments(folder_ / "a", 2), one_device()).error, "");
   auto args = arguments(folder_ / "a", 4);
@@ -107,7 +107,7 @@ TEST_F(Folders, AnotherTokenizerIsNotResumed) {
   EXPECT_EQ(train(args, one_device()).first_step, 5);
 }
 
-TEST_F(Folders, AnotherOrderOfSamplesIsNotResumedInMidEpoch) {
+TEST_F(Folders, DifferentOrderOfSamplesIsNotResumedInMidEpoch) {
   ASSERT_EQ(train(arguments(folder_ / "a", 2), one_device()).error, "");
   edit_state(folder_ / "a/checkpoint-2", [](Json& state) {
     EXPECT_EQ(state["data_order"].get<std::string>().find("one permutation of all rows"), 0)

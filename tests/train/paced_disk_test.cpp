@@ -72,12 +72,12 @@ TEST_F(PacedDisk, ACheckpointIsWaitedFor) {
   }
 }
 
-TEST_F(PacedDisk, TheFolderThatRankZeroFinishesIsWaitedFor) {
+TEST_F(PacedDisk, FolderThatRankZeroFinishesIsWaitedFor) {
   run(arguments(folder_ / "a", 2), until_slow_sync, 4);
   EXPECT_TRUE(fs::exists(folder_ / "a/checkpoint-2/manifest.json"));
 }
 
-TEST_F(PacedDisk, TheModelIsWaitedFor) {
+TEST_F(PacedDisk, ModelIsWaitedFor) {
   auto options = arguments(folder_ / "a", 2);
   options.save_strategy = "no";
   run(options, until_slow_write, 3);

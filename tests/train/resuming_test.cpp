@@ -178,7 +178,7 @@ TEST_F(TrainerTest, ARunWithoutCheckpointsKeepsItsModelWhereItsLastEvaluationIsS
   EXPECT_TRUE(fs::exists(folder_ / "out/model.safetensors"));
 }
 
-TEST_F(TrainerTest, TheEvaluationAfterTheTrainingEndsAtASignal) {
+TEST_F(TrainerTest, EvaluationAfterTheTrainingEndsAtASignal) {
   auto args = arguments("out");
   args.save_strategy = "no";
   args.per_device_eval_batch_size = 4;
@@ -264,7 +264,7 @@ TEST_F(TrainerTest, ResumingInMidEpochIsExactOnAnyNumberOfRanks) {
   EXPECT_TRUE(at::equal(whole, run("again", 3, 1, folder_ / "alone/checkpoint-4")));
 }
 
-TEST_F(TrainerTest, AnotherTotalBatchMayDropTheLastRows) {
+TEST_F(TrainerTest, DifferentTotalBatchMayDropTheLastRows) {
   auto args = arguments("a");
   args.dataloader_drop_last = true;
   args.save_strategy = "steps";
