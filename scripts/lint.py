@@ -112,6 +112,8 @@ DOC_LINE = re.compile(r"\s*///(?!<)\s*(.*)")
 MEMBER_DOC = re.compile(r".*///<\s*(.*)")
 RIDDLE = re.compile(r"(What|Of|The same|Those|That|So)\b")
 MEMBER_RIDDLE = re.compile(r"([Ww]hat|Of|[Tt]he same|[Tt]hose|That|So)\b")
+# A test's name begins with its subject, too.
+TEST_NAME = re.compile(r"^TEST(?:_[FP])?\(\w+,\s*((?:The|Another|What|Of|Those|That|So)(?=[A-Z])\w*)", re.M)
 # Places of the sources in a page.
 TYPE = re.compile(r"^(?:struct|class|enum class) (?:alignas\(\w+\) )?(\w+)\b[^;:]*(?::(?!:)[^;]*)?\{", re.M)  # of a namespace
 PLACE = re.compile(r"`((?:convoy|cli|tests|scripts|benchmarks|examples|plugins|cmake)/[A-Za-z0-9_./-]+)`")
@@ -172,6 +174,12 @@ def riddles(lines):
         before = "block" if block else "member" if member else None
 
 
+def tests_without_subject(text):
+    """Yields (line number, name) of tests whose name opens with an article or a pronoun."""
+    for match in TEST_NAME.finditer(text):
+        yield text[:match.start()].count("\n") + 1, match[1]
+
+
 def check_file(path, components):
     """Yields (line number, is error, text)."""
     try:
@@ -213,6 +221,8 @@ def check_file(path, components):
             yield number, True, wrong
     for number, opening in riddles(lines) if is_source else ():
         yield number, True, f"opens a doc block with '{opening}'; begin with the noun or the verb"
+    for number, name in tests_without_subject("\n".join(lines)) if cpp and path.parts[0] == "tests" else ():
+        yield number, True, f"calls a test {name}; begin with its subject"
     if path.suffix == ".h" and not any(line.strip() == "#pragma once" for line in lines):
         yield 1, True, "lacks #pragma once"
     if cpp and len(lines) > MAX_LINES:

@@ -155,6 +155,17 @@ class DocBlocks(unittest.TestCase):
         self.assertEqual(self.found("int rows;  ///< of all ranks,", "           ///< those of padding too"), [])
 
 
+class TestNames(unittest.TestCase):
+    def test_begin_with_their_subject(self):
+        for name in ("TheDiskIsRead", "AnotherModelIsRefused", "WhatStaysIsKept", "OfRowsSomeAreRead", "ThoseOfAStepEnd"):
+            for kind in ("TEST(Any, ", "TEST_F(Any,\n       ", "TEST_P(Any, "):
+                self.assertEqual(list(lint.tests_without_subject(f"\n{kind}{name}) {{")), [(2, name)])
+
+    def test_may_begin_with_any_noun(self):
+        for name in ("TheoremsHold", "OffloadIsRefused", "ThenRanksEnd", "SoftmaxIsOne", "WhateverFitsRuns"):
+            self.assertEqual(list(lint.tests_without_subject(f"TEST(Any, {name}) {{")), [], name)
+
+
 class Registries(unittest.TestCase):
     def found(self, text, path="convoy/train/any.cpp"):
         return [number for number, _ in lint.listed_names(path, text, lint.read_registries())]
