@@ -8,57 +8,38 @@
 
 namespace convoy::job {
 
-namespace {
-
 using parallel::Place;
-
 using parallel::placed_parts;
 
-}  // namespace
-
-void check_offload_places(const options::ParallelArguments& a, at::Device device,
+void check_offload_places(const parallel::OffloadOptions& offload, at::Device device,
                           const std::string& where) {
-  for (const auto& [option, place, least, why] : placed_parts(a.parallelism.offload)) {
+  for (const auto& [option, place, least, why] : placed_parts(offload)) {
     if (place == Place::Cpu && device.is_cpu()) {
       fail<UsageError>("parallel",
                        "{} = cpu moves what a GPU holds to its host's memory, but the device is "
                        "the CPU, whose memory that is; try {} = disk",
                        option, option);
     }
-    if (place == Place::Disk && a.parallelism.offload.folder.empty()) {
-      fail<UsageError>("parallel",
-                       "{} = disk needs a folder on a disk with room; got none; try --offload_dir "
-                       "/path/to/scratch",
-                       option);
-    }
     std::error_code error;
     if (place == Place::Disk && !where.empty() &&
-        !std::filesystem::is_directory(a.parallelism.offload.folder, error)) {
+        !std::filesystem::is_directory(offload.folder, error)) {
       fail<UsageError>("parallel",
                        "{} = disk: offload_dir = {} is no folder on {}; try to "
                        "make it, or another one",
-                       option, a.parallelism.offload.folder.string(), where);
+                       option, offload.folder.string(), where);
     }
   }
 }
 
 parallel::OffloadOptions offload_options(const options::ParallelArguments& arguments,
                                          const Job& job, bool trains) {
-  const auto& a = arguments;
-  auto offload = a.parallelism.offload;
+  parallel::require(refuse_offload(arguments.parallelism,
+                                   {.trains = trains, .shares_weights = job.strategy == "dp"}));
+  auto offload = arguments.parallelism.offload;
   offload.rank = job.environment.rank;
   if (!trains) offload.optimizer = offload.gradients = Place::Device;
-  auto checked = a;
-  checked.parallelism.offload = offload;
-  for (const auto& [option, place, least, why] : placed_parts(offload)) {
-    if (place == Place::Device || job.strategy != "dp" || a.parallelism.zero > 0) continue;
-    fail<UsageError>("parallel",
-                     "{} = {} with DataParallel: its replicas share one optimizer; try --zero 1, "
-                     "or a process per device: convoy launch -n 2 train ...",
-                     option, name_of(place));
-  }
   check_offload_places(
-      checked, job.devices.at(0),
+      offload, job.devices.at(0),
       fmt::format("{}, seen from rank {}", launch::host_name(), job.environment.rank));
   return offload;
 }

@@ -8,14 +8,14 @@
 
 namespace convoy::job {
 
-/// Options of offloading from the arguments. Throws UsageError for a place without a folder or a
-/// GPU, and for replicas that share their state. Without training only weights count.
+/// Options of offloading from the arguments. Throws UsageError where these do not go together, and
+/// for a place that is not there. Without training only weights count.
 parallel::OffloadOptions offload_options(const options::ParallelArguments& arguments,
                                          const Job& job, bool trains);
 
-/// Throws UsageError for a place that is not there: a CPU's memory beside itself, a disk without a
-/// folder. `where`: who looks for it; "": nobody does.
-void check_offload_places(const options::ParallelArguments& arguments, at::Device device,
+/// Throws UsageError for a place that is not there: a CPU's memory beside itself, a folder that is
+/// none. `where`: who looks for it; "": nobody does.
+void check_offload_places(const parallel::OffloadOptions& offload, at::Device device,
                           const std::string& where);
 
 /// Sentences for the start of a run.

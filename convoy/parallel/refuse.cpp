@@ -72,7 +72,8 @@ Refusal refuse_shared_tokens(const Parallelism& parallelism) {
          "--tensor_parallel_size 2, or without it";
 }
 
-/// Offload of state of which no shard is kept, that each micro-batch needs, or that is kept whole.
+}  // namespace
+
 Refusal refuse_offload(const Parallelism& parallelism, const StepFacts& facts) {
   auto offload = parallelism.offload;
   if (!facts.trains) offload.optimizer = offload.gradients = Place::Device;
@@ -93,11 +94,21 @@ Refusal refuse_offload(const Parallelism& parallelism, const StepFacts& facts) {
           "{} = {} with zero_keep_mb = {}: what is kept whole is in memory; try one of the two",
           option, name_of(place), parallelism.keep_bytes >> 20);
     }
+    if (facts.shares_weights && parallelism.zero == 0) {
+      return fmt::format(
+          "{} = {} with DataParallel: its replicas share one optimizer; try --zero 1, or a process "
+          "per device: convoy launch -n 2 train ...",
+          option, name_of(place));
+    }
+    if (place == Place::Disk && !has_disk(offload)) {
+      return fmt::format(
+          "{} = disk needs a folder on a disk with room; got none; try --offload_dir "
+          "/path/to/scratch",
+          option);
+    }
   }
   return std::nullopt;
 }
-
-}  // namespace
 
 Refusal refuse(const Parallelism& parallelism, const StepFacts& facts) {
   if (auto out = refuse_schedule(parallelism)) return out;
@@ -162,6 +173,10 @@ std::vector<PlacedPart> placed_parts(const OffloadOptions& offload) {
   return {{"offload_optimizer", offload.optimizer, 0, ""},
           {"offload_gradients", offload.gradients, 2, "backward needs whole gradients"},
           {"offload_parameters", offload.parameters, 3, "every step needs whole weights"}};
+}
+
+bool has_disk(const OffloadOptions& offload) {
+  return !offload.folder.empty();
 }
 
 int64_t least_zero(const OffloadOptions& offload) {

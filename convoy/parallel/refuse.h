@@ -24,6 +24,9 @@ Refusal refuse_recomputation(const Parallelism& parallelism, const StepFacts& fa
 /// Rule of `refuse`: tables are kept by rows over data ranks alone, in memory.
 Refusal refuse_row_tables(const Parallelism& parallelism, const StepFacts& facts);
 
+/// Rule of `refuse`: offloaded state is kept in shards, or by one rank, and a disk needs a folder.
+Refusal refuse_offload(const Parallelism& parallelism, const StepFacts& facts);
+
 /// Throws UsageError with a reason that there is.
 void require(const Refusal& none);
 
@@ -35,6 +38,9 @@ struct PlacedPart {
   const char* why;     ///< none is kept below
 };
 std::vector<PlacedPart> placed_parts(const OffloadOptions& offload);
+
+/// Whether state can be offloaded to a disk: there is a folder on it.
+bool has_disk(const OffloadOptions& offload);
 
 /// Returns the least stage of ZeRO that keeps shards of everything that is offloaded.
 int64_t least_zero(const OffloadOptions& offload);

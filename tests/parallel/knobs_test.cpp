@@ -113,7 +113,10 @@ TEST(Knobs, ASearchStartsFromWhatNoPlanDecides) {
 
 TEST(Refuse, SaysWhyOptionsDoNotGoTogether) {
   const auto why = [](const Parallelism& asked) { return refuse(asked).value_or("none"); };
-  for (const auto& plan : plans()) EXPECT_EQ(why(plan), "none") << plan.to_text();
+  for (auto plan : plans()) {
+    plan.offload.folder = "disk";
+    EXPECT_EQ(why(plan), "none") << plan.to_text();
+  }
   EXPECT_THAT(why({.pipeline = {.schedule = &kGPipe}}),
               HasSubstr("pipeline_schedule = gpipe has no effect without a pipeline"));
   EXPECT_THAT(why({.pipeline = {.splits = {4, 8}}}), HasSubstr("pipeline_splits = 4,8 has no"));
@@ -138,6 +141,10 @@ TEST(Refuse, SaysWhyOptionsDoNotGoTogether) {
   EXPECT_THAT(why({.ranks = {.context = 2}, .row_tables = true}),
               HasSubstr("row_tables = true does not go with context_parallel_size = 2"));
   EXPECT_THROW(require(refuse({.sequence_parallel = true})), UsageError);
+  const Parallelism disk{.offload = {.optimizer = Place::Disk}};
+  EXPECT_THAT(why(disk), HasSubstr("offload_optimizer = disk needs a folder on a disk with room"));
+  EXPECT_THAT(refuse(disk, {.shares_weights = true}).value_or("none"),
+              HasSubstr("offload_optimizer = disk with DataParallel: its replicas share one"));
   const Parallelism gradients{.offload = {.gradients = Place::Cpu}};
   EXPECT_EQ(refuse(gradients, {.trains = false}), std::nullopt);
   EXPECT_EQ(least_zero({.optimizer = Place::Cpu}), 0);

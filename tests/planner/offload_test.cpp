@@ -19,11 +19,12 @@ bool lies_at(const Parallelism& split, Place optimizer, Place gradients, Place p
 }
 
 TEST(Offload, EveryPartOfTheStateMayLieElsewhere) {
-  const SearchSpace space{.num_ranks = 2,
-                          .global_batch = 2,
-                          .most_rows = 1,
-                          .takes_recompute = false,
-                          .offload = {Place::Cpu, Place::Disk}};
+  SearchSpace space{.num_ranks = 2,
+                    .global_batch = 2,
+                    .most_rows = 1,
+                    .takes_recompute = false,
+                    .offload = {Place::Cpu, Place::Disk}};
+  space.base.offload.folder = "disk";
   const auto splits = splits_of(space);
   const auto number = [&](const auto& is) {
     return std::count_if(splits.begin(), splits.end(), is);

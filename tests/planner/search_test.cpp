@@ -17,6 +17,7 @@ SearchResult found_for(const PaperModel& model, const Cluster& cluster, int64_t 
   SearchSpace space{.num_ranks = cluster.num_devices(), .global_batch = global_batch};
   space.all = all;
   space.offload = std::move(offload);
+  space.base.offload.folder = "disk";
   if (cluster.num_hosts > 1) space.ranks_per_host = cluster.devices_per_host;
   return search(model.numbers(), cluster, space);
 }
@@ -72,6 +73,7 @@ TEST(Search, BoundsAreNeverAboveWhatASplitTakes) {
   space.all = space.takes_sequence = true;
   space.most_context = 4;
   space.offload = {parallel::Place::Cpu, parallel::Place::Disk};
+  space.base.offload.folder = "disk";
   const auto all = search(numbers, cluster, space);
   for (const auto& [split, prediction, simplicity] : all.tried) {
     EXPECT_LE(least_seconds(numbers, cluster, {}, split), prediction.seconds * (1 + 1e-9))

@@ -21,7 +21,8 @@ Estimator::Estimator(const parallel::ModelFactory& factory, options::TrainingArg
     : run_(asked_run(factory, arguments, inputs.data, inputs.num_ranks)),
       rows_(arguments.per_device_train_batch_size) {
   options::hold_batch(arguments, run_.mesh.degree(parallel::kRows));
-  if (!inputs.for_gpu) job::check_offload_places(arguments.parallel, at::kCPU, /*where=*/"");
+  if (!inputs.for_gpu)
+    job::check_offload_places(arguments.parallel.parallelism.offload, at::kCPU, /*where=*/"");
   if (arguments.parallel.threads > 0) {
     at::set_num_threads(static_cast<int>(arguments.parallel.threads));
   }

@@ -15,6 +15,7 @@
 #include "convoy/nn/declare.h"
 #include "convoy/options/batch.h"
 #include "convoy/parallel/knobs.h"
+#include "convoy/parallel/refuse.h"
 #include "convoy/planner/cost/block_costs.h"
 #include "convoy/planner/cost/other_devices.h"
 #include "convoy/planner/cost/pipeline_inputs.h"
@@ -111,7 +112,7 @@ SearchSpace search_space_of(const Subject& subject, const PlanRequest& request,
   SearchSpace out;
   out.num_ranks = num_ranks;
   if (cluster.num_hosts > 1) out.ranks_per_host = cluster.devices_per_host;
-  out.base = parallel::undecided(subject.replica.parallelism);
+  out.base = parallel::undecided(subject.arguments.parallel.parallelism);
   out.facts = subject.replica.facts();
   out.global_batch = options::step_rows(subject.arguments, num_ranks);
   out.most_rows = request.most_rows > 0 ? request.most_rows
@@ -125,9 +126,7 @@ SearchSpace search_space_of(const Subject& subject, const PlanRequest& request,
   out.most_stages = std::ssize(blocks);
   limit_tensor_ranks(out, model);
   if (!here) out.offload = {parallel::Place::Cpu};
-  if (!subject.arguments.parallel.parallelism.offload.folder.empty()) {
-    out.offload.push_back(parallel::Place::Disk);
-  }
+  if (parallel::has_disk(out.base.offload)) out.offload.push_back(parallel::Place::Disk);
   return out;
 }
 
