@@ -14,6 +14,7 @@
 
 #include "convoy/nn/declare.h"
 #include "convoy/optim/optimizer.h"
+#include "convoy/parallel/program/counts.h"
 #include "convoy/planner/search/search.h"
 #include "tests/parallel_torch/own_time.h"
 #include "tests/parallel_torch/sleeping.h"
@@ -169,18 +170,7 @@ struct HiddenCluster {
 
 /// What stages are cut by: a row on a device of speed 1.
 inline std::vector<parallel::BlockCounts> counts_of(const HiddenCluster& hidden) {
-  std::vector<parallel::BlockCounts> out;
-  for (const auto& cost : hidden.costs(1, 1)) {
-    out.push_back({.forward = cost.forward_seconds,
-                   .backward = cost.backward_seconds,
-                   .weight = cost.weight_seconds,
-                   .kept = static_cast<double>(cost.kept_bytes),
-                   .put_off = static_cast<double>(cost.put_off_bytes),
-                   .returned = static_cast<double>(cost.returned_bytes),
-                   .sent = static_cast<double>(cost.sent_bytes),
-                   .sent_grad = static_cast<double>(cost.grad_bytes)});
-  }
-  return out;
+  return parallel::counts_of(hidden.costs(1, 1));
 }
 
 namespace hidden {

@@ -63,6 +63,17 @@ BlockCounts block_from_file(const Json& block, const std::string& name, const st
 
 }  // namespace
 
+std::vector<BlockCounts> counts_of(const std::vector<BlockCost>& measured) {
+  std::vector<BlockCounts> out;
+  const auto bytes = [](int64_t number) { return static_cast<double>(number); };
+  for (const auto& block : measured) {
+    out.push_back({block.forward_seconds, block.backward_seconds, block.weight_seconds,
+                   bytes(block.kept_bytes), bytes(block.put_off_bytes), bytes(block.returned_bytes),
+                   bytes(block.sent_bytes), bytes(block.grad_bytes)});
+  }
+  return out;
+}
+
 Costs costs_of(const std::vector<BlockCounts>& counts) {
   Costs out;
   for (const auto& block : counts) {
@@ -73,6 +84,7 @@ Costs costs_of(const std::vector<BlockCounts>& counts) {
     out.put_off.push_back(block.put_off);
     out.inputs.push_back(block.returned);
     out.sent_bytes.push_back(block.sent);
+    out.grad_bytes.push_back(block.sent_grad);
     out.send.push_back(block.send);
     out.send_grad.push_back(block.send_grad);
   }

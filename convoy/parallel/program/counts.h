@@ -5,10 +5,14 @@
 
 #include "convoy/base/json.h"
 #include "convoy/parallel/model_decl.h"
+#include "convoy/parallel/program/memory.h"
 #include "convoy/parallel/program/simulate.h"
 #include "convoy/parallel/step_facts.h"
 
 namespace convoy::parallel {
+
+/// Converts costs that a rank measured of its blocks to counts, with times in seconds.
+std::vector<BlockCounts> counts_of(const std::vector<BlockCost>& measured);
 
 /// Converts counts by block to costs by block.
 Costs costs_of(const std::vector<BlockCounts>& counts);

@@ -170,20 +170,6 @@ std::vector<RankProgram> of_pipeline(const std::vector<StagePlan>& stages, Progr
   return out;
 }
 
-Costs measured(const std::vector<BlockCost>& costs) {
-  Costs out;
-  for (const auto& cost : costs) {
-    out.forward.push_back(cost.forward_seconds);
-    out.backward.push_back(cost.backward_seconds);
-    out.weight.push_back(cost.weight_seconds);
-    out.kept.push_back(static_cast<double>(cost.kept_bytes));
-    out.put_off.push_back(static_cast<double>(cost.put_off_bytes));
-    out.inputs.push_back(static_cast<double>(cost.returned_bytes));
-    out.sent_bytes.push_back(static_cast<double>(cost.sent_bytes));
-  }
-  return out;
-}
-
 RunPlan planned(const ModelDecl& model, const Mesh& mesh, const Parallelism& parallelism,
                 const StepFacts& facts, const std::vector<BlockCost>& costs, bool proves,
                 KnownChoices* known);
@@ -302,7 +288,7 @@ RunPlan planned(const ModelDecl& model, const Mesh& mesh, const Parallelism& par
   }
   if (!proves) return out;
   if (num_stages > 1 || !costs.empty()) {
-    out.timeline = simulate(programs, costs.empty() ? shared : measured(costs));
+    out.timeline = simulate(programs, costs.empty() ? shared : costs_of(counts_of(costs)));
   }
   return out;
 }
@@ -311,7 +297,7 @@ RunPlan planned(const ModelDecl& model, const Mesh& mesh, const Parallelism& par
 
 double floor_of(const ModelDecl& model, const RunPlan& plan, const Parallelism& parallelism,
                 const StepFacts& facts, const std::vector<BlockCost>& costs) {
-  const auto by_block = costs.empty() ? shared_costs(model, facts) : measured(costs);
+  const auto by_block = costs.empty() ? shared_costs(model, facts) : costs_of(counts_of(costs));
   return floor_of(pipe_of(plan.cut, parallelism.micro_batches, by_block, plan.step.recomputed));
 }
 

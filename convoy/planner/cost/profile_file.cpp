@@ -14,6 +14,7 @@
 #include "convoy/machine/cores.h"
 #include "convoy/machine/host.h"
 #include "convoy/nn/declare.h"
+#include "convoy/parallel/program/counts.h"
 #include "convoy/planner/cost/pipeline_inputs.h"
 
 namespace convoy::planner {
@@ -315,14 +316,7 @@ std::vector<parallel::BlockCounts> counts_of(const Profile& profile, int64_t row
                                              const parallel::ModelDecl& model,
                                              const std::string& file) {
   check_names(profile, model, "pipeline_costs = " + file);
-  std::vector<parallel::BlockCounts> out;
-  for (const auto& cost : BlockCosts(profile.blocks, file, profile.spread).of({rows, tensor})) {
-    out.push_back({cost.forward_seconds, cost.backward_seconds, cost.weight_seconds,
-                   static_cast<double>(cost.kept_bytes), static_cast<double>(cost.put_off_bytes),
-                   static_cast<double>(cost.returned_bytes), static_cast<double>(cost.sent_bytes),
-                   static_cast<double>(cost.grad_bytes)});
-  }
-  return out;
+  return parallel::counts_of(BlockCosts(profile.blocks, file, profile.spread).of({rows, tensor}));
 }
 
 }  // namespace convoy::planner

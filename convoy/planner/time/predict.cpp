@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "convoy/parallel/pipeline/pipeline.h"
+#include "convoy/parallel/program/counts.h"
 #include "convoy/planner/time/offload.h"
 #include "convoy/planner/time/step_times.h"
 #include "convoy/planner/time/uneven.h"
@@ -66,7 +67,7 @@ parallel::Costs seconds_of(const std::vector<BlockCost>& blocks, const Cluster& 
   for (int rank = 0; tensor.plays() && rank < mesh.num_ranks(); ++rank) {
     speeds.push_back(cluster.speed_of(rank, low_precision));
   }
-  parallel::Costs out;
+  auto out = parallel::costs_of(parallel::counts_of(blocks));
   const auto each = [](int64_t number, int64_t bytes, const auto& time) {
     if (number == 0) return 0.0;
     const auto n = static_cast<double>(number);
@@ -81,23 +82,18 @@ parallel::Costs seconds_of(const std::vector<BlockCost>& blocks, const Cluster& 
   const auto messages = [&](int64_t number, int64_t bytes) {
     return each(number, bytes, [&](double of_one) { return context.message(of_one); });
   };
-  for (const auto& block : blocks) {
+  for (size_t b = 0; b < blocks.size(); ++b) {
+    const auto& block = blocks[b];
     out.forward_sums.push_back(
         sums(block.forward_sums, block.forward_sum_bytes, block.forward_seconds) +
         messages(block.forward_messages, block.forward_message_bytes));
     out.backward_sums.push_back(
         sums(block.backward_sums, block.backward_sum_bytes, block.backward_seconds) +
         messages(block.backward_messages, block.backward_message_bytes));
-    out.forward.push_back(block.forward_seconds + out.forward_sums.back());
-    out.backward.push_back(block.backward_seconds + out.backward_sums.back());
-    out.weight.push_back(block.weight_seconds);
-    out.kept.push_back(static_cast<double>(block.kept_bytes));
-    out.put_off.push_back(static_cast<double>(block.put_off_bytes));
-    out.inputs.push_back(static_cast<double>(block.returned_bytes));
-    out.sent_bytes.push_back(static_cast<double>(block.sent_bytes));
-    out.grad_bytes.push_back(static_cast<double>(block.grad_bytes));
-    out.send.push_back(to_next.time_of(out.sent_bytes.back()));
-    out.send_grad.push_back(to_next.time_of(out.grad_bytes.back()));
+    out.forward[b] += out.forward_sums[b];
+    out.backward[b] += out.backward_sums[b];
+    out.send[b] = to_next.time_of(out.sent_bytes[b]);
+    out.send_grad[b] = to_next.time_of(out.grad_bytes[b]);
   }
   return out;
 }
