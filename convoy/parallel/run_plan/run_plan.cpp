@@ -1,16 +1,17 @@
 #include "convoy/parallel/run_plan/run_plan.h"
 
-#include <fmt/ranges.h>
-
 #include <algorithm>
 #include <limits>
 #include <numeric>
 #include <utility>
 
 #include "convoy/base/error.h"
+#include "convoy/parallel/context/context_check.h"
+#include "convoy/parallel/first_names.h"
 #include "convoy/parallel/pipeline/pipeline.h"
 #include "convoy/parallel/program/counts.h"
 #include "convoy/parallel/refuse.h"
+#include "convoy/parallel/row_tables/table_check.h"
 #include "convoy/parallel/run_plan/choose.h"
 #include "convoy/parallel/run_plan/plan_again.h"
 
@@ -56,15 +57,6 @@ StepOptions step_options(const ModelDecl& model, const Parallelism& parallelism)
   return out;
 }
 
-/// Text of `names`, shortened to a line.
-std::string listed(const std::vector<std::string>& names) {
-  constexpr size_t kMost = 3;
-  const std::vector<std::string> first(
-      names.begin(), names.begin() + static_cast<std::ptrdiff_t>(std::min(kMost, names.size())));
-  return fmt::format("{}{}", fmt::join(first, ", "),
-                     names.size() > kMost ? fmt::format(" and {} more", names.size() - kMost) : "");
-}
-
 /// Returns the largest number of tensor ranks that each get some of a parameter.
 int64_t most_ranks(const ParamDecl& param) {
   const bool is_table = !param.read_in_backward && param.cut.dim == 0;
@@ -86,14 +78,14 @@ void check_tensor_ranks(const ModelDecl& model, int num_ranks, bool share_tokens
                      "tensor_parallel_size = {} needs blocks that compute with a part of their "
                      "weights (docs/tensor.md says of which models); {} of this model's {} do not: "
                      "{}; try data parallelism, --zero 3, or --pipeline_parallel_size",
-                     num_ranks, unable.size(), model.blocks.size(), listed(unable));
+                     num_ranks, unable.size(), model.blocks.size(), first_names(unable));
   }
   if (share_tokens && !whole.empty()) {
     fail<UsageError>("parallel",
                      "sequence_parallel needs blocks that compute with a rank's share of the "
                      "tokens (docs/tensor.md says of which models); {} of this model's {} do not: "
                      "{}; try without it",
-                     whole.size(), model.blocks.size(), listed(whole));
+                     whole.size(), model.blocks.size(), first_names(whole));
   }
   int64_t most = num_ranks;
   for (const auto& param : model.params) {
@@ -108,37 +100,8 @@ void check_tensor_ranks(const ModelDecl& model, int num_ranks, bool share_tokens
       "parallel",
       "tensor_parallel_size = {} is more than the heads, ids or inner units that "
       "weights consist of: {}; try {}",
-      num_ranks, listed(coarse),
+      num_ranks, first_names(coarse),
       most > 1 ? fmt::format("--tensor_parallel_size {}", most) : "other ways to use the ranks");
-}
-
-/// Throws UsageError where not all blocks take some positions of rows only.
-void check_context_ranks(const ModelDecl& model, int num_ranks) {
-  if (num_ranks == 1) return;
-  std::vector<std::string> unable;
-  for (const auto& block : model.blocks) {
-    if (!block.takes_context_ranks) unable.push_back(block.name);
-  }
-  if (unable.empty()) return;
-  fail<UsageError>("parallel",
-                   "context_parallel_size = {} needs blocks that compute with some positions of "
-                   "each row; {} of this model's {} do not: {} (docs/context.md tells which models "
-                   "have such); try --tensor_parallel_size",
-                   num_ranks, unable.size(), model.blocks.size(), listed(unable));
-}
-
-/// Throws UsageError where no table of the model can be kept by rows.
-void check_row_tables(const ModelDecl& model) {
-  if (std::any_of(model.params.begin(), model.params.end(),
-                  [](const auto& param) { return param.row_reads && param.trained; })) {
-    return;
-  }
-  fail<UsageError>("parallel",
-                   "row_tables = true needs a table of which a step reads some rows, as of a "
-                   "trained embedding "
-                   "that scores, too, under a loss that samples; got none; try --sampled_softmax "
-                   "true --weight_tying true (and "
-                   "--pretrained_trainable true where it begins with vectors), or without it");
 }
 
 /// Options with the degrees of the mesh.
