@@ -1,7 +1,6 @@
 #include "convoy/checkpoint/adapter.h"
 
 #include <algorithm>
-#include <cctype>
 #include <map>
 #include <memory>
 #include <set>
@@ -25,14 +24,17 @@ std::string module_of(const nn::ParamSpec& spec) {
   return spec.name.substr(0, spec.name.size() - kWeightEnd.size());
 }
 
+bool has_one_of(const std::vector<std::string>& parts, const std::string& name) {
+  return std::any_of(parts.begin(), parts.end(),
+                     [&](const auto& part) { return name.find(part) != std::string::npos; });
+}
+
 /// Whether a weight is used by nn::linear, so that it can have an adapter: not embeddings, which
 /// are looked up, not the output matrix, which the loss reads, and not experts.
 bool takes_adapter(const nn::ParamSpec& spec, const models::WeightLayout& layout) {
-  const bool is_module =
-      std::none_of(layout.no_modules.begin(), layout.no_modules.end(),
-                   [&](const auto& part) { return spec.name.find(part) != std::string::npos; });
-  return is_module && spec.shape.size() == 2 && spec.read_in_backward && spec.trainable &&
-         !spec.row_reads && spec.name != layout.head && !module_of(spec).empty();
+  return !has_one_of(layout.no_modules, spec.name) && spec.shape.size() == 2 &&
+         spec.read_in_backward && spec.trainable && !spec.row_reads && spec.name != layout.head &&
+         !module_of(spec).empty();
 }
 
 std::string last_of(const std::string& module) {
@@ -76,19 +78,9 @@ void check_targets(const AdapterConfig& config, const std::vector<std::string>& 
               : did_you_mean(missing[0], names));
 }
 
-/// Whether transformers joins or renames a weight as it reads a file, so that PEFT would look for
-/// another name: one expert of several, and Mixtral's module of experts.
-bool has_another_name(const std::string& name) {
-  constexpr std::string_view kExperts = ".experts.";
-  const auto found = name.find(kExperts);
-  const bool is_one = found != std::string::npos && found + kExperts.size() < name.size() &&
-                      std::isdigit(static_cast<unsigned char>(name[found + kExperts.size()])) != 0;
-  return is_one || name.find(".block_sparse_moe.") != std::string::npos;
-}
-
 /// Freezes all parameters but those of modules_to_save.
 void freeze(const std::vector<nn::ParamPtr>& params, const nn::BlockList& blocks,
-            const AdapterConfig& config, bool strict) {
+            const AdapterConfig& config, const models::WeightLayout& layout, bool strict) {
   std::map<const nn::Param*, int> readers;
   for (const auto& block : blocks) {
     for (const auto& param : block->params()) ++readers[param.get()];
@@ -100,7 +92,7 @@ void freeze(const std::vector<nn::ParamPtr>& params, const nn::BlockList& blocks
       param->freeze();
       continue;
     }
-    if (has_another_name(name)) {
+    if (has_one_of(layout.renamed, name)) {
       fail<UsageError>("lora",
                        "modules_to_save has {}, for which PEFT has no name: transformers holds the "
                        "experts of a layer as one tensor; try without it, or train all weights",
@@ -142,7 +134,7 @@ nn::BlockList adapted(const nn::BlockList& blocks, AdapterConfig& config,
     param->set_adapter(adapters[param.get()]);
   }
   check_targets(config, found, all, layout, strict);
-  freeze(params, blocks, config, strict);
+  freeze(params, blocks, config, layout, strict);
   if (!layout.others.empty()) config.is_regex = false;  // PEFT would find more than the text part
   if (!config.is_regex) config.targets = names_for_peft(found, all, layout);
   nn::BlockList out;

@@ -45,6 +45,9 @@ struct WeightLayout {
   /// Parts of names of matrices that are no linear modules in Hugging Face's model: PEFT knows no
   /// adapter for them.
   std::vector<std::string> no_modules{};
+  /// Parts of names of weights that transformers joins or renames as it reads a file: PEFT looks
+  /// for them under other names.
+  std::vector<std::string> renamed{};
   /// Beginnings of names of weights beside the model, which belong to a wrapper's other parts.
   std::vector<std::string> others{};
 };

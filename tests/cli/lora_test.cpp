@@ -151,6 +151,24 @@ TEST_F(LoraCommand, GoesOnFromAnAdapter) {
   EXPECT_EQ(last("of_peft.json", "eval_loss"), last("of_run.json", "eval_loss"));
 }
 
+TEST_F(LoraCommand, ExpertsThatTransformersRenamesAreNotSavedBesideAdapters) {
+  const std::string sizes =
+      " --hidden_size 16 --intermediate_size 16 --num_hidden_layers 1 "
+      "--num_attention_heads 4 --num_key_value_heads 2 --num_experts_per_tok 1 ";
+  const auto refused = [&](const std::string& family, const std::string& module) {
+    SCOPED_TRACE(family);
+    ASSERT_EQ(run("train --model_type " + family + sizes + kTiny +
+                  "--max_steps 1 --output_dir base --overwrite_output_dir"),
+              0)
+        << output_;
+    ASSERT_EQ(run(kFromBase + ("--lora_r 2 --max_steps 1 --modules_to_save " + module)), 2)
+        << output_;
+    expect("." + module + ", for which PEFT has no name");
+  };
+  refused("mixtral --num_local_experts 2", "block_sparse_moe.gate");
+  refused("qwen3_moe --num_experts 2 --moe_intermediate_size 16", "experts.1.up_proj");
+}
+
 TEST_F(LoraCommand, SaysWhatIsWrong) {
   ASSERT_EQ(run(std::string("train") + kGpt2 + kTiny + "--max_steps 1 --output_dir base"), 0);
   const auto fails = [&](const std::string& options, const std::string& message, int code = 2) {

@@ -123,6 +123,11 @@ WeightLayout DecoderConfig::layout() const {
                    {".rotary_emb.inv_freq"},
                    "lm_head.weight",
                    tie_word_embeddings ? body() + "embed_tokens.weight" : ""};
+    if (experts.renames_module) {
+      out.renamed = {fmt::format(".{}.", experts.module)};
+    } else if (!experts.stacked) {
+      out.renamed = {out.no_modules[0]};
+    }
   if (family_->experts != nullptr) {
     const auto& experts = *family_->experts;
     out.no_modules = {fmt::format(".{}.experts.", experts.module),

@@ -19,6 +19,7 @@ const ExpertFamily kExperts, kSharedExperts{.shared = true},
                     .gate = "w1",
                     .up = "w3",
                     .down = "w2",
+                    .renames_module = true,
                     .weights_sum_to_one = true};
 
 }  // namespace

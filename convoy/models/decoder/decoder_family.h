@@ -24,8 +24,9 @@ struct ExpertFamily {
   const char* module = "mlp";
   const char* router = "gate";
   const char *gate = "gate_proj", *up = "up_proj", *down = "down_proj";  ///< of an expert
-  bool stacked = false;  ///< experts have biases, and one matrix for all (nn::ExpertStacks)
-  bool shared = false;   ///< all tokens go through one more expert, which has a gate
+  bool renames_module = false;  ///< transformers calls it `mlp` as it reads a file
+  bool stacked = false;         ///< experts have biases, and one matrix for all (nn::ExpertStacks)
+  bool shared = false;          ///< all tokens go through one more expert, which has a gate
   bool weights_sum_to_one = false;
 };
 
