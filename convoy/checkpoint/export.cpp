@@ -131,22 +131,17 @@ class Export {
   }
 
   void take_over(const fs::path& from, const fs::path& to) {
-    for (const auto& entry : fs::directory_iterator(from)) {
-      if (!belongs_to_model(entry)) continue;
-      const auto name = entry.path().filename();
-      if (name == kConfig) {
-        write_file(to / name, config(entry.path()));
-      } else {
-        copy_into(entry.path(), to / name);
-      }
-      written_.others.push_back(name.string());
-    }
     auto& others = written_.others;
+    others = copy_model_files(from, to, {kConfig});
+    if (belongs_to_model(fs::directory_entry(from / kConfig))) {
+      write_file(to / kConfig, config(from / kConfig));
+      others.emplace_back(kConfig);
+    } else {
+      written_.warnings.push_back(
+          fmt::format("there is no {} in {}: nothing tells which model the weights are of", kConfig,
+                      from.string()));
+    }
     std::sort(others.begin(), others.end());
-    if (std::find(others.begin(), others.end(), kConfig) != others.end()) return;
-    written_.warnings.push_back(
-        fmt::format("there is no {} in {}: nothing tells which model the weights are of", kConfig,
-                    from.string()));
   }
 
   /// Adds warnings about unusual tensors.
