@@ -12,6 +12,7 @@
 
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
+#include "convoy/base/memory_links.h"
 #include "convoy/base/text.h"
 #include "convoy/checkpoint/folder.h"
 
@@ -20,7 +21,6 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr std::string_view kMemory = "memory-";
 /// Name of a copy's folder while it is written.
 constexpr const char* kUnfinished = "copying";
 
@@ -47,7 +47,7 @@ void allocate(const fs::path& path, size_t bytes) {
 
 /// Name of file `f` of a slot, as the launcher linked it.
 std::string name_of_file(int slot, size_t f) {
-  return fmt::format("{}{}", kMemory, slot * CopySlots::kFilesOfSlot + static_cast<int>(f));
+  return memory_link(slot * CopySlots::kFilesOfSlot + static_cast<int>(f));
 }
 
 /// Number of the file in memory to which an entry of a copy leads; -1: it is no such link.
@@ -55,8 +55,8 @@ int64_t file_of(const fs::path& entry) {
   std::error_code error;
   const auto target = fs::read_symlink(entry, error).filename().string();
   int64_t number = -1;
-  const bool is = target.starts_with(kMemory) &&
-                  parse_number(target.substr(kMemory.size()), number) && number >= 0 &&
+  const bool is = target.starts_with(kMemoryLink) &&
+                  parse_number(target.substr(kMemoryLink.size()), number) && number >= 0 &&
                   number < 2 * CopySlots::kFilesOfSlot;
   return is ? number : -1;
 }
@@ -92,7 +92,7 @@ MappedSlot::MappedSlot(const fs::path& folder, int slot, const std::vector<CopyF
 CopySlots::CopySlots(fs::path folder) : folder_(std::move(folder)) {}
 
 fs::path CopySlots::copy_of(int64_t step) const {
-  return folder_ / fmt::format("checkpoint-{}", step);
+  return folder_ / name_of_checkpoint(step);
 }
 
 fs::path CopySlots::unfinished() const {

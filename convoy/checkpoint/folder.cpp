@@ -13,8 +13,6 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr std::string_view kPrefix = "checkpoint-";
-
 /// Whether a run could resume from the checkpoint, as far as its manifest tells without the
 /// weights.
 bool looks_whole(const fs::path& checkpoint) {
@@ -29,11 +27,16 @@ bool looks_whole(const fs::path& checkpoint) {
 /// Step of a name checkpoint-<step>; nothing for other names.
 std::optional<int64_t> step_in(const std::string& name) {
   int64_t step = 0;
-  const bool is = name.starts_with(kPrefix) && parse_number(name.substr(kPrefix.size()), step);
+  const bool is =
+      name.starts_with(kCheckpointName) && parse_number(name.substr(kCheckpointName.size()), step);
   return is ? std::optional(step) : std::nullopt;
 }
 
 }  // namespace
+
+std::string name_of_checkpoint(int64_t step) {
+  return fmt::format("{}{}", kCheckpointName, step);
+}
 
 int64_t step_of(const fs::path& checkpoint) {
   return step_in(checkpoint.filename().string()).value_or(-1);

@@ -3,6 +3,8 @@
 #include <cstdint>
 #include <filesystem>
 #include <optional>
+#include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -12,6 +14,11 @@ namespace convoy::checkpoint {
 inline constexpr const char* kOptimizer = "optimizer.safetensors";
 inline constexpr const char* kState = "trainer_state.json";
 inline constexpr const char* kConfig = "config.json";
+
+inline constexpr std::string_view kCheckpointName = "checkpoint-";  ///< then the step
+
+/// Name of the checkpoint of a step.
+std::string name_of_checkpoint(int64_t step);
 
 /// `checkpoint-<step>` folders of a run, by ascending step. Unfinished ones are not listed.
 std::vector<std::pair<int64_t, std::filesystem::path>> list_checkpoints(

@@ -131,7 +131,7 @@ class Verifier {
     for (auto& wrong : manifest_.wrong_others(found_.folder)) {
       found_.wrong.push_back(std::move(wrong));
     }
-    const bool is_checkpoint = found_.folder.filename().string().starts_with("checkpoint-");
+    const bool is_checkpoint = found_.folder.filename().string().starts_with(kCheckpointName);
     if (is_checkpoint && !fs::exists(found_.folder / kState, error)) {
       found_.wrong.push_back(fmt::format("there is no {}: no run can go on from here", kState));
     }

@@ -9,16 +9,10 @@
 
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
+#include "convoy/base/memory_links.h"
 
 namespace convoy::launch {
 namespace fs = std::filesystem;
-
-namespace {
-
-constexpr std::string_view kPrefix = "memory-";
-constexpr const char* kInDoubt = "in_doubt";
-
-}  // namespace
 
 KeptMemory::KeptMemory(fs::path folder) : folder_(std::move(folder)) {
   make_folder(folder_);
@@ -31,7 +25,7 @@ KeptMemory::KeptMemory(fs::path folder) : folder_(std::move(folder)) {
     // A rank that opens it has the file itself, not this process's descriptor.
     std::error_code error;
     fs::create_symlink(fmt::format("/proc/{}/fd/{}", ::getpid(), file.get()),
-                       folder_ / fmt::format("{}{}", kPrefix, i), error);
+                       folder_ / memory_link(i), error);
     if (error) {
       fail<FileError>("launch", "cannot make a link in {}: {}", folder_.string(), error.message());
     }
@@ -42,7 +36,7 @@ bool KeptMemory::forget() {
   bool any = false;
   std::error_code ignored;
   for (const auto& entry : fs::directory_iterator(folder_, ignored)) {
-    if (entry.path().filename().string().starts_with(kPrefix)) continue;
+    if (entry.path().filename().string().starts_with(kMemoryLink)) continue;
     any = any || entry.is_directory(ignored);
     fs::remove_all(entry.path(), ignored);
   }

@@ -10,6 +10,7 @@
 #include "convoy/base/files.h"
 #include "convoy/base/host_name.h"
 #include "convoy/base/json_value.h"
+#include "convoy/base/memory_links.h"
 #include "convoy/base/text.h"
 #include "convoy/base/timing.h"
 #include "convoy/checkpoint/folder.h"
@@ -35,9 +36,6 @@ constexpr double kMostMemory = 0.25;
 constexpr const char* kRun = "copied_run.json";
 /// File in a copy with the step of the checkpoint that was being written to the disk meanwhile.
 constexpr const char* kSaving = "saving_step.json";
-
-/// File that the launcher leaves beside the copies after a failure that came again.
-constexpr const char* kInDoubt = "in_doubt";
 
 /// Text that tells runs apart: their folder, and what decides their steps and no plan changes.
 std::string run_of(const options::TrainingArguments& a) {
@@ -166,7 +164,7 @@ MemoryCopying::MemoryCopying(const options::TrainingArguments& arguments, const 
 
 void MemoryCopying::open() {
   std::error_code error;
-  if (lock_.held() || !fs::exists(copies_->folder() / "memory-0", error)) return;
+  if (lock_.held() || !fs::exists(copies_->folder() / memory_link(0), error)) return;
   // Rank 0 of an earlier start may take a moment to end.
   constexpr std::chrono::seconds kPatience{5};
   lock_ = job_.environment.restart_count == 0 ? FolderLock(copies_->folder())

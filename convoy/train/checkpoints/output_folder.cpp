@@ -4,6 +4,7 @@
 
 #include "convoy/base/error.h"
 #include "convoy/base/files.h"
+#include "convoy/checkpoint/folder.h"
 #include "convoy/checkpoint/lineage.h"
 #include "convoy/formats/safetensors_folder.h"
 #include "convoy/train/checkpoints/checkpoints.h"
@@ -114,7 +115,8 @@ void Checkpoints::lock_output() {
                     dir_.string(), lock_.trouble()));
     return;
   }
-  std::vector<std::string> own{"checkpoint-", "model", kState, kConfig, kReplaced};
+  std::vector<std::string> own{std::string(checkpoint::kCheckpointName), "model", kState, kConfig,
+                               kReplaced};
   own.insert(own.end(), std::begin(kResults), std::end(kResults));
   const auto names = own_names();
   own.insert(own.end(), names.begin(), names.end());

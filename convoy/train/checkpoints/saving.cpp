@@ -85,7 +85,7 @@ void Checkpoints::restore_small_files() {
 }
 
 fs::path Checkpoints::path(int64_t step) const {
-  return dir_ / fmt::format("checkpoint-{}", step);
+  return dir_ / checkpoint::name_of_checkpoint(step);
 }
 
 std::string Checkpoints::name_to_resume(int64_t step) const {
