@@ -64,9 +64,7 @@ std::vector<fs::path> checkpoints_of(const options::TrainingArguments& arguments
   }
   const bool again = arguments.resume_from_checkpoint.empty() && met.environment.restart_count > 0;
   if ((from.empty() && !again) || dir.empty()) return out;
-  const checkpoint::Line line(dir);
-  const auto& all = line.checkpoints();
-  for (auto each = all.rbegin(); each != all.rend(); ++each) out.push_back(each->second);
+  for (auto& path : checkpoint::Line(dir).newest_first()) out.push_back(std::move(path));
   return out;
 }
 

@@ -60,17 +60,14 @@ std::vector<std::pair<int64_t, fs::path>> list_checkpoints(const fs::path& run) 
 }
 
 std::optional<fs::path> newest_named(const fs::path& run) {
-  const Line line(run);
-  if (line.checkpoints().empty()) return std::nullopt;
-  return line.checkpoints().back().second;
+  const auto all = Line(run).newest_first();
+  return all.empty() ? std::nullopt : std::optional(all.front());
 }
 
 std::optional<fs::path> latest_checkpoint(const fs::path& run) {
-  const Line line(run);
-  const auto& all = line.checkpoints();
   std::error_code error;
-  for (auto each = all.rbegin(); each != all.rend(); ++each) {
-    if (fs::exists(each->second / kState, error)) return each->second;
+  for (auto& path : Line(run).newest_first()) {
+    if (fs::exists(path / kState, error)) return std::move(path);
   }
   return std::nullopt;
 }

@@ -131,4 +131,12 @@ Line::Line(const fs::path& run) : checkpoints_(all_named(run)) {
   checkpoints_ = std::move(left_behind);
 }
 
+std::vector<fs::path> Line::newest_first() const {
+  std::vector<fs::path> out;
+  for (auto each = checkpoints_.rbegin(); each != checkpoints_.rend(); ++each) {
+    out.push_back(each->second);
+  }
+  return out;
+}
+
 }  // namespace convoy::checkpoint

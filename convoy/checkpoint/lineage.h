@@ -49,6 +49,9 @@ class Line {
     return std::span(checkpoints_).subspan(num_left_behind_);
   }
   void followed() const&& = delete;
+  /// Paths of all of them in the order in which a run looks for one to go on from: the last of the
+  /// line first.
+  std::vector<std::filesystem::path> newest_first() const;
   const Lineage& lineage() const { return lineage_; }
   /// Number of a branch that begins now.
   int64_t next_id() const { return next_id_; }
