@@ -9,6 +9,7 @@
 #include "convoy/base/text.h"
 #include "convoy/data/table_source.h"
 #include "convoy/prepare/events_decode.h"
+#include "convoy/prepare/mostly_numbers.h"
 
 namespace convoy::prepare {
 namespace {
@@ -132,13 +133,10 @@ class Reader {
         if (!number && first_other < 0) first_other = static_cast<int64_t>(event);
       }
       if (others == 0 || numbers <= others) continue;
-      const std::string& name = feature.spec.name;
-      events_.warnings.push_back(fmt::format(
-          "feature '{}' became categorical, as {} holds '{}'; {} of its {} values are numbers; try "
-          "--features {}:continuous once that is mended, or {}:categorical if it is meant",
-          name, place_of(first_other),
-          codes.values[static_cast<size_t>(codes.codes[static_cast<size_t>(first_other)])],
-          human_count(numbers), human_count(numbers + others), name, name));
+      const auto other = static_cast<size_t>(codes.codes[static_cast<size_t>(first_other)]);
+      const MostlyNumbers mostly{feature.spec.name, place_of(first_other), codes.values[other],
+                                 numbers, numbers + others};
+      events_.warnings.push_back(mostly.warning("feature", "--features"));
     }
   }
 

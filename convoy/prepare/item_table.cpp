@@ -14,6 +14,7 @@
 #include "convoy/data/arrow_types.h"
 #include "convoy/data/table_source.h"
 #include "convoy/prepare/events_decode.h"
+#include "convoy/prepare/mostly_numbers.h"
 
 namespace convoy::prepare {
 
@@ -246,12 +247,8 @@ void warn_of_numbers(const ItemFeature& feature, const std::string& file,
   const auto other = std::ranges::find_if_not(feature.values, is_number);
   const auto numbers = std::ranges::count_if(feature.values, is_number);
   if (other == feature.values.end() || 2 * numbers <= std::ssize(feature.values)) return;
-  warnings.push_back(
-      fmt::format("item feature '{}' became categorical, as {} holds '{}'; {} of its {} values are "
-                  "numbers; try "
-                  "{} {}:continuous once that is mended, or {}:categorical if it is meant",
-                  feature.name, file, *other, human_count(numbers),
-                  human_count(std::ssize(feature.values)), kFlag, feature.name, feature.name));
+  const MostlyNumbers mostly{feature.name, file, *other, numbers, std::ssize(feature.values)};
+  warnings.push_back(mostly.warning("item feature", kFlag));
 }
 
 }  // namespace
