@@ -11,6 +11,7 @@
 #include "convoy/comm/to_host.h"
 #include "convoy/models/language_model.h"
 #include "convoy/models/ranks_of.h"
+#include "convoy/models/text_block.h"
 #include "convoy/nn/documents.h"
 #include "convoy/nn/experts/routing.h"
 #include "convoy/nn/layers/layers.h"
@@ -40,10 +41,10 @@ at::Tensor wanted_positions(const nn::Bundle& in, const nn::Context& context) {
   return row_start.view({-1}) + last;
 }
 
-class CausalHead : public nn::Block {
+class CausalHead : public TextBlock {
  public:
   explicit CausalHead(const CausalHeadOptions& options)
-      : Block("head"),
+      : TextBlock("head"),
         epsilon_(options.epsilon),
         divisor_(options.logits_divisor),
         cap_(options.logits_cap),
@@ -95,11 +96,6 @@ class CausalHead : public nn::Block {
     if (experts_per_token_ > 0) add_experts(in.at(kRoutingSums), targets.numel(), out);
     return out;
   }
-
-  bool takes_tensor_ranks() const override { return true; }
-  bool takes_sequence_parallel() const override { return true; }
-  bool takes_context_ranks() const override { return true; }
-  bool takes_documents() const override { return true; }
 
   std::vector<std::string> metrics() const override {
     if (preference_) return nn::preference_metrics();

@@ -11,6 +11,7 @@
 #include "convoy/models/decoder/heads_here.h"
 #include "convoy/models/padding_row.h"
 #include "convoy/models/ranks_of.h"
+#include "convoy/models/text_block.h"
 #include "convoy/models/wrapper.h"
 #include "convoy/nn/layers/layers.h"
 #include "convoy/nn/tensor_parallel/tensor_ranks.h"
@@ -19,9 +20,9 @@ namespace convoy::models {
 
 namespace {
 
-class DecoderInput : public nn::Block {
+class DecoderInput : public TextBlock {
  public:
-  explicit DecoderInput(const DecoderConfig& config) : Block("embeddings"), config_(config) {
+  explicit DecoderInput(const DecoderConfig& config) : TextBlock("embeddings"), config_(config) {
     padding_ = config.padding_row();
     table_ = declare_table(config.body() + "embed_tokens.weight",
                            {config.vocab_size, config.hidden_size},
@@ -48,11 +49,6 @@ class DecoderInput : public nn::Block {
     }
     return out;
   }
-
-  bool takes_tensor_ranks() const override { return true; }
-  bool takes_sequence_parallel() const override { return true; }
-  bool takes_context_ranks() const override { return true; }
-  bool takes_documents() const override { return true; }
 
  private:
   DecoderConfig config_;
@@ -123,15 +119,15 @@ WeightLayout DecoderConfig::layout() const {
                    {".rotary_emb.inv_freq"},
                    "lm_head.weight",
                    tie_word_embeddings ? body() + "embed_tokens.weight" : ""};
+  if (family_->experts != nullptr) {
+    const auto& experts = *family_->experts;
+    out.no_modules = {fmt::format(".{}.experts.", experts.module),
+                      fmt::format(".{}.{}.", experts.module, experts.router)};
     if (experts.renames_module) {
       out.renamed = {fmt::format(".{}.", experts.module)};
     } else if (!experts.stacked) {
       out.renamed = {out.no_modules[0]};
     }
-  if (family_->experts != nullptr) {
-    const auto& experts = *family_->experts;
-    out.no_modules = {fmt::format(".{}.experts.", experts.module),
-                      fmt::format(".{}.{}.", experts.module, experts.router)};
   }
   if (family_->delta == DeltaLayers::Fused) out.unused = {"mtp.", "model.visual."};
   if (family_->delta == DeltaLayers::Apart) out.aliases = names_of_norms();

@@ -13,6 +13,7 @@
 #include "convoy/models/decoder/delta_mixer.h"
 #include "convoy/models/decoder/heads_here.h"
 #include "convoy/models/ranks_of.h"
+#include "convoy/models/text_block.h"
 #include "convoy/nn/attention/attention.h"
 #include "convoy/nn/documents.h"
 #include "convoy/nn/layers/activation.h"
@@ -33,10 +34,10 @@ using nn::ParamPtr;
 // Random draws of attention are those of site 0.
 enum Sites : int64_t { kAfterAttention = 1, kAfterFeedForward = 2 };
 
-class DecoderLayer : public nn::Block {
+class DecoderLayer : public TextBlock {
  public:
   DecoderLayer(const DecoderConfig& config, int64_t index, std::shared_ptr<RotaryAngles> angles)
-      : Block(fmt::format("{}layers.{}", config.body(), index)),
+      : TextBlock(fmt::format("{}layers.{}", config.body(), index)),
         config_(config),
         family_(config.row()),
         angles_(config.rotates(index) ? std::move(angles) : nullptr),
@@ -89,14 +90,11 @@ class DecoderLayer : public nn::Block {
     return out;
   }
 
-  bool takes_tensor_ranks() const override { return true; }
-  bool takes_sequence_parallel() const override { return true; }
   // Keys go round in whole shares, and their scores are not bounded. Experts are balanced over
   // whole rows.
   bool takes_context_ranks() const override {
     return window_ == 0 && cap_ == 0 && !sinks_ && !delta_ && config_.balancing() == 0;
   }
-  bool takes_documents() const override { return true; }
   std::string cost_key() const override {
     return fmt::format("{} heads {} {} {} window {} cap {} rotates {} experts {} delta {}", heads_,
                        config_.hidden_act, config_.attention_dropout, config_.resid_pdrop, window_,

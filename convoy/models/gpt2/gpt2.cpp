@@ -9,6 +9,7 @@
 #include "convoy/base/error.h"
 #include "convoy/models/causal_head.h"
 #include "convoy/models/ranks_of.h"
+#include "convoy/models/text_block.h"
 #include "convoy/nn/attention/attention.h"
 #include "convoy/nn/documents.h"
 #include "convoy/nn/layers/activation.h"
@@ -24,10 +25,10 @@ namespace {
 using nn::Init;
 using nn::ParamPtr;
 
-class Gpt2Layer : public nn::Block {
+class Gpt2Layer : public TextBlock {
  public:
   Gpt2Layer(const Gpt2Config& config, const std::string& prefix, int64_t index, bool asked_only)
-      : Block(fmt::format("{}.h.{}", prefix, index)), config_(config), asked_only_(asked_only) {
+      : TextBlock(fmt::format("{}.h.{}", prefix, index)), config_(config), asked_only_(asked_only) {
     const int64_t D = config.n_embd;
     if (config.scale_attn_weights) scale_ /= std::sqrt(static_cast<double>(D / config.n_head));
     if (config.scale_attn_by_inverse_layer_idx) scale_ /= static_cast<double>(index + 1);
@@ -62,10 +63,6 @@ class Gpt2Layer : public nn::Block {
     return out;
   }
 
-  bool takes_tensor_ranks() const override { return true; }
-  bool takes_sequence_parallel() const override { return true; }
-  bool takes_context_ranks() const override { return true; }
-  bool takes_documents() const override { return true; }
   std::string cost_key() const override {
     return fmt::format("{} heads {} {} {} {}", config_.n_head, config_.activation_function,
                        config_.attn_pdrop, config_.resid_pdrop, config_.reorder_and_upcast_attn);
@@ -129,10 +126,10 @@ class Gpt2Layer : public nn::Block {
   ParamPtr fc_weight_, fc_bias_, out_weight_, out_bias_;
 };
 
-class Gpt2Input : public nn::Block {
+class Gpt2Input : public TextBlock {
  public:
   explicit Gpt2Input(const Gpt2Config& config)
-      : Block("embeddings"), rate_(config.embd_pdrop), max_length_(config.n_positions) {
+      : TextBlock("embeddings"), rate_(config.embd_pdrop), max_length_(config.n_positions) {
     const auto init = Init::normal(config.initializer_range);
     table_ = declare_table("transformer.wte.weight", {config.vocab_size, config.n_embd}, init, {0});
     positions_ = declare_table("transformer.wpe.weight", {max_length_, config.n_embd}, init);
@@ -164,11 +161,6 @@ class Gpt2Input : public nn::Block {
     }
     return out;
   }
-
-  bool takes_tensor_ranks() const override { return true; }
-  bool takes_sequence_parallel() const override { return true; }
-  bool takes_context_ranks() const override { return true; }
-  bool takes_documents() const override { return true; }
 
  private:
   double rate_;
