@@ -2,23 +2,15 @@
 
 #include <regex>
 
-#include "tests/cli/command_testing.h"
+#include "tests/cli/kept_memory_testing.h"
 
 // Several hosts, each with whole copies in its memory: ranks and hosts end, and the run goes on
 // from there to the bits of one that nothing disturbs.
 namespace convoy {
 namespace {
 
-class HostMemory : public CommandTest {
+class HostMemory : public KeptMemoryCommand {
  protected:
-  static constexpr int kSteps = 12;
-
-  void SetUp() override {
-    CommandTest::SetUp();
-    make_sessions(400);
-    fs::create_directory(folder_ / "tmp");
-  }
-
   static std::string train(const std::string& options) {
     return fmt::format(
         "train{}--max_steps {} --save_strategy no --global_batch_size 32 "
@@ -55,10 +47,6 @@ class HostMemory : public CommandTest {
   std::string calm(const std::string& options) {
     EXPECT_EQ(train_on_two("", options + "--memory_copy_steps 0 --output_dir calm"), 0) << output_;
     return model_of("calm");
-  }
-
-  void expect_nothing_left() const {
-    EXPECT_TRUE(fs::is_empty(folder_ / "tmp")) << "a launcher left files";
   }
 };
 

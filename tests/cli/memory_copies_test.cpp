@@ -7,23 +7,15 @@
 #include <regex>
 
 #include "convoy/base/timing.h"
-#include "tests/cli/command_testing.h"
+#include "tests/cli/kept_memory_testing.h"
 
 // Ranks that end in every way while their state is copied to memory: they go on from there, to the
 // bits of a run that nothing disturbs.
 namespace convoy {
 namespace {
 
-class MemoryCopies : public CommandTest {
+class MemoryCopies : public KeptMemoryCommand {
  protected:
-  static constexpr int kSteps = 12;
-
-  void SetUp() override {
-    CommandTest::SetUp();
-    make_sessions(400);
-    fs::create_directory(folder_ / "tmp");
-  }
-
   static std::string train(const std::string& ranks, const std::string& options) {
     return fmt::format(
         "$convoy launch -n {} --max-restarts 6 train{}--max_steps {} "
@@ -56,7 +48,7 @@ class MemoryCopies : public CommandTest {
                           train(ranks, options), more));
     ASSERT_EQ(code, 0) << output_;
     EXPECT_TRUE(model_of("out") == expected) << "other bits: " << output_;
-    EXPECT_TRUE(fs::is_empty(folder_ / "tmp")) << "the launcher left files";
+    expect_nothing_left();
   }
 
   /// Steps of the copies from which starts went on.

@@ -21,6 +21,15 @@
 
 namespace convoy::launch {
 
+/// Script of a rank that stays until it is told to leave, then says what it would have saved.
+inline constexpr const char* kStays =
+    "trap 'echo saved > $D/saved-$N-$CONVOY_ROUND-$LOCAL_RANK; exit 143' TERM; "
+    "echo $$ > $D/pid-$N-$CONVOY_ROUND-$LOCAL_RANK; while :; do sleep 0.02; done";
+/// As kStays in the first round; later it tells of itself and ends.
+inline const std::string kFirstRoundStays =
+    std::string("if [ $CONVOY_ROUND = 0 ]; then ") + kStays +
+    "; fi; echo $RANK $WORLD_SIZE $TORCHELASTIC_RESTART_COUNT > $D/second-$N-$LOCAL_RANK";
+
 /// Several agents as processes of this host, each with ranks that run a shell script.
 class Agents : public ::testing::Test {
  protected:
