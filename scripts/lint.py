@@ -238,6 +238,14 @@ def lost_places(text):
                 yield number, place
 
 
+def folders_without_line(page, sources):
+    """Yields folders under convoy/ that the map of docs/design.md does not name."""
+    found = re.search(r"^## The map\n(.*?)^### ", page, re.S | re.M)[1]
+    for folder in sorted({str(pathlib.PurePath(name).parent) for name in sources if name.startswith("convoy/")} - {"convoy"}):
+        if not re.search(rf"\b{folder.rsplit('/')[-1]}\b", found):
+            yield folder
+
+
 def read_registries():
     """Maps each kind to (file of its table, first line, last line, names)."""
     out = {}
@@ -336,6 +344,9 @@ def main():
     ours = {str(path): (ROOT / path).read_text() for path in files if path.suffix in CPP and path.parts[0] in ("convoy", "cli")}
     for text in (*components.unused(ours), *two_ways(ours), *types_declared_twice(ours)):
         print(text)
+        errors += 1
+    for folder in folders_without_line((ROOT / "docs/design.md").read_text(), ours):
+        print(f"docs/design.md: the map does not say what {folder} holds")
         errors += 1
     for path in files:
         for number, error, text in check_file(path, components):

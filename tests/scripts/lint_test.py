@@ -155,6 +155,13 @@ class DocBlocks(unittest.TestCase):
         self.assertEqual(self.found("int rows;  ///< of all ranks,", "           ///< those of padding too"), [])
 
 
+class Map(unittest.TestCase):
+    def test_names_every_folder(self):
+        page = "## The map\n\nnn   layers: linear layers\n\n### Words\n\nlosses\n"
+        sources = ["convoy/convoy.h", "convoy/nn/block.h", "convoy/nn/layers/norm.cpp", "convoy/nn/losses/bpr.h", "cli/main.cpp"]
+        self.assertEqual(list(lint.folders_without_line(page, sources)), ["convoy/nn/losses"])
+
+
 class TestNames(unittest.TestCase):
     def test_begin_with_their_subject(self):
         for name in ("TheDiskIsRead", "AnotherModelIsRefused", "WhatStaysIsKept", "OfRowsSomeAreRead", "ThoseOfAStepEnd"):
