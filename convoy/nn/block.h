@@ -49,6 +49,8 @@ struct Context {
   comm::Group context = {};
   /// Ids of the step of a model that collects ids (Block::collects_ids).
   const StepIds* step_ids = nullptr;
+  /// Whether forward runs again for backward alone, and nobody reads the bundle that it returns.
+  bool recomputes = false;
 
   /// Returns the batch that the first block got as `in`, where reading it waits for no GPU.
   const Bundle& batch(const Bundle& in) const { return loaded == nullptr ? in : *loaded; }

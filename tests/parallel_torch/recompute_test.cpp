@@ -1,4 +1,8 @@
+#include <ATen/record_function.h>
 #include <gtest/gtest.h>
+
+#include <atomic>
+#include <string_view>
 
 #include "convoy/base/error.h"
 #include "convoy/nn/module_block.h"
@@ -45,6 +49,39 @@ TEST(Recompute, GivesTheSameBitsWithDropout) {
       EXPECT_TRUE(at::equal(plain.flat().masters(), again.flat().masters()));
     }
   }
+}
+
+std::atomic<int> calls_of_mm{0};
+
+std::unique_ptr<at::ObserverContext> count_calls_of_mm(const at::RecordFunction& call) {
+  const std::string_view name = call.name();
+  calls_of_mm += name == "aten::mm" || name == "aten::addmm";
+  return nullptr;
+}
+
+/// Number of products of a step.
+int products_of_step(nn::BlockList blocks, bool recompute) {
+  ReplicaOptions options;
+  options.parallelism.recompute = recompute;
+  Replica replica(std::move(blocks), comm::Group(), options);
+  replica.start();
+  const int before = calls_of_mm;
+  const auto counter = at::addGlobalCallback(
+      at::RecordFunctionCallback(count_calls_of_mm).scopes({at::RecordScope::FUNCTION}));
+  replica.step({rows(3, 20)}, {7, 0, 1e-2}, {});
+  at::removeCallback(counter);
+  return calls_of_mm - before;
+}
+
+// Nobody reads the result of a layer that runs again, so its last product is not computed.
+TEST(Recompute, LeavesOutTheLastProductOfALayer) {
+  constexpr int kLayers = 3;
+  const int of_gpt2 = 4, of_llama = 7;  // products of a layer's forward
+  EXPECT_EQ(products_of_step(gpt2(kLayers), true),
+            products_of_step(gpt2(kLayers), false) + kLayers * (of_gpt2 - 1));
+  const int layers = static_cast<int>(small_llama().size()) - 2;  // beside embeddings and head
+  EXPECT_EQ(products_of_step(small_llama(), true),
+            products_of_step(small_llama(), false) + layers * (of_llama - 1));
 }
 
 TEST(Recompute, NeedsLessMemory) {

@@ -85,7 +85,8 @@ class DecoderLayer : public TextBlock {
     auto x = in.at("hidden");
     x = added(x, mixed(in, ranks, context), after_attention_, kAfterAttention, ranks, context);
     auto out = in;
-    x = added(x, feed_forward(x, ranks, out), after_feed_, kAfterFeedForward, ranks, context);
+    x = added(x, feed_forward(x, ranks, context, out), after_feed_, kAfterFeedForward, ranks,
+              context);
     out["hidden"] = x;
     return out;
   }
@@ -261,13 +262,15 @@ class DecoderLayer : public TextBlock {
   }
 
   at::Tensor feed_forward(const at::Tensor& x, const nn::TensorRanks& ranks,
-                          nn::Bundle& out) const {
+                          const nn::Context& context, nn::Bundle& out) const {
     const auto states = normed(x, before_feed_, nn::ReadBy::Products);
     if (experts_) return experts_->forward(states, ranks, out);
     const auto read = nn::to_columns(states, gate_.weight, ranks);
     const auto inner = family_.fused ? nn::linear(read, gate_, ranks).chunk(2, -1)
                                      : nn::linears(read, {gate_, up_}, ranks);
-    return nn::linear(nn::activate(config_.hidden_act, inner[0], inner[1]), down_, ranks);
+    const auto active = nn::activate(config_.hidden_act, inner[0], inner[1]);
+    // A norm behind it would read the product.
+    return nn::linear(after_feed_ ? active : nn::for_result(active, context), down_, ranks);
   }
 
   ParamPtr norm(const std::string& leaf, int64_t size, const parallel::TensorCut& cut = {}) {

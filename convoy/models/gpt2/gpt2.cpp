@@ -57,7 +57,7 @@ class Gpt2Layer : public TextBlock {
       x = wanted.add_dropped(x, added, config_.resid_pdrop, context, site);
     };
     add(attention(in, ranks, wanted, context), 1);
-    add(feed_forward(x, wanted.ranks()), 2);
+    add(feed_forward(x, wanted.ranks(), context), 2);
     auto out = in;
     out["hidden"] = wanted.put_back(x, in.at("hidden"));
     return out;
@@ -94,12 +94,13 @@ class Gpt2Layer : public TextBlock {
                       proj_bias_, true, wanted.ranks());
   }
 
-  at::Tensor feed_forward(const at::Tensor& x, const nn::TensorRanks& ranks) const {
+  at::Tensor feed_forward(const at::Tensor& x, const nn::TensorRanks& ranks,
+                          const nn::Context& context) const {
     const auto normed = norm(x, ln_2_);
     auto inner =
         nn::linear(nn::to_columns(normed, fc_weight_, ranks), fc_weight_, fc_bias_, true, ranks);
     auto active = nn::activate(config_.activation_function, inner);
-    return nn::linear(active, out_weight_, out_bias_, true, ranks);
+    return nn::linear(nn::for_result(active, context), out_weight_, out_bias_, true, ranks);
   }
 
   at::Tensor norm(const at::Tensor& x, const nn::NormParams& params) const {

@@ -34,7 +34,7 @@ class SasrecLayer : public CausalLayer {
     const auto fed = nn::layer_norm(mixed, fed_norm_, config_.layer_norm_eps);
     auto inner = nn::linear(nn::to_columns(fed, inner_.weight, ranks), inner_, ranks);
     inner = drop_inner(nn::activate(config_.hidden_act, inner), inner_.weight, context);
-    const auto added = nn::linear(inner, outer_, ranks);
+    const auto added = nn::linear(nn::for_result(inner, context), outer_, ranks);
     auto out = in;
     out["hidden"] =
         wanted.put_back(wanted.add_dropped(fed, added, config_.dropout, context, kFirstSite), x);

@@ -126,7 +126,7 @@ class T5Layer : public nn::Block {
     auto inner = nn::activate(config_.activation(), factors[0], factors[1]);
     inner = nn::dropout(inner, config_.dropout_rate, context, kInner, {inner.size(1), config_.d_ff},
                         {0, inner_->begin()});
-    return product(inner, out_, ranks);
+    return product(nn::for_result(inner, context), out_, ranks);
   }
 
   nn::AttentionOptions attention_options(Site site, const nn::Bundle& in, const char* mask) const {

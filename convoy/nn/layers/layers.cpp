@@ -93,6 +93,13 @@ at::Tensor linear(const Operand& x, const ParamPtr& weight, const ParamPtr& bias
   const auto out = without_grad([&] {
     input = rows_of(x.value.detach()).to(w.scalar_type());
     auto matrix = in_first ? w : w.t();
+    auto shape = x.value.sizes().vec();
+    shape.back() = matrix.size(1);
+    if (x.unread && recorded) {
+      lora.read(input);
+      if (scatters) shape = {ranks.size(), matrix.size(1)};
+      return at::zeros(shape, input.options());
+    }
     at::Tensor flat;
     const auto added = bias && !sums ? bias->value() : at::Tensor();
     if (!recorded) {
@@ -107,10 +114,7 @@ at::Tensor linear(const Operand& x, const ParamPtr& weight, const ParamPtr& bias
       ranks.group().all_reduce(flat, comm::ReduceOp::Sum, label_of("rows", weight));
     }
     if (sums && bias) flat.add_(bias->value());
-    if (scatters) return flat;
-    auto shape = x.value.sizes().vec();
-    shape.back() = flat.size(-1);
-    return flat.view(shape);
+    return scatters ? flat : flat.view(shape);
   });
   bool wants_grad = x.edge.requires_grad();
   if (!recorded || (!wants_grad && !trains && !lora)) return out;

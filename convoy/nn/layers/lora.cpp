@@ -106,9 +106,14 @@ at::Tensor LoraProduct::dropped(const at::Tensor& rows) const {
   return out.reshape(rows.sizes());
 }
 
-void LoraProduct::add_to(at::Tensor out, const at::Tensor& rows) {
+void LoraProduct::read(const at::Tensor& rows) {
   if (!adapter_) return;
   inner_ = at::mm(dropped(rows), adapter_->down()->value().t()).mul_(adapter_->options().scale);
+}
+
+void LoraProduct::add_to(at::Tensor out, const at::Tensor& rows) {
+  if (!adapter_) return;
+  read(rows);
   out.addmm_(inner_, adapter_->up()->value().t());
 }
 

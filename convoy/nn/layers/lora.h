@@ -51,8 +51,9 @@ class LoraProduct {
   LoraProduct(const ParamPtr& weight, const at::Tensor& x, const TensorRanks& ranks);
 
   explicit operator bool() const { return adapter_ != nullptr; }
-  /// Adds to the product `out` [N, out here] of `rows` [N, in here], without autograd; keeps what
-  /// backward needs besides the rows.
+  /// Computes what backward needs besides `rows` [N, in here] and keeps it; without autograd.
+  void read(const at::Tensor& rows);
+  /// Adds to the product `out` [N, out here] of `rows` after read() of them.
   void add_to(at::Tensor out, const at::Tensor& rows);
   /// Gradient of the product with what other ranks add to it (with_overlaps()), and the columns
   /// that they hold, too (shared_columns()).

@@ -179,6 +179,12 @@ Operand to_columns(const at::Tensor& x, const ParamPtr& weight, const TensorRank
   return out;
 }
 
+Operand for_result(at::Tensor x, const Context& context) {
+  Operand out(std::move(x));
+  out.unread = context.recomputes;
+  return out;
+}
+
 at::Tensor with_overlaps(const at::Tensor& g, const ParamPtr& weight, const comm::Group& tensor) {
   const auto& spec = weight->spec();
   if (!is_cut(weight, tensor) || !parallel::overlaps(spec.shape, spec.cut, tensor.size())) return g;

@@ -125,7 +125,12 @@ struct Operand {
   at::Tensor edge;                          ///< has its shape, and takes its gradient
   std::shared_ptr<GatheredInput> gathered;  ///< null: `value` is kept for backward
   std::shared_ptr<LateWrites> late;         ///< null: gradients of weights are computed at once
+  bool unread = false;                      ///< nobody reads the product: zeros take its place
 };
+
+/// Input of a product that is only added to the result of the block: where `context` recomputes,
+/// nobody reads it.
+Operand for_result(at::Tensor x, const Context& context);
 
 /// `x` as an input of products with a weight whose columns are shared out, and of all others that
 /// read the same: in backward one sum over the ranks adds up its gradients. On a GPU the gradients

@@ -136,7 +136,7 @@ void Pass::forward(int64_t block, int64_t m) {
 }
 
 void Pass::recompute(int64_t block, int64_t m) {
-  if (!empty(m) && learns(block, m)) at(outs_, block, m) = run(block, m);
+  if (!empty(m) && learns(block, m)) at(outs_, block, m) = run(block, m, /*recomputes=*/true);
 }
 
 /// Whether a block's backward has anything to compute; blocks below the first trained one have not.
@@ -150,13 +150,14 @@ bool Pass::learns(int64_t block, int64_t m) const {
   return std::any_of(in.begin(), in.end(), [](const auto& e) { return e.second.requires_grad(); });
 }
 
-nn::Bundle Pass::run(int64_t block, int64_t m) const {
+nn::Bundle Pass::run(int64_t block, int64_t m, bool recomputes) const {
   const at::AutoGradMode grad(at::GradMode::is_enabled() && learns(block, m));
   const auto& batch = batches_[static_cast<size_t>(m)];
   nn::Context context{
       input_.mode,   input_.step.seed, input_.step.step,  block,         input_.compute_dtype,
       batch.samples, loaded(batch),    batch.cache.get(), input_.tensor, input_.sequence_parallel,
       input_.context};
+  context.recomputes = recomputes;
   if (input_.step.step_ids.ids.defined()) context.step_ids = &input_.step.step_ids;
   const bool trains = input_.mode == nn::Mode::Train;
   if (trains && fault_at("mask") == Fault::kDouble) context.samples = 2 * batch.samples;

@@ -65,7 +65,7 @@ class Pass {
   using Bundles = std::vector<std::vector<nn::Bundle>>;  // [micro-batch][block]
 
   bool learns(int64_t block, int64_t m) const;
-  nn::Bundle run(int64_t block, int64_t m) const;
+  nn::Bundle run(int64_t block, int64_t m, bool recomputes = false) const;
   void bind_grads(int64_t block, int64_t m);
   void run_backward(int64_t block, int64_t m);
   void count_backward(int64_t m);
