@@ -35,6 +35,12 @@ class FileError : public Error {
   using Error::Error;
 };
 
+/// A file that cannot be written because the disk, or what a quota leaves of it, is full.
+class DiskFullError : public FileError {
+ public:
+  using FileError::FileError;
+};
+
 /// Failure of another rank, or a collective operation that did not finish.
 class CommunicationError : public Error {
  public:

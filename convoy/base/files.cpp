@@ -34,8 +34,7 @@ void sync_path(const fs::path& path, bool folder) {
   int saved = errno;
   ::close(fd);
   if (result != 0 && saved != EINVAL) {
-    fail<FileError>("files", "cannot flush {} to the disk: {}", path.string(),
-                    write_trouble(saved));
+    fail_to_write("files", fmt::format("cannot flush {} to the disk", path.string()), saved);
   }
 }
 
@@ -263,7 +262,7 @@ void write_file(const fs::path& path, std::string_view content) {
     out.write(content.data(), static_cast<std::streamsize>(content.size()));
     out.flush();
     if (!out) {
-      fail<FileError>("files", "cannot write {}: {}", path.string(), write_trouble(errno));
+      fail_to_write("files", "cannot write " + path.string(), errno);
     }
   }
   file.commit();
@@ -352,6 +351,12 @@ void remove_unfinished(const fs::path& folder, const std::vector<std::string>& p
       fs::remove_all(path, error);
     }
   }
+}
+
+void fail_to_write(const char* component, const std::string& what, int error) {
+  const auto text = fmt::format("[{}] {}: {}", component, what, write_trouble(error));
+  if (error == ENOSPC || error == EDQUOT) throw DiskFullError(text);
+  throw FileError(text);
 }
 
 std::string write_trouble(int error) {

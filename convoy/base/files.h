@@ -114,6 +114,10 @@ void remove_unfinished(const std::filesystem::path& folder,
 /// `error` 0: the reason is not known.
 std::string write_trouble(int error);
 
+/// Throws an error of writing, `what` ("cannot write x") with write_trouble() of `error`:
+/// DiskFullError where the disk is full, else FileError.
+[[noreturn]] void fail_to_write(const char* component, const std::string& what, int error);
+
 /// Makes a new folder that only its owner can enter, in the system's temporary place. Throws
 /// FileError, also where TMPDIR names no folder.
 std::filesystem::path unique_folder(std::string_view prefix);

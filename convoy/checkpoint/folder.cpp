@@ -78,8 +78,8 @@ void copy_into(const fs::path& from, const fs::path& to) {
   AtomicFile file(to);
   fs::copy_file(from, file.temporary(), fs::copy_options::overwrite_existing, error);
   if (error) {
-    fail<FileError>("checkpoint", "cannot copy {} to {}: {}", from.string(), to.string(),
-                    error.message());
+    fail_to_write("checkpoint", fmt::format("cannot copy {} to {}", from.string(), to.string()),
+                  error.value());
   }
   file.commit();
 }

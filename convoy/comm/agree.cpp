@@ -22,6 +22,7 @@ namespace {
 /// Kind of an error that all ranks throw again as the same type.
 std::string kind_of(const std::exception& error) {
   if (dynamic_cast<const UsageError*>(&error) != nullptr) return "usage";
+  if (dynamic_cast<const DiskFullError*>(&error) != nullptr) return "disk full";
   if (dynamic_cast<const FileError*>(&error) != nullptr) return "file";
   if (dynamic_cast<const NumericError*>(&error) != nullptr) return "numeric";
   return "other";
@@ -36,6 +37,7 @@ template <class E>
 [[noreturn]] void throw_again(const Json& told, int rank) {
   const std::string kind = told["kind"], text = told["error"];
   if (kind == "usage") throw_on_all_ranks(UsageError(text));
+  if (kind == "disk full") throw_on_all_ranks(DiskFullError(text));
   if (kind == "file") throw_on_all_ranks(FileError(text));
   if (kind == "numeric") throw_on_all_ranks(NumericError(text));
   CommunicationError error(fmt::format("[train] rank {} failed: {}", rank, text), {rank});

@@ -115,14 +115,20 @@ std::vector<Compared> compare_metrics(const RunLog& a, const RunLog& b) {
 
 /// Whether an option has no influence on a training's numbers.
 bool is_no_cause(const std::string& key) {
-  static const std::set<std::string> kKeys{
-      "train.logging_steps",      "train.logging_strategy",
-      "train.logging_first_step", "train.save_steps",
-      "train.save_strategy",      "train.save_total_limit",
-      "train.report_to",          "train.resume_from_checkpoint",
-      "train.sum_steps",          "train.save_async",
-      "train.logging_dir",        "train.check_replicas_steps",
-      "train.memory_copy_steps"};
+  static const std::set<std::string> kKeys{"train.logging_steps",
+                                           "train.logging_strategy",
+                                           "train.logging_first_step",
+                                           "train.save_steps",
+                                           "train.save_strategy",
+                                           "train.save_total_limit",
+                                           "train.report_to",
+                                           "train.resume_from_checkpoint",
+                                           "train.sum_steps",
+                                           "train.save_async",
+                                           "train.disk_full_wait",
+                                           "train.logging_dir",
+                                           "train.check_replicas_steps",
+                                           "train.memory_copy_steps"};
   return key.starts_with("output.") || kKeys.contains(key);
 }
 

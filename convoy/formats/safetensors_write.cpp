@@ -101,8 +101,8 @@ void SafetensorsPieces::create(const std::filesystem::path& path, const Safetens
   if (cannot_tell) error = ::ftruncate(fd, bytes) == 0 || errno == EINVAL ? 0 : errno;
   ::close(fd);
   if (error != 0) {
-    fail<FileError>("formats", "cannot write {} ({} bytes): {}", path.string(), plan.bytes,
-                    write_trouble(error));
+    fail_to_write("formats", fmt::format("cannot write {} ({} bytes)", path.string(), plan.bytes),
+                  error);
   }
   SafetensorsPieces(path).write(0, plan.head.data(), plan.head.size());
 }
@@ -127,8 +127,7 @@ void SafetensorsPieces::write(size_t place, const void* data, size_t bytes) {
         ::pwrite(fd_, from, std::min<size_t>(bytes, size_t{16} << 20), static_cast<off_t>(place));
     if (done < 0 && errno == EINTR) continue;
     if (done <= 0) {
-      fail<FileError>("formats", "cannot write {}: {}", path_.string(),
-                      done < 0 ? write_trouble(errno) : "the disk takes no more");
+      fail_to_write("formats", "cannot write " + path_.string(), done < 0 ? errno : ENOSPC);
     }
     start(place, place + static_cast<size_t>(done), static_cast<size_t>(done));
     from += done;

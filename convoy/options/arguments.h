@@ -127,6 +127,7 @@ struct TrainingArguments {
   double save_steps = 500;
   std::optional<int64_t> save_total_limit;
   bool save_async = true;
+  double disk_full_wait = 600;               ///< seconds
   std::optional<int64_t> memory_copy_steps;  ///< see train::MemoryCopying
   std::string resume_from_checkpoint;
   std::string report_to = "none";

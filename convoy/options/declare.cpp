@@ -100,6 +100,11 @@ void TrainingArguments::declare(OptionTable& t) {
   t.add(s, "save_total_limit", save_total_limit, "checkpoints to keep; none = all").at_least(1);
   t.add(s, "save_async", save_async,
         "write checkpoints in the background, from a copy of what each rank owns");
+  t.add(
+       s, "disk_full_wait", disk_full_wait,
+       "seconds that all ranks wait for space where the disk is full and cannot take a checkpoint, "
+       "after the first; 0 = none: the run ends")
+      .at_least(0);
   t.add(s, "memory_copy_steps", memory_copy_steps,
         "every N steps copy the state to memory that convoy launch --max-restarts keeps, from "
         "which a restart goes on; 0 = never; none = every 10 steps on CPUs, for at most 1 % of the "

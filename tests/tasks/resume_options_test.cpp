@@ -54,8 +54,9 @@ const std::vector<Entry>& entries_of_trainer() {
       {Belief::MayChange,
        {"train.logging_strategy", "train.logging_steps", "train.logging_first_step",
         "train.eval_strategy", "train.eval_steps", "train.eval_on_start", "train.save_strategy",
-        "train.save_steps", "train.save_total_limit", "train.save_async", "train.memory_copy_steps",
-        "train.resume_from_checkpoint", "train.report_to", "train.logging_dir"}},
+        "train.save_steps", "train.save_total_limit", "train.save_async", "train.disk_full_wait",
+        "train.memory_copy_steps", "train.resume_from_checkpoint", "train.report_to",
+        "train.logging_dir"}},
       // With another metric or direction the best evaluation starts anew.
       {Belief::MayChange,
        {"train.load_best_model_at_end", "train.metric_for_best_model", "train.greater_is_better",

@@ -13,8 +13,10 @@
 #include "convoy/base/folder_lock.h"
 #include "convoy/checkpoint/save.h"
 #include "convoy/train/callback_handler.h"
+#include "convoy/train/checkpoints/disk_space.h"
 #include "convoy/train/checkpoints/memory_copying.h"
 #include "convoy/train/checkpoints/model_files.h"
+#include "convoy/train/checkpoints/space_wait.h"
 #include "convoy/train/state.h"
 
 namespace convoy::train {
@@ -43,8 +45,11 @@ class Checkpoints {
   std::string resumed_from() const { return memory_.shown(resumed_from_); }
 
   /// Begins to write a checkpoint, or writes it where `wait` or save_async is off. One at a time:
-  /// waits for one that is under way.
+  /// waits for one that is under way. Where the disk is full, ranks wait for space (SpaceWait).
   void save(TrainerState& state, bool wait);
+  void set_stop_signal(SpaceWait::StopSignalOfAny signal) {
+    space_.set_stop_signal(std::move(signal));
+  }
   /// Decides about memory copies after `step`. Returns a sentence of it, or "".
   std::string begin_memory_copies(int64_t step) {
     const auto bytes = [this] {
@@ -149,6 +154,9 @@ class Checkpoints {
       const std::function<bool(const std::filesystem::path&)>& are_wanted = {}) const;
   parallel::State saved_weights(const parallel::HostShare* share = nullptr) const;
   void read_weights(const std::filesystem::path& folder);
+  Saves saves_of(int64_t num_checkpoints) const;
+  void write_model(const TrainerState& state, int64_t model_step);
+  void begin_save(TrainerState& state, bool wait);
   checkpoint::ConnectWriters connect_writers();
   void tell_slow_save(const std::filesystem::path& path, double seconds);
 
@@ -170,6 +178,7 @@ class Checkpoints {
   std::map<std::vector<int>, comm::Group> writers_;  // with connections of their own
   std::unique_ptr<Saving> saving_;                   // under way
   double slowest_save_ = 0;                          // seconds, that was told
+  SpaceWait space_;
 };
 
 /// Source that the arguments ask to resume from: a folder, "latest", or "" for a new run.

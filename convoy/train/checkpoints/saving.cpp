@@ -50,7 +50,8 @@ Checkpoints::Checkpoints(const options::TrainingArguments& arguments, const job:
       callbacks_(callbacks),
       dir_(arguments.output.dir),
       resume_from_(resume_source(arguments)),
-      memory_(arguments, job) {}
+      memory_(arguments, job),
+      space_(std::chrono::duration<double>(arguments.disk_full_wait), dir_, callbacks) {}
 
 Checkpoints::~Checkpoints() = default;
 
@@ -94,6 +95,11 @@ std::string Checkpoints::name_to_resume(int64_t step) const {
 
 void Checkpoints::save(TrainerState& state, bool wait) {
   if (dir_.empty()) return;
+  space_.run(strategy_.processes(), saves_of(1).checkpoint_bytes, [&] { begin_save(state, wait); });
+}
+
+/// Begins a save as save() does, where the disk has space.
+void Checkpoints::begin_save(TrainerState& state, bool wait) {
   finish();
   const auto final_path = path(state.global_step);
   const Doing doing("save " + final_path.filename().string());
@@ -223,6 +229,12 @@ bool Checkpoints::writing() const {
 
 void Checkpoints::save_model(const TrainerState& state, int64_t model_step) {
   if (dir_.empty()) return;
+  space_.run(strategy_.processes(), saves_of(0).model_bytes,
+             [&] { write_model(state, model_step); });
+}
+
+/// Saves the model as save_model() does, where the disk has space.
+void Checkpoints::write_model(const TrainerState& state, int64_t model_step) {
   const Doing doing("save model");
   std::optional<AtomicFolder> folder;  // rank 0's
   const fs::path temporary =
@@ -306,9 +318,8 @@ Metrics Checkpoints::saved_metrics(const std::string& split) const {
   return metrics_from_json(found);
 }
 
-std::string Checkpoints::lack_of_space(int64_t num_checkpoints) const {
-  const auto free = dir_.empty() ? std::nullopt : free_space(dir_);
-  if (!free) return "";
+/// Sizes of a run's saves.
+Saves Checkpoints::saves_of(int64_t num_checkpoints) const {
   const auto bytes = [](const parallel::State& state) {
     double sum = 0;
     for (const auto& tensor : state) {
@@ -324,7 +335,12 @@ std::string Checkpoints::lack_of_space(int64_t num_checkpoints) const {
   saves.num_checkpoints = num_checkpoints;
   saves.num_there = std::ssize(checkpoint::list_checkpoints(dir_));
   saves.limit = arguments_.save_total_limit;
-  return tell_lack_of_space(saves, dir_, *free);
+  return saves;
+}
+
+std::string Checkpoints::lack_of_space(int64_t num_checkpoints) const {
+  const auto free = dir_.empty() ? std::nullopt : free_space(dir_);
+  return free ? tell_lack_of_space(saves_of(num_checkpoints), dir_, *free) : "";
 }
 
 bool Checkpoints::holds_model() const {

@@ -204,6 +204,8 @@ Trainer::Impl::Impl(parallel::ModelFactory factory, options::TrainingArguments a
   batch_sizer_.set_batch();
   run_.strategy = make_strategy(run_, factory_, train_data_.get(), std::move(fill));
   checkpoints_.emplace(run_.arguments, run_.job, *run_.strategy, run_.callbacks);
+  checkpoints_->set_stop_signal(
+      [this](const comm::Group& group) { return stop_.of_any_rank(group); });
 }
 
 }  // namespace convoy::train

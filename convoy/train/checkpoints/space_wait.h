@@ -1,0 +1,41 @@
+#pragma once
+
+#include <chrono>
+#include <filesystem>
+#include <functional>
+
+#include "convoy/comm/group.h"
+#include "convoy/train/callback_handler.h"
+
+namespace convoy::train {
+
+/// Waits for space where a save finds the disk full, and saves again.
+class SpaceWait {
+ public:
+  /// Waits up to `longest` for space in `folder`, and tells of it by `callbacks`, which must
+  /// outlive this object.
+  SpaceWait(std::chrono::duration<double> longest, std::filesystem::path folder,
+            const CallbackHandler& callbacks)
+      : longest_(longest), folder_(std::move(folder)), callbacks_(callbacks) {}
+
+  /// Returns the signal that came to one of the ranks, 0 for none; collective.
+  using StopSignalOfAny = std::function<int(const comm::Group&)>;
+  void set_stop_signal(StopSignalOfAny of_any_rank) { stop_signal_ = std::move(of_any_rank); }
+
+  /// Runs `save`, which writes `bytes`, until the disk takes it. Throws what `save` throws: errors
+  /// of other kinds, that of the first save of this process, and that of a full disk after the wait
+  /// or a stop signal. Collective over `group`; all ranks must throw the same.
+  void run(const comm::Group& group, int64_t bytes, const std::function<void()>& save);
+
+ private:
+  void wait(const comm::Group& group, int64_t bytes, const DiskFullError& error) const;
+  bool ends(const comm::Group& group) const { return stop_signal_ && stop_signal_(group) != 0; }
+
+  std::chrono::duration<double> longest_;
+  std::filesystem::path folder_;
+  const CallbackHandler& callbacks_;
+  StopSignalOfAny stop_signal_;
+  bool saved_ = false;  // by this process, once
+};
+
+}  // namespace convoy::train
