@@ -176,7 +176,8 @@ std::vector<Verdict> verify_all(const VerifyOptions& options, const VerifySubjec
                                                 .rows = one_device.rows,
                                                 .micro_batches = one_device.micro_batches,
                                                 .num_blocks = subject.num_blocks,
-                                                .to_disk = true});
+                                                .to_disk = true,
+                                                .num_experts = subject.num_experts});
   std::vector<Verdict> out;
   std::future<Verdict> last;
   for (size_t i = 0; i <= layouts.size(); ++i) {

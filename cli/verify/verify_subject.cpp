@@ -16,7 +16,7 @@ namespace {
 /// `least`.
 int ranks_of(int typed, int least, const options::ParallelArguments& parallel) {
   if (parallel.strategy == "single") return 1;
-  const auto together = static_cast<int>(parallel.ranks_of_rows());
+  const int together = static_cast<int>(parallel.ranks_of_rows()) * parallel.num_expert_ranks();
   if (parallel.strategy == "dp") {
     return together * static_cast<int>(parallel.replicas > 0 ? parallel.replicas : 2);
   }
@@ -24,7 +24,7 @@ int ranks_of(int typed, int least, const options::ParallelArguments& parallel) {
   if (typed % together != 0) {
     fail<UsageError>("cli",
                      "--nproc {} ranks do not divide over {} ranks that compute the same rows "
-                     "together; try --nproc {}",
+                     "together, or have the experts together; try --nproc {}",
                      typed, together, together);
   }
   return typed;
@@ -68,6 +68,7 @@ VerifySubject subject_of(const Asked& asked, int typed, int least) {
              .zero = asked_for.zero,
              .recompute = training.gradient_checkpointing,
              .sequence_parallel = asked_for.sequence_parallel,
+             .expert_joined = asked_for.expert_joined,
              .offload = {.optimizer = asked_for.offload.optimizer,
                          .gradients = asked_for.offload.gradients,
                          .parameters = asked_for.offload.parameters},
@@ -76,6 +77,7 @@ VerifySubject subject_of(const Asked& asked, int typed, int least) {
   out.own.set_shard_ranks(shard_of(parallel, out.own.state_ranks()));
   const auto blocks = asked.run.factory();
   out.num_blocks = std::ssize(blocks);
+  out.num_experts = parallel::common_experts(nn::declare(blocks));
   out.facts.shares_blocks = shares_parameters(blocks);
   out.facts.reduces_each = parallel.parallelism.reduce_each;
   out.facts.half_precision = training.bf16 || training.fp16;

@@ -12,6 +12,7 @@ struct VerifySubject {
   parallel::Parallelism own;         ///< the run's layout
   parallel::Parallelism one_device;  ///< with the rows of its step
   conformance::LayoutFacts facts;
+  int64_t num_experts = 0;  ///< of a layer; 0: the model has none
   int64_t num_blocks = 1;
 };
 

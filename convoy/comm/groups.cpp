@@ -24,7 +24,13 @@ Pairs neighbours(int size) {
 }  // namespace
 
 Groups::Groups(const Group& data)
-    : mesh({}, data.rank(), data.size()), world(data), rows(data), gradients(data), shard(data) {}
+    : mesh({}, data.rank(), data.size()),
+      world(data),
+      rows(data),
+      gradients(data),
+      shard(data),
+      expert_gradients(data),
+      expert_shard(data) {}
 
 Groups::Groups(const parallel::Mesh& mesh, const Connect& connect, const Connect& connect_hosts)
     : mesh(mesh) {
@@ -42,6 +48,9 @@ Groups::Groups(const parallel::Mesh& mesh, const Connect& connect, const Connect
   rows = make(parallel::kRows, "rows");
   shard = make(parallel::kState, "shard");
   replicas = make(Axis::Replicate, "replicas");
+  experts = make(Axis::Expert, "experts");
+  expert_gradients = make(parallel::kExpertGradients, "gradients-of-experts");
+  expert_shard = make(parallel::kExpertState, "shard-of-experts");
   context = make(Axis::Context, "context");
   tensor = make(Axis::Tensor, "tensor");
   // NCCL's send waits for its receive, so each direction needs a communicator of its own.
@@ -56,8 +65,9 @@ Groups::Groups(const parallel::Mesh& mesh, const Connect& connect, const Connect
 }
 
 std::vector<Group> Groups::all() const {
-  return {world,   rows,   gradients, shard,         replicas,
-          context, tensor, pipeline,  pipeline_back, pipeline_heads};
+  return {
+      world,        rows,    gradients, shard,    replicas,      experts,       expert_gradients,
+      expert_shard, context, tensor,    pipeline, pipeline_back, pipeline_heads};
 }
 
 void Groups::abort(const std::string& reason) const {

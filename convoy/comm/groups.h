@@ -21,6 +21,9 @@ struct Groups {
   Group gradients;  ///< ranks that share the samples of a step: gradients are summed over them
   Group shard;      ///< ranks that keep one state replica together
   Group replicas;   ///< ranks with the same part, one of each state replica
+  Group experts;    ///< ranks that share out the experts of each layer
+  Group expert_gradients;  ///< ranks of `gradients` with the same experts
+  Group expert_shard;      ///< ranks of `shard` with the same experts
   Group context, tensor;
   Group pipeline;       ///< ranks that hold the blocks together, by stage
   Group pipeline_back;  ///< the ranks of `pipeline`: for messages to earlier stages
@@ -34,6 +37,10 @@ struct Groups {
   /// second group for its other direction, and one from host to host by `connect_hosts`.
   Groups(const parallel::Mesh& mesh, const Connect& connect, const Connect& connect_hosts = {});
 
+  /// Ranks that sum gradients, of experts or of what is beside them.
+  const Group& gradients_of(bool experts) const { return experts ? expert_gradients : gradients; }
+  /// Ranks that keep one replica of the state, of experts or of what is beside them.
+  const Group& shard_of(bool experts) const { return experts ? expert_shard : shard; }
   /// Whether this rank counts its part: one of the ranks with the same part does.
   bool owns_part() const { return replicas.rank() == 0; }
   /// Makes every wait in them fail with `reason`.

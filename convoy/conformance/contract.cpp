@@ -37,6 +37,13 @@ std::string reason_of(const LayoutFacts& facts) {
   const auto& split = facts.split;
   if (split.ranks.tensor > 1) return "tensor ranks add parts of products";
   if (split.ranks.context > 1) return "context ranks add parts of rows";
+  if (split.expert_joined) return "expert ranks multiply the rows of all at once";
+  if (split.ranks.data() > split.ranks.expert && split.ranks.expert > 1) {
+    return "ranks with the same experts add in turn";
+  }
+  if (split.ranks.expert > 1 && split.micro_batches > 1) {
+    return "expert ranks add the rows of a micro-batch first";
+  }
   if (split.ranks.pipeline > 1 && facts.shares_blocks)
     return "stages that share a parameter add in turn";
   if (split.ranks.data() > 1 && split.shard_ranks() > 0) return "state replicas add in turn";
@@ -96,8 +103,8 @@ Tolerances widened(const Tolerances& most, const Difference& one, const Differen
 Contract contract_of(const LayoutFacts& facts) {
   auto reason = reason_of(facts);
   if (reason.empty()) return {};
-  const bool same_products =
-      facts.split.ranks.tensor == 1 && facts.split.ranks.context == 1 && !facts.on_gpu;
+  const bool same_products = facts.split.ranks.tensor == 1 && facts.split.ranks.context == 1 &&
+                             !facts.split.expert_joined && !facts.on_gpu;
   return {.bits = false,
           .at_most = facts.half_precision && same_products
                          ? same_product_tolerances(facts.learning_rate)

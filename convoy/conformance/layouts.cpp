@@ -24,8 +24,8 @@ Parallelism on_disk(Parallelism split) {
 /// offloaded layouts.
 void add_stages_of_zero(std::vector<TrainingLayout>& out, const LayoutRequest& request,
                         Parallelism split) {
-  const bool only_data =
-      split.ranks.pipeline == 1 && split.ranks.tensor == 1 && split.ranks.context == 1;
+  const bool only_data = split.ranks.pipeline == 1 && split.ranks.tensor == 1 &&
+                         split.ranks.context == 1 && split.ranks.expert == 1;
   const int64_t most = split.state_ranks() > 1 ? 3 : 0;
   for (split.zero = 0; split.zero <= most; ++split.zero) {
     out.push_back({split});
@@ -61,6 +61,24 @@ void add_mesh(std::vector<TrainingLayout>& out, const LayoutRequest& request, Pa
   }
 }
 
+/// Adds the mesh with its data ranks, and with some of these, or all, as expert ranks.
+void add_data_ranks(std::vector<TrainingLayout>& out, const LayoutRequest& request,
+                    Parallelism split) {
+  add_mesh(out, request, split);
+  const int64_t data = split.ranks.data();
+  if (request.num_experts == 0 || split.ranks.tensor > 1) return;
+  for (int64_t experts = 2; experts <= data; ++experts) {
+    const bool some = experts == 2 || experts == data;
+    if (!some || data % experts != 0 || request.num_experts % experts != 0) continue;
+    split.set_expert_ranks(experts);
+    add_mesh(out, request, split);
+    if (split.ranks.pipeline > 1) continue;
+    split.expert_joined = true;
+    out.push_back({split});
+    split.expert_joined = false;
+  }
+}
+
 }  // namespace
 
 std::string TrainingLayout::to_text() const {
@@ -81,7 +99,7 @@ std::vector<TrainingLayout> layouts_of(const LayoutRequest& request) {
             .ranks = {.pipeline = pipeline, .shard = data, .context = context, .tensor = tensor},
             .rows = request.rows,
             .micro_batches = request.micro_batches / data};
-        add_mesh(out, request, split);
+        add_data_ranks(out, request, split);
         if (data == request.num_ranks) out.push_back({split, /*threads=*/true});
       }
     }

@@ -23,9 +23,10 @@ struct LayoutRequest {
   int64_t micro_batches = 1;  ///< of one device's step
   int64_t num_blocks = 1;     ///< of the model: a stage has one at least
   bool to_disk = false;       ///< also with state offloaded to disk
+  int64_t num_experts = 0;    ///< of a layer; 0: the model has none
 };
 
-/// Lists every kind of layout that so many ranks allow: meshes of data, context, tensor and
+/// Lists every kind of layout that so many ranks allow: meshes of data, expert, context, tensor and
 /// pipeline ranks, each with ZeRO's stages, schedules, sequence parallelism, recomputation and
 /// offload. Some do not suit every model: a training refuses them with the reason.
 std::vector<TrainingLayout> layouts_of(const LayoutRequest& request);

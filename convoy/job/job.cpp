@@ -35,14 +35,20 @@ std::string launch_hint(size_t ranks) {
 void check_one_process(const options::ParallelArguments& arguments) {
   const bool replicates = arguments.strategy == "dp" || arguments.replicas > 1;
   const int cuts = arguments.num_tensor_ranks(), contexts = arguments.num_context_ranks();
-  if (cuts * contexts == 1 || !replicates) return;
+  const int experts = arguments.num_expert_ranks();
+  if (cuts * contexts * experts == 1 || !replicates) return;
   fail<UsageError>("parallel",
                    "{}_parallel_size = {} needs a process for each rank, but {} is DataParallel "
                    "in one process; try --nproc {} without it",
-                   cuts > 1 ? "tensor" : "context", cuts > 1 ? cuts : contexts,
+                   cuts > 1       ? "tensor"
+                   : contexts > 1 ? "context"
+                                  : "expert",
+                   cuts > 1       ? cuts
+                   : contexts > 1 ? contexts
+                                  : experts,
                    arguments.strategy == "dp" ? "strategy = dp"
                                               : fmt::format("replicas = {}", arguments.replicas),
-                   cuts * contexts * std::max<int64_t>(2, arguments.replicas));
+                   cuts * contexts * experts * std::max<int64_t>(2, arguments.replicas));
 }
 
 std::string sharing(size_t number, const std::string& what, size_t gpus) {
@@ -124,6 +130,7 @@ Job job_of_rank(Job job, const options::ParallelArguments& arguments,
   job.strategy = arguments.num_stages() > 1          ? "pipeline"
                  : arguments.num_tensor_ranks() > 1  ? "tensor"
                  : arguments.num_context_ranks() > 1 ? "context"
+                 : arguments.num_expert_ranks() > 1  ? "expert"
                                                      : "ddp";
   job.reason = fmt::format("{} started {} ranks{}", environment.source, world,
                            wanted == "plan" ? ", and a plan chooses the parallelism" : "");
@@ -191,7 +198,8 @@ Job job_of_process(Job job, const options::ParallelArguments& arguments,
 
 bool stages_are_threads(const options::ParallelArguments& arguments,
                         const launch::RankEnvironment& environment) {
-  return arguments.num_stages() > 1 && arguments.num_stages() == arguments.ranks_of_rows() &&
+  const int64_t together = arguments.ranks_of_rows() * arguments.num_expert_ranks();
+  return arguments.num_stages() > 1 && arguments.num_stages() == together &&
          !environment.launched() && !arguments.one_process_each;
 }
 

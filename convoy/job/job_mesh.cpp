@@ -13,18 +13,26 @@ namespace convoy::job {
 
 namespace {
 
-/// Returns the number of ranks of a stage that keep a state replica together; context ranks always
-/// do.
+/// Returns the number of ranks of a stage that keep a state replica together; context and expert
+/// ranks always do.
 int64_t ranks_of_replica(const options::ParallelArguments& arguments, int64_t ranks_of_stage,
                          const launch::RankEnvironment& environment) {
   const auto& text = arguments.shard_ranks;
   if (text == "all" || environment.world_size == 1) return ranks_of_stage;
-  const int64_t contexts = arguments.num_context_ranks();
+  const int64_t contexts = arguments.num_context_ranks(), experts = arguments.num_expert_ranks();
+  const int64_t least = contexts * experts;
   const int64_t here = environment.local_world_size / arguments.num_tensor_ranks();
-  int64_t size = std::clamp(here / contexts * contexts, contexts, ranks_of_stage);
+  int64_t size = std::clamp(here / least * least, least, ranks_of_stage);
   if (text != "host" && (!parse_number(text, size) || size < 1)) {
     fail<UsageError>("parallel", "shard_ranks = {}; expected all, host, or a number of ranks",
                      text);
+  }
+  if (size % least != 0 && experts > 1) {
+    fail<UsageError>("parallel",
+                     "shard_ranks = {} with expert_parallel_size = {}: the ranks that have a "
+                     "layer's experts among them keep a state replica together; try a multiple of "
+                     "{}, or all",
+                     size, experts, least);
   }
   if (size % contexts != 0) {
     fail<UsageError>("parallel",
@@ -34,11 +42,11 @@ int64_t ranks_of_replica(const options::ParallelArguments& arguments, int64_t ra
   }
   if (ranks_of_stage % size != 0) {
     int64_t fits = std::min(size, ranks_of_stage);
-    while (ranks_of_stage % fits != 0 || fits % contexts != 0) --fits;
+    while (ranks_of_stage % fits != 0 || fits % least != 0) --fits;
     fail<UsageError>("parallel", "shard_ranks = {}{} does not divide the {} ranks {}; try {}", text,
                      text == "host" ? fmt::format(", {} here,", size) : "", ranks_of_stage,
                      ranks_of_stage == environment.world_size ? "of the job" : "of a stage",
-                     fits == contexts ? "all" : std::to_string(fits));
+                     fits == least ? "all" : std::to_string(fits));
   }
   return size;
 }
@@ -46,6 +54,12 @@ int64_t ranks_of_replica(const options::ParallelArguments& arguments, int64_t ra
 }  // namespace
 
 void check_whole_rows(const options::ParallelArguments& arguments) {
+  if (arguments.num_expert_ranks() > 1) {
+    fail<UsageError>("parallel",
+                     "expert_parallel_size = {} is for training and evaluation, where all ranks "
+                     "compute as many batches; try without it",
+                     arguments.num_expert_ranks());
+  }
   if (arguments.parallelism.ranks.context == 1) return;
   fail<UsageError>("parallel",
                    "context_parallel_size = {} is for training and evaluation, and predictions are "
@@ -57,7 +71,8 @@ parallel::Mesh mesh_of(const options::ParallelArguments& arguments,
                        const launch::RankEnvironment& environment) {
   const int stages = arguments.num_stages(), contexts = arguments.num_context_ranks();
   const int cuts = arguments.num_tensor_ranks();
-  const int64_t ranks = environment.world_size, model = arguments.ranks_of_rows();
+  const int experts = arguments.num_expert_ranks();
+  const int64_t ranks = environment.world_size, model = arguments.ranks_of_rows() * experts;
   if (ranks % model != 0) {
     std::vector<std::string> why, who;
     const auto tell = [&](const char* kind, int degree, const char* rank) {
@@ -66,6 +81,7 @@ parallel::Mesh mesh_of(const options::ParallelArguments& arguments,
       who.insert(who.begin(), rank);
     };
     tell("pipeline", stages, "stage");
+    tell("expert", experts, "expert rank");
     tell("context", contexts, "context rank");
     tell("tensor", cuts, "tensor rank");
     const int64_t fit = (ranks / model + 1) * model;
@@ -81,7 +97,7 @@ parallel::Mesh mesh_of(const options::ParallelArguments& arguments,
   auto degrees = arguments.parallelism.ranks;
   const int64_t of_stage = ranks / stages / cuts;
   const int64_t of_replica = ranks_of_replica(arguments, of_stage, environment);
-  degrees.shard = of_replica / contexts;
+  degrees.shard = of_replica / contexts / experts;
   degrees.replicate = of_stage / of_replica;
   return {degrees, environment.rank, environment.world_size};
 }

@@ -220,7 +220,8 @@ Job join_job(const options::ParallelArguments& given, const Decide& decide) {
   }
   add_agents(job);
   using parallel::Axis;
-  if (mesh.degree(Axis::Replicate | Axis::Pipeline | Axis::Context | Axis::Tensor) > 1) {
+  const auto beside_shard = Axis::Replicate | Axis::Pipeline | Axis::Expert | Axis::Context;
+  if (mesh.degree(beside_shard | Axis::Tensor) > 1) {
     job.world().barrier("form groups");  // rank 0's store goes, which others may still need
   }
   return job;

@@ -7,6 +7,10 @@
 
 namespace convoy::nn {
 
+Bundle Block::serve(const Context&) {
+  return {};
+}
+
 std::string Block::cost_key() const {
   return fmt::format("{}", fmt::ptr(this));
 }

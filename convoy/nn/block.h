@@ -47,6 +47,9 @@ struct Context {
   bool sequence_parallel = false;
   /// Ranks that split the positions of each row; in training and evaluation.
   comm::Group context = {};
+  /// Ranks with other rows that share out the experts of each layer; in training and evaluation.
+  comm::Group experts = {};
+  bool expert_joined = false;  ///< their rows are multiplied at once
   /// Ids of the step of a model that collects ids (Block::collects_ids).
   const StepIds* step_ids = nullptr;
   /// Whether forward runs again for backward alone, and nobody reads the bundle that it returns.
@@ -81,6 +84,11 @@ class Block {
   virtual ~Block() = default;
   virtual Bundle forward(const Bundle& in, const Context& context) = 0;
 
+  /// Takes part in a forward without rows of its own: where ranks share out experts (Context), this
+  /// one computes with the rows of others. Returns nothing, or tensors through which a backward
+  /// does the same.
+  virtual Bundle serve(const Context& context);
+
   const std::string& name() const { return name_; }
   /// Parameters in declaration order. A tied parameter appears in every block that reads it.
   const std::vector<ParamPtr>& params() const { return params_; }
@@ -95,6 +103,8 @@ class Block {
   /// Whether it computes with the positions of a row that Context::context leaves to this rank
   /// (ContextRanks).
   virtual bool takes_context_ranks() const { return false; }
+  /// Number of experts that each token is sent to; 0: it has none.
+  virtual int64_t experts_per_token() const { return 0; }
   /// Whether it keeps apart the documents of a row, where the batch names several (nn/documents.h).
   virtual bool takes_documents() const { return false; }
   /// Key of a block's cost: with its type and the shapes of its parameters and inputs it decides

@@ -35,6 +35,7 @@ parallel::ModelDecl declare(const BlockList& blocks) {
     declared.takes_tensor_ranks = block->takes_tensor_ranks();
     declared.takes_sequence_parallel = block->takes_sequence_parallel();
     declared.takes_context_ranks = block->takes_context_ranks();
+    declared.experts_per_token = block->experts_per_token();
     for (const auto& param : block->params()) declared.params.push_back(index.at(param.get()));
   }
   return out;

@@ -53,6 +53,7 @@ struct ParallelArguments {
   int num_stages() const { return static_cast<int>(parallelism.ranks.pipeline); }
   int num_tensor_ranks() const { return static_cast<int>(parallelism.ranks.tensor); }
   int num_context_ranks() const { return static_cast<int>(parallelism.ranks.context); }
+  int num_expert_ranks() const { return static_cast<int>(parallelism.ranks.expert); }
   /// Ranks that compute the same rows together.
   int64_t ranks_of_rows() const { return parallelism.ranks.of_rows(); }
   /// Facts of a training, as far as options tell them.

@@ -16,6 +16,7 @@ struct Turn {
 struct HostShare {
   bool first = true;  ///< of the host's ranks: it has the buffers
   Turn whole;         ///< among the host's ranks that keep the same buckets whole
+  Turn experts;       ///< among those of them that also have the same experts
   Turn part;          ///< among those that keep the same part of a bucket
 };
 

@@ -217,6 +217,22 @@ std::vector<Knob> mesh_knobs() {
        .decided = Decided::ByPlan,
        .declare = option<&Parallelism::sequence_parallel>,
        .get = value<&Parallelism::sequence_parallel>},
+      {.name = "expert_parallel_size",
+       .help = "expert-parallel ranks: data-parallel ranks, each of which has some experts of each "
+               "layer whole, and sends tokens to the ranks that have theirs",
+       .decided = Decided::ByPlan,
+       .declare = option<&Parallelism::ranks, &Degrees::expert>,
+       .limit = [](Option& o) { o.within(1, 1024).alias("ep_size"); },
+       .get = value<&Parallelism::ranks, &Degrees::expert>,
+       .label = unnamed},
+      {.name = "expert_joined",
+       .help =
+           "an expert-parallel rank multiplies the rows that all ranks sent to an expert at once: "
+           "larger products; false: those of each rank, with the bits that they have there",
+       .decided = Decided::FromAsked,
+       .declare = option<&Parallelism::expert_joined>,
+       .get = value<&Parallelism::expert_joined>,
+       .has_effect = [](const Parallelism& p) { return p.ranks.expert > 1; }},
       {.name = "context_parallel_size",
        .help = "context-parallel ranks: they split the positions of each row (ring attention); for "
                "rows too long for one rank",

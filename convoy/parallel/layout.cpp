@@ -50,23 +50,25 @@ std::vector<Extent> without(const Extent& all, std::vector<Extent> taken) {
   return out;
 }
 
-/// Units by bucket, in backward order. Frozen units have buckets of their own, and so have each
-/// unit that several stages hold and each virtual stage, which are not computed one after the
-/// other.
+/// Units by bucket, in backward order. Frozen units and those of experts have buckets of their own,
+/// and so have each unit that several stages hold and each virtual stage, which are not computed
+/// one after the other.
 std::vector<std::vector<int64_t>> make_buckets(const ModelTable& table,
                                                const std::vector<std::vector<int>>& stages_of,
                                                const VirtualStages& virtual_stages,
+                                               const std::vector<bool>& of_experts,
                                                int64_t bucket_bytes) {
   std::vector<std::vector<int64_t>> buckets;
   BucketCutter cutter(bucket_bytes);
-  std::tuple<bool, int64_t, int64_t> kind{false, -1, -1};
+  std::tuple<bool, bool, int64_t, int64_t> kind{false, false, -1, -1};
   for (int64_t unit : table.backward_order()) {
     const bool tied = stages_of[static_cast<size_t>(unit)].size() > 1;
     const int64_t reader = table.last_reader_in_backward(unit);
     const auto stretch = std::find_if(virtual_stages.begin(), virtual_stages.end(),
                                       [&](const auto& blocks) { return reader <= blocks.second; });
-    const auto before = std::exchange(
-        kind, {table.is_frozen(unit), tied ? unit : -1, stretch - virtual_stages.begin()});
+    const auto before =
+        std::exchange(kind, {table.is_frozen(unit), of_experts[static_cast<size_t>(unit)],
+                             tied ? unit : -1, stretch - virtual_stages.begin()});
     const bool other_kind = kind != before;
     if (cutter.begins(table.unit_bytes[static_cast<size_t>(unit)], other_kind)) {
       buckets.emplace_back();
@@ -141,7 +143,9 @@ Layout::Layout(ModelTable table, std::shared_ptr<const Shapes> shapes, const Lay
     for (auto& units : table_.units_of_block) std::erase(units, index);
   }
   table_.unit_bytes.assign(params.size(), 0);
+  std::vector<bool> of_experts(params.size());
   for (size_t unit = 0; unit < params.size(); ++unit) {
+    of_experts[unit] = is_dealt(params[unit].front().cut, options.tensor);
     for (const auto& param : params[unit]) {
       table_.unit_bytes[unit] += rounded_up(elements_of(param, options.tensor), kAlignment) *
                                  static_cast<int64_t>(sizeof(float));
@@ -150,10 +154,11 @@ Layout::Layout(ModelTable table, std::shared_ptr<const Shapes> shapes, const Lay
   units_.resize(params.size());
   bucket_of_.assign(params.size(), -1);
   int64_t offset = 0;
-  for (auto& members :
-       make_buckets(table_, stages_of_, virtual_stages(), options.parallelism.bucket_bytes)) {
+  for (auto& members : make_buckets(table_, stages_of_, virtual_stages(), of_experts,
+                                    options.parallelism.bucket_bytes)) {
     num_trained_ += !table_.is_frozen(members.front());
-    Bucket bucket{std::move(members), {offset, offset}};
+    const bool experts = of_experts[static_cast<size_t>(members.front())];
+    Bucket bucket{std::move(members), {offset, offset}, experts};
     for (const int64_t index : bucket.units) {
       const auto u = static_cast<size_t>(index);
       auto& unit = units_[u];
@@ -163,12 +168,14 @@ Layout::Layout(ModelTable table, std::shared_ptr<const Shapes> shapes, const Lay
       unit.all.end = offset = place(unit, params[u], options.tensor, false, unit.decay_end);
       bucket_of_[u] = num_buckets();
     }
-    offset =
-        bucket.all.begin + rounded_up(offset - bucket.all.begin, kAlignment * options.num_parts);
+    const int parts = num_parts(experts);
+    offset = bucket.all.begin + rounded_up(offset - bucket.all.begin, kAlignment * parts);
     bucket.all.end = offset;
     buckets_.push_back(std::move(bucket));
-    const bool whole = stays_whole(num_buckets() - 1);
-    whole_before_.push_back(whole_before_.back() + (whole ? buckets_.back().all.length() : 0));
+    const int64_t all = buckets_.back().all.length(), part = all / parts;
+    parts_before_.push_back(parts_before_.back() + part);
+    weights_before_.push_back(weights_before_.back() +
+                              (stays_whole(num_buckets() - 1) ? all : part));
   }
   buckets_of_block_.resize(table_.units_of_block.size());
   buckets_of_backward_.resize(table_.units_of_block.size());
@@ -229,14 +236,23 @@ bool Layout::is_sharded(Kind kind) const {
 
 Extent Layout::part(int64_t bucket, int rank) const {
   const auto& all = buckets_[static_cast<size_t>(bucket)].all;
-  const int64_t length = all.length() / options_.num_parts;
+  const int64_t length = all.length() / num_parts(bucket);
+  if (of_experts(bucket)) {  // number of the rank among those with the same experts
+    const int contexts = options_.num_context_ranks;
+    rank = rank / (options_.tensor.num_expert_ranks * contexts) * contexts + rank % contexts;
+  }
   return {all.begin + rank * length, all.begin + (rank + 1) * length};
 }
 
+int Layout::num_parts(bool of_experts) const {
+  return of_experts ? options_.num_parts / options_.tensor.num_expert_ranks : options_.num_parts;
+}
+
 bool Layout::stays_whole(int64_t bucket) const {
+  if (offloaded(Kind::Weights)) return false;
+  if (of_experts(bucket) && num_parts(bucket) == 1) return true;  // nobody else has them
   const auto length = buckets_[static_cast<size_t>(bucket)].all.length();
-  return !offloaded(Kind::Weights) &&
-         length * static_cast<int64_t>(sizeof(float)) < options_.parallelism.keep_bytes;
+  return length * static_cast<int64_t>(sizeof(float)) < options_.parallelism.keep_bytes;
 }
 
 /// Returns where a bucket begins in a rank's buffer; of num_buckets(): where that ends.
@@ -244,8 +260,7 @@ int64_t Layout::begin_in(Kind kind, int64_t bucket) const {
   const auto b = static_cast<size_t>(bucket);
   const int64_t begin = bucket == num_buckets() ? num_elements() : buckets_[b].all.begin;
   if (!is_sharded(kind)) return begin;
-  const int64_t whole = are_weights(kind) ? whole_before_[b] : 0;
-  return whole + (begin - whole) / options_.num_parts;  // each of the others divides by them
+  return are_weights(kind) ? weights_before_[b] : parts_before_[b];
 }
 
 int64_t Layout::place_in(Kind kind, int64_t bucket, int rank, int64_t place) const {

@@ -88,6 +88,9 @@ struct UnitPlace {
 struct Bucket {
   std::vector<int64_t> units;
   Extent all;
+  /// Whether it holds experts that expert ranks deal out: its parts lie on the ranks that have the
+  /// same ones.
+  bool of_experts = false;
 };
 
 /// Some elements of one parameter, in one rank's part of a bucket: rows that lie side by side.
@@ -130,6 +133,7 @@ using Stages = std::vector<std::vector<int64_t>>;
 struct LayoutOptions {
   Parallelism parallelism = {};
   int num_parts = 1;            ///< ranks that share out a bucket
+  int num_context_ranks = 1;    ///< of these those next to each other
   bool low_precision = false;   ///< weights of 16 bits beside fp32 masters
   bool shares_weights = false;  ///< the ranks are threads on one copy of weights and moments
   bool trains = true;           ///< else no gradients and no moments are held
@@ -150,9 +154,10 @@ inline constexpr int64_t kAlignment = 32;
 /// Blocks and units have the same numbers on all ranks of a pipeline; those of other stages have no
 /// place. All held parameters have one in a *flat order*: units in backward order, those that are
 /// not trained last, buckets of neighbours, each bucket cut into as many equal parts as there are
-/// ranks, of whole kAlignment elements; the gaps stay zero. Part r of every bucket is rank r's
-/// *own*: it counts them in norms, updates them where updates are shared out, draws, reads and
-/// writes them. A buffer that is sharded holds a rank's own parts one after the other (of
+/// ranks, of whole kAlignment elements; the gaps stay zero. (A bucket of experts, of which each
+/// expert rank has others, has a part for each rank that has the same.) Part r of every bucket is
+/// rank r's *own*: it counts them in norms, updates them where updates are shared out, draws, reads
+/// and writes them. A buffer that is sharded holds a rank's own parts one after the other (of
 /// weights all of the buckets that stay whole), any other the whole flat order. One rank keeps
 /// shards (all of a bucket) of what stages 2 and 3 offload: it is whole for a while only.
 ///
@@ -188,6 +193,9 @@ class Layout {
   const LayoutOptions& options() const { return options_; }
   const std::vector<UnitPlace>& units() const { return units_; }
   const std::vector<Bucket>& buckets() const { return buckets_; }
+  bool of_experts(int64_t bucket) const { return buckets_[static_cast<size_t>(bucket)].of_experts; }
+  /// Parts that a bucket is cut into.
+  int num_parts(int64_t bucket) const { return num_parts(of_experts(bucket)); }
   int64_t num_buckets() const { return static_cast<int64_t>(buckets_.size()); }
   /// Buckets with gradients and moments: the first ones.
   int64_t num_trained_buckets() const { return num_trained_; }
@@ -238,7 +246,8 @@ class Layout {
   }
   /// Whether the others' parts of a bucket come right after the updates.
   bool gathers_updates(int64_t bucket) const {
-    return shares_out_updates() && !is_sharded(Kind::Weights, bucket);
+    const bool alone = of_experts(bucket) && num_parts(bucket) == 1;
+    return shares_out_updates() && !is_sharded(Kind::Weights, bucket) && !alone;
   }
 
   /// Units that are kept by rows: a table each.
@@ -285,6 +294,7 @@ class Layout {
   bool are_weights(Kind kind) const {
     return kind == Kind::Weights || (kind == Kind::Masters && !options_.low_precision);
   }
+  int num_parts(bool of_experts) const;
   bool stays_whole(int64_t bucket) const;
   int64_t begin_in(Kind kind, int64_t bucket) const;
   bool owns(int64_t unit, size_t param) const;
@@ -299,7 +309,8 @@ class Layout {
   std::vector<UnitPlace> units_;
   std::vector<Bucket> buckets_;
   int64_t num_trained_ = 0;
-  std::vector<int64_t> whole_before_{0};  // [bucket] elements of buckets that stay whole
+  // [bucket] Elements before it in a buffer of parts, and in one of weights, some of them whole.
+  std::vector<int64_t> parts_before_{0}, weights_before_{0};
   std::vector<int64_t> bucket_of_;
   std::vector<std::vector<int64_t>> buckets_of_block_, buckets_of_backward_;
 };

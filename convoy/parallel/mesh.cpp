@@ -16,15 +16,15 @@ size_t index(Axis axis) {
 }  // namespace
 
 const char* name_of(Axis axis) {
-  constexpr std::array<const char*, kNumAxes> kNames{"pipeline", "replicate", "shard", "context",
-                                                     "tensor"};
+  constexpr std::array<const char*, kNumAxes> kNames{"pipeline", "replicate", "shard",
+                                                     "expert",   "context",   "tensor"};
   return kNames.at(index(axis));
 }
 
 Mesh::Mesh(const Degrees& degrees, int rank, int num_ranks)
     : degrees_{static_cast<int>(degrees.pipeline), static_cast<int>(degrees.replicate),
-               static_cast<int>(degrees.shard), static_cast<int>(degrees.context),
-               static_cast<int>(degrees.tensor)} {
+               static_cast<int>(degrees.shard),    static_cast<int>(degrees.expert),
+               static_cast<int>(degrees.context),  static_cast<int>(degrees.tensor)} {
   internal_check(rank >= 0 && rank < num_ranks, "parallel", "rank {} of {}", rank, num_ranks);
   int64_t others = 1;
   for (const Axis axis : kAxes) {
@@ -147,7 +147,8 @@ std::string Mesh::to_text() const {
     if (degree(axes) > 1) parts.push_back(fmt::format("{} {}", degree(axes), name));
   };
   add(Axis::Pipeline, "pipeline");
-  add(kRows, "data");
+  add(Axis::Replicate | Axis::Shard, "data");
+  add(Axis::Expert, "expert");
   add(Axis::Context, "context");
   add(Axis::Tensor, "tensor");
   return parts.empty() ? "1 rank" : join(parts, " x ");

@@ -10,15 +10,17 @@
 namespace convoy::parallel {
 
 /// Ways in which the ranks of a job share its work, slowest to fastest: tensor neighbours share
-/// a host. Data parallelism has two: ranks along Shard keep one state replica together, ranks
-/// along Replicate keep equal parts of several. The shard axis shares out
+/// a host. Data parallelism has three: ranks along Shard keep one state replica together,
+/// ranks along Replicate keep equal parts of several, ranks along Expert keep a state replica
+/// together, too, and each has some experts of each layer whole, which the others do not have. The
+/// shard axis shares out
 /// *ownership* of the state (its first values, its norm, its files) at every stage of ZeRO, 0
 /// included. So plain DistributedDataParallel over N ranks has shard = N and replicate = 1, where
 /// torchtitan writes dp_replicate = N; people are told the product, as "data".
-enum class Axis { Pipeline, Replicate, Shard, Context, Tensor };
-inline constexpr size_t kNumAxes = 5;
+enum class Axis { Pipeline, Replicate, Shard, Expert, Context, Tensor };
+inline constexpr size_t kNumAxes = 6;
 inline constexpr std::array<Axis, kNumAxes> kAxes{Axis::Pipeline, Axis::Replicate, Axis::Shard,
-                                                  Axis::Context, Axis::Tensor};
+                                                  Axis::Expert,   Axis::Context,   Axis::Tensor};
 const char* name_of(Axis axis);
 
 /// Some of the axes.
@@ -41,11 +43,14 @@ constexpr AxisSet operator|(Axis a, Axis b) {
 }
 
 /// Axes over which the rows of a batch are dealt.
-inline constexpr AxisSet kRows = Axis::Replicate | Axis::Shard;
+inline constexpr AxisSet kRows = Axis::Replicate | Axis::Shard | Axis::Expert;
 /// Axes over which gradients are summed.
 inline constexpr AxisSet kGradients = kRows | Axis::Context;
 /// Axes over which one state replica of a stage lies.
-inline constexpr AxisSet kState = Axis::Shard | Axis::Context;
+inline constexpr AxisSet kState = Axis::Shard | Axis::Expert | Axis::Context;
+/// Axes of kGradients and of kState along which ranks have the same experts.
+inline constexpr AxisSet kExpertGradients = Axis::Replicate | Axis::Shard | Axis::Context;
+inline constexpr AxisSet kExpertState = Axis::Shard | Axis::Context;
 inline constexpr AxisSet kWorld = kGradients | Axis::Pipeline | Axis::Tensor;
 
 /// Layout of a group of ranks among all: pairs of a number of ranks and their distance, from the
@@ -53,7 +58,7 @@ inline constexpr AxisSet kWorld = kGradients | Axis::Pipeline | Axis::Tensor;
 using Strides = std::vector<std::pair<int, int>>;
 
 /// Coordinates of a rank among the ranks of a job. Numbers only.
-/// rank = (((pipeline * R + replicate) * S + shard) * C + context) * T + tensor.
+/// rank = ((((pipeline * R + replicate) * S + shard) * E + expert) * C + context) * T + tensor.
 class Mesh {
  public:
   /// Mesh of one rank.
@@ -79,7 +84,7 @@ class Mesh {
   std::string who(int rank) const;
 
   /// "2 pipeline x 4 data": replicate x shard are told as data, axes of one rank are left out; "1
-  /// rank".
+  /// rank". Expert ranks, which have other rows, too, are told beside: "2 data x 2 expert".
   std::string to_text() const;
 
  private:
@@ -87,7 +92,7 @@ class Mesh {
   int rank_at(const Numbers& coordinates) const;
   Numbers coordinates_of(int rank) const;
 
-  Numbers degrees_{1, 1, 1, 1, 1};
+  Numbers degrees_{1, 1, 1, 1, 1, 1};
   Numbers coordinates_{};
 };
 

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <set>
+#include <utility>
 
 #include "convoy/base/error.h"
 
@@ -47,27 +49,36 @@ bool ModelDecl::has_modules() const {
   return std::any_of(params.begin(), params.end(), [](const auto& p) { return p.of_module; });
 }
 
-Units units_of(const ModelDecl& model) {
+int64_t common_experts(const ModelDecl& model) {
+  int64_t out = 0;
+  for (const auto& param : model.params) out = std::gcd(out, param.cut.experts.of);
+  return out;
+}
+
+Units units_of(const ModelDecl& model, bool experts_apart) {
   check_names(model);
   const auto readers = readers_of(model);
   Units out;
   out.table.units_of_block.resize(model.blocks.size());
   std::vector<int64_t> unit_of(model.params.size(), -1);
   for (size_t b = 0; b < model.blocks.size(); ++b) {
-    std::map<bool, int64_t> own;  // trained or not
+    std::map<std::pair<bool, bool>, int64_t> own;  // trained or not, of experts apart or not
     for (const int64_t index : model.blocks[b].params) {
       const auto p = static_cast<size_t>(index);
       const auto& param = model.params[p];
       const bool tied = readers.several[p] || param.row_reads;  // a unit of its own
+      const bool apart = experts_apart && param.cut.experts.of > 0;
+      const std::pair kind(param.trained, apart);
       if (unit_of[p] < 0) {
-        if (tied || !own.contains(param.trained)) {
+        if (tied || !own.contains(kind)) {
           const auto unit = static_cast<int64_t>(out.units.size());
-          if (!tied) own[param.trained] = unit;
-          out.units.push_back({tied ? param.name : model.blocks[b].name, {}});
+          if (!tied) own[kind] = unit;
+          const auto& block = model.blocks[b].name;
+          out.units.push_back({tied ? param.name : apart ? block + ".experts" : block, {}});
           out.table.frozen.push_back(!param.trained);
           unit_of[p] = unit;
         } else {
-          unit_of[p] = own[param.trained];
+          unit_of[p] = own[kind];
         }
         out.units[static_cast<size_t>(unit_of[p])].params.push_back(index);
       }

@@ -28,6 +28,7 @@ struct BlockDecl {
   bool takes_tensor_ranks = false;       ///< computes with a tensor rank's part of its parameters
   bool takes_sequence_parallel = false;  ///< computes with a tensor rank's part of the tokens
   bool takes_context_ranks = false;      ///< computes with some positions of rows
+  int64_t experts_per_token = 0;         ///< that a token is sent to; 0: the block has none
 };
 
 /// Declaration of a model to plan its training (nn::declare makes it).
@@ -45,15 +46,19 @@ struct UnitDecl {
 };
 
 /// A model's parameters by unit: each block's own are one, those of it that are not trained
-/// another, and a parameter that several blocks read is one of its own.
+/// another, its experts one more where they lie apart, and a parameter that several blocks read is
+/// one of its own.
 struct Units {
   std::vector<UnitDecl> units;
   ModelTable table;
   std::vector<std::vector<ParamShape>> shapes;  ///< by unit
 };
 
-/// Groups a model's parameters in units. Throws UsageError where two parameters have one name.
-Units units_of(const ModelDecl& model);
+/// Groups a model's parameters in units. `experts_apart`: for ranks that deal out experts. Throws
+/// UsageError where two parameters have one name.
+Units units_of(const ModelDecl& model, bool experts_apart = false);
+/// Number of experts of each layer that has some: their greatest common divisor; 0: none has.
+int64_t common_experts(const ModelDecl& model);
 
 /// Cost of each block: the elements of the matrices that it multiplies with. Tables that are only
 /// looked up cost nothing; a matrix that several blocks read counts for the last, which multiplies.

@@ -10,7 +10,7 @@ namespace convoy::parallel {
 void Parallelism::set_shard_ranks(int64_t number) {
   const int64_t all = state_ranks();
   ranks.replicate = number > 0 ? all / number : 1;
-  ranks.shard = all / ranks.context / ranks.replicate;
+  ranks.shard = all / ranks.context / ranks.expert / ranks.replicate;
 }
 
 void Parallelism::set_blocks_recomputed(int64_t number) {
@@ -29,12 +29,13 @@ Mesh Parallelism::mesh(int rank) const {
 std::string Parallelism::family() const {
   std::vector<std::string> out;
   if (ranks.pipeline > 1) out.emplace_back("pipeline");
+  if (ranks.expert > 1) out.emplace_back("expert");
   if (ranks.context > 1) out.emplace_back("context");
   if (ranks.tensor > 1) out.emplace_back("tensor");
   if (sequence_parallel) out.emplace_back("sequence");
   if (zero > 0) {
     out.push_back(fmt::format("{}zero {}", shard_ranks() > 0 ? "hybrid " : "", zero));
-  } else if (ranks.data() > 1) {
+  } else if (ranks.data() > ranks.expert) {
     out.emplace_back(out.empty() ? "ddp" : "data");
   }
   if (out.empty()) out.emplace_back("one device");

@@ -16,11 +16,12 @@ struct Degrees {
   int64_t pipeline = 1;
   int64_t replicate = 1;
   int64_t shard = 0;  ///< 0: what the others leave
+  int64_t expert = 1;
   int64_t context = 1;
   int64_t tensor = 1;
 
   /// Ranks with other rows; where `shard` is open, as if it was 1.
-  int64_t data() const { return replicate * (shard > 0 ? shard : 1); }
+  int64_t data() const { return replicate * (shard > 0 ? shard : 1) * expert; }
   /// Ranks that compute the same rows together.
   int64_t of_rows() const { return pipeline * context * tensor; }
   int64_t product() const { return data() * of_rows(); }
@@ -108,6 +109,7 @@ struct Parallelism {
   bool recompute = false;  ///< blocks keep their inputs only, and run again before their backward
   RecomputeOptions recomputed = {};  ///< some blocks that do so; of no meaning with `recompute`
   bool sequence_parallel = false;    ///< tensor ranks share out the tokens between their products
+  bool expert_joined = false;        ///< experts multiply the rows of all ranks at once
   bool row_tables = false;           ///< see keeps_rows(); only where a step trains
   GatherOptions gathers = {};
   bool reduce_each = true;  ///< sharded gradients: reduce every micro-batch, not the last only
@@ -122,6 +124,11 @@ struct Parallelism {
   /// Ranks that keep one state replica together, where there are several; 0: all of state_ranks().
   int64_t shard_ranks() const { return ranks.replicate == 1 ? 0 : state_ranks() / ranks.replicate; }
   void set_shard_ranks(int64_t number);
+  /// Makes as many of the data ranks of a state replica expert ranks.
+  void set_expert_ranks(int64_t number) {
+    ranks.shard = ranks.shard * ranks.expert / number;
+    ranks.expert = number;
+  }
   int64_t global_batch() const { return rows * micro_batches * ranks.data(); }
   int stage_of_zero() const { return static_cast<int>(zero); }
   /// Whether tables of which a step reads some rows are kept by rows, outside of the buckets that

@@ -115,6 +115,7 @@ Refusal refuse(const Parallelism& parallelism, const StepFacts& facts) {
   if (auto out = refuse_placement(parallelism)) return out;
   if (auto out = refuse_recomputation(parallelism, facts)) return out;
   if (auto out = refuse_shared_tokens(parallelism)) return out;
+  if (auto out = refuse_experts(parallelism, facts)) return out;
   if (auto out = refuse_row_tables(parallelism, facts)) return out;
   return refuse_offload(parallelism, facts);
 }
@@ -145,6 +146,29 @@ Refusal refuse_recomputation(const Parallelism& parallelism, const StepFacts& fa
   if (numbers.size() <= 1 || std::ssize(numbers) == stages) return std::nullopt;
   return fmt::format("recompute_layers = {} has {} numbers; expected one, or one for each of {}",
                      fmt::join(numbers, ","), numbers.size(), plural(stages, "stage"));
+}
+
+Refusal refuse_experts(const Parallelism& parallelism, const StepFacts& facts) {
+  const auto& ranks = parallelism.ranks;
+  if (ranks.expert == 1) {
+    if (!parallelism.expert_joined) return std::nullopt;
+    return "expert_joined joins the rows of expert ranks, but expert_parallel_size = 1; try "
+           "--expert_parallel_size 2, or without it";
+  }
+  const auto beside = [&](const std::string& what, const std::string& instead) {
+    return fmt::format("expert_parallel_size = {} does not go with {}; try {}", ranks.expert, what,
+                       instead);
+  };
+  if (ranks.tensor > 1) {
+    return beside(fmt::format("tensor_parallel_size = {}", ranks.tensor),
+                  fmt::format("--expert_parallel_size {} alone", ranks.expert * ranks.tensor));
+  }
+  if (parallelism.offload.any()) return beside("offload", "without one of them");
+  if (facts.shares_weights) {
+    return beside("DataParallel's threads, which share one set of weights",
+                  "a process for each rank: --nproc");
+  }
+  return std::nullopt;
 }
 
 Refusal refuse_row_tables(const Parallelism& parallelism, const StepFacts& facts) {

@@ -21,6 +21,8 @@ Refusal refuse_placement(const Parallelism& parallelism);
 /// Rule of `refuse`: recomputed blocks are chosen for the stages there are, and for a limit of
 /// memory.
 Refusal refuse_recomputation(const Parallelism& parallelism, const StepFacts& facts);
+/// Rule of `refuse`: experts are dealt out to processes that have their other weights whole.
+Refusal refuse_experts(const Parallelism& parallelism, const StepFacts& facts);
 /// Rule of `refuse`: tables are kept by rows over data ranks alone, in memory.
 Refusal refuse_row_tables(const Parallelism& parallelism, const StepFacts& facts);
 

@@ -15,8 +15,9 @@ using parallel::Mesh;
 
 TEST(Groups, EachAddsUpTheRanksThatTheMeshNames) {
   ThreadConnector connector(std::chrono::seconds(20));
-  run_threads(32, [&](int rank) {
-    const Mesh mesh({.pipeline = 2, .replicate = 2, .context = 2, .tensor = 2}, rank, 32);
+  run_threads(64, [&](int rank) {
+    const Mesh mesh({.pipeline = 2, .replicate = 2, .expert = 2, .context = 2, .tensor = 2}, rank,
+                    64);
     const Groups groups(mesh, [&](const std::vector<int>& ranks, const std::string& name) {
       return connector.connect(rank, ranks, name);
     });
@@ -33,6 +34,9 @@ TEST(Groups, EachAddsUpTheRanksThatTheMeshNames) {
     expect_sum(groups.gradients, parallel::kGradients);
     expect_sum(groups.shard, parallel::kState);
     expect_sum(groups.replicas, Axis::Replicate);
+    expect_sum(groups.experts, Axis::Expert);
+    expect_sum(groups.expert_gradients, parallel::kExpertGradients);
+    expect_sum(groups.expert_shard, parallel::kExpertState);
     expect_sum(groups.context, Axis::Context);
     expect_sum(groups.tensor, Axis::Tensor);
     expect_sum(groups.pipeline, Axis::Pipeline);

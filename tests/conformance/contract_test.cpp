@@ -32,6 +32,21 @@ TEST(Contract, PromisesRoundingWhereSumsHaveAnotherOrder) {
   EXPECT_FALSE(contract_of({.split = split(1, 2, 1, 1), .on_gpu = true}).bits);
 }
 
+TEST(Contract, PromisesTheBitsOfExpertRanksThatAddLikeOneDevice) {
+  const auto of = [](parallel::Degrees ranks, int64_t micro_batches, bool joined = false) {
+    parallel::Parallelism out{
+        .ranks = ranks, .micro_batches = micro_batches, .expert_joined = joined};
+    return contract_of({.split = out});
+  };
+  EXPECT_TRUE(of({.shard = 1, .expert = 4}, 1).bits);
+  for (const auto& rounding : {of({.shard = 2, .expert = 2}, 1), of({.shard = 1, .expert = 2}, 2),
+                               of({.shard = 1, .expert = 2}, 1, true)}) {
+    EXPECT_FALSE(rounding.bits) << rounding.reason;
+  }
+  EXPECT_TRUE(of({.shard = 1, .expert = 2}, 2).same_products);
+  EXPECT_FALSE(of({.shard = 1, .expert = 2}, 1, true).same_products);
+}
+
 TEST(Contract, IsBrokenByWhatIsBeyondIt) {
   const auto rounding = contract_of({.split = split(1, 1, 2, 1)});
   Difference off;
@@ -108,6 +123,20 @@ TEST(Layouts, FourRanksCombineTechniques) {
   }
   for (const char* family : {"hybrid zero 3", "pipeline x tensor", "pipeline x zero 1",
                              "tensor x zero 2", "context x tensor"}) {
+    EXPECT_TRUE(families.contains(family)) << family;
+  }
+}
+
+TEST(Layouts, OfExpertsShareThemOut) {
+  std::set<std::string> families;
+  for (const auto& it : layouts_of(
+           {.num_ranks = 4, .rows = 1, .micro_batches = 8, .num_blocks = 4, .num_experts = 4})) {
+    EXPECT_EQ(it.split.num_ranks(), 4) << it.to_text();
+    EXPECT_EQ(it.split.global_batch(), 8) << it.to_text();
+    families.insert(it.split.family());
+  }
+  for (const char* family :
+       {"expert", "expert x data", "expert x zero 3", "pipeline x expert", "expert x context"}) {
     EXPECT_TRUE(families.contains(family)) << family;
   }
 }

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "tests/comm/ranks_testing.h"
 #include "tests/nn/testing.h"
 
 // Experts against a loop over tokens by plain autograd, in double precision.
@@ -189,6 +190,84 @@ TEST(Experts, FrozenMatricesLetTheOthersTrain) {
       EXPECT_EQ(ours.weights[i].min().item<double>(), 77) << i;  // as it was
     } else {
       expect_grads_near({{ours.weights[i], theirs.weights[i]}}, 1e-6);
+    }
+  }
+}
+
+/// Models of ranks with the same matrices, each with gradients of its own.
+std::vector<Mixture> copies_of(const Mixture& model, int number) {
+  std::vector<Mixture> out(static_cast<size_t>(number), Mixture(0));
+  for (auto& copy : out) {
+    for (const auto& [gate, up, down] : model.all) {
+      copy.all.push_back({param(gate->value()), param(up->value()), param(down->value())});
+    }
+  }
+  return out;
+}
+
+/// Tokens of each of some ranks, and what the router says of them.
+struct Dealt {
+  std::vector<at::Tensor> states, logits, probes;
+
+  void add(int64_t tokens, int64_t num_experts) {
+    states.push_back(at::randn({tokens, kStateWidth}));
+    logits.push_back(at::randn({tokens, num_experts}));
+    probes.push_back(at::randn({tokens, kStateWidth}));
+  }
+};
+
+// Whatever the router says: to all, to one expert, to none of a rank's; and without any token.
+TEST(Experts, DealtOutHaveTheBitsOfRanksThatHaveAll) {
+  at::manual_seed(7);
+  constexpr int kRanks = 2;
+  constexpr int64_t kExperts = 6, kHere = kExperts / kRanks;
+  const Mixture model(kExperts, at::kFloat);
+  std::vector<Dealt> cases(4);
+  for (auto& it : cases) it.add(kStates, kExperts);
+  for (size_t i = 0; i < cases.size(); ++i) cases[i].add(i == 3 ? 0 : 5, kExperts);
+  for (auto& logits : cases[1].logits) logits.select(1, 4).fill_(50);
+  for (auto& logits : cases[2].logits) logits.narrow(1, 0, kHere).fill_(-50);
+  for (size_t i = 0; i < cases.size(); ++i) {
+    for (const bool joined : {false, true}) {
+      SCOPED_TRACE(testing::Message() << "case " << i << (joined ? ", joined" : ""));
+      const int64_t k = i == 1 ? 1 : 2;
+      const auto& [states, logits, probes] = cases[i];
+      const auto alone = copies_of(model, kRanks), dealt = copies_of(model, kRanks);
+      std::vector<Pass> theirs(kRanks), ours(kRanks);
+      comm::run_thread_ranks(kRanks, [&](const comm::Group& group) {
+        at::set_num_threads(1);
+        const auto rank = static_cast<size_t>(group.rank());
+        const auto pass = [&](const Mixture& of, const ExpertRanks& ranks) {
+          Pass out;
+          out.states = states[rank].clone().requires_grad_(true);
+          out.logits = logits[rank].clone().requires_grad_(true);
+          const auto routing = route(out.logits, k, RoutingWeights::OfSumOne);
+          out.out = experts(out.states, routing, of.all, "silu", {}, ranks);
+          backward((out.out * probes[rank]).sum());
+          return out;
+        };
+        theirs[rank] = pass(alone[rank], {});
+        ours[rank] = pass(dealt[rank], {group, joined});
+      });
+      const auto expect = [&](const at::Tensor& a, const at::Tensor& b, const char* what) {
+        EXPECT_TRUE(joined ? at::allclose(a, b, 1e-4, 1e-5) : at::equal(a, b)) << what;
+      };
+      for (size_t rank = 0; rank < kRanks; ++rank) {
+        expect(ours[rank].out, theirs[rank].out, "results");
+        expect(ours[rank].states.grad(), theirs[rank].states.grad(), "gradient of states");
+        expect(ours[rank].logits.grad(), theirs[rank].logits.grad(), "gradient of logits");
+      }
+      for (int64_t e = 0; e < kExperts; ++e) {
+        const auto at = static_cast<size_t>(e);
+        const auto &one = alone[0].all[at], &two = alone[1].all[at],
+                   &here = dealt[static_cast<size_t>(e / kHere)].all[at];
+        for (const auto member : {&ExpertParams::gate, &ExpertParams::up, &ExpertParams::down}) {
+          const auto& got = *(here.*member);
+          const auto sum = (one.*member)->grad() + (two.*member)->grad();
+          // What has no rows at all may be left to who zeroes it.
+          expect(got.grad_written() ? got.grad() : at::zeros_like(sum), sum, "gradient of weights");
+        }
+      }
     }
   }
 }

@@ -46,6 +46,16 @@ TEST(Mesh, EachSetOfAxesHasThisRankAtItsPlace) {
   }
 }
 
+TEST(Mesh, ExpertRanksHaveOtherRowsAndNeighbourContextRanks) {
+  const Mesh mesh({.shard = 2, .expert = 2, .context = 2}, 5, 8);  // 101 in base two
+  EXPECT_EQ(mesh.to_text(), "2 data x 2 expert x 2 context");
+  EXPECT_EQ(mesh.ranks_along(Axis::Expert), (std::vector<int>{5, 7}));
+  EXPECT_EQ(mesh.ranks_along(kRows), (std::vector<int>{1, 3, 5, 7}));
+  EXPECT_EQ(mesh.ranks_along(kExpertState), (std::vector<int>{0, 1, 4, 5}));
+  EXPECT_EQ(mesh.ranks_along(kExpertGradients), mesh.ranks_along(kExpertState));
+  EXPECT_EQ(mesh.degree(kState), 8);
+}
+
 TEST(Mesh, GroupsAreToldByHowTheyLie) {
   const Mesh mesh({.pipeline = 2, .replicate = 3, .shard = 4, .tensor = 5}, 0, 120);
   EXPECT_EQ(mesh.strides_along(Axis::Context), Strides{});

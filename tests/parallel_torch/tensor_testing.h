@@ -136,11 +136,14 @@ struct Trial {
   bool evaluates = false;
   bool empties = true;           ///< the last micro-batch of the last step has no rows
   bool sequence = false;         ///< tensor ranks share out tokens
+  bool joined = false;           ///< expert ranks multiply the rows of all at once
   int64_t rows = 3, length = 0;  ///< of a micro-batch; length 0: 10 and 14 in turns
   std::string schedule = "1f1b";
   at::ScalarType dtype = at::kFloat;
   std::vector<double> loss_scales = {};                     ///< by step; empty: none
   std::function<nn::BlockList(nn::BlockList)> change = {};  ///< of the model; empty: none
+  /// Rows of a data rank's micro-batches in a step; empty: `rows`.
+  std::function<int64_t(int64_t step, int64_t rank)> rows_of = {};
 
   int num_ranks() const { return static_cast<int>(mesh.product()); }
   ReplicaOptions options() const {
@@ -151,6 +154,7 @@ struct Trial {
     out.parallelism.bucket_bytes = 0;
     out.parallelism.recompute = recomputes;
     out.parallelism.sequence_parallel = sequence;
+    out.parallelism.expert_joined = joined;
     out.parallelism.pipeline.schedule = parallel::parse_schedule(schedule);
     return out;
   }
@@ -248,8 +252,8 @@ inline TensorOutcome train(const Trial& trial) {
       for (int64_t m = 0; m < trial.micro_batches; ++m) {
         // One rank's micro-batches are the data ranks' in turns.
         const bool none = trial.empties && step + 1 == trial.steps && m + 1 == trial.micro_batches;
-        batches.push_back(
-            tensor_batch(trial.family, step, m * data + own, none ? 0 : trial.rows, trial.length));
+        const int64_t rows = none ? 0 : trial.rows_of ? trial.rows_of(step, own) : trial.rows;
+        batches.push_back(tensor_batch(trial.family, step, m * data + own, rows, trial.length));
       }
       StepInput input{.seed = 7, .step = step, .learning_rate = 2e-3, .updates = step};
       input.check_replicas = true;
@@ -312,6 +316,9 @@ inline void expect_close(const TensorOutcome& cut, const TensorOutcome& one,
 
 inline void expect_same_bits(const TensorOutcome& a, const TensorOutcome& b) {
   EXPECT_EQ(a.losses, b.losses);
+  for (const auto& [name, grad] : b.first_grads) {
+    EXPECT_TRUE(at::equal(a.first_grads.at(name), grad)) << "first gradient of " << name;
+  }
   EXPECT_EQ(a.norms, b.norms);
   for (const auto& [name, weights] : b.weights) {
     EXPECT_TRUE(at::equal(a.weights.at(name), weights)) << name;

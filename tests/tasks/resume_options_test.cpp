@@ -78,6 +78,8 @@ const std::vector<Entry>& entries_of_trainer() {
         "parallel.recompute_layers",
         "parallel.tensor_parallel_size",
         "parallel.sequence_parallel",
+        "parallel.expert_parallel_size",
+        "parallel.expert_joined",
         "parallel.context_parallel_size",
         "parallel.threads",
         "parallel.bucket_cap_mb",

@@ -21,11 +21,16 @@ class DecoderExperts {
 
   /// Result for the normalised states x [B, T, D], or for this rank's tokens [n, D]. In training
   /// and evaluation adds to kRoutingSums of `out`, a bundle with the batch's masks.
-  at::Tensor forward(const at::Tensor& x, const nn::TensorRanks& ranks, nn::Bundle& out) const;
+  at::Tensor forward(const at::Tensor& x, const nn::TensorRanks& ranks, const nn::Context& context,
+                     nn::Bundle& out) const;
+  /// Computes with other ranks' tokens alone (Block::serve). Returns no states, [0, D].
+  at::Tensor serve(const nn::Context& context) const;
 
  private:
   void declare_stacks(const DecoderConfig& config, const Declare& declare);
   void declare_each(const DecoderConfig& config, const Declare& declare);
+  at::Tensor of_experts(const nn::Operand& read, const nn::Routing& routing,
+                        const nn::TensorRanks& ranks, const nn::ExpertRanks& dealt) const;
   void add_sums(const nn::Routing& routing, const nn::TensorRanks& ranks, nn::Bundle& out) const;
 
   std::string activation_;

@@ -91,11 +91,17 @@ class DecoderLayer : public TextBlock {
     return out;
   }
 
+  nn::Bundle serve(const nn::Context& context) override {
+    if (!experts_ || context.experts.size() == 1) return {};
+    return {{"hidden", experts_->serve(context)}};
+  }
+
   // Keys go round in whole shares, and their scores are not bounded. Experts are balanced over
   // whole rows.
   bool takes_context_ranks() const override {
     return window_ == 0 && cap_ == 0 && !sinks_ && !delta_ && config_.balancing() == 0;
   }
+  int64_t experts_per_token() const override { return experts_ ? config_.num_experts_per_tok : 0; }
   std::string cost_key() const override {
     return fmt::format("{} heads {} {} {} window {} cap {} rotates {} experts {} delta {}", heads_,
                        config_.hidden_act, config_.attention_dropout, config_.resid_pdrop, window_,
@@ -264,7 +270,7 @@ class DecoderLayer : public TextBlock {
   at::Tensor feed_forward(const at::Tensor& x, const nn::TensorRanks& ranks,
                           const nn::Context& context, nn::Bundle& out) const {
     const auto states = normed(x, before_feed_, nn::ReadBy::Products);
-    if (experts_) return experts_->forward(states, ranks, out);
+    if (experts_) return experts_->forward(states, ranks, context, out);
     const auto read = nn::to_columns(states, gate_.weight, ranks);
     const auto inner = family_.fused ? nn::linear(read, gate_, ranks).chunk(2, -1)
                                      : nn::linears(read, {gate_, up_}, ranks);

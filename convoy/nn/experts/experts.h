@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "convoy/nn/experts/expert_rows.h"
 #include "convoy/nn/experts/routing.h"
 #include "convoy/nn/tensor_parallel/tensor_ranks.h"
 
@@ -26,12 +27,14 @@ struct ExpertStacks {
 /// Sum over the experts of each token of x [..., D]: the routing's weight times
 /// down(activation(gate x) up x). `routing` is of the tokens that this rank has. Where tensor ranks
 /// split F, x comes from to_columns() with a gate, and the result is the whole sum or, where tokens
-/// are split, that of this rank's tokens, [n, D].
+/// are split, that of this rank's tokens, [n, D]. `dealt`: ranks with other tokens, each of which
+/// has as many experts; all call it as often, with any number of tokens.
 at::Tensor experts(const Operand& x, const Routing& routing, const std::vector<ExpertParams>& all,
-                   const std::string& activation, const TensorRanks& ranks);
+                   const std::string& activation, const TensorRanks& ranks,
+                   const ExpertRanks& dealt = {});
 
 /// Like the above, with biases, and gate sigmoid(slope gate) (up + 1) for what is inside.
 at::Tensor experts(const Operand& x, const Routing& routing, const ExpertStacks& all,
-                   const TensorRanks& ranks);
+                   const TensorRanks& ranks, const ExpertRanks& dealt = {});
 
 }  // namespace convoy::nn

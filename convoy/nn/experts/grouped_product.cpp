@@ -14,14 +14,18 @@ namespace convoy::nn {
 
 namespace {
 
-/// Calls work(expert, begin, number of rows) for each expert.
+/// Calls work(expert, begin, number of rows) for each expert of a group.
 template <class Work>
-void for_each_expert(const RowsByExpert& order, const Work& work) {
+void for_each_expert(const RowGroup& group, const Work& work) {
   int64_t begin = 0, expert = 0;
-  for (const int64_t end : order.ends_on_host()) {
-    work(expert++, begin, end - begin);
+  for (const int64_t end : group.ends_on_host()) {
+    work(expert++, group.begin + begin, end - begin);
     begin = end;
   }
+}
+
+at::Tensor rows_of(const at::Tensor& rows, const RowGroup& group) {
+  return rows.narrow(0, group.begin, group.size);
 }
 
 }  // namespace
@@ -61,46 +65,67 @@ at::Tensor GroupedProduct::stack(const at::Tensor& rows) const {
   return fits ? all : at::Tensor();
 }
 
-at::Tensor GroupedProduct::times(const at::Tensor& rows, const RowsByExpert& order,
-                                 bool few) const {
-  if (const auto all = stack(rows); all.defined()) {
-    return at::_grouped_mm(rows, all.transpose(1, 2), order.ends());
-  }
-  at::Tensor out;
-  for_each_expert(order, [&](int64_t expert, int64_t begin, int64_t count) {
-    const auto weight = matrix(expert).t();
-    if (!out.defined()) out = at::empty({rows.size(0), weight.size(1)}, rows.options());
-    if (count == 0) return;
-    auto place = out.narrow(0, begin, count);
-    const auto own = rows.narrow(0, begin, count);
-    if (few) {
-      place.copy_(product_of_rows(own, weight));
-    } else {
-      at::mm_out(place, own, weight);
-    }
-  });
+int64_t GroupedProduct::num_columns() const {
+  if (is_one()) return weights_.front()->shape()[2];
+  int64_t out = 0;
+  for (const auto& param : params_of(0)) out += param->shape()[0];
   return out;
 }
 
-at::Tensor GroupedProduct::back(const at::Tensor& grads, const RowsByExpert& order) const {
-  if (const auto all = stack(grads); all.defined()) {
-    return at::_grouped_mm(grads, all, order.ends());
+at::Tensor GroupedProduct::times(const at::Tensor& rows, const RowGroups& groups, bool few) const {
+  const auto all = stack(rows);
+  if (all.defined() && groups.size() == 1) {
+    return at::_grouped_mm(rows, all.transpose(1, 2), groups[0].ends);
   }
+  auto out = at::empty({rows.size(0), num_columns()}, rows.options());
+  for (const auto& group : groups) {
+    if (group.size == 0) continue;
+    if (all.defined()) {
+      rows_of(out, group)
+          .copy_(at::_grouped_mm(rows_of(rows, group), all.transpose(1, 2), group.ends));
+      continue;
+    }
+    for_each_expert(group, [&](int64_t expert, int64_t begin, int64_t count) {
+      if (count == 0) return;
+      const auto weight = matrix(expert).t();
+      auto place = out.narrow(0, begin, count);
+      const auto own = rows.narrow(0, begin, count);
+      if (few) {
+        place.copy_(product_of_rows(own, weight));
+      } else {
+        at::mm_out(place, own, weight);
+      }
+    });
+  }
+  return out;
+}
+
+at::Tensor GroupedProduct::back(const at::Tensor& grads, const RowGroups& groups) const {
+  const auto all = stack(grads);
+  if (all.defined() && groups.size() == 1) return at::_grouped_mm(grads, all, groups[0].ends);
   auto out = at::empty({grads.size(0), weights_.front()->value().size(1)}, grads.options());
-  for_each_expert(order, [&](int64_t expert, int64_t begin, int64_t count) {
-    if (count == 0) return;
-    auto place = out.narrow(0, begin, count);
-    at::mm_out(place, grads.narrow(0, begin, count), matrix(expert));
-  });
+  for (const auto& group : groups) {
+    if (group.size == 0) continue;
+    if (all.defined()) {
+      rows_of(out, group).copy_(at::_grouped_mm(rows_of(grads, group), all, group.ends));
+      continue;
+    }
+    for_each_expert(group, [&](int64_t expert, int64_t begin, int64_t count) {
+      if (count == 0) return;
+      auto place = out.narrow(0, begin, count);
+      at::mm_out(place, grads.narrow(0, begin, count), matrix(expert));
+    });
+  }
   return out;
 }
 
 void GroupedProduct::add_grads_at_once(const at::Tensor& grads, const at::Tensor& rows,
-                                       const RowsByExpert& order) const {
-  add_grads(weights_, product_dtype(rows), [=, one = is_one()](at::Tensor& to, bool adds) {
+                                       const RowGroup& group) const {
+  nn::add_grads(weights_, product_dtype(rows), [=, one = is_one()](at::Tensor& to, bool adds) {
     const auto& left = one ? rows : grads;
     const auto& right = one ? grads : rows;
-    const auto sums = at::_grouped_mm(left.t(), right, order.ends()).view(to.sizes());
+    const auto sums = at::_grouped_mm(rows_of(left, group).t(), rows_of(right, group), group.ends)
+                          .view(to.sizes());
     adds ? to.add_(sums) : to.copy_(sums);
   });
 }
@@ -110,8 +135,9 @@ void GroupedProduct::add_grads_of(int64_t expert, const at::Tensor& grads,
   const auto params = params_of(expert);
   const auto trains = [](const auto& param) { return param->spec().trainable; };
   if (std::all_of(params.begin(), params.end(), trains)) {
-    return add_grads(params, product_dtype(rows),
-                     [=](at::Tensor& to, bool adds) { product_into(to, grads.t(), rows, adds); });
+    return nn::add_grads(params, product_dtype(rows), [=](at::Tensor& to, bool adds) {
+      product_into(to, grads.t(), rows, adds);
+    });
   }
   int64_t column = 0;
   for (const auto& param : params) {  // some are frozen
@@ -123,21 +149,29 @@ void GroupedProduct::add_grads_of(int64_t expert, const at::Tensor& grads,
 }
 
 void GroupedProduct::add_weight_grads(const at::Tensor& grads, const at::Tensor& rows,
-                                      const RowsByExpert& order) const {
+                                      const RowGroups& groups) const {
   if (!trains()) return;
+  for (const auto& group : groups) {
+    if (group.size > 0 || groups.size() == 1) add_grads(grads, rows, group, groups.size() == 1);
+  }
+}
+
+void GroupedProduct::add_grads(const at::Tensor& grads, const at::Tensor& rows,
+                               const RowGroup& group, bool alone) const {
   const bool all_train = std::all_of(weights_.begin(), weights_.end(),
                                      [](const auto& weight) { return weight->spec().trainable; });
-  if (all_train && stack(rows).defined()) return add_grads_at_once(grads, rows, order);
+  if (all_train && stack(rows).defined()) return add_grads_at_once(grads, rows, group);
   if (is_one()) {
     weights_.front()->add_grad(product_dtype(rows), [=](at::Tensor& to, bool adds) {
-      for_each_expert(order, [&](int64_t expert, int64_t begin, int64_t count) {
+      for_each_expert(group, [&](int64_t expert, int64_t begin, int64_t count) {
         auto place = to[expert];
         product_into(place, rows.narrow(0, begin, count).t(), grads.narrow(0, begin, count), adds);
       });
     });
     return;
   }
-  for_each_expert(order, [&](int64_t expert, int64_t begin, int64_t count) {
+  for_each_expert(group, [&](int64_t expert, int64_t begin, int64_t count) {
+    if (count == 0 && !alone) return;
     add_grads_of(expert, grads.narrow(0, begin, count), rows.narrow(0, begin, count));
   });
 }

@@ -104,10 +104,11 @@ at::Tensor RowsByExpert::sums(const at::Tensor& rows, const at::Tensor& weights)
   return sum.to(type);
 }
 
-std::vector<int64_t> RowsByExpert::ends_on_host() const {
-  const auto ends = comm::download_alone(ends_).to(at::kLong);
-  const auto* first = ends.const_data_ptr<int64_t>();
-  return {first, first + ends.numel()};
+std::vector<int64_t> RowGroup::ends_on_host() const {
+  if (!host.empty()) return host;
+  const auto numbers = comm::download_alone(ends).to(at::kLong);
+  const auto* first = numbers.const_data_ptr<int64_t>();
+  return {first, first + numbers.numel()};
 }
 
 }  // namespace convoy::nn

@@ -8,6 +8,17 @@
 // Shapes: N tokens of width D, E experts, k experts of a token, S = N x k rows.
 namespace convoy::nn {
 
+/// Rows one after the other that lie sorted by expert.
+struct RowGroup {
+  int64_t begin = 0, size = 0;
+  at::Tensor ends;  ///< of each expert's rows, from `begin` on: [E] int32 on the device
+  std::vector<int64_t> host = {};  ///< these ends on the host; empty: not known there
+
+  /// Ends on the host: a GPU may be waited for.
+  std::vector<int64_t> ends_on_host() const;
+};
+using RowGroups = std::vector<RowGroup>;
+
 /// Order in which rows of tokens are multiplied with their experts' weights: by expert, and by
 /// token within an expert. No expert has a capacity, so no row is dropped.
 class RowsByExpert {
@@ -29,8 +40,8 @@ class RowsByExpert {
 
   /// End of each expert's rows, [E] int32 on the device.
   const at::Tensor& ends() const { return ends_; }
-  /// End of each expert's rows, on the host: a GPU is waited for.
-  std::vector<int64_t> ends_on_host() const;
+  /// All rows.
+  RowGroup group() const { return {0, order_.numel(), ends_}; }
 
  private:
   at::Tensor order_;  // [S] int64: pair of each row

@@ -149,11 +149,14 @@ class AdaptedBlock : public Block {
     return block_->forward(in, context);
   }
 
+  Bundle serve(const Context& context) override { return block_->serve(context); }
+
   bool repeatable() const override { return block_->repeatable(); }
   bool takes_tensor_ranks() const override { return block_->takes_tensor_ranks(); }
   bool takes_sequence_parallel() const override { return block_->takes_sequence_parallel(); }
   bool takes_context_ranks() const override { return block_->takes_context_ranks(); }
   bool takes_documents() const override { return block_->takes_documents(); }
+  int64_t experts_per_token() const override { return block_->experts_per_token(); }
   std::string cost_key() const override {
     const auto& block = *block_;
     return fmt::format("{} {} lora_dropout {}", typeid(block).name(), block.cost_key(),

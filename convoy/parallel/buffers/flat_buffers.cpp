@@ -23,7 +23,8 @@ FlatBuffers::FlatBuffers(const nn::BlockList& blocks, Layout layout, FlatBuffers
 
 void FlatBuffers::place_params(const nn::BlockList& blocks) {
   const auto params = nn::params_of(blocks);
-  for (const auto& [name, indices] : units_of(nn::declare(blocks)).units) {
+  const bool experts_apart = layout_.options().tensor.num_expert_ranks > 1;
+  for (const auto& [name, indices] : units_of(nn::declare(blocks), experts_apart).units) {
     const auto u = static_cast<int64_t>(units_.size());
     auto& unit = units_.emplace_back();
     unit.name = name;

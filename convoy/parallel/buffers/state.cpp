@@ -95,7 +95,8 @@ void add_kept(State& state, const FlatBuffers& flat, Kind kind, size_t moment,
   const auto& layout = flat.layout();
   add(state, flat, kind, moment, [&](int64_t bucket) {
     const bool sharded = layout.is_sharded(layout.held_as(kind, bucket), bucket);
-    return Elements{flat.kept(kind, bucket), sharded ? share.part : share.whole};
+    const auto& whole = layout.of_experts(bucket) ? share.experts : share.whole;
+    return Elements{flat.kept(kind, bucket), sharded ? share.part : whole};
   });
 }
 

@@ -30,6 +30,7 @@ struct BlockCost {
   // ranks.
   int64_t forward_messages = 0, forward_message_bytes = 0;
   int64_t backward_messages = 0, backward_message_bytes = 0;
+  int64_t expert_bytes = 0;  ///< rows that a rank sends to experts of other ranks and its own
 };
 
 /// Number of sharded buckets of gradients that are summed while another one fills.

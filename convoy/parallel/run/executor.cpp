@@ -39,11 +39,12 @@ Executor::Executor(nn::BlockList blocks, FlatBuffers& flat, RowTables& rows, com
       groups_(std::move(groups)),
       compute_dtype_(compute_dtype),
       gradients_(flat, groups_, options.parallelism.reduce_each),
-      gathers_(flat, groups_.shard),
+      gathers_(flat, groups_),
       p2p_(groups_, flat.fp32().device()),
       update_(flat, groups_, compute_dtype == at::kHalf, std::ssize(blocks_.back()->metrics())),
       layers_(with_layer_faults(groups_.tensor, [this] { return in_backward_; })),
-      context_(with_layer_faults(groups_.context, [this] { return in_backward_; })) {
+      context_(with_layer_faults(groups_.context, [this] { return in_backward_; })),
+      experts_(with_layer_faults(groups_.experts, [this] { return in_backward_; })) {
   observers_.push_back(make_activity_observer());
   observers_.push_back(make_fault_injector(flat, gathers_, groups_));
 }
@@ -96,7 +97,9 @@ Pass Executor::make_pass(const std::vector<MicroBatch>& micro_batches, const Ste
                         flat_.fp32().device(),
                         layers_,
                         flat_.layout().options().parallelism.sequence_parallel,
-                        context_};
+                        context_,
+                        experts_,
+                        flat_.layout().options().parallelism.expert_joined};
   return {blocks_, flat_.layout(), gradients_, given, program};
 }
 
@@ -114,7 +117,9 @@ void Executor::observed(const Instruction& i, const Run& run) {
 /// Whether this rank can skip an instruction: other ranks wait inside of layers only where they
 /// share them.
 bool Executor::can_give_up(const Instruction& i, const StepInput& input) const {
-  if (!input.may_give_up || layers_.size() > 1 || context_.size() > 1) return false;
+  if (!input.may_give_up || layers_.size() * context_.size() * experts_.size() > 1) {
+    return false;
+  }
   switch (i.op) {
     case Op::Load:
     case Op::Forward:
@@ -279,7 +284,7 @@ void Executor::timed(const Work& work) {
 template <class Work>
 void Executor::in_layers(bool backward, const Work& work) {
   in_backward_ = backward;
-  const auto waited = [&] { return comm::Group::traffic_of({layers_, context_}).waited; };
+  const auto waited = [&] { return comm::Group::traffic_of({layers_, context_, experts_}).waited; };
   const double before = waited();
   work();
   wait_seconds_ += waited() - before;

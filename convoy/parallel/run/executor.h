@@ -70,7 +70,7 @@ class Executor {
   Gathers gathers_;
   P2PCommunication p2p_;
   Update update_;
-  comm::Group layers_, context_;  // the tensor and the context ranks, as layers see them
+  comm::Group layers_, context_, experts_;  // tensor, context and expert ranks, as layers see them
   std::vector<std::unique_ptr<Observer>> observers_;
   double wait_seconds_ = 0;  // of the step, in communication
   bool overflowed_ = false;  // the norm or a loss is not finite

@@ -117,7 +117,7 @@ void Pass::load(int64_t m) {
 }
 
 void Pass::forward(int64_t block, int64_t m) {
-  if (empty(m)) return;
+  if (empty(m)) return serve(block, m, /*first=*/true);
   const bool trains = input_.mode == nn::Mode::Train;
   const bool continues = block > 0 && layout_.holds(block - 1);
   auto &in = at(ins_, block, m), &out = at(outs_, block, m);
@@ -136,7 +136,11 @@ void Pass::forward(int64_t block, int64_t m) {
 }
 
 void Pass::recompute(int64_t block, int64_t m) {
-  if (!empty(m) && learns(block, m)) at(outs_, block, m) = run(block, m, /*recomputes=*/true);
+  if (empty(m)) {
+    if (learns_without_rows(block)) serve(block, m, /*first=*/false);
+    return;
+  }
+  if (learns(block, m)) at(outs_, block, m) = run(block, m, /*recomputes=*/true);
 }
 
 /// Whether a block's backward has anything to compute; blocks below the first trained one have not.
@@ -153,16 +157,49 @@ bool Pass::learns(int64_t block, int64_t m) const {
 nn::Bundle Pass::run(int64_t block, int64_t m, bool recomputes) const {
   const at::AutoGradMode grad(at::GradMode::is_enabled() && learns(block, m));
   const auto& batch = batches_[static_cast<size_t>(m)];
-  nn::Context context{
-      input_.mode,   input_.step.seed, input_.step.step,  block,         input_.compute_dtype,
-      batch.samples, loaded(batch),    batch.cache.get(), input_.tensor, input_.sequence_parallel,
-      input_.context};
+  auto context = context_of(block);
+  context.samples = batch.samples;
+  context.loaded = loaded(batch);
+  context.cache = batch.cache.get();
   context.recomputes = recomputes;
   if (input_.step.step_ids.ids.defined()) context.step_ids = &input_.step.step_ids;
   const bool trains = input_.mode == nn::Mode::Train;
   if (trains && fault_at("mask") == Fault::kDouble) context.samples = 2 * batch.samples;
   const auto b = static_cast<size_t>(block);
   return blocks_[b]->forward(ins_[static_cast<size_t>(m)][b], context);
+}
+
+nn::Context Pass::context_of(int64_t block) const {
+  return {.mode = input_.mode,
+          .seed = input_.step.seed,
+          .step = input_.step.step,
+          .block = block,
+          .compute_dtype = input_.compute_dtype,
+          .tensor = input_.tensor,
+          .sequence_parallel = input_.sequence_parallel,
+          .context = input_.context,
+          .experts = input_.experts,
+          .expert_joined = input_.expert_joined};
+}
+
+/// Computes with other ranks' rows in a micro-batch without own ones. The `first` of two forwards
+/// keeps nothing.
+void Pass::serve(int64_t block, int64_t m, bool first) {
+  if (input_.experts.size() == 1) return;
+  const bool recomputes = first && recomputed_.contains({block, m});
+  const at::AutoGradMode grad(at::GradMode::is_enabled() && learns_without_rows(block));
+  at(outs_, block, m) = blocks_[static_cast<size_t>(block)]->serve(context_of(block));
+  if (recomputes) at(outs_, block, m).clear();
+}
+
+/// Whether the block's backward computes on the ranks that have rows, all of whom wait for it.
+bool Pass::learns_without_rows(int64_t block) const {
+  for (int64_t b = 0; b <= block; ++b) {
+    for (const auto& param : blocks_[static_cast<size_t>(b)]->params()) {
+      if (param->spec().trainable) return true;
+    }
+  }
+  return false;
 }
 
 /// Binds the memory that the gradients of the block's units are written to in this micro-batch.
@@ -197,8 +234,13 @@ void Pass::backward_weight(int64_t block, int64_t m) {
 
 void Pass::run_backward(int64_t block, int64_t m) {
   bind_grads(block, m);
-  if (empty(m)) return;
   auto& out = at(outs_, block, m);
+  if (empty(m)) {
+    for (const auto& [name, served] : std::exchange(out, {})) {
+      if (served.requires_grad()) torch::autograd::backward({served}, {at::zeros_like(served)});
+    }
+    return;
+  }
   std::vector<at::Tensor> roots, grads;
   if (block + 1 == static_cast<int64_t>(blocks_.size())) {
     roots.push_back(required(out, "loss"));

@@ -25,11 +25,13 @@ struct PassInput {
   comm::Group tensor = {};
   bool sequence_parallel = false;  ///< the tensor ranks share out tokens
   comm::Group context = {};        ///< its ranks share out the positions of rows
+  comm::Group experts = {};        ///< its ranks share out experts
+  bool expert_joined = false;      ///< and multiply the rows of all at once
 };
 
 /// Bundles between the blocks during a run: each block's inputs are detached, and the gradients
 /// carried from block to block. A micro-batch is on the device from its load to the last backward
-/// here; one without rows is skipped.
+/// here; one without rows is skipped, but for experts of this rank that other ranks' rows go to.
 class Pass {
  public:
   /// Blocks and micro-batches of `program`'s Recomputes keep their inputs only.
@@ -66,6 +68,9 @@ class Pass {
 
   bool learns(int64_t block, int64_t m) const;
   nn::Bundle run(int64_t block, int64_t m, bool recomputes = false) const;
+  nn::Context context_of(int64_t block) const;
+  void serve(int64_t block, int64_t m, bool first);
+  bool learns_without_rows(int64_t block) const;
   void bind_grads(int64_t block, int64_t m);
   void run_backward(int64_t block, int64_t m);
   void count_backward(int64_t m);

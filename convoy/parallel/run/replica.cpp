@@ -307,9 +307,9 @@ void Replica::gather_whole(Kind kind, const std::string& what) {
       const auto part = flat_.part(bucket);
       const size_t count = kind == Kind::Moments ? flat_.moments().size() : 1;
       for (size_t k = 0; k < count; ++k) {
-        groups_.shard.all_gather(flat_.narrow(kind, bucket, all, k),
-                                 flat_.narrow(kind, bucket, part, k),
-                                 fmt::format("gather {} of bucket {}", what, bucket));
+        const auto& shard = groups_.shard_of(layout.of_experts(bucket));
+        shard.all_gather(flat_.narrow(kind, bucket, all, k), flat_.narrow(kind, bucket, part, k),
+                         fmt::format("gather {} of bucket {}", what, bucket));
       }
     });
   }

@@ -50,6 +50,10 @@ class Entries {
   bool is_common(const Entry& entry) const {
     return param_of(entry).spec().cut.dim < 0 || entry.granule >= 0;
   }
+  bool of_experts(const Entry& entry) const {
+    const int64_t bucket = flat_.layout().bucket_of(static_cast<int64_t>(entry.unit));
+    return bucket >= 0 && flat_.layout().of_experts(bucket);
+  }
   bool is_tied(const Entry& entry) const {
     return flat_.layout().is_tied(static_cast<int64_t>(entry.unit));
   }
@@ -204,17 +208,19 @@ const char* gradient_ranks(const Mesh& mesh) {
 void check_replicas(const FlatBuffers& flat, const comm::Groups& groups, int64_t step) {
   if (groups.world.size() == 1 || flat.layout().options().shares_weights) return;
   Entries entries(flat, groups);
-  const std::array<Among, 4> among{{
+  const std::array<Among, 5> among{{
       {groups.gradients, kGradients, gradient_ranks(groups.mesh)},
       {groups.replicas, Axis::Replicate, "state replicas"},
       {groups.tensor, Axis::Tensor, "tensor ranks"},
       {groups.pipeline, Axis::Pipeline, "stages"},
+      {groups.expert_gradients, kExpertGradients, "ranks with the same experts"},
   }};
-  std::array<std::optional<Difference>, 4> found;
+  std::array<std::optional<Difference>, 5> found;
   const auto look = [&](size_t axis, const auto& concerns) {
     found.at(axis) = compare(entries.all, among.at(axis), groups.mesh, concerns);
   };
-  look(0, [](const Entry& entry) { return !entry.is_sharded; });
+  look(0, [&](const Entry& e) { return !e.is_sharded && !entries.of_experts(e); });
+  look(4, [&](const Entry& e) { return !e.is_sharded && entries.of_experts(e); });
   look(1, [](const Entry& entry) { return entry.is_sharded; });
   entries.join_shards();
   look(2, [&](const Entry& entry) { return entries.is_common(entry); });

@@ -45,12 +45,15 @@ const PipelineChoice& KnownChoices::of(const ChoiceInputs& inputs) {
 }
 
 Layout KnownChoices::layout(const ModelDecl& model, const LayoutOptions& options) {
-  if (!table_) {
-    auto units = units_of(model);
-    table_ = std::move(units.table);
-    shapes_ = std::make_shared<const Layout::Shapes>(std::move(units.shapes));
+  const bool experts_apart = options.tensor.num_expert_ranks > 1;
+  auto [found, fresh] = units_.try_emplace(experts_apart);
+  auto& known = found->second;
+  if (fresh) {
+    auto units = units_of(model, experts_apart);
+    known = {std::move(units.table),
+             std::make_shared<const Layout::Shapes>(std::move(units.shapes))};
   }
-  return {*table_, shapes_, options};
+  return {known.table, known.shapes, options};
 }
 
 }  // namespace convoy::parallel

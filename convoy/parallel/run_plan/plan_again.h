@@ -26,8 +26,12 @@ class KnownChoices {
   /// [members that choose_pipeline() reads, whether it trains]
   std::map<std::pair<Parallelism, bool>, PipelineChoice> known_;
   KnownPipes pipes_;
-  std::optional<ModelTable> table_;
-  std::shared_ptr<const Layout::Shapes> shapes_;
+  /// Units of the model, experts apart or not.
+  struct KnownUnits {
+    ModelTable table;
+    std::shared_ptr<const Layout::Shapes> shapes;
+  };
+  std::map<bool, KnownUnits> units_;
 };
 
 /// plan_run() without a proof or programs of evaluations, with stages and orders that were chosen

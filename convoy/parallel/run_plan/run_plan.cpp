@@ -24,10 +24,12 @@ LayoutOptions layout_options(const ModelDecl& model, const Mesh& mesh,
                              const Cut& cut) {
   LayoutOptions out{.parallelism = parallelism,
                     .num_parts = mesh.degree(kState),
+                    .num_context_ranks = mesh.degree(Axis::Context),
                     .low_precision = facts.low_precision && !model.has_modules(),
                     .shares_weights = facts.shares_weights,
                     .trains = facts.trains,
-                    .tensor = {mesh.place(Axis::Tensor), mesh.degree(Axis::Tensor)}};
+                    .tensor = {mesh.place(Axis::Tensor), mesh.degree(Axis::Tensor),
+                               mesh.place(Axis::Expert), mesh.degree(Axis::Expert)}};
   if (!cut.empty()) {
     out.stages = stages_of(cut);
     out.pipeline_stage = mesh.place(Axis::Pipeline);
@@ -104,11 +106,32 @@ void check_tensor_ranks(const ModelDecl& model, int num_ranks, bool share_tokens
       most > 1 ? fmt::format("--tensor_parallel_size {}", most) : "other ways to use the ranks");
 }
 
+/// Throws UsageError where the experts of a layer cannot be dealt out to so many ranks.
+void check_expert_ranks(const ModelDecl& model, int num_ranks) {
+  if (num_ranks == 1) return;
+  const int64_t experts = common_experts(model);
+  if (experts == 0) {
+    fail<UsageError>("parallel",
+                     "expert_parallel_size = {} deals out the experts of a layer, and this model "
+                     "has none (docs/experts.md names the families that have); try without it",
+                     num_ranks);
+  }
+  if (experts % num_ranks == 0) return;
+  int64_t most = std::min<int64_t>(num_ranks, experts);
+  while (experts % most != 0) --most;
+  fail<UsageError>(
+      "parallel",
+      "expert_parallel_size = {} does not divide the {} experts of a layer, of which each rank has "
+      "as many; try {}",
+      num_ranks, experts,
+      most > 1 ? fmt::format("--expert_parallel_size {}", most) : "other ways to use the ranks");
+}
+
 /// Options with the degrees of the mesh.
 Parallelism on_mesh(Parallelism parallelism, const Mesh& mesh) {
   parallelism.ranks = {mesh.degree(Axis::Pipeline), mesh.degree(Axis::Replicate),
-                       mesh.degree(Axis::Shard), mesh.degree(Axis::Context),
-                       mesh.degree(Axis::Tensor)};
+                       mesh.degree(Axis::Shard),    mesh.degree(Axis::Expert),
+                       mesh.degree(Axis::Context),  mesh.degree(Axis::Tensor)};
   return parallelism;
 }
 
@@ -117,8 +140,10 @@ void check_mesh(const ModelDecl& model, const Mesh& mesh, const Parallelism& par
                 const StepFacts& facts) {
   check_tensor_ranks(model, mesh.degree(Axis::Tensor), parallelism.sequence_parallel);
   check_context_ranks(model, mesh.degree(Axis::Context));
+  check_expert_ranks(model, mesh.degree(Axis::Expert));
   if (parallelism.keeps_rows(facts.trains)) check_row_tables(model);
   const auto asked = on_mesh(parallelism, mesh);
+  require(refuse_experts(asked, facts));
   require(refuse_row_tables(asked, facts));
   require(refuse_recomputation(asked, facts));
 }
@@ -163,7 +188,7 @@ Costs shared_costs(const ModelDecl& model, const StepFacts& facts) {
 }
 
 Layout layout_of(const ModelDecl& model, const LayoutOptions& options) {
-  auto units = units_of(model);
+  auto units = units_of(model, options.tensor.num_expert_ranks > 1);
   return {std::move(units.table), std::move(units.shapes), options};
 }
 

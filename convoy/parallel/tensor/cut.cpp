@@ -44,6 +44,27 @@ bool is_cut(const TensorCut& cut, const TensorPlace& place) {
   return cut.dim >= 0 && place.num_ranks > 1;
 }
 
+/// Part of a parameter that an expert rank has, before tensor ranks cut it.
+struct Dealt {
+  Shape shape;
+  int64_t first = 0;  ///< row of the parameter
+};
+
+Dealt dealt(const Shape& shape, const TensorCut& cut, const TensorPlace& place) {
+  const auto& experts = cut.experts;
+  const auto row = [&](int64_t rank) {
+    const int64_t expert = experts.of * rank / place.num_expert_ranks - experts.first;
+    return shape.at(0) / experts.count * std::clamp<int64_t>(expert, 0, experts.count);
+  };
+  Dealt out{shape, row(place.expert_rank)};
+  out.shape[0] = row(place.expert_rank + 1) - out.first;
+  return out;
+}
+
+TensorPlace without_experts(const TensorPlace& place) {
+  return {place.rank, place.num_ranks};
+}
+
 /// Size of a rank's part of the dimension that is cut.
 int64_t local_size(const Shape& shape, const TensorCut& cut, const TensorPlace& place) {
   const auto of = [&](int64_t part, const TensorCut& how) {
@@ -116,6 +137,12 @@ int64_t most_ranks(const Shape& shape, const TensorCut& cut) {
 }
 
 std::vector<TensorBox> boxes(const Shape& shape, const TensorCut& cut, const TensorPlace& place) {
+  if (is_dealt(cut, place)) {
+    const auto here = dealt(shape, cut, place);
+    auto out = boxes(here.shape, cut, without_experts(place));
+    for (auto& box : out) box.begin[0] += here.first;
+    return out;
+  }
   const Shape origin(shape.size(), 0);
   if (!is_cut(cut, place)) return {{origin, shape, origin}};
   const size_t dim = dim_of(cut);
@@ -172,12 +199,15 @@ std::vector<TensorBox> common_boxes(const Shape& shape, const TensorCut& cut,
 }
 
 Shape local_shape(const Shape& shape, const TensorCut& cut, const TensorPlace& place) {
-  auto out = shape;
-  if (is_cut(cut, place)) out[dim_of(cut)] = local_size(shape, cut, place);
+  auto out = is_dealt(cut, place) ? dealt(shape, cut, place).shape : shape;
+  if (is_cut(cut, place)) out[dim_of(cut)] = local_size(out, cut, place);
   return out;
 }
 
 int64_t local_elements(const Shape& shape, const TensorCut& cut, const TensorPlace& place) {
+  if (is_dealt(cut, place)) {
+    return local_elements(dealt(shape, cut, place).shape, cut, without_experts(place));
+  }
   const int64_t all = num_elements(shape);
   if (all == 0 || !is_cut(cut, place)) return all;
   return all / shape[dim_of(cut)] * local_size(shape, cut, place);
@@ -185,6 +215,13 @@ int64_t local_elements(const Shape& shape, const TensorCut& cut, const TensorPla
 
 std::vector<StridedRange> runs(const Shape& shape, const TensorCut& cut, const TensorPlace& place,
                                int64_t begin, int64_t length) {
+  if (is_dealt(cut, place)) {
+    const auto here = dealt(shape, cut, place);
+    auto out = runs(here.shape, cut, without_experts(place), begin, length);
+    const int64_t before = here.first * (num_elements(shape) / shape.at(0));
+    for (auto& run : out) run.global += before;
+    return out;
+  }
   if (!is_cut(cut, place)) return {{begin, begin, length}};
   const size_t dim = dim_of(cut);
   const auto cuts = boxes(shape, cut, place);

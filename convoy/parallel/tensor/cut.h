@@ -7,6 +7,12 @@ namespace convoy::parallel {
 
 using Shape = std::vector<int64_t>;
 
+/// Experts of a layer whose weights a parameter has, along its first dimension.
+struct ExpertRange {
+  int64_t first = 0, count = 0;
+  int64_t of = 0;  ///< number of experts of the layer; 0: the parameter is not of experts
+};
+
 /// Partition of a parameter over tensor-parallel ranks: along one dimension each part is cut into
 /// as many stretches as there are ranks, as equal as whole granules allow; a rank has one stretch
 /// of each part, side by side. Where granules have `readers`, the readers are shared out, and a
@@ -22,6 +28,9 @@ struct TensorCut {
   /// Whether each rank knows only a part of the gradient of a parameter that every rank has whole,
   /// such as its own heads' contribution; the parts are summed.
   bool partial_grad = false;
+  /// Experts, which expert-parallel ranks deal out: each has as many whole ones, side by side. Of
+  /// one expert a rank has all or nothing, then cut as above; of several it has some rows.
+  ExpertRange experts = {};
 };
 
 /// Upper bounds of the rows of a table that a training step reads, where its blocks can tell which.
@@ -34,7 +43,14 @@ struct RowReads {
 struct TensorPlace {
   int rank = 0;
   int num_ranks = 1;
+  int expert_rank = 0;  ///< among those that share out experts
+  int num_expert_ranks = 1;
 };
+
+/// Whether these ranks deal out the experts that a parameter has.
+inline bool is_dealt(const TensorCut& cut, const TensorPlace& place) {
+  return cut.experts.of > 0 && place.num_expert_ranks > 1;
+}
 
 /// Some of a parameter's elements, in its global shape and in one rank's part of it.
 struct TensorBox {

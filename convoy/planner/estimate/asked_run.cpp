@@ -26,10 +26,12 @@ parallel::Mesh checked_mesh(const options::TrainingArguments& arguments, int num
                      "--strategy and --replicas");
   }
   const int64_t stages = parallel.num_stages(), cuts = parallel.num_tensor_ranks();
-  const int64_t contexts = parallel.num_context_ranks(), model = parallel.ranks_of_rows();
+  const int64_t contexts = parallel.num_context_ranks(), experts = parallel.num_expert_ranks();
+  const int64_t model = parallel.ranks_of_rows() * experts;
   if (num_ranks % model != 0) {
     std::vector<std::string> parts;
     if (stages > 1) parts.push_back(fmt::format("{} stages", stages));
+    if (experts > 1) parts.push_back(fmt::format("{} expert ranks", experts));
     if (contexts > 1) parts.push_back(fmt::format("{} context ranks", contexts));
     if (cuts > 1) parts.push_back(fmt::format("{} tensor ranks", cuts));
     fail<UsageError>("train", "--ranks {} does not divide into {}; try --ranks {}", num_ranks,

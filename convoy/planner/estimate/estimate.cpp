@@ -13,6 +13,7 @@
 #include "convoy/options/batch.h"
 #include "convoy/planner/cost/pipeline_inputs.h"
 #include "convoy/planner/cost/profile.h"
+#include "convoy/planner/time/predict.h"
 
 namespace convoy::planner {
 
@@ -171,9 +172,11 @@ Parallelism Estimator::asked() const {
 parallel::RunPlan Estimator::plan_step(Parallelism split, bool proves) const {
   if (split.zero < 2) split.offload.gradients = parallel::Place::Device;
   if (split.zero < 3) split.offload.parameters = parallel::Place::Device;
-  return parallel::plan_run(run_.model, run_.mesh, split, run_.facts,
-                            split.rows == rows_ ? costs_ : others_->of(reported_share(split.rows)),
-                            proves);
+  return parallel::plan_run(
+      run_.model, run_.mesh, split, run_.facts,
+      with_expert_rows(split.rows == rows_ ? costs_ : others_->of(reported_share(split.rows)),
+                       run_.model, run_.mesh),
+      proves);
 }
 
 Estimator::EvaluationUse Estimator::use_of(const Evaluation& evaluation, const Parallelism& split,

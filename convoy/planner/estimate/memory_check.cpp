@@ -38,9 +38,11 @@ parallel::Mesh mesh_here(const options::ParallelArguments& parallel,
   return environment.world_size > 1 ? job::mesh_of(parallel, environment) : parallel::Mesh();
 }
 
-/// Number of ranks that share a model's parameters.
+/// Number of ranks that share a model's parameters; of expert ranks the most that can be, where all
+/// parameters are of experts.
 double num_holders(const options::ParallelArguments& parallel) {
-  return static_cast<double>(parallel.num_stages()) * parallel.num_tensor_ranks();
+  const int experts = parallel.parallelism.zero == 0 ? parallel.num_expert_ranks() : 1;
+  return static_cast<double>(parallel.num_stages()) * parallel.num_tensor_ranks() * experts;
 }
 
 /// Bytes that each rank keeps of a parameter.

@@ -123,6 +123,7 @@ SearchSpace search_space_of(const Subject& subject, const PlanRequest& request,
                                        [](const auto& block) { return block->repeatable(); });
   out.takes_sequence = all_take(&nn::Block::takes_sequence_parallel);
   if (all_take(&nn::Block::takes_context_ranks)) out.most_context = most_context_ranks(batch);
+  out.num_experts = parallel::common_experts(model);
   out.most_stages = std::ssize(blocks);
   limit_tensor_ranks(out, model);
   if (!here) out.offload = {parallel::Place::Cpu};

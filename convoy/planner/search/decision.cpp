@@ -114,6 +114,80 @@ std::vector<std::string> of_offload(const SearchResult& found) {
                   human_bytes(best->prediction.memory.offloaded))};
 }
 
+int num_expert_ranks(const Parallelism& split) {
+  return split.mesh().degree(parallel::Axis::Expert);
+}
+
+/// Largest number of ranks among `most` that may be expert ranks.
+int64_t most_expert_ranks(const SearchSpace& space, int64_t most) {
+  int64_t out = std::min(most, space.num_experts);
+  while (space.num_experts % out != 0 || space.num_ranks % out != 0) --out;
+  return out;
+}
+
+/// Time that rows of a step are on their way to experts and back, with so many expert ranks.
+double seconds_on_the_way(const ModelCosts& numbers, const Cluster& cluster,
+                          const SearchSpace& space, int64_t experts) {
+  auto share = space.base;
+  share.ranks.shard = space.num_ranks;
+  share.micro_batches = std::max<int64_t>(1, space.global_batch / space.num_ranks);
+  share.set_expert_ranks(experts);
+  const GroupTimes group(cluster, share.mesh(), parallel::Axis::Expert);
+  double out = 0;  // of two collectives forward, and two backward
+  for (const auto& block : numbers.blocks_of(share.mesh(), share)) {
+    if (block.expert_bytes > 0) {
+      out += 4 * group.all_to_all(static_cast<double>(block.expert_bytes));
+    }
+  }
+  return out * static_cast<double>(share.micro_batches);
+}
+
+/// Sentences on the rows that expert ranks would send inside a host and between hosts, and on
+/// whether the best plan has such ranks.
+std::vector<std::string> of_experts(const ModelCosts& numbers, const Cluster& cluster,
+                                    const SearchSpace& space, const SearchResult& found) {
+  if (space.num_experts == 0 || space.num_ranks == 1) return {};
+  auto share = space.base;
+  share.ranks.shard = space.num_ranks;
+  share.micro_batches = std::max<int64_t>(1, space.global_batch / space.num_ranks);
+  const double computing = least_computing(numbers, cluster, space.facts, share);
+  const auto told = [&](int64_t experts, const char* where) {
+    const double takes = seconds_on_the_way(numbers, cluster, space, experts);
+    return fmt::format(
+        "{} {} expert ranks, each with {} of a layer's {} experts, rows are on "
+        "their way for {} of a step, {:.0f} % of its compute time",
+        where, experts, space.num_experts / experts, space.num_experts, step_text(takes),
+        100 * takes / computing);
+  };
+  const int64_t here = space.ranks_per_host == 0 ? space.num_ranks : space.ranks_per_host;
+  const auto inside = most_expert_ranks(space, here);
+  const auto all = most_expert_ranks(space, space.num_ranks);
+  std::vector<std::string> out;
+  if (inside > 1) out.push_back(told(inside, "Over") + ".");
+  if (space.ranks_per_host > 0 && all > here) {
+    out.push_back(told(all, "Between hosts, over") + ": so they are tried inside a host only.");
+  }
+  const auto* best = found.best();
+  const auto with = std::find_if(found.tried.begin(), found.tried.end(), [](const auto& planned) {
+    return num_expert_ranks(planned.split) > 1;
+  });
+  if (best == nullptr || with == found.tried.end()) return out;
+  const auto without =
+      std::find_if(found.tried.begin(), found.tried.end(),
+                   [](const auto& planned) { return num_expert_ranks(planned.split) == 1; });
+  const bool has = num_expert_ranks(best->split) > 1;
+  const auto other = has ? without : with;
+  if (other == found.tried.end()) return out;
+  out.push_back(fmt::format(
+      "{} expert ranks the best split ({}) takes {} a step and {} of memory, {} ({}) {} and {}: "
+      "{}.",
+      has ? "With" : "Without", best->split.to_text(), step_text(best->prediction.seconds),
+      human_bytes(best->prediction.memory.sum()), has ? "without" : "with", other->split.to_text(),
+      step_text(other->prediction.seconds), human_bytes(other->prediction.memory.sum()),
+      verdict(*other, best)));
+  return out;
+}
+
 /// Sentences on why stages 2 and 3 of ZeRO are not tried with the fastest pipeline: bytes that a
 /// rank would send.
 std::vector<std::string> of_sharded_stages(const ModelCosts& numbers, const SearchSpace& space,
@@ -168,6 +242,7 @@ std::vector<std::string> decision(const ModelCosts& numbers, const Cluster& clus
   std::vector<std::string> out{of_one_device(numbers, cluster, space),
                                of_largest_block(numbers, cluster, space)};
   if (space.num_ranks > 1) out.push_back(of_links(numbers, cluster, space));
+  for (auto& line : of_experts(numbers, cluster, space, found)) out.push_back(std::move(line));
   for (auto& line : of_offload(found)) out.push_back(std::move(line));
   for (auto& line : of_sharded_stages(numbers, space, found)) out.push_back(std::move(line));
   out.push_back(outcome(found));
@@ -207,9 +282,11 @@ std::string verdict(const Candidate& planned, const Candidate* best) {
       {it.computing - other.computing,
        fmt::format(
            "computes {}{}", longer(it.computing / other.computing),
-           planned.split.recompute && !best->split.recompute           ? " (recomputed forwards)"
-           : planned.split.ranks.tensor > best->split.ranks.tensor     ? " (collectives in layers)"
-           : planned.split.ranks.context > best->split.ranks.context   ? " (messages in layers)"
+           planned.split.recompute && !best->split.recompute         ? " (recomputed forwards)"
+           : planned.split.ranks.tensor > best->split.ranks.tensor   ? " (collectives in layers)"
+           : planned.split.ranks.context > best->split.ranks.context ? " (messages in layers)"
+           : num_expert_ranks(planned.split) > num_expert_ranks(best->split)
+               ? " (rows on their way to experts)"
            : planned.split.ranks.pipeline > best->split.ranks.pipeline ? " (uneven stages)"
                                                                        : "")}};
   const auto* most =

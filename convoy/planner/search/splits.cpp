@@ -36,7 +36,8 @@ std::vector<int64_t> rows_of(int64_t of_rank, int64_t most) {
 /// Returns the numbers of ranks over which ZeRO may shard the state: all, or those of a host.
 std::vector<int64_t> shards_of(const SearchSpace& space, const Parallelism& split) {
   const int64_t here = space.ranks_per_host / split.ranks.tensor, all = split.state_ranks();
-  const bool divides = here > 1 && here < all && all % here == 0 && here % split.ranks.context == 0;
+  const int64_t together = all / split.ranks.shard / split.ranks.replicate;
+  const bool divides = here > 1 && here < all && all % here == 0 && here % together == 0;
   if (split.zero == 0 || !divides) return {0};
   return {0, here};
 }
@@ -107,6 +108,20 @@ void add_variants(std::vector<Parallelism>& out, const SearchSpace& space, Paral
   }
 }
 
+/// Numbers of expert ranks that so many data ranks may be: those of one host.
+std::vector<int64_t> expert_ranks_of(const SearchSpace& space, const Parallelism& split,
+                                     int64_t data) {
+  if (space.num_experts == 0 || split.ranks.tensor > 1) return {1};
+  const int64_t here = space.ranks_per_host == 0 ? data : space.ranks_per_host;
+  std::vector<int64_t> out;
+  for (const int64_t ranks : divisors(data)) {
+    const int64_t neighbours = ranks * split.ranks.context;
+    const bool inside = neighbours <= here && (here % neighbours == 0 || ranks == data);
+    if (ranks == 1 || (inside && space.num_experts % ranks == 0)) out.push_back(ranks);
+  }
+  return out;
+}
+
 /// Adds the splits with the pipeline, context and tensor degrees of `split`, for all rows of a
 /// micro-batch.
 void add_meshes(std::vector<Parallelism>& out, const SearchSpace& space, Parallelism split) {
@@ -121,7 +136,12 @@ void add_meshes(std::vector<Parallelism>& out, const SearchSpace& space, Paralle
   for (const int64_t rows : rows_of(of_rank, most)) {
     split.rows = rows;
     split.micro_batches = of_rank / rows;
-    add_variants(out, space, split);
+    const int64_t data = split.ranks.data();
+    for (const int64_t experts : expert_ranks_of(space, split, data)) {
+      auto dealt = split;
+      dealt.set_expert_ranks(experts);
+      add_variants(out, space, std::move(dealt));
+    }
   }
 }
 

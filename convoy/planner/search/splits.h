@@ -22,6 +22,7 @@ struct SearchSpace {
   bool takes_recompute = true;                ///< the model has blocks that can be computed again
   bool takes_sequence = false;                ///< its blocks compute with shares of the tokens
   int64_t most_context = 1;                   ///< ranks that may share out the positions of a row
+  int64_t num_experts = 0;                    ///< of each layer with some; 0: the model has none
   int64_t most_stages = kAnyNumber;           ///< of a pipeline: each has a block at least
   int64_t most_tensor = kAnyNumber;           ///< ranks that may share out a layer
   std::string beyond_tensor = {};             ///< reason why there are no more of them
@@ -30,8 +31,8 @@ struct SearchSpace {
 };
 
 /// All splits to try, simpler ones first: less offload, then fewer stages, tensor and context
-/// ranks, then lower stages of ZeRO, with state sharded over all data ranks or over those of a
-/// host.
+/// ranks, then fewer expert ranks, then lower stages of ZeRO, with state sharded over all data
+/// ranks or over those of a host.
 std::vector<Parallelism> splits_of(const SearchSpace& space);
 
 /// Says which numbers of data ranks, tensor ranks and stages no split has, and why.

@@ -11,20 +11,25 @@ using parallel::Cut;
 
 namespace {
 
+SearchCache::Shares shares_of(const Parallelism& split) {
+  return {split.ranks.tensor, split.mesh().degree(parallel::Axis::Expert)};
+}
+
 /// Number of elements of a parameter on the tensor rank that has most; 0 for a table that is kept
 /// by rows.
 double count_elements(const parallel::ParamDecl& param, const Parallelism& split,
                       const StepFacts& facts) {
   if (split.keeps_rows(facts.trains) && param.row_reads) return 0;
-  const auto tensor = static_cast<int>(split.ranks.tensor);
-  return static_cast<double>(
-      parallel::local_elements(param.shape, param.cut, {tensor - 1, tensor}));
+  const auto [tensor, experts] = shares_of(split);
+  const parallel::TensorPlace place{static_cast<int>(tensor) - 1, static_cast<int>(tensor), 0,
+                                    static_cast<int>(experts)};
+  return static_cast<double>(parallel::local_elements(param.shape, param.cut, place));
 }
 
 /// Number of elements of each block on the tensor rank that has most. A parameter of several blocks
 /// counts for the first.
 std::vector<double> count_elements(const parallel::ModelDecl& model, const Parallelism& split,
-                                   const StepFacts& facts) {
+                                   const StepFacts& facts, bool experts = true) {
   std::vector<double> out;
   std::vector<bool> counted(model.params.size());
   for (const auto& block : model.blocks) {
@@ -33,6 +38,7 @@ std::vector<double> count_elements(const parallel::ModelDecl& model, const Paral
       const auto at = static_cast<size_t>(p);
       const auto& param = model.params[at];
       if (!param.trained || counted[at]) continue;
+      if (!experts && param.cut.experts.of > 0) continue;
       counted[at] = true;
       elements += count_elements(param, split, facts);
     }
@@ -43,7 +49,9 @@ std::vector<double> count_elements(const parallel::ModelDecl& model, const Paral
 double count_read_in_backward(const parallel::ModelDecl& model, const Parallelism& split,
                               const StepFacts& facts) {
   double out = 0;
+  const bool all = shares_of(split).second == 1;
   for (const auto& param : model.params) {
+    if (!all && param.cut.experts.of > 0) continue;
     if (param.trained && param.read_in_backward) out += count_elements(param, split, facts);
   }
   return out;
@@ -67,15 +75,25 @@ Cut cut_by_cost(const ModelCosts& numbers, const StepFacts& facts, const Paralle
 std::vector<double> elements_of(const ModelCosts& numbers, const StepFacts& facts,
                                 const Parallelism& split) {
   if (!numbers.known) return count_elements(numbers.model, split, facts);
-  auto [found, fresh] = numbers.known->elements.try_emplace(split.ranks.tensor);
+  auto [found, fresh] = numbers.known->elements.try_emplace(shares_of(split));
   if (fresh) found->second = count_elements(numbers.model, split, facts);
+  return found->second;
+}
+
+std::vector<double> elements_beside_experts(const ModelCosts& numbers, const StepFacts& facts,
+                                            const Parallelism& split) {
+  const auto shares = shares_of(split);
+  if (shares.second == 1) return elements_of(numbers, facts, split);
+  if (!numbers.known) return count_elements(numbers.model, split, facts, /*experts=*/false);
+  auto [found, fresh] = numbers.known->beside_experts.try_emplace(shares);
+  if (fresh) found->second = count_elements(numbers.model, split, facts, /*experts=*/false);
   return found->second;
 }
 
 double elements_read_in_backward(const ModelCosts& numbers, const StepFacts& facts,
                                  const Parallelism& split) {
   if (!numbers.known) return count_read_in_backward(numbers.model, split, facts);
-  auto [found, fresh] = numbers.known->read_in_backward.try_emplace(split.ranks.tensor);
+  auto [found, fresh] = numbers.known->read_in_backward.try_emplace(shares_of(split));
   if (fresh) found->second = count_read_in_backward(numbers.model, split, facts);
   return found->second;
 }

@@ -11,7 +11,11 @@ namespace convoy::planner {
 std::vector<double> elements_of(const ModelCosts& numbers, const StepFacts& facts,
                                 const Parallelism& split);
 
-/// Elements of all blocks that backward reads, too.
+/// Elements of each block, but for experts where ranks share these out.
+std::vector<double> elements_beside_experts(const ModelCosts& numbers, const StepFacts& facts,
+                                            const Parallelism& split);
+
+/// Elements of all blocks that backward reads, too, but for such experts.
 double elements_read_in_backward(const ModelCosts& numbers, const StepFacts& facts,
                                  const Parallelism& split);
 

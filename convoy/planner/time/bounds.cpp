@@ -143,7 +143,7 @@ Computing computing_of(const ModelCosts& numbers, const Cluster& cluster, const 
   const auto link =
       known ? known->fastest_link(cluster, mesh) : fastest_link_of_stages(cluster, mesh);
   const auto costs =
-      seconds_of(numbers.blocks(share_of(split)), cluster, mesh, link, facts.low_precision, known);
+      seconds_of(numbers.blocks_of(mesh, split), cluster, mesh, link, facts.low_precision, known);
   const auto work = work_of(costs, numbers, split);
   const auto micro_batches = static_cast<double>(split.micro_batches);
   const int64_t shard = split.shard_ranks() > 0 ? split.shard_ranks() : split.state_ranks();
@@ -190,8 +190,9 @@ double least_computing(const ModelCosts& numbers, const Cluster& cluster, const 
 double least_seconds(const ModelCosts& numbers, const Cluster& cluster, const StepFacts& facts,
                      const Parallelism& split) {
   const auto computing = computing_of(numbers, cluster, facts, split);
+  // Gradients of experts are summed over other ranks.
   const double links = least_of_links(numbers, cluster, split.mesh(), facts, split,
-                                      elements_of(numbers, facts, split));
+                                      elements_beside_experts(numbers, facts, split));
   const double least = std::max(computing.seconds, links + computing.updates);
   if (!split.offload.any()) return least;
   const double transfers = least_transfer_seconds(computing.elements, cluster, split, facts);

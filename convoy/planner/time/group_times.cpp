@@ -97,6 +97,14 @@ PredictedCollective GroupTimes::time(Collective of, double bytes) const {
   return {out, out};
 }
 
+double GroupTimes::all_to_all(double bytes) const {
+  double out = 0;
+  if (over_.per_host > 1) out += inside_.time_of(bytes * (over_.per_host - 1) / size_);
+  // Each rank of the host has bytes of its own to send.
+  if (over_.num_hosts > 1) out += between_.time_of(over_.per_host * over_.leaves_host * bytes);
+  return out;
+}
+
 double GroupTimes::waits(double bytes, double computing, const std::vector<double>& speeds) const {
   if (played_) return played_->waits(Collective::AllReduce, bytes, computing, speeds);
   return all_reduce(bytes);

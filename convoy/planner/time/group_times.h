@@ -49,6 +49,8 @@ class GroupTimes {
   double all_reduce(double bytes) const { return time(Collective::AllReduce, bytes).alone; }
   /// `bytes` of the whole, as of what is scattered.
   PredictedCollective time(Collective of, double bytes) const;
+  /// Time in which each rank sends as much to each, `bytes` in all, to itself among them.
+  double all_to_all(double bytes) const;
   /// Time that a sum takes beyond the computing of the slowest rank, where ranks compute for
   /// `computing` seconds before each of many sums; `speeds`: by rank.
   double waits(double bytes, double computing, const std::vector<double>& speeds) const;

@@ -58,11 +58,26 @@ const char* name_of(Fit fit) {
   return fit == Fit::Yes ? "yes" : fit == Fit::AtRisk ? "at risk" : "no";
 }
 
+std::vector<BlockCost> with_expert_rows(std::vector<BlockCost> blocks,
+                                        const parallel::ModelDecl& model,
+                                        const parallel::Mesh& mesh) {
+  if (mesh.degree(Axis::Expert) == 1) return blocks;
+  for (size_t b = 0; b < blocks.size(); ++b) {
+    auto& cost = blocks[b];
+    // States are what a block returns. As many rows come from other ranks as leave.
+    cost.expert_bytes = model.blocks[b].experts_per_token * cost.sent_bytes;
+    cost.kept_bytes += cost.expert_bytes;
+    cost.forward_bytes += 2 * cost.expert_bytes;
+    cost.backward_bytes += 2 * cost.expert_bytes;
+  }
+  return blocks;
+}
+
 parallel::Costs seconds_of(const std::vector<BlockCost>& blocks, const Cluster& cluster,
                            const parallel::Mesh& mesh, const Link& to_next, bool low_precision,
                            KnownGroups* known) {
   const GroupTimes tensor(cluster, mesh, Axis::Tensor, known),
-      context(cluster, mesh, Axis::Context, known);
+      context(cluster, mesh, Axis::Context, known), experts(cluster, mesh, Axis::Expert, known);
   std::vector<double> speeds;
   for (int rank = 0; tensor.plays() && rank < mesh.num_ranks(); ++rank) {
     speeds.push_back(cluster.speed_of(rank, low_precision));
@@ -82,14 +97,20 @@ parallel::Costs seconds_of(const std::vector<BlockCost>& blocks, const Cluster& 
   const auto messages = [&](int64_t number, int64_t bytes) {
     return each(number, bytes, [&](double of_one) { return context.message(of_one); });
   };
+  // Rows there and back, in forward and in backward; their numbers and weights are few bytes.
+  const auto all_to_alls = [&](int64_t bytes) {
+    if (bytes == 0 || experts.size() == 1) return 0.0;
+    return 2 * experts.all_to_all(static_cast<double>(bytes)) + experts.all_to_all(0);
+  };
   for (size_t b = 0; b < blocks.size(); ++b) {
     const auto& block = blocks[b];
+    const double of_experts = all_to_alls(block.expert_bytes);
     out.forward_sums.push_back(
         sums(block.forward_sums, block.forward_sum_bytes, block.forward_seconds) +
-        messages(block.forward_messages, block.forward_message_bytes));
+        messages(block.forward_messages, block.forward_message_bytes) + of_experts);
     out.backward_sums.push_back(
         sums(block.backward_sums, block.backward_sum_bytes, block.backward_seconds) +
-        messages(block.backward_messages, block.backward_message_bytes));
+        messages(block.backward_messages, block.backward_message_bytes) + of_experts);
     out.forward[b] += out.forward_sums[b];
     out.backward[b] += out.backward_sums[b];
     out.send[b] = to_next.time_of(out.sent_bytes[b]);
@@ -121,7 +142,7 @@ struct Spread {
 
   int64_t num_stages() const { return mesh.degree(Axis::Pipeline); }
   std::vector<BlockCost> blocks(const ModelCosts& numbers) const {
-    return numbers.blocks(share_of(mesh, split));
+    return numbers.blocks_of(mesh, split);
   }
   parallel::RunPlan plan(const ModelCosts& numbers, const std::vector<BlockCost>& blocks,
                          int rank) const {

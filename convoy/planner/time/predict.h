@@ -21,9 +21,17 @@ struct SearchCache {
   KnownGroups groups;
   /// Cuts by stages, virtual stages of a rank, their placement, and whether blocks are recomputed.
   std::map<std::tuple<int, int, parallel::Placement, bool>, parallel::Cut> cuts;
-  std::map<int, std::vector<double>> elements;  ///< by tensor ranks; of each block
-  std::map<int, double> read_in_backward;       ///< by tensor ranks; elements of all blocks
+  using Shares = std::pair<int64_t, int64_t>;            ///< tensor ranks and expert ranks
+  std::map<Shares, std::vector<double>> elements;        ///< of each block
+  std::map<Shares, std::vector<double>> beside_experts;  ///< of those that all expert ranks have
+  std::map<Shares, double> read_in_backward;             ///< elements of all blocks
 };
+
+/// Costs by block of a rank of `mesh`: where ranks share out experts, with the rows that it sends
+/// to them, and keeps of others'.
+std::vector<BlockCost> with_expert_rows(std::vector<BlockCost> blocks,
+                                        const parallel::ModelDecl& model,
+                                        const parallel::Mesh& mesh);
 
 /// A model and the costs of computing it. Deterministic: the same question has the same answer.
 struct ModelCosts {
@@ -39,6 +47,10 @@ struct ModelCosts {
   std::shared_ptr<SearchCache> known = {};  ///< of a search; null: nothing is kept
 
   KnownGroups* known_groups() const { return known ? &known->groups : nullptr; }
+  /// Costs by block of a rank of `mesh`, with_expert_rows().
+  std::vector<BlockCost> blocks_of(const parallel::Mesh& mesh, const Parallelism& split) const {
+    return with_expert_rows(blocks(share_of(mesh, split)), model, mesh);
+  }
 };
 
 enum class Fit { Yes, AtRisk, No };
@@ -68,8 +80,8 @@ Prediction predict(const ModelCosts& numbers, const Cluster& cluster, const para
                    const Parallelism& split, const StepFacts& facts, bool in_full = false);
 
 /// Costs of blocks in seconds, with the sums of tensor ranks inside of layers and the messages
-/// round the ring of context ranks, which computing waits for: nothing hides them; and messages to
-/// the next stage.
+/// round the ring of context ranks, and rows on their way to experts and back, which computing
+/// waits for: nothing hides them; and messages to the next stage.
 parallel::Costs seconds_of(const std::vector<BlockCost>& blocks, const Cluster& cluster,
                            const parallel::Mesh& mesh, const Link& to_next,
                            bool low_precision = false, KnownGroups* known = nullptr);

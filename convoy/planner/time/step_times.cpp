@@ -17,11 +17,14 @@ parallel::StepTimes times_of(const parallel::Layout& layout, const ModelCosts& n
     const auto elements =
         static_cast<double>(layout.buckets()[static_cast<size_t>(b)].all.length());
     const auto updated = static_cast<double>(layout.updated(b, 0).length());
-    add(out.reduce, groups.rows.time(Collective::AllReduce, 4 * elements));
-    add(out.reduce_scatter, groups.state.time(Collective::ReduceScatter, 4 * elements));
+    const bool experts = layout.of_experts(b);
+    const auto& rows = experts ? groups.of_experts : groups.rows;
+    const auto& state = experts ? groups.state_of_experts : groups.state;
+    add(out.reduce, rows.time(Collective::AllReduce, 4 * elements));
+    add(out.reduce_scatter, state.time(Collective::ReduceScatter, 4 * elements));
     // A part of the sum of a state replica, and of this part with the other replicas: at the end,
     // but for what is offloaded after each.
-    const double replicas = groups.replicas.all_reduce(4 * elements / groups.state.size());
+    const double replicas = groups.replicas.all_reduce(4 * elements / state.size());
     const bool offloaded = layout.offloaded(parallel::Kind::Gradients);
     if (offloaded) {
       out.reduce_scatter.alone.back() += replicas;
@@ -29,7 +32,7 @@ parallel::StepTimes times_of(const parallel::Layout& layout, const ModelCosts& n
     } else {
       out.replicas += replicas;
     }
-    add(out.gather, groups.state.time(Collective::AllGather, width * elements));
+    add(out.gather, state.time(Collective::AllGather, width * elements));
     out.update.push_back(updated * numbers.update_seconds);
   }
   for (size_t unit = 0; unit < layout.units().size(); ++unit) {

@@ -11,10 +11,12 @@ struct StepGroups {
       : rows(cluster, mesh, parallel::kGradients, known),
         world(cluster, mesh, parallel::kWorld, known),
         state(cluster, mesh, parallel::kState, known),
+        of_experts(cluster, mesh, parallel::kExpertGradients, known),
+        state_of_experts(cluster, mesh, parallel::kExpertState, known),
         replicas(cluster, mesh, parallel::Axis::Replicate, known),
         tensor(cluster, mesh, parallel::Axis::Tensor, known) {}
 
-  GroupTimes rows, world, state, replicas, tensor;
+  GroupTimes rows, world, state, of_experts, state_of_experts, replicas, tensor;
 };
 
 /// Times of a step on a rank with this layout, beside its blocks.

@@ -19,7 +19,7 @@ Before before_blocks(const ModelCosts& numbers, const StepFacts& facts, const Pa
   const auto costs = numbers.blocks(share_of(split));
   const double each = parallel::state_bytes_of_parameter(split.mesh(), split, facts);
   const auto tensor = static_cast<int>(split.ranks.tensor);
-  const parallel::TensorPlace place{tensor - 1, tensor};
+  const parallel::TensorPlace place{tensor - 1, tensor, 0, split.mesh().degree(Axis::Expert)};
   Before out;
   for (size_t b = 0; b < costs.size(); ++b) {
     const auto& block = numbers.model.blocks[b];

@@ -85,7 +85,7 @@ void BatchSizer::find() {
         // A step that is too large after all is repeated with smaller micro-batches, but not
         // everywhere.
         using parallel::Axis;
-        const auto in_step = Axis::Pipeline | Axis::Context | Axis::Tensor;
+        const auto in_step = Axis::Pipeline | Axis::Expert | Axis::Context | Axis::Tensor;
         const bool steps_down = limit > 0 && job.groups.mesh.degree(in_step) == 1;
         const int64_t bytes = steps_down ? room.bytes : room.sure_bytes();
         const int64_t found = estimator.most_rows(estimator.asked(), bytes, true);

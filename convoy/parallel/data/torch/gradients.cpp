@@ -156,9 +156,10 @@ void Gradients::reduce_tensor(int64_t unit) {
 }
 
 void Gradients::reduce(int64_t bucket) {
-  if (groups_.gradients.size() == 1) return;
-  in_flight_.push_back({groups_.gradients.start_all_reduce(whole(bucket), comm::ReduceOp::Sum,
-                                                           fmt::format("reduce bucket {}", bucket)),
+  const auto& ranks = groups_.gradients_of(of_experts(bucket));
+  if (ranks.size() == 1) return;
+  in_flight_.push_back({ranks.start_all_reduce(whole(bucket), comm::ReduceOp::Sum,
+                                               fmt::format("reduce bucket {}", bucket)),
                         {}});
 }
 
@@ -169,9 +170,10 @@ void Gradients::reduce_scatter(int64_t bucket, int64_t micro_batch) {
   if (offloaded() && !adds) flat_.offload()->create(Kind::Gradients, bucket);
   auto own = flat_.grads(bucket, flat_.part(bucket));
   filling_[static_cast<size_t>(bucket)] = -1;
-  in_flight_.push_back({groups_.shard.start_reduce_scatter(
-                            own, in, op, fmt::format("reduce-scatter bucket {}", bucket)),
-                        std::exchange(buckets_[static_cast<size_t>(bucket)], {})});
+  const auto& ranks = groups_.shard_of(of_experts(bucket));
+  in_flight_.push_back(
+      {ranks.start_reduce_scatter(own, in, op, fmt::format("reduce-scatter bucket {}", bucket)),
+       std::exchange(buckets_[static_cast<size_t>(bucket)], {})});
   while (is_sharded() && in_flight_.size() > kBucketsInFlight) complete();
 }
 

@@ -67,6 +67,7 @@ class Gradients {
   at::Tensor place_of(int64_t unit);
   void complete();
   bool offloaded() const { return flat_.layout().offloaded(Kind::Gradients); }
+  bool of_experts(int64_t bucket) const { return flat_.layout().of_experts(bucket); }
   comm::Group::Handle sum_over_replicas(int64_t bucket);
   void drop(int64_t bucket);
 

@@ -6,8 +6,8 @@
 
 namespace convoy::parallel {
 
-Gathers::Gathers(FlatBuffers& flat, comm::Group shard)
-    : flat_(flat), shard_(std::move(shard)), under_way_(flat.layout().buckets().size()) {}
+Gathers::Gathers(FlatBuffers& flat, comm::Groups groups)
+    : flat_(flat), groups_(std::move(groups)), under_way_(flat.layout().buckets().size()) {}
 
 void Gathers::start(int64_t bucket) {
   const auto& layout = flat_.layout();
@@ -15,7 +15,8 @@ void Gathers::start(int64_t bucket) {
   auto& handle = under_way_[static_cast<size_t>(bucket)];
   std::exchange(handle, {}).wait();
   // Threads that write into the same memory need only know when all are done.
-  if (layout.options().shares_weights) return shard_.barrier(label);
+  const auto& shard = groups_.shard_of(layout.of_experts(bucket));
+  if (layout.options().shares_weights) return shard.barrier(label);
   const auto part = flat_.part(bucket);
   const auto begin = layout.buckets()[static_cast<size_t>(bucket)].all.begin;
   const bool sharded = layout.is_sharded(Kind::Weights, bucket);
@@ -28,11 +29,11 @@ void Gathers::start(int64_t bucket) {
   } else if (sharded) {
     own = flat_.weights(bucket, part);  // nobody writes it before the gather is waited for
   }
-  handle = shard_.start_all_gather(out, own, label);
+  handle = shard.start_all_gather(out, own, label);
 }
 
 void Gathers::await(const Instruction& instruction) {
-  if (shard_.size() == 1) return;
+  if (groups_.shard.size() == 1) return;
   for (const int64_t bucket : reads(instruction, flat_.layout())) {
     std::exchange(under_way_[static_cast<size_t>(bucket)], {}).wait();
   }

@@ -11,7 +11,7 @@ namespace convoy::parallel {
 /// Gathers of weights, which may go on from step to step.
 class Gathers {
  public:
-  Gathers(FlatBuffers& flat, comm::Group shard);
+  Gathers(FlatBuffers& flat, comm::Groups groups);
 
   /// Starts collecting a bucket from the ranks that own its parts: whole weights are completed in
   /// place; of shards a whole bucket is made.
@@ -23,7 +23,7 @@ class Gathers {
 
  private:
   FlatBuffers& flat_;
-  comm::Group shard_;
+  comm::Groups groups_;
   std::vector<comm::Group::Handle> under_way_;  // [bucket]
 };
 
