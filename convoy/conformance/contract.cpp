@@ -44,6 +44,7 @@ std::string reason_of(const LayoutFacts& facts) {
   if (split.ranks.expert > 1 && split.micro_batches > 1) {
     return "expert ranks add the rows of a micro-batch first";
   }
+  if (split.ranks.expert > 1) return "rows of expert ranks lie at other places in memory";
   if (split.ranks.pipeline > 1 && facts.shares_blocks)
     return "stages that share a parameter add in turn";
   if (split.ranks.data() > 1 && split.shard_ranks() > 0) return "state replicas add in turn";

@@ -32,18 +32,17 @@ TEST(Contract, PromisesRoundingWhereSumsHaveAnotherOrder) {
   EXPECT_FALSE(contract_of({.split = split(1, 2, 1, 1), .on_gpu = true}).bits);
 }
 
-TEST(Contract, PromisesTheBitsOfExpertRanksThatAddLikeOneDevice) {
+TEST(Contract, PromisesTheProductsOfExpertRanksUnlessTheyJoinRows) {
   const auto of = [](parallel::Degrees ranks, int64_t micro_batches, bool joined = false) {
-    parallel::Parallelism out{
-        .ranks = ranks, .micro_batches = micro_batches, .expert_joined = joined};
-    return contract_of({.split = out});
+    return contract_of({.split = {.ranks = ranks,
+                                  .micro_batches = micro_batches,
+                                  .expert_joined = joined}});
   };
-  EXPECT_TRUE(of({.shard = 1, .expert = 4}, 1).bits);
-  for (const auto& rounding : {of({.shard = 2, .expert = 2}, 1), of({.shard = 1, .expert = 2}, 2),
-                               of({.shard = 1, .expert = 2}, 1, true)}) {
-    EXPECT_FALSE(rounding.bits) << rounding.reason;
+  for (const auto& apart : {of({.shard = 1, .expert = 4}, 1), of({.shard = 2, .expert = 2}, 1),
+                            of({.shard = 1, .expert = 2}, 2)}) {
+    EXPECT_FALSE(apart.bits);
+    EXPECT_TRUE(apart.same_products) << apart.reason;
   }
-  EXPECT_TRUE(of({.shard = 1, .expert = 2}, 2).same_products);
   EXPECT_FALSE(of({.shard = 1, .expert = 2}, 1, true).same_products);
 }
 
