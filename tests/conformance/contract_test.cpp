@@ -34,9 +34,8 @@ TEST(Contract, PromisesRoundingWhereSumsHaveAnotherOrder) {
 
 TEST(Contract, PromisesTheProductsOfExpertRanksUnlessTheyJoinRows) {
   const auto of = [](parallel::Degrees ranks, int64_t micro_batches, bool joined = false) {
-    return contract_of({.split = {.ranks = ranks,
-                                  .micro_batches = micro_batches,
-                                  .expert_joined = joined}});
+    return contract_of(
+        {.split = {.ranks = ranks, .micro_batches = micro_batches, .expert_joined = joined}});
   };
   for (const auto& apart : {of({.shard = 1, .expert = 4}, 1), of({.shard = 2, .expert = 2}, 1),
                             of({.shard = 1, .expert = 2}, 2)}) {
@@ -126,7 +125,7 @@ TEST(Layouts, FourRanksCombineTechniques) {
   }
 }
 
-TEST(Layouts, OfExpertsShareThemOut) {
+TEST(Layouts, ExpertRanksShareOutExperts) {
   std::set<std::string> families;
   for (const auto& it : layouts_of(
            {.num_ranks = 4, .rows = 1, .micro_batches = 8, .num_blocks = 4, .num_experts = 4})) {
