@@ -81,9 +81,9 @@ TEST(ExpertSplits, HaveFewerWeightsAndSendRows) {
 }
 
 TEST(ExpertSplits, AreToldWithTheReason) {
-  const PaperModel model;
-  const auto numbers = numbers_with_experts(model);
+  PaperModel model;
   const auto told = [&](const Cluster& cluster) {
+    const auto numbers = numbers_with_experts(model);
     const auto space = space_of(cluster, 64);
     std::string out;
     for (const auto& line : decision(numbers, cluster, space, search(numbers, cluster, space))) {
@@ -94,13 +94,15 @@ TEST(ExpertSplits, AreToldWithTheReason) {
   const auto inside = told(paper_cluster(1, 4, 1000 * kGiga, 100 * kGiga, 0));
   EXPECT_THAT(inside, HasSubstr("Over 4 expert ranks, each with 2 of a layer's 8 experts, rows are "
                                 "on their way for"));
-  EXPECT_THAT(inside, HasSubstr("With expert ranks the best split (4 expert"));
+  EXPECT_THAT(inside, HasSubstr("Without expert ranks the best split (4 data"));
   const auto hosts = told(paper_cluster(2, 4, 1000 * kGiga, 100 * kGiga, kGiga));
   EXPECT_THAT(hosts, HasSubstr("Between hosts, over 8 expert ranks, each with 1 of a layer's 8"));
   EXPECT_THAT(hosts, HasSubstr("so they are tried inside a host only."));
-  // Where links inside are slow, too, experts stay where the rows are.
-  const auto slow = told(paper_cluster(1, 4, 1000 * kGiga, 1e6, 0));
-  EXPECT_THAT(slow, HasSubstr("Over 4 expert ranks"));
+  // Gradients of wide experts take longer than short rows.
+  model.width = 1024;
+  model.length = 32;
+  const auto wide = told(paper_cluster(1, 4, 1000 * kGiga, 5 * kGiga, 0));
+  EXPECT_THAT(wide, HasSubstr("With expert ranks the best split ("));
 }
 
 TEST(ExpertSplits, AreFoundAsByBruteForce) {
@@ -109,7 +111,7 @@ TEST(ExpertSplits, AreFoundAsByBruteForce) {
     return std::exp(std::uniform_real_distribution(std::log(low), std::log(high))(random));
   };
   int with = 0, without = 0;
-  for (int n = 0; n < 40; ++n) {
+  for (int n = 0; n < 20; ++n) {
     PaperModel model;
     model.layers = 2 + static_cast<int64_t>(random() % 3);
     model.width = 128 << random() % 2;
@@ -128,7 +130,7 @@ TEST(ExpertSplits, AreFoundAsByBruteForce) {
     EXPECT_EQ(bounded.best()->split, split) << n << ": " << bounded.best()->split.to_text();
     ++(experts_of(split) > 1 ? with : without);
   }
-  EXPECT_GT(with, 5);
+  EXPECT_GT(with, 2);
   EXPECT_GT(without, 0);
 }
 
