@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# A mixture of experts (8, of which a token is sent to 2; 134 million weights) on one rank of one thread, on two data-parallel ranks and
+# A mixture of experts (8, of which a token is sent to 2; 21 million weights) on one rank of one thread, on two data-parallel ranks and
 # on two expert ranks, also with joined rows: the same rows a step, one thread per rank. Runs alternate, medians are compared.
 #   benchmarks/experts_speed.sh [ROUNDS] [STEPS]
 set -euo pipefail
@@ -9,8 +9,8 @@ source benchmarks/common.sh
 out=$(mktemp -d)
 trap 'rm -rf "$out"' EXIT
 
-model=(--model_type mixtral --vocab_size 8000 --hidden_size 512 --num_hidden_layers 6 --num_attention_heads 8 --num_key_value_heads 8
-  --intermediate_size 1536 --num_local_experts 8 --data.random_tokens 200000 --block_size 256)
+model=(--model_type mixtral --vocab_size 2000 --hidden_size 256 --num_hidden_layers 4 --num_attention_heads 4 --num_key_value_heads 4
+  --intermediate_size 768 --num_local_experts 8 --data.random_tokens 200000 --block_size 256)
 
 train() { # NAME ROWS OPTIONS...
   rm -rf "$out/run"

@@ -72,6 +72,21 @@ TEST_F(ExpertRanksCommand, GoOnWithCheckpointsOfAnyLayout) {
   }
 }
 
+TEST_F(ExpertRanksCommand, GoOnWithCopiesInMemory) {
+  const std::string steps = "--max_steps 5 --save_strategy no --output_dir ";
+  ASSERT_EQ(run(mixtral(steps + "whole " + kTwo)), 0) << output_;
+  for (const std::string zero : {"0", "1"}) {
+    ASSERT_EQ(shell("CONVOY_FAULT=exit@1:forward:5 $convoy launch -n 2 --max-restarts 1 " +
+                    mixtral(steps + "on --overwrite_output_dir --ep_size 2 --memory_copy_steps 2"
+                                  " --zero " +
+                          zero)),
+              0)
+        << output_;
+    expect("going on from the memory copy of step 4");
+    EXPECT_EQ(model("on"), model("whole"));
+  }
+}
+
 TEST_F(ExpertRanksCommand, Evaluate) {
   ASSERT_EQ(run(mixtral("--max_steps 10 --output_dir out")), 0) << output_;
   ASSERT_EQ(run("eval out --json --threads 1 > one.json"), 0) << output_;
