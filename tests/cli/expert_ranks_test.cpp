@@ -77,9 +77,10 @@ TEST_F(ExpertRanksCommand, GoOnWithCopiesInMemory) {
   ASSERT_EQ(run(mixtral(steps + "whole " + kTwo)), 0) << output_;
   for (const std::string zero : {"0", "1"}) {
     ASSERT_EQ(shell("CONVOY_FAULT=exit@1:forward:5 $convoy launch -n 2 --max-restarts 1 " +
-                    mixtral(steps + "on --overwrite_output_dir --ep_size 2 --memory_copy_steps 2"
-                                  " --zero " +
-                          zero)),
+                    mixtral(steps +
+                            "on --overwrite_output_dir --ep_size 2 --memory_copy_steps 2"
+                            " --zero " +
+                            zero)),
               0)
         << output_;
     expect("going on from the memory copy of step 4");
