@@ -48,8 +48,10 @@ std::map<std::string, Make>& families() {
       {"qwen2", decoder<&kQwen2>},
       {"qwen2_moe", decoder<&kQwen2Moe>},
       {"qwen3", decoder<&kQwen3>},
+      {"qwen3_5_moe_text", decoder<&kQwen35MoeText>},
       {"qwen3_5_text", decoder<&kQwen35Text>},
       {"qwen3_moe", decoder<&kQwen3Moe>},
+      {"qwen3_next", decoder<&kQwen3Next>},
       {"smollm3", decoder<&kSmolLm3>},
       {"t5", [] { return std::unique_ptr<LanguageModelConfig>(new T5Config()); }}};
   return all;

@@ -33,6 +33,13 @@ const std::vector<Wrapper>& wrappers() {
                                           .usual_tied = false,
                                           .spellings = kSpellings,
                                           .others = {"visual."},
+                                          .may_lack = {"mtp."}},
+                                         {.model_type = "qwen3_5_moe",
+                                          .architecture = "Qwen3_5MoeForConditionalGeneration",
+                                          .usual_text = "qwen3_5_moe_text",
+                                          .usual_tied = false,
+                                          .spellings = kSpellings,
+                                          .others = {"visual."},
                                           .may_lack = {"mtp."}}};
   return kAll;
 }

@@ -207,7 +207,7 @@ TEST_F(WrapperCommand, RefusesWhatItDoesNotKnow) {
   write_config(config);
   refuses(
       "describes a model of type idefics3 around a language model; only the text part of "
-      "gemma3, mistral3, qwen3_5 can be read");
+      "gemma3, mistral3, qwen3_5, qwen3_5_moe can be read");
   config["model_type"] = "qwen2_5_vl";
   write_config(config);
   refuses("describes a qwen2_5_vl, which turns queries and keys by three positions of each token");

@@ -60,8 +60,9 @@ INSTANTIATE_TEST_SUITE_P(Families, DecoderTexts,
                          testing::Values("gemma2", "gemma3_text", "gpt_oss", "granite",
                                          "ministral3", "mistral", "mixtral", "olmo2", "olmo3",
                                          "olmoe", "phi3", "qwen2", "qwen2_moe", "qwen3",
-                                         "qwen3_5_text", "qwen3_moe", "smollm3", "gemma3",
-                                         "mistral3", "qwen3_5", "olmo_hybrid"));
+                                         "qwen3_5_moe_text", "qwen3_5_text", "qwen3_moe",
+                                         "qwen3_next", "smollm3", "gemma3", "mistral3", "qwen3_5",
+                                         "qwen3_5_moe", "olmo_hybrid"));
 
 }  // namespace
 }  // namespace convoy::tasks

@@ -67,8 +67,9 @@ def loss_of(model, ids, labels=None):
     out = model(input_ids=ids)
     labels = (ids if labels is None else labels)[:, 1:]
     loss = torch.nn.functional.cross_entropy(out.logits[:, :-1].flatten(0, 1), labels.reshape(-1))
-    if getattr(model.config, "output_router_logits", False):
-        loss = loss + balancing(model.config, out.router_logits)
+    config = model.config.get_text_config()
+    if getattr(config, "output_router_logits", False):
+        loss = loss + balancing(config, out.router_logits)
     return loss
 
 

@@ -21,6 +21,8 @@ GIVEN = {
     "llama": SPELLINGS,
     "qwen2": [dict(use_sliding_window=True, max_window_layers=3, **DEEP), *SPELLINGS],
     "qwen3": [dict(use_sliding_window=True, max_window_layers=3, **DEEP)],
+    "qwen3_5_moe_text": [dict(full_attention_interval=3, **DEEP)],
+    "qwen3_next": [dict(full_attention_interval=3, mlp_only_layers=[1], **DEEP), dict(partial_rotary_factor=0.5, rope_theta=300.0)],
     "qwen3_5_text": [dict(full_attention_interval=3, **DEEP), dict(partial_rotary_factor=0.5, rope_theta=300.0)],
     "olmo_hybrid": [dict(num_hidden_layers=3), dict(num_attention_heads=8, hidden_size=64, num_key_value_heads=2)],
     "mistral": [dict(sliding_window=8, **DEEP), dict(sliding_window=None)],

@@ -28,6 +28,9 @@ YARN = {"rope_parameters": {"rope_type": "yarn", "rope_theta": 100.0, "factor": 
                             "mscale": 1.0, "mscale_all_dim": 1.0, "llama_4_scaling_beta": 0.3}}
 # Grouped products want multiples of 16 bytes, and no double precision.
 EAGER = dict(experts_implementation="eager")
+DELTA = dict(head_dim=8, linear_key_head_dim=6, linear_value_head_dim=5, linear_num_key_heads=2,
+             linear_num_value_heads=4, full_attention_interval=2,
+             rope_parameters={"rope_type": "default", "rope_theta": 100.0, "partial_rotary_factor": 0.25})
 # Of each family its keys, and variants that the same weights fit.
 FAMILIES = {
     "granite": (dict(embedding_multiplier=3.0, logits_scaling=2.0, residual_multiplier=0.4,
@@ -45,6 +48,13 @@ FAMILIES = {
                      {"tied": dict(tie_word_embeddings=True),
                       "half": {"rope_parameters": {"rope_type": "default", "rope_theta": 100.0,
                                                    "partial_rotary_factor": 0.5}}}),
+    "qwen3_5_moe_text": (dict(**EAGER, **DELTA, num_experts=5, num_experts_per_tok=2, moe_intermediate_size=10,
+                              shared_expert_intermediate_size=14, output_router_logits=True, router_aux_loss_coef=0.2),
+                         {"tied": dict(tie_word_embeddings=True), "three": dict(num_experts_per_tok=3)}),
+    "qwen3_next": (dict(**EAGER, **DELTA, num_hidden_layers=3, mlp_only_layers=[1], num_experts=6,
+                        num_experts_per_tok=2, moe_intermediate_size=10, shared_expert_intermediate_size=12),
+                   {"as_they_are": dict(norm_topk_prob=False), "half": {"rope_parameters": {
+                       "rope_type": "default", "rope_theta": 100.0, "partial_rotary_factor": 0.5}}}),
     "smollm3": (dict(no_rope_layer_interval=2, tie_word_embeddings=True, pad_token_id=2),
                 {"windows": dict(WINDOW), "list": dict(no_rope_layers=[0, 1])}),
     "gemma2": (dict(head_dim=6, query_pre_attn_scalar=10, attn_logit_softcapping=0.7,

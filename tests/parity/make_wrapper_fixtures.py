@@ -10,7 +10,7 @@ import sys
 
 import torch
 from transformers import (AutoConfig, Gemma3ForConditionalGeneration, Mistral3ForConditionalGeneration,
-                          Qwen3_5ForConditionalGeneration)
+                          Qwen3_5ForConditionalGeneration, Qwen3_5MoeForConditionalGeneration)
 
 from make_causal_fixtures import write
 from make_decoder_fixtures import FAMILIES, SCALED, SMALL, add_texts
@@ -18,6 +18,9 @@ from make_decoder_fixtures import FAMILIES, SCALED, SMALL, add_texts
 OTHERS = ("model.vision_tower.", "model.multi_modal_projector.", "model.visual.")
 VISION = dict(hidden_size=8, intermediate_size=10, num_hidden_layers=2, num_attention_heads=2, image_size=8,
               patch_size=4)
+QWEN = dict(vision_config=dict(depth=2, hidden_size=8, intermediate_size=10, num_heads=2, out_hidden_size=16,
+                               num_position_embeddings=16, patch_size=4), image_token_id=40,
+            video_token_id=41, vision_start_token_id=38, vision_end_token_id=39)
 # Of each wrapper its class, its keys beside the text part's, the text part's, and variants of these.
 WRAPPERS = {
     "gemma3": (Gemma3ForConditionalGeneration,
@@ -32,11 +35,11 @@ WRAPPERS = {
                   "mistral": dict(family="mistral", sliding_window=None,
                                   rope_parameters=SMALL["rope_parameters"])}),
     "qwen3_5": (Qwen3_5ForConditionalGeneration,
-                dict(vision_config=dict(depth=2, hidden_size=8, intermediate_size=10, num_heads=2, out_hidden_size=16,
-                                        num_position_embeddings=16, patch_size=4), image_token_id=40,
-                     video_token_id=41, vision_start_token_id=38, vision_end_token_id=39),
-                dict(family="qwen3_5_text", tie_word_embeddings=False, **FAMILIES["qwen3_5_text"][0]),
+                QWEN, dict(family="qwen3_5_text", tie_word_embeddings=False, **FAMILIES["qwen3_5_text"][0]),
                 {"tied": dict(tie_word_embeddings=True)}),
+    "qwen3_5_moe": (Qwen3_5MoeForConditionalGeneration, QWEN,
+                    dict(family="qwen3_5_moe_text", tie_word_embeddings=False, **FAMILIES["qwen3_5_moe_text"][0]),
+                    {"tied": dict(tie_word_embeddings=True)}),
 }
 
 
@@ -44,7 +47,7 @@ def config_of(name, family, **text):
     keys = WRAPPERS[name][1]
     tied = text.get("tie_word_embeddings", True)
     return AutoConfig.for_model(name, text_config=dict(model_type=family, **text), tie_word_embeddings=tied,
-                                attn_implementation="eager", **keys)
+                                attn_implementation="eager", experts_implementation="eager", **keys)
 
 
 def of_text(kind):

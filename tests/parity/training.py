@@ -40,7 +40,7 @@ def moved(model):
 
 
 def exact_norm(self, x):
-    one_more = type(self).__name__.startswith(("Gemma", "Qwen3_5"))
+    one_more = type(self).__name__.startswith(("Gemma", "Qwen3_5", "Qwen3Next"))
     epsilon = self.eps if one_more else self.variance_epsilon
     factor = 1 + self.weight if one_more else self.weight
     return factor * (x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + epsilon))
@@ -49,6 +49,7 @@ def exact_norm(self, x):
 def hub_named(model, named):
     """Tensors by their names in the hub's files, which transformers joins and renames as it reads them."""
     config = getattr(model, "config", None)
+    config = config.get_text_config() if hasattr(config, "get_text_config") else config
     if hasattr(config, "num_experts_per_tok"):
         return experts_named(config, named)
     if getattr(config, "model_type", None) != "olmo_hybrid":

@@ -129,7 +129,9 @@ WeightLayout DecoderConfig::layout() const {
       out.renamed = {out.no_modules[0]};
     }
   }
-  if (family_->delta == DeltaLayers::Fused) out.unused = {"mtp.", "model.visual."};
+  const bool is_qwen =
+      family_->delta == DeltaLayers::Fused || family_->delta == DeltaLayers::Interleaved;
+  if (is_qwen) out.unused = {"mtp.", "model.visual."};
   if (family_->delta == DeltaLayers::Apart) out.aliases = names_of_norms();
   if (wrapper() == nullptr) return out;
   out.spellings = wrapper()->spellings;

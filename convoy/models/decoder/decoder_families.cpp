@@ -14,6 +14,7 @@ const char* const kDecoderDefaults = R"({
 namespace {
 
 const ExpertFamily kExperts, kSharedExperts{.shared = true},
+    kSharedExpertsOfSumOne{.shared = true, .weights_sum_to_one = true},
     kStackedExperts{.router = "router", .stacked = true, .weights_sum_to_one = true},
     kMixtralExperts{.module = "block_sparse_moe",
                     .gate = "w1",
@@ -217,6 +218,42 @@ const DecoderFamily kQwen3Moe{.model_type = "qwen3_moe",
                               .query_norm = QueryNorm::ByHead,
                               .windows = WindowedLayers::Everywhere,
                               .experts = &kExperts};
+
+const DecoderFamily kQwen3Next{.model_type = "qwen3_next",
+                               .architecture = "Qwen3NextForCausalLM",
+                               .defaults = R"({
+      "hidden_act": "silu", "vocab_size": 151936, "hidden_size": 2048, "intermediate_size": 5632,
+      "num_hidden_layers": 48, "num_attention_heads": 16, "num_key_value_heads": 2,
+      "head_dim": 256, "max_position_embeddings": 32768, "attention_bias": false,
+      "partial_rotary_factor": 0.25, "layer_types": null, "full_attention_interval": 4,
+      "linear_conv_kernel_dim": 4, "linear_num_key_heads": 16, "linear_num_value_heads": 32,
+      "linear_key_head_dim": 128, "linear_value_head_dim": 128, "decoder_sparse_step": 1,
+      "mlp_only_layers": null, "num_experts": 512, "num_experts_per_tok": 10,
+      "moe_intermediate_size": 512, "shared_expert_intermediate_size": 512,
+      "norm_topk_prob": true, "output_router_logits": false, "router_aux_loss_coef": 0.001})",
+                               .query_norm = QueryNorm::ByHead,
+                               .one_more = true,
+                               .experts = &kSharedExperts,
+                               .gates_attention = true,
+                               .delta = DeltaLayers::Interleaved};
+
+const DecoderFamily kQwen35MoeText{.model_type = "qwen3_5_moe_text",
+                                   .architecture = "Qwen3_5MoeForCausalLM",
+                                   .defaults = R"({
+      "hidden_act": "silu", "vocab_size": 248320, "hidden_size": 2048, "num_hidden_layers": 40,
+      "num_attention_heads": 16, "num_key_value_heads": 2, "head_dim": 256,
+      "max_position_embeddings": 32768, "attention_bias": false, "partial_rotary_factor": 0.25,
+      "layer_types": null, "full_attention_interval": 4, "linear_conv_kernel_dim": 4,
+      "linear_num_key_heads": 16, "linear_num_value_heads": 32, "linear_key_head_dim": 128,
+      "linear_value_head_dim": 128, "num_experts": 256, "num_experts_per_tok": 8,
+      "moe_intermediate_size": 512, "shared_expert_intermediate_size": 512,
+      "output_router_logits": false, "router_aux_loss_coef": 0.001})",
+                                   .query_norm = QueryNorm::ByHead,
+                                   .one_more = true,
+                                   .experts = &kSharedExpertsOfSumOne,
+                                   .gates_attention = true,
+                                   .delta = DeltaLayers::Fused};
+
 const DecoderFamily kQwen35Text{.model_type = "qwen3_5_text",
                                 .architecture = "Qwen3_5ForCausalLM",
                                 .defaults = R"({

@@ -34,8 +34,9 @@ struct ExpertFamily {
 /// their weights.
 enum class DeltaLayers {
   None,
-  Fused,  ///< q, k and v are one matrix
-  Apart   ///< q, k and v are a matrix and a convolution each; the layer has norms before
+  Fused,        ///< q, k and v are one matrix
+  Interleaved,  ///< q, k, v and z of a head of keys lie together in one matrix, b and a in one
+  Apart         ///< q, k and v are a matrix and a convolution each; the layer has norms before
 };
 
 /// A family of decoders: its keys with their defaults, and what no key of its config says.
@@ -66,8 +67,8 @@ struct DecoderFamily {
 
 // Families, in the order of language_families().
 extern const DecoderFamily kGemma2, kGemma3Text, kGptOss, kGranite, kLlama, kMinistral3, kMistral,
-    kMixtral, kOlmo2, kOlmo3, kOlmoHybrid, kOlmoe, kPhi3, kQwen2, kQwen2Moe, kQwen3, kQwen35Text,
-    kQwen3Moe, kSmolLm3;
+    kMixtral, kOlmo2, kOlmo3, kOlmoHybrid, kOlmoe, kPhi3, kQwen2, kQwen2Moe, kQwen3, kQwen35MoeText,
+    kQwen35Text, kQwen3Moe, kQwen3Next, kSmolLm3;
 
 /// JSON of the defaults that families share where they say nothing else.
 extern const char* const kDecoderDefaults;

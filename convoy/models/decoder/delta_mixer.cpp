@@ -48,8 +48,9 @@ DeltaMixer::DeltaMixer(const DecoderConfig& config, const std::string& name, con
       deviation_(config.initializer_range),
       epsilon_(config.row().delta == DeltaLayers::Apart ? 1e-5 : config.rms_norm_eps),
       activation_(config.hidden_act),
-      doubles_beta_(config.linear_allow_neg_eigval) {
-  const bool fused = config.row().delta == DeltaLayers::Fused;
+      doubles_beta_(config.linear_allow_neg_eigval),
+      interleaved_(config.row().delta == DeltaLayers::Interleaved) {
+  const bool apart = config.row().delta == DeltaLayers::Apart;
   const int64_t r = heads_.values_of_key(), E = heads_.key_width, V = heads_.value_width;
   const Cuts cuts{{0, {}, E}, {0, {}, r * V}, {0, {}, r}};
   const auto full = name + ".linear_attn.";
@@ -63,28 +64,49 @@ DeltaMixer::DeltaMixer(const DecoderConfig& config, const std::string& name, con
                   true);
   const auto steps =
       Init::steps_of_time(config.linear_dt_min, config.linear_dt_max, config.linear_dt_init_floor);
-  bias_ = by_head("dt_bias", fused ? Init::ones() : steps, false);
-  fused ? declare_fused(full, cuts, declare) : declare_apart(full, cuts, declare);
-  nn::ParamSpec norm{full + (fused ? "norm.weight" : "o_norm.weight"), {V}, Init::ones()};
+  bias_ = by_head("dt_bias", apart ? steps : Init::ones(), false);
+  if (apart) {
+    declare_apart(full, cuts, declare);
+  } else if (interleaved_) {
+    declare_interleaved(full, cuts, declare);
+  } else {
+    declare_fused(full, cuts, declare);
+  }
+  nn::ParamSpec norm{full + (apart ? "o_norm.weight" : "norm.weight"), {V}, Init::ones()};
   norm.decay = false;
   norm.cut.partial_grad = true;  // a rank knows what its own heads add
   norm_ = declare(std::move(norm));
-  nn::ParamSpec out{full + (fused ? "out_proj.weight" : "o_proj.weight"),
+  nn::ParamSpec out{full + (apart ? "o_proj.weight" : "out_proj.weight"),
                     {hidden_, heads_.all_values()},
                     Init::normal(deviation_)};
   out.cut = {1, {}, r * V};
   out_ = {declare(std::move(out)), nullptr};
 }
 
-void DeltaMixer::declare_fused(const std::string& name, const Cuts& cuts, const Declare& declare) {
+TensorCut DeltaMixer::cut_of_columns(const Cuts& cuts) const {
   const int64_t keys = heads_.all_keys(), values = heads_.all_values();
-  TensorCut together{0, {keys, keys, values}};
-  together.part_granules = {cuts.keys.granule, cuts.keys.granule, cuts.values.granule};
+  TensorCut out{0, {keys, keys, values}};
+  out.part_granules = {cuts.keys.granule, cuts.keys.granule, cuts.values.granule};
+  return out;
+}
+
+void DeltaMixer::declare_fused(const std::string& name, const Cuts& cuts, const Declare& declare) {
+  const int64_t values = heads_.all_values();
+  const auto together = cut_of_columns(cuts);
   declare_conv(name + "conv1d.weight", heads_.columns(), together, declare);
   declare_matrix(name + "in_proj_qkv.weight", heads_.columns(), together, declare);
   declare_matrix(name + "in_proj_z.weight", values, cuts.values, declare);
   declare_matrix(name + "in_proj_b.weight", heads_.values, cuts.by_head, declare);
   declare_matrix(name + "in_proj_a.weight", heads_.values, cuts.by_head, declare);
+}
+
+void DeltaMixer::declare_interleaved(const std::string& name, const Cuts& cuts,
+                                     const Declare& declare) {
+  const int64_t of_head = 2 * (cuts.keys.granule + cuts.values.granule);
+  declare_conv(name + "conv1d.weight", heads_.columns(), cut_of_columns(cuts), declare);
+  declare_matrix(name + "in_proj_qkvz.weight", heads_.keys * of_head, {0, {}, of_head}, declare);
+  declare_matrix(name + "in_proj_ba.weight", 2 * heads_.values, {0, {}, 2 * cuts.by_head.granule},
+                 declare);
 }
 
 void DeltaMixer::declare_apart(const std::string& name, const Cuts& cuts, const Declare& declare) {
@@ -121,6 +143,19 @@ nn::DeltaHeads DeltaMixer::heads_here() const {
   return out;
 }
 
+std::vector<at::Tensor> DeltaMixer::by_kind(const std::vector<at::Tensor>& given) const {
+  if (!interleaved_) return given;
+  const int64_t r = heads_.values_of_key(), E = heads_.key_width, V = heads_.value_width;
+  const auto parts_of = [&](const at::Tensor& x, at::IntArrayRef widths) {
+    auto parts = x.unflatten(2, {heads_here().keys, -1}).split_with_sizes(widths, 3);
+    for (auto& part : parts) part = part.flatten(2);
+    return parts;
+  };
+  const auto wide = parts_of(given[0], {E, E, r * V, r * V});
+  const auto narrow = parts_of(given[1], {r, r});
+  return {at::cat({wide[0], wide[1], wide[2]}, 2), wide[3], narrow[0], narrow[1]};
+}
+
 at::Tensor DeltaMixer::convolved(const std::vector<at::Tensor>& given,
                                  const std::vector<nn::DocumentPlace>& documents,
                                  const nn::Context& context) const {
@@ -147,7 +182,7 @@ at::Tensor DeltaMixer::convolved(const std::vector<at::Tensor>& given,
 at::Tensor DeltaMixer::forward(const at::Tensor& x, const nn::Bundle& in,
                                const nn::TensorRanks& ranks, const nn::Context& context) const {
   const auto read = nn::to_columns(without_padding(x, in, ranks), inputs_.front().weight, ranks);
-  const auto given = nn::linears(read, inputs_, ranks);
+  const auto given = by_kind(nn::linears(read, inputs_, ranks));
   nn::DeltaOptions options;
   options.heads = heads_here();
   options.documents = documents_in(context.batch(in));

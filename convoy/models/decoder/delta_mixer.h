@@ -30,7 +30,10 @@ class DeltaMixer {
     parallel::TensorCut keys, values, by_head;
   };
 
+  /// Cut of queries, keys and values that are one matrix.
+  parallel::TensorCut cut_of_columns(const Cuts& cuts) const;
   void declare_fused(const std::string& name, const Cuts& cuts, const Declare& declare);
+  void declare_interleaved(const std::string& name, const Cuts& cuts, const Declare& declare);
   void declare_apart(const std::string& name, const Cuts& cuts, const Declare& declare);
   void declare_matrix(const std::string& name, int64_t out, const parallel::TensorCut& cut,
                       const Declare& declare);
@@ -38,6 +41,9 @@ class DeltaMixer {
                     const Declare& declare);
 
   nn::DeltaHeads heads_here() const;
+  /// Columns of queries, keys and values, of z, of b and of a, from `given` of the projections: in
+  /// a tensor each where those of each head of keys are neighbours.
+  std::vector<at::Tensor> by_kind(const std::vector<at::Tensor>& given) const;
   /// Convolved and activated queries, keys and values [B, T, columns], of projections `given`.
   at::Tensor convolved(const std::vector<at::Tensor>& given,
                        const std::vector<nn::DocumentPlace>& documents,
@@ -48,8 +54,10 @@ class DeltaMixer {
   double deviation_, epsilon_;
   std::string activation_;
   bool doubles_beta_;
-  std::vector<nn::DenseParams> inputs_;  // of queries, keys and values; of z, b and a
-  std::vector<nn::ParamPtr> convs_;      // as many as projections of queries, keys and values
+  bool interleaved_;
+  std::vector<nn::DenseParams>
+      inputs_;                       // of queries, keys and values; of z, b and a; or all in two
+  std::vector<nn::ParamPtr> convs_;  // as many as projections of queries, keys and values
   nn::ParamPtr rate_, bias_, norm_;
   nn::DenseParams out_;
 };
