@@ -24,17 +24,25 @@ SESSIONS = ("--data.path sessions --d_model 16 --n_layer 4 --n_head 2 --learning
             "--per_device_train_batch_size 4 ")
 DECODER = TEXT + ("--hidden_size 16 --intermediate_size 32 --num_hidden_layers 4 --num_attention_heads 4 "
                   "--num_key_value_heads 2 --max_position_embeddings 32 --model_type ")
+DELTA = (" --head_dim 8 --full_attention_interval 2 --linear_num_key_heads 4 --linear_num_value_heads 8 "
+         "--linear_key_head_dim 4 --linear_value_head_dim 4")
 # Decoders, each with what sets it apart from the others.
 DECODERS = {
     "llama": "",
     "qwen2": " --use_sliding_window true --sliding_window 5 --max_window_layers 2",
     "qwen3": " --head_dim 4",
-    "qwen3_5_text": " --head_dim 8 --full_attention_interval 2 --linear_num_key_heads 4 --linear_num_value_heads 8 "
-                    "--linear_key_head_dim 4 --linear_value_head_dim 4",
+    "qwen3_5_text": DELTA,
+    "qwen3_5_moe_text": DELTA + " --num_experts 5 --num_experts_per_tok 2 --moe_intermediate_size 12 "
+                                "--shared_expert_intermediate_size 20",
+    "qwen3_next": DELTA + " --mlp_only_layers [1] --num_experts 4 --num_experts_per_tok 2 --moe_intermediate_size 12 "
+                          "--shared_expert_intermediate_size 20",
     "mistral": " --head_dim 4 --sliding_window 5",
     "ministral3": " --head_dim 4 --sliding_window 5",
     "gemma2": " --head_dim 4 --query_pre_attn_scalar 4 --sliding_window 5",
     "gemma3_text": " --head_dim 4 --query_pre_attn_scalar 4 --sliding_window 5 --sliding_window_pattern 2",
+    "gemma4_text": " --head_dim 4 --global_head_dim 8 --sliding_window 5 --num_kv_shared_layers 2 --use_double_wide_mlp true "
+                   "--hidden_size_per_layer_input 4 --attention_k_eq_v true --num_global_key_value_heads 1 --layer_types "
+                   '["sliding_attention","full_attention","sliding_attention","full_attention"]',
     "phi3": " --sliding_window 5",
     "smollm3": " --no_rope_layer_interval 2",
     "olmo2": "",

@@ -89,9 +89,48 @@ void Matching::take(const std::string& name) {
     if (!fresh) wrong_.push_back(fmt::format("{} is there as {} too", home, first->second));
   } else if (is_buffer(name) || begins_with(layout_.unused, name)) {
     report.skipped.push_back(name);
-  } else if (now != layout_.head && !is_alias(name)) {
+  } else if (now != layout_.head && !is_alias(name) && !take_stack(name)) {
     left_over_.push_back(name);
   }
+}
+
+// Hugging Face's classes have the matrices of all experts in one tensor, and so have some files.
+bool Matching::take_stack(const std::string& name) {
+  static const std::vector<std::pair<std::string, std::vector<std::string>>> kStacks{
+      {".experts.gate_up_proj", {"gate_proj", "up_proj"}}, {".experts.down_proj", {"down_proj"}}};
+  const auto found = std::find_if(kStacks.begin(), kStacks.end(),
+                                  [&](const auto& stack) { return name.ends_with(stack.first); });
+  if (found == kStacks.end()) return false;
+  const auto& shape = file_.entry(name).shape;
+  const auto num_leaves = std::ssize(found->second);
+  if (shape.size() != 3 || shape[1] % num_leaves != 0) return false;
+  const auto now = new_name(name);
+  const auto module = now.substr(0, now.rfind('.') + 1);
+  const auto place = [&](int64_t expert, const std::string& leaf) {
+    const auto own = fmt::format("{}{}.{}.weight", module, expert, leaf);
+    return places_.contains(own) ? own : layout_.prefix + own;
+  };
+  if (!places_.contains(place(0, found->second.front()))) return false;
+  const std::vector<int64_t> part{shape[1] / num_leaves, shape[2]};
+  for (int64_t expert = 0; expert < shape[0]; ++expert) {
+    for (int64_t leaf = 0; leaf < num_leaves; ++leaf) {
+      const auto home = place(expert, found->second[static_cast<size_t>(leaf)]);
+      const auto wanted = places_.find(home);
+      if (wanted == places_.end() || wanted->second->shape != part) {
+        wrong_.push_back(
+            fmt::format("{} is [{}], which does not fit {}", name, fmt::join(shape, ", "), home));
+        return true;
+      }
+      source_of_.emplace(home, name);
+      begin_of_[home] = (expert * num_leaves + leaf) * part[0] * part[1];
+    }
+  }
+  return true;
+}
+
+int64_t Matching::begin_of(const std::string& name) const {
+  const auto found = begin_of_.find(name);
+  return found == begin_of_.end() ? 0 : found->second;
 }
 
 bool Matching::is_alias(const std::string& name) const {
@@ -165,7 +204,7 @@ void Matching::check(const std::string& name, const StateTensor& tensor) {
     wrong_.push_back(
         fmt::format("{} is {}; expected {}", found->second, entry.dtype,
                     c10::isFloatingType(tensor.dtype) ? "F32, F16 or BF16" : "whole numbers"));
-  } else if (entry.shape != tensor.shape) {
+  } else if (!is_part(name) && entry.shape != tensor.shape) {
     wrong_.push_back(fmt::format("{} is [{}] instead of [{}]", found->second,
                                  fmt::join(entry.shape, ", "), fmt::join(tensor.shape, ", ")));
   }

@@ -32,11 +32,17 @@ class Matching {
 
   /// The name in the file of a tensor that is to be read.
   const std::map<std::string, std::string>& sources() const { return source_of_; }
+  /// First element of a tensor in that of the file, where the file's holds several one after the
+  /// other: matrices of all experts of a layer. Others begin at 0.
+  int64_t begin_of(const std::string& name) const;
+  bool is_part(const std::string& name) const { return begin_of_.contains(name); }
 
   LoadReport report;
 
  private:
   void take(const std::string& name);
+  /// Finds the places of a stack of experts' matrices, if `name` is one; returns whether it is.
+  bool take_stack(const std::string& name);
   bool is_buffer(const std::string& name) const;
   bool is_alias(const std::string& name) const;
   void match_alias(const models::WeightLayout::Alias& alias);
@@ -52,6 +58,7 @@ class Matching {
   const models::WeightLayout& layout_;
   std::map<std::string, const parallel::StateTensor*> places_;
   std::map<std::string, std::string> source_of_;  // [place] name in the file
+  std::map<std::string, int64_t> begin_of_;       // [place] element of it, of parts of a stack
   std::string head_;                              // its name in the file; "" = it has none
   std::vector<std::string> left_over_, wrong_;
 };

@@ -20,6 +20,7 @@
 #include "convoy/comm/to_host.h"
 #include "convoy/formats/safetensors_folder.h"
 #include "convoy/parallel/buffers/finite.h"
+#include "convoy/parallel/tensor/cut.h"
 
 namespace convoy::checkpoint {
 namespace fs = std::filesystem;
@@ -38,8 +39,12 @@ Json look_into(const fs::path& path, const State& state, const models::WeightLay
   Json sources = Json::object();
   for (const auto& [name, source] : matching.sources()) {
     const auto& entry = files.entry(source);
-    sources[name] = {{"name", source}, {"dtype", entry.dtype}, {"shape", entry.shape}};
-    if (sums.contains(source)) sources[name]["sum"] = sums.at(source);
+    sources[name] = {{"name", source},
+                     {"dtype", entry.dtype},
+                     {"shape", entry.shape},
+                     {"begin", matching.begin_of(name)}};
+    const bool is_whole = !matching.is_part(name);
+    if (is_whole && sums.contains(source)) sources[name]["sum"] = sums.at(source);
   }
   return {
       {"sources", sources}, {"drawn", matching.report.drawn}, {"skipped", matching.report.skipped}};
@@ -103,7 +108,8 @@ struct Source {
   const formats::SafetensorsFile* file = nullptr;
   std::string name;
   at::ScalarType dtype = at::kFloat;
-  size_t width = 0;
+  size_t width = 0;  // bytes of an element
+  size_t begin = 0;  // first element
 };
 
 /// Reads the elements of a chunk.
@@ -114,7 +120,8 @@ at::Tensor read_chunk(const Chunk& chunk, const Source& source) {
   const auto& part = chunk.part;
   const auto width = source.width;
   const auto read = [&](size_t begin, size_t end, void* to) {
-    source.file->read(source.name, begin * width, end * width, to);
+    source.file->read(source.name, (source.begin + begin) * width, (source.begin + end) * width,
+                      to);
   };
   const auto between = static_cast<size_t>(part.stride - part.length());
   if (part.stride > 0 && between * width <= kGap) {
@@ -150,12 +157,14 @@ void fill_from(const formats::SafetensorsFolder& files, const Json& sources, con
     const std::string name = sources[state[t].name]["name"];
     const auto& dtype = files.entry(name).dtype;
     from[t] = {files.tensors().at(name), name, dtypes().at(dtype),
-               formats::safetensors_dtype_bytes(dtype)};
+               formats::safetensors_dtype_bytes(dtype),
+               value_from<size_t>(sources[state[t].name]["begin"])};
   }
   const auto chunks = chunks_of(state, sources);
   const auto ask_for = [&](const Chunk& chunk) {
     const auto& source = from[chunk.tensor];
-    source.file->read_ahead(source.name, chunk.begin() * source.width, chunk.end() * source.width);
+    source.file->read_ahead(source.name, (source.begin + chunk.begin()) * source.width,
+                            (source.begin + chunk.end()) * source.width);
   };
   for (size_t c = 0; c < std::min(kAhead, chunks.size()); ++c) ask_for(chunks[c]);
   for (size_t c = 0; c < chunks.size(); ++c) {
@@ -186,9 +195,12 @@ LoadReport read(const fs::path& path, const State& state, const comm::Group& gro
   for (size_t t = 0; t < state.size() && !all_see; ++t) {  // rank 0 reads for all
     if (!sources.contains(state[t].name)) continue;
     const Json& source = sources[state[t].name];
-    auto values = at::empty(value_from<std::vector<int64_t>>(source["shape"]),
-                            dtypes().at(source["dtype"].get<std::string>()));
-    if (files) values.copy_(mapped(*files, source["name"].get<std::string>()));  // on the host
+    const auto count = parallel::num_elements(state[t].shape);
+    auto values = at::empty({count}, dtypes().at(source["dtype"].get<std::string>()));
+    if (files) {
+      const auto whole = mapped(*files, source["name"].get<std::string>()).view({-1});
+      values.copy_(whole.narrow(0, value_from<int64_t>(source["begin"]), count));  // on the host
+    }
     group.broadcast(values, 0, label);
     for (const auto& piece : state[t].pieces) {
       const Chunk chunk{t, piece};

@@ -34,6 +34,7 @@ std::map<std::string, Make>& families() {
       {"gpt2", [] { return std::unique_ptr<LanguageModelConfig>(new Gpt2Config()); }},
       {"gemma2", decoder<&kGemma2>},
       {"gemma3_text", decoder<&kGemma3Text>},
+      {"gemma4_text", decoder<&kGemma4Text>},
       {"gpt_oss", decoder<&kGptOss>},
       {"granite", decoder<&kGranite>},
       {"llama", decoder<&kLlama>},
@@ -172,6 +173,7 @@ void LanguageModelConfig::read(const Json& json, const std::string& where) {
   others_ = text;
   unknown_.clear();
   take_fields(others_, fields(), place);
+  take_others(others_, place);
   refuse_quantized(others_, place);
   refuse_all_but(kHarmless, others_, place);
   if (objective() == Objective::NextToken) refuse_all_but(kHarmlessToCausal, others_, place);
@@ -217,7 +219,7 @@ Json LanguageModelConfig::value_of(const char* key) const {
   return all.at(kTextConfig).value(key, Json());
 }
 
-double LanguageModelConfig::flops_of(const PositionsOf& positions, double pairs) const {
+double LanguageModelConfig::flops_of(const PositionsOf& positions, double wide_pairs) const {
   const auto blocks = make_blocks();
   double products = 0;
   for (size_t b = 1; b < blocks.size(); ++b) {  // the first looks its rows up
@@ -229,14 +231,15 @@ double LanguageModelConfig::flops_of(const PositionsOf& positions, double pairs)
     }
   }
   // Scores and mixture of each pair.
-  return 3 * 2 * (products + 2 * pairs * static_cast<double>(attention_width()));
+  return 3 * 2 * (products + 2 * wide_pairs);
 }
 
 double LanguageModelConfig::training_flops(int64_t length, int64_t asked) const {
   const auto positions = static_cast<double>(length);
   // Causality leaves half of the pairs.
-  return flops_of([&](const auto&, const auto&, bool) { return positions; },
-                  static_cast<double>(num_layers()) * positions * positions / 2);
+  return flops_of(
+      [&](const auto&, const auto&, bool) { return positions; },
+      static_cast<double>(num_layers() * attention_width()) * positions * positions / 2);
 }
 
 int64_t LanguageModelConfig::width_on(const parallel::TensorPlace& place, int64_t heads,
@@ -247,17 +250,17 @@ int64_t LanguageModelConfig::width_on(const parallel::TensorPlace& place, int64_
 
 double cache_bytes(const LanguageModelConfig& config, int64_t rows, int64_t positions,
                    at::ScalarType dtype, const parallel::TensorPlace& place) {
-  const auto width = 2 * config.key_width_on(place);  // of a key and a value
-  double kept = 0;                                    // positions, of all layers
-  double states = 0;                                  // bytes of a row
+  double kept = 0;    // elements of keys and values of a row, of all layers
+  double states = 0;  // bytes of a row
   for (int64_t layer = 0; layer < config.num_layers(); ++layer) {
     if (const auto state = config.state_bytes(layer, dtype, place)) {
       states += *state;
       continue;
     }
-    kept += static_cast<double>(nn::KvCache::room(positions, config.window_of(layer)));
+    const auto room = nn::KvCache::room(positions, config.window_of(layer));
+    kept += static_cast<double>(room) * 2 * static_cast<double>(config.key_width_on(layer, place));
   }
-  const auto keys = static_cast<double>(at::elementSize(dtype)) * static_cast<double>(width) * kept;
+  const auto keys = static_cast<double>(at::elementSize(dtype)) * kept;
   return (keys + states) * static_cast<double>(rows);
 }
 

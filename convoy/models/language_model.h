@@ -114,8 +114,11 @@ class LanguageModelConfig {
   }
   /// Dtype of the cache in a model that computes in `compute`.
   virtual at::ScalarType cache_dtype(at::ScalarType compute) const { return compute; }
-  /// Part of key_width() that attention keeps on one of the ranks that share out heads.
-  virtual int64_t key_width_on(const parallel::TensorPlace& /*place*/) const { return key_width(); }
+  /// Heads of keys times their width that a layer's attention keeps on one of the ranks that share
+  /// out heads.
+  virtual int64_t key_width_on(int64_t /*layer*/, const parallel::TensorPlace& /*place*/) const {
+    return key_width();
+  }
   /// Multiplications and additions of the products that training needs for a row of `length`
   /// positions: forward, and twice as many backward. `asked`: how many of them are hidden and asked
   /// for, or what a decoder says where an encoder reads `length`; of no meaning where all are.
@@ -152,6 +155,8 @@ class LanguageModelConfig {
   /// Width of the key heads on a rank, where each serves one head of queries.
   static int64_t width_on(const parallel::TensorPlace& place, int64_t heads, int64_t head_width);
   virtual void check_together() const = 0;
+  /// Takes keys out of those of a file that are no fields, and sets the fields that they mean.
+  virtual void take_others(Json& /*others*/, const std::string& /*where*/) {}
   /// Throws FileError for keys of a file that are no fields, yet change Hugging Face's numbers.
   virtual void check_others(const Json& /*others*/, const std::string& /*where*/) const {}
   /// Writes keys that go by several spellings.
@@ -163,8 +168,8 @@ class LanguageModelConfig {
   using PositionsOf =
       std::function<double(const nn::Block& block, const nn::ParamSpec& spec, bool head)>;
   /// training_flops() of these products with weights, and of attention over so many pairs of
-  /// positions, all layers together.
-  double flops_of(const PositionsOf& positions, double pairs) const;
+  /// positions, all layers together, each times the width of all heads.
+  double flops_of(const PositionsOf& positions, double wide_pairs) const;
 
  private:
   void take_wrapper(const Json& json, const std::string& where);

@@ -232,10 +232,10 @@ TEST_F(LanguageCommand, TellsWhichKeysAFolderAddsOrLacks) {
   write_file(folder_ / "out/config.json", config.dump());
   ASSERT_EQ(run("train --model_name_or_path out --data.train text.txt"), 1);
   const std::string missing =
-      "out/config.json: model_type is missing; expected one of bert, gemma2, gemma3_text, gpt2, "
-      "gpt_oss, granite, llama, ministral3, mistral, mixtral, olmo2, olmo3, olmo_hybrid, olmoe, "
-      "phi3, qwen2, qwen2_moe, qwen3, qwen3_5_moe_text, qwen3_5_text, qwen3_moe, qwen3_next, "
-      "smollm3, t5; add it";
+      "out/config.json: model_type is missing; expected one of bert, gemma2, gemma3_text, "
+      "gemma4_text, gpt2, gpt_oss, granite, llama, ministral3, mistral, mixtral, olmo2, olmo3, "
+      "olmo_hybrid, olmoe, phi3, qwen2, qwen2_moe, qwen3, qwen3_5_moe_text, qwen3_5_text, "
+      "qwen3_moe, qwen3_next, smollm3, t5; add it";
   expect(missing);
   fs::create_directory(folder_ / "no_run");  // whose run.toml would say it
   write_file(folder_ / "no_run/config.json", config.dump());

@@ -31,6 +31,16 @@ class WrapperCommand : public LanguageCommand {
   void write_config(const Json& config) { write_file(folder_ / "base/config.json", config.dump()); }
 };
 
+TEST_F(WrapperCommand, IsEstimatedAndPlannedByItsConfigAlone) {
+  make_base();
+  fs::create_directory(folder_ / "bare");
+  fs::copy_file(folder_ / "base/config.json", folder_ / "bare/config.json");
+  ASSERT_EQ(run("estimate bare --ranks 2 --block_size 16"), 0) << output_;
+  ASSERT_EQ(run("plan bare --ranks 2 --on h100-80 --block_size 16"), 0) << output_;
+  EXPECT_NE(run("train --config_name bare --output_dir drawn" + std::string(kSteps)), 0);
+  expect("whose weights cannot be drawn; try --model_name_or_path FOLDER");
+}
+
 TEST_F(WrapperCommand, TrainsAsTheTextPartAloneAndCarriesTheRest) {
   for (const bool old_names : {true, false}) {
     ASSERT_EQ(shell("rm -rf text base alone run"), 0);
@@ -207,7 +217,7 @@ TEST_F(WrapperCommand, RefusesWhatItDoesNotKnow) {
   write_config(config);
   refuses(
       "describes a model of type idefics3 around a language model; only the text part of "
-      "gemma3, mistral3, qwen3_5, qwen3_5_moe can be read");
+      "gemma3, gemma4, mistral3, qwen3_5, qwen3_5_moe can be read");
   config["model_type"] = "qwen2_5_vl";
   write_config(config);
   refuses("describes a qwen2_5_vl, which turns queries and keys by three positions of each token");

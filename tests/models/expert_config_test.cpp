@@ -77,6 +77,8 @@ TEST(ExpertConfig, TellsWhichLayersHaveExperts) {
 
 TEST(ExpertConfig, RefusesWhatDoesNotFit) {
   EXPECT_THAT(error_of(with(small("mixtral"), {{"num_experts_per_tok", 6}})),
+              HasSubstr("num_experts_per_tok = 6 of num_local_experts = 5; expected at most 5"));
+  EXPECT_THAT(error_of(with(small("qwen3_moe"), {{"num_experts_per_tok", 6}})),
               HasSubstr("num_experts_per_tok = 6 of num_experts = 5; expected at most 5"));
   EXPECT_THAT(error_of(with(small("qwen3_moe"), {{"mlp_only_layers", 3}})),
               HasSubstr("mlp_only_layers = 3; expected a list of layers"));

@@ -63,6 +63,38 @@ inline nn::BlockList tensor_blocks(const std::string& family, bool drops = true)
     if (drops) config.attention_dropout = 0.2;
     return config.make_blocks();
   }
+  if (family == "qwen3_next") {  // both kinds of layers, experts and one that all tokens share
+    auto config = models::small_decoder(models::kQwen3Next, size);
+    config.layer_types = {models::kLinearAttention, models::kFullAttention};
+    config.head_dim = 8;
+    config.linear_num_key_heads = 5;
+    config.linear_num_value_heads = 10;
+    config.linear_key_head_dim = 4;
+    config.linear_value_head_dim = 3;
+    config.num_experts = 5;
+    config.num_experts_per_tok = 2;
+    config.moe_intermediate_size = 12;
+    config.shared_expert_intermediate_size = 16;
+    if (drops) config.attention_dropout = 0.2;
+    return config.make_blocks();
+  }
+  if (family == "gemma4_text") {  // layers read the first ones' keys, and inputs of their own
+    auto config =
+        models::small_decoder(models::kGemma4Text, {.ids = kIds, .width = 24, .heads = 6});
+    config.num_hidden_layers = 4;
+    config.layer_types = {models::kWindowedAttention, models::kFullAttention,
+                          models::kWindowedAttention, models::kFullAttention};
+    config.num_key_value_heads = 3;
+    config.num_global_key_value_heads = 2;
+    config.attention_k_eq_v = config.use_double_wide_mlp = true;
+    config.global_head_dim = 8;
+    config.sliding_window = 4;
+    config.num_kv_shared_layers = 2;
+    config.hidden_size_per_layer_input = 4;
+    config.final_logit_softcapping = 1;
+    if (drops) config.attention_dropout = 0.2;
+    return config.make_blocks();
+  }
   if (family == "mixtral" || family == "gpt_oss") {  // five experts, balanced; or with biases
     const bool stacked = family == "gpt_oss";
     auto config = models::small_decoder(stacked ? models::kGptOss : models::kMixtral, size);
@@ -326,9 +358,9 @@ inline void expect_same_bits(const TensorOutcome& a, const TensorOutcome& b) {
 }
 
 inline const std::vector<std::string> kFamilies{
-    "mixtral",      "gpt_oss", "gpt2",    "gpt2 untied", "llama",       "qwen3",
-    "qwen3_5_text", "gemma2",  "phi3",    "olmo2",       "olmo_hybrid", "bert",
-    "classifier",   "t5",      "session", "sasrec",      "ligr"};
+    "mixtral",    "gpt_oss", "gpt2",        "gpt2 untied", "llama", "qwen3",       "qwen3_5_text",
+    "qwen3_next", "gemma2",  "gemma4_text", "phi3",        "olmo2", "olmo_hybrid", "bert",
+    "classifier", "t5",      "session",     "sasrec",      "ligr"};
 
 /// Of a test of each of them.
 inline std::string name_of_family(const testing::TestParamInfo<std::string>& info) {

@@ -57,12 +57,12 @@ TEST_P(DecoderTexts, GoOnAsHuggingFacesWithAndWithoutACache) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, DecoderTexts,
-                         testing::Values("gemma2", "gemma3_text", "gpt_oss", "granite",
-                                         "ministral3", "mistral", "mixtral", "olmo2", "olmo3",
-                                         "olmoe", "phi3", "qwen2", "qwen2_moe", "qwen3",
-                                         "qwen3_5_moe_text", "qwen3_5_text", "qwen3_moe",
-                                         "qwen3_next", "smollm3", "gemma3", "mistral3", "qwen3_5",
-                                         "qwen3_5_moe", "olmo_hybrid"));
+                         testing::Values("gemma2", "gemma3_text", "gemma4_text", "gemma4_31b",
+                                         "gpt_oss", "granite", "ministral3", "mistral", "mixtral",
+                                         "olmo2", "olmo3", "olmoe", "phi3", "qwen2", "qwen2_moe",
+                                         "qwen3", "qwen3_5_moe_text", "qwen3_5_text", "qwen3_moe",
+                                         "qwen3_next", "smollm3", "gemma3", "gemma4", "mistral3",
+                                         "qwen3_5", "qwen3_5_moe", "olmo_hybrid"));
 
 }  // namespace
 }  // namespace convoy::tasks

@@ -29,6 +29,8 @@ GIVEN = {
     "ministral3": [dict(rope_theta=5000.0, rope_scaling=YARN), dict(rope_parameters={**YARN, "rope_theta": 300.0})],
     "gemma2": [DEEP],
     "gemma3_text": [DEEP, dict(sliding_window_pattern=4, **DEEP), dict(rope_theta=5000.0, rope_local_base_freq=70.0)],
+    "gemma4_text": [DEEP, dict(attention_k_eq_v=True, num_global_key_value_heads=2, num_kv_shared_layers=3, num_hidden_layers=12),
+                    dict(global_head_dim=256, hidden_size_per_layer_input=0)],
     "phi3": [dict(partial_rotary_factor=0.5), dict(sliding_window=8)],
     "smollm3": [DEEP, dict(no_rope_layer_interval=3, use_sliding_window=True, sliding_window=8, **DEEP)],
     "olmo2": [dict(rope_theta=5000.0)],

@@ -21,6 +21,8 @@ WINDOW = dict(use_sliding_window=True, sliding_window=3)
 MIXED = dict(layer_types=["sliding_attention", "full_attention"], sliding_window=3)
 BY_TYPE = {"rope_parameters": {"full_attention": {"rope_type": "default", "rope_theta": 100.0},
                                "sliding_attention": {"rope_type": "default", "rope_theta": 30.0}}}
+PROPORTIONAL = {"rope_parameters": {**BY_TYPE["rope_parameters"], "full_attention": {
+    "rope_type": "proportional", "rope_theta": 100.0, "partial_rotary_factor": 0.5}}}
 SCALED = {"rope_parameters": {**BY_TYPE["rope_parameters"],
                               "full_attention": {"rope_type": "linear", "rope_theta": 100.0, "factor": 4.0}}}
 YARN = {"rope_parameters": {"rope_type": "yarn", "rope_theta": 100.0, "factor": 4.0,
@@ -62,6 +64,18 @@ FAMILIES = {
                {"unbounded": dict(attn_logit_softcapping=None, final_logit_softcapping=None)}),
     "gemma3_text": (dict(hidden_size=20, head_dim=6, query_pre_attn_scalar=10, pad_token_id=0, **MIXED, **BY_TYPE),
                     {"bounded": dict(final_logit_softcapping=1.5), "linear": SCALED}),
+    # As E2B and E4B; as 12B and 31B.
+    "gemma4_text": (dict(hidden_size=20, num_hidden_layers=4, head_dim=6, global_head_dim=8, pad_token_id=0,
+                         layer_types=["sliding_attention", "full_attention"] * 2, sliding_window=3,
+                         num_kv_shared_layers=2, use_double_wide_mlp=True, hidden_size_per_layer_input=6,
+                         vocab_size_per_layer_input=37, final_logit_softcapping=1.5, **PROPORTIONAL),
+                    {"unbounded": dict(final_logit_softcapping=None), "wide": dict(sliding_window=8), "turning": {
+                        "rope_parameters": {**PROPORTIONAL["rope_parameters"], "full_attention": {
+                            "rope_type": "proportional", "rope_theta": 100.0, "factor": 2.0}}}}),
+    "gemma4_31b": (dict(model="gemma4_text", hidden_size=20, head_dim=6, global_head_dim=8, attention_k_eq_v=True,
+                        num_global_key_value_heads=1, hidden_size_per_layer_input=0, pad_token_id=0,
+                        use_bidirectional_attention="vision", **MIXED, **PROPORTIONAL),
+                   {"bounded": dict(final_logit_softcapping=1.5)}),
     # Equal widths: transformers cuts the convolution into three equal parts where it saves it.
     "olmo_hybrid": (dict(pad_token_id=1, layer_types=["linear_attention", "full_attention"], linear_key_head_dim=6,
                          linear_value_head_dim=3, linear_num_key_heads=2, linear_num_value_heads=4),
@@ -101,6 +115,13 @@ FAMILIES = {
 }
 
 NEW, PROMPTS = 6, 4
+
+
+def decoder_config(family, model=None, **keys):
+    """Of a family's fixture, which is of that `model` where it says so."""
+    return AutoConfig.for_model(model or family, **keys)
+
+
 SCALE = 5.0  # of the matrices, so that texts do not repeat one token
 
 
@@ -139,7 +160,7 @@ def main(folder, *families):
     torch.set_num_threads(1)
     for family in families or FAMILIES:
         keys, variants = FAMILIES[family]
-        write(folder, family, lambda **k: AutoConfig.for_model(family, **k),
+        write(folder, family, lambda **k: decoder_config(family, **k),
               AutoModelForCausalLM.from_config, {**SMALL, **keys}, variants,
               add_texts([v for v in variants if v not in ("short", "long", "tied")]))
 

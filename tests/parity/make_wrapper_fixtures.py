@@ -9,13 +9,13 @@ transformers 5.24.0, one thread, fp32). The models read text only; attention is 
 import sys
 
 import torch
-from transformers import (AutoConfig, Gemma3ForConditionalGeneration, Mistral3ForConditionalGeneration,
+from transformers import (AutoConfig, Gemma3ForConditionalGeneration, Gemma4ForConditionalGeneration, Mistral3ForConditionalGeneration,
                           Qwen3_5ForConditionalGeneration, Qwen3_5MoeForConditionalGeneration)
 
 from make_causal_fixtures import write
 from make_decoder_fixtures import FAMILIES, SCALED, SMALL, add_texts
 
-OTHERS = ("model.vision_tower.", "model.multi_modal_projector.", "model.visual.")
+OTHERS = ("model.vision_tower.", "model.multi_modal_projector.", "model.visual.", "model.embed_vision.")
 VISION = dict(hidden_size=8, intermediate_size=10, num_hidden_layers=2, num_attention_heads=2, image_size=8,
               patch_size=4)
 QWEN = dict(vision_config=dict(depth=2, hidden_size=8, intermediate_size=10, num_heads=2, out_hidden_size=16,
@@ -28,6 +28,11 @@ WRAPPERS = {
                     image_token_index=40, boi_token_index=38, eoi_token_index=39),
                dict(family="gemma3_text", **FAMILIES["gemma3_text"][0]),
                {"linear": SCALED, "untied": dict(tie_word_embeddings=False)}),
+    "gemma4": (Gemma4ForConditionalGeneration,
+               dict(vision_config=dict(model_type="gemma4_vision", head_dim=4, num_key_value_heads=2,
+                                       position_embedding_size=16, **VISION), image_token_id=40, video_token_id=41,
+                    audio_token_id=42, boi_token_id=38, eoi_token_id=39),
+               dict(family="gemma4_text", **FAMILIES["gemma4_text"][0]), {"wide": dict(sliding_window=8)}),
     "mistral3": (Mistral3ForConditionalGeneration,
                  dict(vision_config=dict(model_type="pixtral", head_dim=4, **VISION), image_token_index=40),
                  dict(family="ministral3", tie_word_embeddings=False, **FAMILIES["ministral3"][0]),

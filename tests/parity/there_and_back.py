@@ -15,15 +15,17 @@ import tempfile
 
 import torch
 from safetensors.torch import save_file
-from transformers import (AutoConfig, AutoModelForCausalLM, BertConfig, BertForMaskedLM, BertForSequenceClassification, GPT2Config,
+from transformers import (AutoModelForCausalLM, BertConfig, BertForMaskedLM, BertForSequenceClassification, GPT2Config,
                           GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, T5Config,
                           T5ForConditionalGeneration)
 
-from make_decoder_fixtures import FAMILIES
+from make_decoder_fixtures import FAMILIES, decoder_config
 from make_decoder_fixtures import SMALL as SMALL_DECODER
 from make_wrapper_fixtures import WRAPPERS, config_of
 from training import moved
 
+# A model whose files have the matrices of all experts of a layer in one tensor, as the hub's do.
+STACKED = "-stacked"
 OFF = dict(resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0)
 SMALL = dict(vocab_size=211, bos_token_id=0, eos_token_id=0)
 BERT = dict(vocab_size=211, hidden_size=48, num_hidden_layers=3, num_attention_heads=4,
@@ -45,7 +47,7 @@ def decoder(family):
     """Of the fixtures' keys, with no weight at the value that it begins with."""
     keys = {**SMALL_DECODER, **FAMILIES[family][0], "max_position_embeddings": 64,
             "vocab_size": 211}
-    model = AutoModelForCausalLM.from_config(AutoConfig.for_model(family, **keys))
+    model = AutoModelForCausalLM.from_config(decoder_config(family, **keys))
     moved(model)
     return model
 
@@ -77,6 +79,7 @@ MODELS = {
         tie_word_embeddings=False, **T5))),
     **{family: lambda family=family: decoder(family) for family in FAMILIES},
     **{name: lambda name=name: wrapper(name) for name in WRAPPERS},
+    f"qwen3_5_moe{STACKED}": lambda: wrapper("qwen3_5_moe"),
     "gpt2-124m": lambda: GPT2LMHeadModel(GPT2Config(**OFF)),
 }
 LR = 1e-4
@@ -131,7 +134,7 @@ def check(program, name):
     with tempfile.TemporaryDirectory() as folder:
         large = name.endswith("m")
         model = MODELS[name]()
-        model.save_pretrained(f"{folder}/there")
+        model.save_pretrained(f"{folder}/there", save_original_format=not name.endswith(STACKED))
         model = model.float().eval()
         data = data_of(model, 128 if large else 48)
         with torch.no_grad():
@@ -143,7 +146,7 @@ def check(program, name):
         subprocess.run([program, "--gtest_also_run_disabled_tests", "--gtest_brief=1",
                         "--gtest_filter=ThereAndBack.*"], check=True,
                        env={**os.environ, "CONVOY_THERE_AND_BACK": folder})
-        experts = {"experts_implementation": "eager"} if hasattr(model.config, "num_experts") else {}
+        experts = {"experts_implementation": "eager"} if hasattr(model.config.get_text_config(), "num_experts") else {}
         back, there = (type(model).from_pretrained(f"{folder}/{way}", dtype=torch.float32, **experts).eval()
                        for way in ("back", "there"))
         assert os.path.exists(f"{folder}/back/model.safetensors.index.json")

@@ -33,16 +33,28 @@ def experts_named(config, named):
 
 def moved(model):
     """Away from the special points of fresh weights; returns a copy of the weights."""
+    named = dict(model.named_parameters())
+    named.update({n: v for n, v in model.named_buffers() if n.endswith("layer_scalar")})
     with torch.no_grad():
-        for value in model.parameters():
+        for name, value in named.items():  # else scores without a factor, and norms of tiny numbers, magnify rounding
+            if not model.config.model_type.startswith("gemma4"):
+                break
+            if name.endswith("q_norm.weight"):
+                value.mul_(0.35)
+            if name.endswith(("per_layer_input_gate.weight", "per_layer_projection.weight")):
+                value.mul_(20)
+        for value in named.values():
             value.add_(0.05 * torch.randn_like(value))
-    return {n: v.detach().clone() for n, v in model.named_parameters()}
+    return {n: v.detach().clone() for n, v in named.items()}
 
 
 def exact_norm(self, x):
     one_more = type(self).__name__.startswith(("Gemma", "Qwen3_5", "Qwen3Next"))
     epsilon = self.eps if one_more else self.variance_epsilon
-    factor = 1 + self.weight if one_more else self.weight
+    if type(self).__name__ == "Gemma4RMSNorm":
+        factor = self.weight if self.with_scale else 1
+    else:
+        factor = 1 + self.weight if one_more else self.weight
     return factor * (x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + epsilon))
 
 

@@ -278,7 +278,7 @@ double BertTextConfig::training_flops(int64_t length, int64_t asked) const {
   const auto reads = static_cast<double>(length);
   return flops_of([&](const auto&, const auto&,
                       bool head) { return head ? static_cast<double>(asked) : reads; },
-                  static_cast<double>(num_hidden_layers) * reads * reads);
+                  static_cast<double>(num_hidden_layers * attention_width()) * reads * reads);
 }
 
 WeightLayout BertTextConfig::layout() const {

@@ -9,6 +9,7 @@
 #include "convoy/models/causal_head.h"
 #include "convoy/models/decoder/decoder_layer.h"
 #include "convoy/models/decoder/heads_here.h"
+#include "convoy/models/decoder/layer_inputs.h"
 #include "convoy/models/padding_row.h"
 #include "convoy/models/ranks_of.h"
 #include "convoy/models/text_block.h"
@@ -27,6 +28,8 @@ class DecoderInput : public TextBlock {
     table_ = declare_table(config.body() + "embed_tokens.weight",
                            {config.vocab_size, config.hidden_size},
                            nn::Init::normal(config.initializer_range, padding_), {0});
+    if (config.layer_input_width() == 0) return;
+    layer_inputs_.emplace(config, [this](auto spec) { return declare(std::move(spec)); });
   }
 
   const nn::ParamPtr& table() const { return table_; }
@@ -40,7 +43,12 @@ class DecoderInput : public TextBlock {
     const auto ranks = ranks_of(ids, context);
     auto x = untrained_at(padding_, ids, nn::embedding(ids, table_, false, ranks), ranks);
     const double scale = config_.embedding_scale(context.compute_dtype);
-    out["hidden"] = scale == 1 ? x : x * scale;
+    if (scale != 1) x = x * scale;
+    out["hidden"] = x;
+    if (layer_inputs_) {
+      out[kLayerInputs] =
+          layer_inputs_->forward(ids, batch.at("input_ids"), x, ranks, context.compute_dtype);
+    }
     if (context.mode != nn::Mode::Predict) {
       if (config_.any_experts()) {
         out[kRoutingSums] = at::zeros({2, config_.num_experts}, x.options().dtype(at::kFloat));
@@ -54,14 +62,16 @@ class DecoderInput : public TextBlock {
   DecoderConfig config_;
   nn::ParamPtr table_;
   std::optional<int64_t> padding_;  // the row that no token trains
+  std::optional<LayerInputs> layer_inputs_;
 };
 
 }  // namespace
 
 // A rank whose query heads share key heads unevenly gets one key head for each query head.
-int64_t DecoderConfig::key_width_on(const parallel::TensorPlace& place) const {
-  const auto here = HeadsHere::of(num_attention_heads, num_key_heads(), place);
-  return (here.keys_read().empty() ? here.keys : here.queries) * head_width();
+int64_t DecoderConfig::key_width_on(int64_t layer, const parallel::TensorPlace& place) const {
+  const auto type = layer_type(layer);
+  const auto here = HeadsHere::of(num_attention_heads, num_key_heads(type), place);
+  return (here.keys_read().empty() ? here.keys : here.queries) * head_width(type);
 }
 
 nn::BlockList DecoderConfig::make_blocks() const {
@@ -132,6 +142,12 @@ WeightLayout DecoderConfig::layout() const {
   const bool is_qwen =
       family_->delta == DeltaLayers::Fused || family_->delta == DeltaLayers::Interleaved;
   if (is_qwen) out.unused = {"mtp.", "model.visual."};
+  // Files have weights of keys of layers that read those of others.
+  for (int64_t i = num_hidden_layers - num_kv_shared_layers; i < num_hidden_layers; ++i) {
+    for (const char* leaf : {"k_proj", "v_proj", "k_norm", "v_norm"}) {
+      out.buffers.push_back(fmt::format("layers.{}.self_attn.{}.weight", i, leaf));
+    }
+  }
   if (family_->delta == DeltaLayers::Apart) out.aliases = names_of_norms();
   if (wrapper() == nullptr) return out;
   out.spellings = wrapper()->spellings;

@@ -19,6 +19,10 @@ inline constexpr const char* kLinearAttention = "linear_attention";
 /// Name of a type in `layer_types`.
 const char* name_of(LayerType type);
 
+/// Root of a width, rounded to `compute` as Hugging Face's models round it to the dtype of their
+/// weights.
+double root_in(at::ScalarType compute, int64_t width);
+
 /// Config of a family of decoders: Hugging Face's keys by their names, with its defaults. Rotary
 /// settings are read in the spelling of transformers 4.x (rope_theta, rope_scaling) and 5.x
 /// (rope_parameters).
@@ -61,10 +65,15 @@ class DecoderConfig : public LanguageModelConfig {
   bool norm_topk_prob = false, output_router_logits = false, qkv_bias = false;
   double router_aux_loss_coef = 0, router_jitter_noise = 0;
   double swiglu_alpha = 0, swiglu_limit = 0;
+  std::optional<int64_t> global_head_dim, num_global_key_value_heads;
+  bool attention_k_eq_v = false, use_double_wide_mlp = false, enable_moe_block = false;
+  int64_t num_kv_shared_layers = 0;
+  std::optional<int64_t> hidden_size_per_layer_input, vocab_size_per_layer_input;
   std::optional<double> clip_qkv;
   bool use_cache = true;
   int64_t pretraining_tp = 1;
   Json bos_token_id, eos_token_id, pad_token_id, other_act, use_bidirectional_attention;
+  Json other_num_experts, other_num_chosen, other_expert_width;
 
   const DecoderFamily& row() const { return *family_; }
   std::string family() const override { return family_->model_type; }
@@ -75,7 +84,7 @@ class DecoderConfig : public LanguageModelConfig {
   int64_t num_layers() const override { return num_hidden_layers; }
   int64_t attention_width() const override { return num_attention_heads * head_width(); }
   int64_t key_width() const override { return num_key_heads() * head_width(); }
-  int64_t key_width_on(const parallel::TensorPlace& place) const override;
+  int64_t key_width_on(int64_t layer, const parallel::TensorPlace& place) const override;
   std::optional<double> state_bytes(int64_t layer, at::ScalarType dtype,
                                     const parallel::TensorPlace& place) const override;
   double training_flops(int64_t length, int64_t asked = 0) const override;
@@ -87,6 +96,21 @@ class DecoderConfig : public LanguageModelConfig {
 
   int64_t num_key_heads() const { return num_key_value_heads.value_or(num_attention_heads); }
   int64_t head_width() const { return head_dim.value_or(hidden_size / num_attention_heads); }
+  /// Heads of keys, and width of a head, in layers of a type.
+  int64_t num_key_heads(LayerType type) const;
+  int64_t head_width(LayerType type) const;
+  /// Whether keys of a layer of a type are its values, too.
+  bool keys_are_values(LayerType type) const {
+    return attention_k_eq_v && type != LayerType::Windowed;
+  }
+  /// Layer whose keys and values a layer reads: itself, or an earlier one of its type.
+  int64_t keys_of(int64_t layer) const;
+  /// Whether later layers read a layer's keys and values.
+  bool lends_keys(int64_t layer) const;
+  /// Width of a layer's feed-forward.
+  int64_t feed_forward_width(int64_t layer) const;
+  /// Width of what each layer reads of a second embedding; 0 = there is none.
+  int64_t layer_input_width() const { return hidden_size_per_layer_input.value_or(0); }
   /// Row of the embedding that Hugging Face leaves untrained, by pad_token_id; none without one.
   std::optional<int64_t> padding_row() const;
   LayerType layer_type(int64_t layer) const;
@@ -114,6 +138,7 @@ class DecoderConfig : public LanguageModelConfig {
  protected:
   void check_together() const override;
   void check_others(const Json& others, const std::string& where) const override;
+  void take_others(Json& others, const std::string& where) override;
   void finish(Json& json) const override;
   bool may_be_wrapped() const override { return true; }
 
@@ -123,6 +148,11 @@ class DecoderConfig : public LanguageModelConfig {
   bool has_rope_theta() const;
   void check_layers() const;
   void check_experts() const;
+  void check_widths(LayerType type) const;
+  void check_lending() const;
+  void finish_rotary(Json& json) const;
+  /// Widths that full layers have of their own, by layer, as transformers 5 writes them.
+  Json widths_by_layer() const;
   std::vector<WeightLayout::Alias> names_of_norms() const;
   void check_delta() const;
   /// Type of a layer of a family with the gated delta rule, without `layer_types`.

@@ -18,6 +18,11 @@ constexpr double kMostTaps = 64;  // of a convolution
 
 DecoderConfig::DecoderConfig(const DecoderFamily& family)
     : family_(&family), defaults_(parse_json(kDecoderDefaults, "defaults of decoders")) {
+  if (!family.reads_old_rotary) {
+    for (const char* key : {"rope_theta", "rope_scaling", "original_max_position_embeddings"}) {
+      defaults_.erase(key);
+    }
+  }
   defaults_.update(parse_json(family.defaults, family.model_type));
   auto given = defaults_;
   take_fields(given, fields(), family.model_type);
@@ -42,6 +47,24 @@ Fields DecoderConfig::fields() {
       unused ? Field{"hidden_act", &other_act, "kept for other tools"}
              : Field{"hidden_act", &hidden_act, activation, 0, 0, nn::activations()},
       {"hidden_activation", &hidden_act, activation, 0, 0, nn::activations()},
+      {"global_head_dim", &global_head_dim,
+       "width of a head in layers without a window; none = head_dim", 2, kWidest},
+      {"num_global_key_value_heads", &num_global_key_value_heads,
+       "key heads of layers without a window, with attention_k_eq_v; none = num_key_value_heads", 1,
+       kWidest},
+      {"attention_k_eq_v", &attention_k_eq_v,
+       "keys of layers without a window are their values, too"},
+      {"num_kv_shared_layers", &num_kv_shared_layers,
+       "the last layers, which read keys and values of earlier ones", 0, kDeepest},
+      {"use_double_wide_mlp", &use_double_wide_mlp,
+       "feed-forward layers are twice as wide where keys are of an earlier layer"},
+      {"hidden_size_per_layer_input", &hidden_size_per_layer_input,
+       "width of what each layer reads of a second embedding; 0 or none: there is none", 0,
+       kWidest},
+      {"vocab_size_per_layer_input", &vocab_size_per_layer_input,
+       "rows of the second embedding; none = vocab_size", 1, kMostIds},
+      {"enable_moe_block", &enable_moe_block,
+       "experts beside the feed-forward; only false is taken"},
       {"max_position_embeddings", &max_position_embeddings, "maximum sequence length of the model",
        1, kMostIds},
       {"initializer_range", &initializer_range, "standard deviation of initial weights", 0},
@@ -158,6 +181,12 @@ Fields DecoderConfig::fields() {
   for (const auto& field : all) {
     if (defaults_.contains(field.name)) out.push_back(field);
   }
+  if (defaults_.contains("enable_moe_block")) {
+    constexpr const char* kKept = "kept for other tools";
+    out.push_back({"num_experts", &other_num_experts, kKept});
+    out.push_back({"top_k_experts", &other_num_chosen, kKept});
+    out.push_back({"moe_intermediate_size", &other_expert_width, kKept});
+  }
   return out;
 }
 
@@ -166,18 +195,21 @@ std::optional<int64_t> DecoderConfig::padding_row() const {
 }
 
 double DecoderConfig::score_scale() const {
+  if (family_->unscaled_scores) return 1;
   if (query_pre_attn_scalar) return 1 / std::sqrt(static_cast<double>(*query_pre_attn_scalar));
   if (attention_multiplier) return *attention_multiplier;
   return 1 / std::sqrt(static_cast<double>(head_width()));
 }
 
-// Hugging Face rounds the root to the dtype of its weights.
-double DecoderConfig::embedding_scale(at::ScalarType compute) const {
-  if (!family_->scales_by_width) return embedding_multiplier;
-  const auto root = static_cast<float>(std::sqrt(static_cast<double>(hidden_size)));
+double root_in(at::ScalarType compute, int64_t width) {
+  const auto root = static_cast<float>(std::sqrt(static_cast<double>(width)));
   if (compute == at::kBFloat16) return static_cast<float>(c10::BFloat16(root));
   if (compute == at::kHalf) return static_cast<float>(c10::Half(root));
   return root;
+}
+
+double DecoderConfig::embedding_scale(at::ScalarType compute) const {
+  return family_->scales_by_width ? root_in(compute, hidden_size) : embedding_multiplier;
 }
 
 void DecoderConfig::check_together() const {
@@ -185,22 +217,13 @@ void DecoderConfig::check_together() const {
     fail<UsageError>("models", "hidden_size = {} does not divide into num_attention_heads = {}",
                      hidden_size, num_attention_heads);
   }
-  if (num_attention_heads % num_key_heads() != 0) {
-    fail<UsageError>("models",
-                     "num_attention_heads = {} does not divide into num_key_value_heads = {}",
-                     num_attention_heads, num_key_heads());
-  }
-  if (head_width() % 2 != 0) {
-    fail<UsageError>("models", "heads are {} wide; the rotary embedding needs an even number",
-                     head_width());
-  }
-  if (static_cast<double>(head_width()) * static_cast<double>(num_attention_heads) > kWidest) {
-    fail<UsageError>("models", "{} heads of {}; expected at most {} in all", num_attention_heads,
-                     head_width(), kWidest);
-  }
-  if (!use_bidirectional_attention.is_null() && use_bidirectional_attention != false) {
-    fail<UsageError>("models", "use_bidirectional_attention = {} is not supported; expected false",
-                     use_bidirectional_attention.dump());
+  for (const auto type : {LayerType::Full, LayerType::Windowed}) check_widths(type);
+  const bool of_images = family_->reads_images_whole && use_bidirectional_attention == "vision";
+  if (!use_bidirectional_attention.is_null() && use_bidirectional_attention != false &&
+      !of_images) {
+    fail<UsageError>("models", "use_bidirectional_attention = {} is not supported; expected {}",
+                     use_bidirectional_attention.dump(),
+                     family_->reads_images_whole ? "none or vision" : "false");
   }
   if (attn_logit_softcapping && !family_->caps_scores) {
     fail<UsageError>("models",
@@ -216,6 +239,7 @@ void DecoderConfig::check_together() const {
   }
   padding_row();
   check_layers();
+  check_lending();
   check_experts();
   check_delta();
   for (const auto type : {LayerType::Full, LayerType::Windowed}) {
@@ -233,15 +257,15 @@ void DecoderConfig::check_others(const Json& others, const std::string& where) c
 
 void DecoderConfig::check_rotary(LayerType type) const {
   const auto options = rotary(type);
-  if (options.type == "dynamic" && head_width() == 2) {
+  if (options.type == "dynamic" && head_width(type) == 2) {
     fail<UsageError>("models", "rope_type dynamic needs heads wider than 2");
   }
   const int64_t width = rotary_width(type);
-  if (width < 2 || width % 2 != 0 || width > head_width()) {
+  if (width < 2 || width % 2 != 0 || width > head_width(type)) {
     fail<UsageError>("models",
                      "partial_rotary_factor leaves {} of a head's {} to rotate; expected an even "
                      "number of them",
-                     width, head_width());
+                     width, head_width(type));
   }
   for (const auto* factors : {&options.short_factors, &options.long_factors}) {
     if (options.type != "longrope" || 2 * std::ssize(*factors) == width) continue;
@@ -251,7 +275,7 @@ void DecoderConfig::check_rotary(LayerType type) const {
   }
 }
 
-void DecoderConfig::finish(Json& json) const {
+void DecoderConfig::finish_rotary(Json& json) const {
   auto dict = rope_dict(LayerType::Full);
   json["rope_parameters"] = dict;
   if (family_->rotates_by_type) {
@@ -261,15 +285,26 @@ void DecoderConfig::finish(Json& json) const {
     }
     json["rope_parameters"] = {{kFullAttention, dict}, {kWindowedAttention, of_windows}};
   }
+  if (!family_->reads_old_rotary) return;
   if (!has_rope_theta()) json["rope_parameters"]["rope_theta"] = dict["rope_theta"] = Json();
   json["rope_theta"] = dict["rope_theta"];
   json["rope_scaling"] = dict["rope_type"] == "default" ? Json() : dict;
   if (!original_max_position_embeddings) json.erase("original_max_position_embeddings");
+}
+
+void DecoderConfig::finish(Json& json) const {
+  finish_rotary(json);
   if (json.contains("mlp_only_layers") && mlp_only_layers.is_null()) {
     json["mlp_only_layers"] = Json::array();
   }
   json["head_dim"] = head_width();
   json["num_key_value_heads"] = num_key_heads();
+  if (defaults_.contains("global_head_dim")) {
+    json["per_layer_config"] = widths_by_layer();
+    json["global_head_dim"] = head_width(LayerType::Full);
+    json["hidden_size_per_layer_input"] = layer_input_width();
+    json["vocab_size_per_layer_input"] = vocab_size_per_layer_input.value_or(vocab_size);
+  }
   if (family_->delta == DeltaLayers::None) return;
   const auto heads = delta_heads();
   json["linear_num_key_heads"] = heads.keys;

@@ -57,6 +57,7 @@ void DecoderConfig::check_delta() const {
 
 std::optional<double> DecoderConfig::state_bytes(int64_t layer, at::ScalarType dtype,
                                                  const parallel::TensorPlace& place) const {
+  if (keys_of(layer) != layer) return 0;
   if (layer_type(layer) != LayerType::Linear) return std::nullopt;
   auto heads = delta_heads();
   const int64_t r = heads.values_of_key();

@@ -67,6 +67,34 @@ const DecoderFamily kGemma3Text{.model_type = "gemma3_text",
                                 .caps_scores = false,
                                 .reads_pattern = true};
 
+const DecoderFamily kGemma4Text{.model_type = "gemma4_text",
+                                .architecture = "Gemma4ForCausalLM",
+                                .defaults = R"({
+      "hidden_activation": "gelu_pytorch_tanh", "vocab_size": 262144, "hidden_size": 2304,
+      "intermediate_size": 9216, "num_hidden_layers": 30, "num_attention_heads": 8,
+      "num_key_value_heads": 4, "head_dim": 256, "global_head_dim": 512,
+      "num_global_key_value_heads": null, "max_position_embeddings": 131072,
+      "tie_word_embeddings": true, "attention_bias": false, "rope_parameters": {
+        "sliding_attention": {"rope_type": "default", "rope_theta": 10000},
+        "full_attention": {"rope_type": "proportional", "partial_rotary_factor": 0.25,
+          "rope_theta": 1000000}},
+      "sliding_window": 512, "layer_types": null, "sliding_window_pattern": 6,
+      "final_logit_softcapping": null, "use_bidirectional_attention": null,
+      "vocab_size_per_layer_input": null, "hidden_size_per_layer_input": 256,
+      "attention_k_eq_v": false, "num_kv_shared_layers": 0, "use_double_wide_mlp": false,
+      "enable_moe_block": false, "pad_token_id": 0, "eos_token_id": 1, "bos_token_id": 2})",
+                                .norms = NormPlace::Around,
+                                .query_norm = QueryNorm::ByHead,
+                                .windows = WindowedLayers::ButEachNth,
+                                .scales_by_width = true,
+                                .rotates_by_type = true,
+                                .reads_old_rotary = false,
+                                .reads_images_whole = true,
+                                .unscaled_scores = true,
+                                .norms_values = true,
+                                .layer_scalars = true,
+                                .last_is_full = true};
+
 const DecoderFamily kGptOss{.model_type = "gpt_oss",
                             .architecture = "GptOssForCausalLM",
                             .defaults = R"({

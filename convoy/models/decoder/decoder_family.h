@@ -57,7 +57,13 @@ struct DecoderFamily {
   bool caps_scores = true;       ///< attn_logit_softcapping has an effect in Hugging Face's model
   bool scales_queries = false;   ///< by position, with llama_4_scaling_beta
   bool reads_pattern = false;    ///< sliding_window_pattern may be another number
-  bool sinks = false;            ///< each head has a score for a key without a value
+  bool reads_old_rotary = true;  ///< rotary parameters may be rope_theta and rope_scaling, too
+  bool reads_images_whole = false;  ///< use_bidirectional_attention = "vision" leaves text as it is
+  bool unscaled_scores = false;     ///< products of queries and keys are the scores
+  bool norms_values = false;        ///< values are normalised by head, without a weight
+  bool layer_scalars = false;       ///< each layer ends with a factor that is not trained
+  bool last_is_full = false;        ///< the last layer has no window, whatever layer_types says
+  bool sinks = false;               ///< each head has a score for a key without a value
   const ExpertFamily* experts = nullptr;  ///< feed-forward of some layers; null: none has experts
   bool gates_attention = false;  ///< q_proj has a gate of the output behind each head's queries
   DeltaLayers delta = DeltaLayers::None;
@@ -66,9 +72,9 @@ struct DecoderFamily {
 };
 
 // Families, in the order of language_families().
-extern const DecoderFamily kGemma2, kGemma3Text, kGptOss, kGranite, kLlama, kMinistral3, kMistral,
-    kMixtral, kOlmo2, kOlmo3, kOlmoHybrid, kOlmoe, kPhi3, kQwen2, kQwen2Moe, kQwen3, kQwen35MoeText,
-    kQwen35Text, kQwen3Moe, kQwen3Next, kSmolLm3;
+extern const DecoderFamily kGemma2, kGemma3Text, kGemma4Text, kGptOss, kGranite, kLlama,
+    kMinistral3, kMistral, kMixtral, kOlmo2, kOlmo3, kOlmoHybrid, kOlmoe, kPhi3, kQwen2, kQwen2Moe,
+    kQwen3, kQwen35MoeText, kQwen35Text, kQwen3Moe, kQwen3Next, kSmolLm3;
 
 /// JSON of the defaults that families share where they say nothing else.
 extern const char* const kDecoderDefaults;

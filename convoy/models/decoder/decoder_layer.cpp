@@ -12,6 +12,7 @@
 #include "convoy/models/decoder/decoder_experts.h"
 #include "convoy/models/decoder/delta_mixer.h"
 #include "convoy/models/decoder/heads_here.h"
+#include "convoy/models/decoder/layer_inputs.h"
 #include "convoy/models/ranks_of.h"
 #include "convoy/models/text_block.h"
 #include "convoy/nn/attention/attention.h"
@@ -32,7 +33,12 @@ using nn::Init;
 using nn::ParamPtr;
 
 // Random draws of attention are those of site 0.
-enum Sites : int64_t { kAfterAttention = 1, kAfterFeedForward = 2 };
+enum Sites : int64_t { kAfterAttention = 1, kAfterFeedForward = 2, kAfterInput = 3 };
+
+/// Names in a bundle of keys and values [B, K, S, E] that layers of a type lend to later ones.
+std::string lent(const char* what, LayerType type) {
+  return fmt::format("lent_{}_{}", what, name_of(type));
+}
 
 class DecoderLayer : public TextBlock {
  public:
@@ -41,13 +47,17 @@ class DecoderLayer : public TextBlock {
         config_(config),
         family_(config.row()),
         angles_(config.rotates(index) ? std::move(angles) : nullptr),
+        index_(index),
+        type_(config.layer_type(index)),
         heads_(config.num_attention_heads),
-        key_heads_(config.num_key_heads()),
-        width_(config.head_width()),
+        key_heads_(config.num_key_heads(type_)),
+        width_(config.head_width(type_)),
         window_(config.window_of(index)),
-        cap_(config.attn_logit_softcapping.value_or(0)) {
+        cap_(config.attn_logit_softcapping.value_or(0)),
+        lends_(config.lends_keys(index)),
+        borrows_(config.keys_of(index) != index) {
     const int64_t D = config.hidden_size;
-    const bool is_delta = config.layer_type(index) == LayerType::Linear;
+    const bool is_delta = type_ == LayerType::Linear;
     const auto place = is_delta ? NormPlace::Before : family_.norms;
     const bool renamed = is_delta && family_.delta == DeltaLayers::Apart;
     const char* first = renamed ? "attention_layer_norm.weight" : "input_layernorm.weight";
@@ -78,15 +88,24 @@ class DecoderLayer : public TextBlock {
     } else {
       declare_feed_forward();
     }
+    if (config.layer_input_width() > 0) declare_input();
+    if (!family_.layer_scalars) return;
+    nn::ParamSpec scalar{name() + ".layer_scalar", {1}, Init::ones()};
+    scalar.decay = scalar.trainable = false;
+    scalar_ = declare(std::move(scalar));
   }
 
   nn::Bundle forward(const nn::Bundle& in, const nn::Context& context) override {
     const auto ranks = ranks_of(in, context);
     auto x = in.at("hidden");
-    x = added(x, mixed(in, ranks, context), after_attention_, kAfterAttention, ranks, context);
     auto out = in;
+    x = added(x, mixed(in, ranks, context, out), after_attention_, kAfterAttention, ranks, context);
     x = added(x, feed_forward(x, ranks, context, out), after_feed_, kAfterFeedForward, ranks,
               context);
+    if (input_gate_.weight) {
+      x = added(x, of_input(x, in.at(kLayerInputs)), after_input_, kAfterInput, ranks, context);
+    }
+    if (scalar_) x = x * scalar_->value().to(x.scalar_type());
     out["hidden"] = x;
     return out;
   }
@@ -99,14 +118,19 @@ class DecoderLayer : public TextBlock {
   // Keys go round in whole shares, and their scores are not bounded. Experts are balanced over
   // whole rows.
   bool takes_context_ranks() const override {
-    return window_ == 0 && cap_ == 0 && !sinks_ && !delta_ && config_.balancing() == 0;
+    return window_ == 0 && cap_ == 0 && !sinks_ && !delta_ && !lends_ && !borrows_ &&
+           config_.balancing() == 0;
   }
   int64_t experts_per_token() const override { return experts_ ? config_.num_experts_per_tok : 0; }
   std::string cost_key() const override {
-    return fmt::format("{} heads {} {} {} window {} cap {} rotates {} experts {} delta {}", heads_,
-                       config_.hidden_act, config_.attention_dropout, config_.resid_pdrop, window_,
-                       cap_, angles_ != nullptr, experts_ ? config_.num_experts_per_tok : 0,
-                       delta_ ? config_.delta_heads().keys : 0);
+    return fmt::format(
+        "{} heads {} {} {} window {} cap {} rotates {} experts {} delta {} keys {} of {}", heads_,
+        config_.hidden_act, config_.attention_dropout, config_.resid_pdrop, window_, cap_,
+        angles_ != nullptr, experts_ ? config_.num_experts_per_tok : 0,
+        delta_ ? config_.delta_heads().keys : 0, key_heads_,
+        borrows_ ? "another layer"
+        : lends_ ? "several layers"
+                 : "its own");
   }
 
  private:
@@ -121,8 +145,10 @@ class DecoderLayer : public TextBlock {
     } else {
       const int64_t of_query = family_.gates_attention ? 2 : 1;  // with its gate
       query_ = dense("self_attn.q_proj", D, of_query * H, biased, {0, {}, of_query * width_});
-      key_ = dense("self_attn.k_proj", D, K, biased, by_readers);
-      value_ = dense("self_attn.v_proj", D, K, biased, by_readers);
+      if (!borrows_) key_ = dense("self_attn.k_proj", D, K, biased, by_readers);
+      if (!borrows_ && !config_.keys_are_values(type_)) {
+        value_ = dense("self_attn.v_proj", D, K, biased, by_readers);
+      }
     }
     mixed_ = dense("self_attn.o_proj", H, D, config_.attention_bias, {1, {}, width_});
     if (family_.sinks) {
@@ -137,12 +163,13 @@ class DecoderLayer : public TextBlock {
     const parallel::TensorCut in_parts{.partial_grad = true};
     query_norm_ = by_head ? norm("self_attn.q_norm.weight", width_, in_parts)
                           : norm("self_attn.q_norm.weight", H, {0, {}, width_});
+    if (borrows_) return;
     key_norm_ = by_head ? norm("self_attn.k_norm.weight", width_, in_parts)
                         : norm("self_attn.k_norm.weight", K, by_readers);
   }
 
   void declare_feed_forward() {
-    const int64_t D = config_.hidden_size, F = config_.intermediate_size;
+    const int64_t D = config_.hidden_size, F = config_.feed_forward_width(index_);
     if (family_.fused) {
       gate_ = dense("mlp.gate_up_proj", D, 2 * F, config_.mlp_bias, {0, {F, F}});
     } else {
@@ -150,6 +177,21 @@ class DecoderLayer : public TextBlock {
       up_ = dense("mlp.up_proj", D, F, config_.mlp_bias, {0});
     }
     down_ = dense("mlp.down_proj", F, D, config_.mlp_bias, {1});
+  }
+
+  void declare_input() {
+    const int64_t D = config_.hidden_size, P = config_.layer_input_width();
+    input_gate_ = dense("per_layer_input_gate", D, P, false, {});
+    input_out_ = dense("per_layer_projection", P, D, false, {});
+    after_input_ = norm("post_per_layer_input_norm.weight", D);
+  }
+
+  /// Branch that reads this layer's part of the inputs [..., L x P].
+  at::Tensor of_input(const at::Tensor& x, const at::Tensor& inputs) const {
+    const auto gate = nn::linear(x, input_gate_);
+    const int64_t P = gate.size(-1);
+    const auto own = inputs.narrow(-1, index_ * P, P).to(gate.scalar_type());
+    return nn::linear(nn::activate(config_.hidden_act, gate, own), input_out_);
   }
 
   /// Returns x plus a branch's output, normalised, scaled and dropped where the family does that.
@@ -167,9 +209,16 @@ class DecoderLayer : public TextBlock {
                         family_.one_more ? nn::RmsFactor::OneMore : nn::RmsFactor::Weight);
   }
 
-  /// Projections of queries, keys and values, [B, T, heads here x E] each.
+  /// Projections of queries, and of keys and values where the layer has its own, [B, T, heads here
+  /// x E] each.
   std::vector<at::Tensor> projections(const nn::Operand& read, const HeadsHere& here,
                                       const nn::TensorRanks& ranks) const {
+    if (borrows_) return {nn::linear(read, query_, ranks)};
+    if (!value_.weight && !family_.fused) {
+      auto out = nn::linears(read, {query_, key_}, ranks);
+      out.push_back(out[1]);
+      return out;
+    }
     if (!family_.fused) return nn::linears(read, {query_, key_, value_}, ranks);
     const auto all = nn::linear(read, query_, ranks);
     return all.split_with_sizes({here.queries * width_, here.keys * width_, here.keys * width_},
@@ -177,14 +226,14 @@ class DecoderLayer : public TextBlock {
   }
 
   /// Attention, or what the layer has in its place.
-  at::Tensor mixed(const nn::Bundle& in, const nn::TensorRanks& ranks,
-                   const nn::Context& context) const {
+  at::Tensor mixed(const nn::Bundle& in, const nn::TensorRanks& ranks, const nn::Context& context,
+                   nn::Bundle& out) const {
     const auto x = normed(in.at("hidden"), before_attention_, nn::ReadBy::Products);
-    return delta_ ? delta_->forward(x, in, ranks, context) : attention(x, in, ranks, context);
+    return delta_ ? delta_->forward(x, in, ranks, context) : attention(x, in, ranks, context, out);
   }
 
   at::Tensor attention(const at::Tensor& x, const nn::Bundle& in, const nn::TensorRanks& ranks,
-                       const nn::Context& context) const {
+                       const nn::Context& context, nn::Bundle& out) const {
     const auto read = nn::to_columns(x, query_.weight, ranks);
     const int64_t B = read.value.size(0), T = read.value.size(1);
     const auto here =
@@ -201,7 +250,8 @@ class DecoderLayer : public TextBlock {
     for (auto& t : heads) t = t.transpose(1, 2);
     const auto& positions = ranks.positions();
     const int64_t length = positions.shares() ? positions.length() : T;  // of a row
-    const auto turned = rotated({heads[0], heads[1]}, context.batch(in), length, positions);
+    std::vector<at::Tensor> turned{heads.begin(), heads.begin() + (borrows_ ? 1 : 2)};
+    turned = rotated(turned, context.batch(in), length, positions);
     nn::AttentionOptions options;
     options.dropout = config_.attention_dropout;
     options.max_length = std::max(config_.max_position_embeddings, length);
@@ -214,11 +264,29 @@ class DecoderLayer : public TextBlock {
     if (auto mask = in.find("key_mask"); mask != in.end()) options.key_mask = mask->second;
     options.documents = nn::documents_of(context.batch(in));
     options.first_head = here.first_query;
-    const auto keys = here.keys_read_on(x.device());
-    auto mixed = nn::attention(turned[0], for_readers(turned[1], keys), for_readers(heads[2], keys),
-                               options, context);
+    options.kept = lends_ || borrows_;
+    nn::KvCache::Seen seen;
+    if (borrows_) {
+      seen = {in.at(lent("keys", type_)), in.at(lent("values", type_))};
+    } else {
+      const auto keys = here.keys_read_on(x.device());
+      seen = {for_readers(turned[1], keys), for_readers(heads[2], keys)};
+    }
+    if (lends_) seen = lend(seen, context, out);
+    auto mixed = nn::attention(turned[0], seen.keys, seen.values, options, context);
     mixed = mixed.transpose(1, 2).reshape({B, T, mixed_.weight->shape()[1]});
     return nn::linear(gate.defined() ? mixed * gate.sigmoid() : mixed, mixed_, ranks);
+  }
+
+  /// Puts keys and values into `out` for later layers: with a cache, those of all positions so far.
+  nn::KvCache::Seen lend(nn::KvCache::Seen seen, const nn::Context& context,
+                         nn::Bundle& out) const {
+    if (context.cache != nullptr) {
+      seen = context.cache->append(context.block, 0, seen.keys, seen.values, window_);
+    }
+    out[lent("keys", type_)] = seen.keys;
+    out[lent("values", type_)] = seen.values;
+    return seen;
   }
 
   /// Gates behind the queries of each head, both [B, T, heads here x E]; leaves the queries.
@@ -236,11 +304,15 @@ class DecoderLayer : public TextBlock {
     for (size_t i = 0; i < normed.size(); ++i) projections[i] = normed[i].to(dtype);
   }
 
-  /// Normalises queries and keys [B, T, heads here, E] by head.
+  /// Normalises queries and keys [B, T, heads here, E] by head, and values where the family does.
   void norm_heads(std::vector<at::Tensor>& heads) const {
     const auto dtype = heads[0].scalar_type();
     heads[0] = normed(heads[0], query_norm_, nn::ReadBy::Products).to(dtype);
+    if (borrows_) return;
     heads[1] = normed(heads[1], key_norm_, nn::ReadBy::Products).to(dtype);
+    if (!family_.norms_values) return;
+    heads[2] =
+        nn::rms_norm(heads[2], nullptr, config_.rms_norm_eps, nn::ReadBy::Products).to(dtype);
   }
 
   std::vector<at::Tensor> rotated(const std::vector<at::Tensor>& heads, const nn::Bundle& batch,
@@ -275,8 +347,8 @@ class DecoderLayer : public TextBlock {
     const auto inner = family_.fused ? nn::linear(read, gate_, ranks).chunk(2, -1)
                                      : nn::linears(read, {gate_, up_}, ranks);
     const auto active = nn::activate(config_.hidden_act, inner[0], inner[1]);
-    // A norm behind it would read the product.
-    return nn::linear(after_feed_ ? active : nn::for_result(active, context), down_, ranks);
+    const bool is_read = after_feed_ || input_gate_.weight || scalar_;
+    return nn::linear(is_read ? active : nn::for_result(active, context), down_, ranks);
   }
 
   ParamPtr norm(const std::string& leaf, int64_t size, const parallel::TensorCut& cut = {}) {
@@ -295,11 +367,16 @@ class DecoderLayer : public TextBlock {
   DecoderConfig config_;
   const DecoderFamily& family_;
   std::shared_ptr<RotaryAngles> angles_;  // null: this layer does not rotate
+  int64_t index_;
+  LayerType type_;
   int64_t heads_, key_heads_, width_, window_;
   double cap_;
+  bool lends_, borrows_;  // keys and values: to later layers, from an earlier one
   ParamPtr before_attention_, after_attention_, before_feed_, after_feed_, query_norm_, key_norm_;
   ParamPtr sinks_;  // [heads]; null: none
   nn::DenseParams query_, key_, value_, mixed_, gate_, up_, down_;
+  nn::DenseParams input_gate_, input_out_;  // of the layer's input; null: it has none
+  ParamPtr after_input_, scalar_;
   std::optional<DecoderExperts> experts_;  // in place of the last three
   std::optional<DeltaMixer> delta_;        // none: the layer has attention
 };

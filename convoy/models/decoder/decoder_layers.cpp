@@ -46,6 +46,7 @@ bool DecoderConfig::rotates(int64_t layer) const {
 
 LayerType DecoderConfig::layer_type(int64_t layer) const {
   const auto windowed_if = [](bool is) { return is ? LayerType::Windowed : LayerType::Full; };
+  if (family_->last_is_full && layer + 1 == num_hidden_layers) return LayerType::Full;
   if (!layer_types.is_null()) {
     const auto& type = layer_types.at(static_cast<size_t>(layer));
     return type == kLinearAttention ? LayerType::Linear : windowed_if(type == kWindowedAttention);
@@ -93,8 +94,10 @@ double DecoderConfig::balancing() const {
 void DecoderConfig::check_experts() const {
   if (family_->experts == nullptr) return;
   if (num_experts_per_tok > num_experts) {
-    fail<UsageError>("models", "num_experts_per_tok = {} of num_experts = {}; expected at most {}",
-                     num_experts_per_tok, num_experts, num_experts);
+    const bool local = defaults_.contains("num_local_experts");
+    fail<UsageError>("models", "num_experts_per_tok = {} of {} = {}; expected at most {}",
+                     num_experts_per_tok, local ? "num_local_experts" : "num_experts", num_experts,
+                     num_experts);
   }
   if (!mlp_only_layers.is_null() && !mlp_only_layers.is_array()) {
     fail<UsageError>("models", "mlp_only_layers = {}; expected a list of layers",
@@ -145,24 +148,29 @@ void DecoderConfig::check_layers() const {
 
 double DecoderConfig::training_flops(int64_t length, int64_t /*asked*/) const {
   const auto positions = static_cast<double>(length);
-  double pairs = 0, delta = 0;
+  double wide_pairs = 0, delta = 0;
   for (int64_t layer = 0; layer < num_hidden_layers; ++layer) {
     if (layer_type(layer) == LayerType::Linear) {
       delta += delta_products() * positions;
       continue;
     }
     const int64_t window = window_of(layer);
-    pairs += positions * positions / 2;  // causality leaves half of them
-    if (window == 0 || window >= length) continue;
-    // All see the window but the first, which see those before.
-    const auto seen = static_cast<double>(window);
-    pairs += seen * (positions - seen / 2) - positions * positions / 2;
+    double pairs = positions * positions / 2;  // causality leaves half of them
+    if (window > 0 && window < length) {
+      // All see the window but the first, which see those before.
+      const auto seen = static_cast<double>(window);
+      pairs = seen * (positions - seen / 2);
+    }
+    wide_pairs += pairs * static_cast<double>(num_attention_heads * head_width(layer_type(layer)));
   }
   const auto of = [&](const nn::Block&, const nn::ParamSpec& spec, bool) {
     if (!is_expert(spec.name)) return positions;
     return positions * static_cast<double>(num_experts_per_tok) / static_cast<double>(num_experts);
   };
-  return flops_of(of, pairs) + 3 * 2 * delta;
+  // What makes the inputs of layers is in the first block.
+  const double inputs = positions * static_cast<double>(hidden_size * num_hidden_layers) *
+                        static_cast<double>(layer_input_width());
+  return flops_of(of, wide_pairs) + 3 * 2 * (delta + inputs);
 }
 
 }  // namespace convoy::models

@@ -34,6 +34,7 @@ std::vector<double> factors_of(const Json& list, const char* key) {
 }  // namespace
 
 bool DecoderConfig::has_rope_theta() const {
+  if (!family_->reads_old_rotary) return true;
   const bool here = rope_parameters.is_object() && rope_parameters.contains("rope_theta");
   return here ? !rope_parameters.at("rope_theta").is_null() : rope_theta.has_value();
 }
@@ -41,8 +42,9 @@ bool DecoderConfig::has_rope_theta() const {
 // The top level's factor is an older spelling.
 int64_t DecoderConfig::rotary_width(LayerType type) const {
   const auto dict = rope_dict(type);
+  if (dict["rope_type"] == "proportional") return head_width(type);  // the rest turns by 0
   const auto given = finite_number(dict.value("partial_rotary_factor", Json()));
-  return static_cast<int64_t>(static_cast<double>(head_width()) *
+  return static_cast<int64_t>(static_cast<double>(head_width(type)) *
                               given.value_or(partial_rotary_factor));
 }
 
@@ -84,14 +86,15 @@ Json DecoderConfig::rope_dict(LayerType type) const {
 
 nn::RotaryOptions DecoderConfig::rotary(LayerType layer) const {
   static const std::vector<std::string> kTypes{"default", "linear", "dynamic",
-                                               "yarn",    "llama3", "longrope"};
+                                               "yarn",    "llama3", "longrope"},
+      kNewTypes{"default", "proportional"};
   const Json dict = rope_dict(layer);
   nn::RotaryOptions out;
   out.max_length = max_position_embeddings;
   std::optional<double> factor, attention_factor, mscale, mscale_all_dim, beta_fast, beta_slow;
   std::optional<int64_t> original;
   Json partial, short_factors, long_factors, longest;
-  Fields known{{"rope_type", &out.type, "", 0, 0, kTypes},
+  Fields known{{"rope_type", &out.type, "", 0, 0, family_->reads_old_rotary ? kTypes : kNewTypes},
                {"rope_theta", &out.theta, "", 1e-9},
                {"factor", &factor, "", 1e-9},
                {"original_max_position_embeddings", &original, "", 1, kMostIds},
@@ -139,7 +142,13 @@ nn::RotaryOptions DecoderConfig::rotary(LayerType layer) const {
   }
   out.original_length =
       original_max_position_embeddings.value_or(original.value_or(max_position_embeddings));
-  if (!partial.is_null() && !defaults_.contains("partial_rotary_factor") && partial != 1) {
+  if (out.type == "proportional") {
+    out.proportion = finite_number(partial).value_or(partial.is_null() ? 1 : -1);
+    if (out.proportion < 0 || out.proportion > 1) {
+      fail<UsageError>("models", "{}: partial_rotary_factor = {}; expected between 0 and 1", kWhere,
+                       partial.dump());
+    }
+  } else if (!partial.is_null() && !defaults_.contains("partial_rotary_factor") && partial != 1) {
     fail<UsageError>("models", "{}: partial_rotary_factor = {} is not supported; expected 1",
                      kWhere, partial.dump());
   }

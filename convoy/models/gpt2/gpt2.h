@@ -42,7 +42,7 @@ class Gpt2Config : public LanguageModelConfig {
   int64_t num_layers() const override { return n_layer; }
   int64_t attention_width() const override { return n_embd; }
   int64_t key_width() const override { return n_embd; }
-  int64_t key_width_on(const parallel::TensorPlace& place) const override {
+  int64_t key_width_on(int64_t /*layer*/, const parallel::TensorPlace& place) const override {
     return width_on(place, n_head, n_embd / n_head);
   }
   at::ScalarType cache_dtype(at::ScalarType compute) const override {

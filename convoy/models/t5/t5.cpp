@@ -288,7 +288,8 @@ double T5Config::training_flops(int64_t length, int64_t asked) const {
   };
   const auto encoding = static_cast<double>(num_layers_of_encoder);
   const auto decoding = static_cast<double>(num_layers_of_decoder());
-  return flops_of(positions, encoding * reads * reads + decoding * says * (says / 2 + reads));
+  const double pairs = encoding * reads * reads + decoding * says * (says / 2 + reads);
+  return flops_of(positions, pairs * static_cast<double>(attention_width()));
 }
 
 WeightLayout T5Config::layout() const {

@@ -54,7 +54,7 @@ class T5Config : public LanguageModelConfig {
   int64_t num_layers() const override { return num_layers_of_decoder(); }
   int64_t attention_width() const override { return num_heads * d_kv; }
   int64_t key_width() const override { return num_heads * d_kv; }
-  int64_t key_width_on(const parallel::TensorPlace& place) const override {
+  int64_t key_width_on(int64_t /*layer*/, const parallel::TensorPlace& place) const override {
     return width_on(place, num_heads, d_kv);
   }
   Fields fields() override;

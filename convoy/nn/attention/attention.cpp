@@ -367,7 +367,9 @@ at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor&
                      const AttentionOptions& options, const Context& context) {
   if (context.cache == nullptr || !options.causal) return attend(q, k, v, options, context);
   internal_check(!options.documents.defined(), "nn", "{}: documents with a cache", options.name);
-  const auto all = context.cache->append(context.block, options.site, k, v, options.window);
+  const auto all = options.kept
+                       ? KvCache::Seen{k, v}
+                       : context.cache->append(context.block, options.site, k, v, options.window);
   auto here = options;
   if (auto& mask = here.key_mask; mask.defined()) {  // of all positions so far
     const int64_t seen = all.keys.size(2);

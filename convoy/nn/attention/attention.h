@@ -25,6 +25,7 @@ struct AttentionOptions {
   double cap = 0;              ///< scores become cap x tanh(score / cap); 0 = they stay
   int64_t first_head = 0;      ///< of q among the layer's, by which draws are addressed
   int64_t first_position = 0;  ///< of q and k in their row, by which draws are addressed
+  bool kept = false;           ///< k and v are of all positions so far: context.cache has them
   bool any_length = false;     ///< lengths vary, so that kernels that plan for each are left out
   ContextRanks ranks = {};     ///< may share out positions: q, k and v have those that are here
   std::string name = {};       ///< of the layer, for messages

@@ -90,12 +90,21 @@ double longrope_attention_factor(const RotaryOptions& o) {
   return std::sqrt(1 + std::log(o.factor) / std::log(static_cast<double>(o.original_length)));
 }
 
+/// Wavelengths are those of the whole width; pairs behind the part that turns stay.
+at::Tensor proportional_frequencies(const RotaryOptions& o, int64_t width) {
+  auto out = 1 / wavelengths(o.theta, width) / o.factor;
+  const auto turning = static_cast<int64_t>(o.proportion * static_cast<double>(width)) / 2;
+  out.narrow(0, turning, width / 2 - turning).zero_();
+  return out;
+}
+
 at::Tensor frequencies(const RotaryOptions& o, int64_t length, int64_t width) {
   if (o.type == "default") return 1 / wavelengths(o.theta, width);
   if (o.type == "linear") return 1 / wavelengths(o.theta, width) / o.factor;
   if (o.type == "dynamic") return dynamic_frequencies(o, length, width);
   if (o.type == "llama3") return llama3_frequencies(o, width);
   if (o.type == "longrope") return longrope_frequencies(o, length, width);
+  if (o.type == "proportional") return proportional_frequencies(o, width);
   internal_check(o.type == "yarn", "nn", "rotary type {}", o.type);
   return yarn_frequencies(o, width);
 }

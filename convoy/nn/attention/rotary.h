@@ -11,7 +11,8 @@ namespace convoy::nn {
 /// Rotary embedding of positions in queries and keys (Su et al., "RoFormer", 2021), and its scaling
 /// to longer texts; kinds and names as in Hugging Face's `rope_parameters`.
 struct RotaryOptions {
-  std::string type = "default";  ///< default, linear, dynamic, yarn, llama3 or longrope
+  /// default, linear, dynamic, yarn, llama3, longrope or proportional
+  std::string type = "default";
   double theta = 10000;
   double factor = 1;               ///< all but default: how much longer texts may be
   int64_t max_length = 2048;       ///< dynamic, longrope: longer texts are stretched
@@ -23,6 +24,7 @@ struct RotaryOptions {
   bool truncate = true;                                       ///< yarn: whole dimensions as bounds
   double low_freq_factor = 1, high_freq_factor = 4;           ///< llama3
   std::vector<double> short_factors = {}, long_factors = {};  ///< longrope: of each wavelength
+  double proportion = 1;  ///< proportional: part of the pairs that turn, the fastest ones
   double query_beta = 0;  ///< of queries beyond original_length; 0 = they stay
 };
 

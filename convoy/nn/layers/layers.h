@@ -90,14 +90,14 @@ enum class RmsFactor { Weight, OneMore };
 
 /// x / sqrt(mean(x^2) + epsilon) x weight over the last dimension (Zhang and Sennrich, 2019); sums
 /// are fp32 whatever the compute dtype, and so is the result unless only products read it, and the
-/// weight itself is the factor.
+/// weight itself is the factor. Without a weight (null) the factor is 1.
 at::Tensor rms_norm(const at::Tensor& x, const ParamPtr& weight, double epsilon,
                     ReadBy reader = ReadBy::Anything, RmsFactor factor = RmsFactor::Weight);
 
 /// Returns the dtype in which a normalisation of x reads and writes rows.
 inline at::ScalarType norm_dtype(const at::Tensor& x, const ParamPtr& weight, ReadBy reader) {
-  const bool narrow =
-      x.is_cuda() && reader == ReadBy::Products && weight->value().scalar_type() == at::kBFloat16;
+  const auto computed = weight ? weight->value().scalar_type() : x.scalar_type();
+  const bool narrow = x.is_cuda() && reader == ReadBy::Products && computed == at::kBFloat16;
   return narrow ? at::kBFloat16 : at::kFloat;
 }
 

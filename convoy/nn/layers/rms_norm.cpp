@@ -108,8 +108,8 @@ std::pair<at::Tensor, at::Tensor> backward(const at::Tensor& grad, const at::Ten
                                            const at::Tensor& weight, const at::Tensor& scale) {
   const int64_t width = input.size(-1);
   if (input.is_cuda()) {
-    const auto [back, weight_grad] = at::_fused_rms_norm_backward(grad.contiguous(), input, {width},
-                                                                  scale, weight, {true, true});
+    const auto [back, weight_grad] = at::_fused_rms_norm_backward(
+        grad.contiguous(), input, {width}, scale, weight, {true, weight.defined()});
     return {back, weight_grad};
   }
   const int64_t rows = scale.numel(), pieces = at::divup(rows, kPiece);
@@ -141,24 +141,25 @@ at::Tensor rms_norm(const at::Tensor& x, const ParamPtr& weight, double epsilon,
     const auto out = t.detach().to(dtype);
     return out.is_cpu() ? out.contiguous() : out;
   };
-  internal_check(weight->value().numel() == x.size(-1), "nn",
+  internal_check(!weight || weight->value().numel() == x.size(-1), "nn",
                  "a norm's weight is of another width");
-  const auto factors_of = [=](const at::Tensor& value) {
-    const auto out = rows(value);
+  const auto input = rows(x);
+  const auto current_factors = [=, options = input.options(), width = x.size(-1)] {
+    if (!weight) return input.is_cuda() ? at::Tensor() : at::ones({width}, options);
+    const auto out = rows(weight->value());
     return one_more ? out + 1 : out;
   };
-  const auto input = rows(x);
-  const auto factors = without_grad([&] { return factors_of(weight->value()); });
+  const auto factors = without_grad(current_factors);
   const auto [out, scale] = without_grad([&] { return forward(input, factors, epsilon); });
   // Backward reads the weight again, unless forward made a copy in another dtype, which is kept.
-  const bool copy = x.is_cuda() && weight->value().scalar_type() != dtype;
+  const bool copy = x.is_cuda() && weight && weight->value().scalar_type() != dtype;
   const auto kept = copy ? factors : at::Tensor();
   return with_backward(out, {x},
                        [=, scale = scale,
                         x_dtype = x.scalar_type()](const at::Tensor& g) -> std::vector<at::Tensor> {
-                         auto [back, weight_grad] = backward(
-                             rows(g), input, copy ? kept : factors_of(weight->value()), scale);
-                         weight->add_grad(weight_grad);
+                         auto [back, weight_grad] =
+                             backward(rows(g), input, copy ? kept : current_factors(), scale);
+                         if (weight) weight->add_grad(weight_grad);
                          return {back.to(x_dtype)};
                        });
 }

@@ -236,8 +236,8 @@ class Search {
       }
     };
     const auto blocks = static_cast<int64_t>(costs_.model.blocks.size());
-    int64_t bad = split.blocks_recomputed() - 1,
-            good = (blocks + split.ranks.pipeline - 1) / split.ranks.pipeline;
+    const int64_t most = (blocks + split.ranks.pipeline - 1) / split.ranks.pipeline;
+    int64_t bad = split.blocks_recomputed() - 1, good = most;
     if (bad < 0 && fits(++bad)) return;  // was tried without any
     // The bound is near as a rule: from there on in longer and longer steps.
     const auto is_in_vain = [&](int64_t blocks) {
@@ -258,6 +258,7 @@ class Search {
       const int64_t middle = (bad + good) / 2;
       (fits(middle) ? good : bad) = middle;
     }
+    if (good == most) fits(most);  // tells whether a stage has so many
     split.set_blocks_recomputed(good);
     if (good < too_many && !is_in_vain(good)) try_out(it);
   }

@@ -260,7 +260,9 @@ Run LanguageTask::prepare(const options::ParallelArguments& parallel) {
                      length_option(), block_size(), ranks, block_size());
   }
   auto out = make_run();
-  carry_others(start_, *config_, static_cast<bool>(lora_), out);
+  // A plan or an estimate of a config alone trains nothing: the other parts need not be there.
+  const bool only_looks = parallel.data_may_be_random && start_.empty();
+  if (!only_looks) carry_others(start_, *config_, static_cast<bool>(lora_), out);
   out.flops_per_sample = flops_per_row();
   lora_.apply(config_->layout(), out);
   check_memory(*config_, out.factory(), parallel);
