@@ -46,8 +46,8 @@ void rename_and_sync(const fs::path& from, const fs::path& to) {
   std::error_code error;
   fs::rename(from, to, error);
   if (error) {
-    fail<FileError>("files", "cannot rename {} to {}: {}", from.string(), to.string(),
-                    error.message());
+    fail_to_write("files", fmt::format("cannot rename {} to {}", from.string(), to.string()),
+                  error.value());
   }
   sync_parent(to);
 }
@@ -156,8 +156,7 @@ void remove_abandoned(const fs::path& path) {
 void make_folder(const fs::path& folder) {
   std::error_code error;
   fs::create_directories(folder, error);
-  if (error)
-    fail<FileError>("files", "cannot create folder {}: {}", folder.string(), error.message());
+  if (error) fail_to_write("files", "cannot create folder " + folder.string(), error.value());
 }
 
 bool same_file(const fs::path& a, const fs::path& b) {

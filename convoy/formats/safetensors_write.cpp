@@ -91,7 +91,7 @@ SafetensorsPlan::SafetensorsPlan(std::vector<TensorInfo> tensors,
 void SafetensorsPieces::create(const std::filesystem::path& path, const SafetensorsPlan& plan) {
   const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
   if (fd < 0) {
-    fail<FileError>("formats", "cannot create {}: {}", path.string(), std::strerror(errno));
+    fail_to_write("formats", "cannot create " + path.string(), errno);
   }
   // A disk that is too small says so now, where the file system can tell. (posix_fallocate would
   // write into every block where it cannot.)
@@ -200,7 +200,7 @@ void SafetensorsPieces::sync(const std::function<void()>& between) {
     if (::sync_file_range(fd_, begin, kAtOnce, kAndWait) != 0) break;
   }
   if (::fdatasync(fd_) == 0 || errno == EINVAL) return;
-  fail<FileError>("formats", "cannot write {}: {}", path_.string(), write_trouble(errno));
+  fail_to_write("formats", "cannot write " + path_.string(), errno);
 }
 
 void write_safetensors(const std::filesystem::path& path, std::span<const TensorView> tensors,

@@ -65,9 +65,12 @@ class Checkpoints {
   bool lost_save() const { return lost_save_; }
   /// Whether this process has still to write its part. Not collective.
   bool writing() const;
-  /// Waits for the checkpoint under way, if any. Throws what any rank met.
-  void finish();
-  /// Waits like finish(), when an error that all ranks throw ends the run.
+  /// Waits for the checkpoint under way, if any. Throws what any rank met. Where it met a full disk
+  /// and saves wait for space, the checkpoint is lost: tells so, and owes_save() from then on.
+  void finish(TrainerState& state);
+  /// Whether a checkpoint was lost, and none was saved since.
+  bool owes_save() const { return owes_save_; }
+  /// Waits for it, when an error that all ranks throw ends the run.
   void keep() noexcept;
 
   /// Path of the checkpoint of a step. Not collective.
@@ -157,6 +160,7 @@ class Checkpoints {
   Saves saves_of(int64_t num_checkpoints) const;
   void write_model(const TrainerState& state, int64_t model_step);
   void begin_save(TrainerState& state, bool wait);
+  void finish_saving();
   checkpoint::ConnectWriters connect_writers();
   void tell_slow_save(const std::filesystem::path& path, double seconds);
 
@@ -179,6 +183,7 @@ class Checkpoints {
   std::unique_ptr<Saving> saving_;                   // under way
   double slowest_save_ = 0;                          // seconds, that was told
   SpaceWait space_;
+  bool owes_save_ = false;
 };
 
 /// Source that the arguments ask to resume from: a folder, "latest", or "" for a new run.

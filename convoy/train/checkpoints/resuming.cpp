@@ -83,6 +83,7 @@ std::optional<TrainerState> Checkpoints::resume(const TrainerState& fresh) {
     strategy_.share(/*moments=*/true);
     resumed_from_ = folder.string();
     lost_save_ = found.at("lost_save").get<bool>();
+    if (job_.environment.restart_count > 0 || resume_from_ == "latest") space_.note_saved();
     if (!found.at("has_manifest").get<bool>()) {
       callbacks_.say(fmt::format(
           "warning: {} has no {}: nobody can tell whether its files are as they were written",

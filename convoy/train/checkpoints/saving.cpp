@@ -100,7 +100,7 @@ void Checkpoints::save(TrainerState& state, bool wait) {
 
 /// Begins a save as save() does, where the disk has space.
 void Checkpoints::begin_save(TrainerState& state, bool wait) {
-  finish();
+  finish(state);
   const auto final_path = path(state.global_step);
   const Doing doing("save " + final_path.filename().string());
   inject_fault("saving", strategy_, job_.world());
@@ -146,7 +146,8 @@ void Checkpoints::begin_save(TrainerState& state, bool wait) {
                                                         .connect = connect_writers()},
                           group);
   saving_ = std::move(saving);
-  if (!beside) finish();
+  if (!beside) finish_saving();
+  owes_save_ = false;
 }
 
 void Checkpoints::copy_to_memory(const TrainerState& state) {
@@ -179,12 +180,31 @@ checkpoint::ConnectWriters Checkpoints::connect_writers() {
 }
 
 /// Completes the checkpoint in progress, after an error that all ranks meet.
-void Checkpoints::keep() noexcept try { finish(); } catch (const std::exception&) {
+void Checkpoints::keep() noexcept try { finish_saving(); } catch (const std::exception&) {
   // The error that ended the training is reported instead.
 }
 
+void Checkpoints::finish(TrainerState& state) {
+  if (!saving_) return;
+  const auto name = saving_->final_path.filename().string();
+  try {
+    finish_saving();
+  } catch (const DiskFullError& error) {
+    if (!space_.waits()) throw;
+    owes_save_ = true;
+    const bool best = state.best_step >= 0 && state.best_model_checkpoint == name;
+    if (best) {
+      state.best_step = -1;
+      state.best_model_checkpoint.clear();
+    }
+    callbacks_.say(fmt::format("warning: {} is lost, and the run saves anew after this step: {}{}",
+                               name, error.what(),
+                               best ? "; it was the best one, so the best is sought anew" : ""));
+  }
+}
+
 /// Completes the checkpoint in progress, and waits for the other processes.
-void Checkpoints::finish() {
+void Checkpoints::finish_saving() {
   if (!saving_) return;
   const auto saving = std::move(saving_);
   const Doing doing("save " + saving->final_path.filename().string());
@@ -207,6 +227,7 @@ void Checkpoints::finish() {
         return Json();
       },
       comm::Lasts::Long);
+  space_.note_saved();
   callbacks_.notify([&](Callback& callback) { callback.on_save(saving->final_path); });
   tell_slow_save(saving->final_path, seconds_since(saving->began));
 }

@@ -16,13 +16,13 @@ namespace convoy::train {
 
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
 /// Time between two looks at the disk.
 constexpr std::chrono::seconds kLook{1};
-/// Seconds between two lines that tell of the wait, and between attempts where the system does not
-/// tell of the space that a quota leaves.
-constexpr double kTell = 60, kTry = 10;
+/// Seconds between two lines that tell of the wait, and between attempts where the system says that
+/// there is no space: it may leave out some, as that of root.
+constexpr double kTell = 60;
+/// Seconds between attempts where it says that there is space, as where a quota leaves less.
+constexpr double kTry = 10;
 
 std::string bytes_text(int64_t bytes) {
   return human_bytes(static_cast<size_t>(bytes));
@@ -31,52 +31,54 @@ std::string bytes_text(int64_t bytes) {
 }  // namespace
 
 void SpaceWait::run(const comm::Group& group, int64_t bytes, const std::function<void()>& save) {
-  if (!saved_ || longest_.count() <= 0) {
-    save();
-    saved_ = true;
-    return;
-  }
-  for (const auto began = Clock::now();;) {
+  if (!waits()) return save();
+  const auto began = Clock::now();
+  for (bool told = false;; told = true) {
     try {
       return save();
     } catch (const DiskFullError& error) {
-      const std::chrono::duration<double> waited = Clock::now() - began;
-      if (!comm::ask_main(group, "look at the time that is left", [&] {
-             return Json(waited < longest_);
-           }).get<bool>()) {
-        DiskFullError late(fmt::format("{}; waited {:.0f} s for space (--disk_full_wait)",
-                                       error.what(), waited.count()));
-        late.set_on_all_ranks();
-        throw late;
-      }
-      wait(group, bytes, error);
+      if (stop_signal_ && stop_signal_(group) != 0) throw;
+      if (!told) tell(bytes, error);
+      const auto end = wait(group, bytes, began);
+      if (end == End::Try) continue;
+      if (end == End::Signal) throw;
+      DiskFullError late(fmt::format("{}; waited {:.0f} s for space (--disk_full_wait)",
+                                     error.what(), seconds_since(began)));
+      late.set_on_all_ranks();
+      throw late;
     }
   }
 }
 
-/// Returns when the disk may have space, or the time is over. Throws `error` after a stop signal.
-void SpaceWait::wait(const comm::Group& group, int64_t bytes, const DiskFullError& error) const {
-  if (ends(group)) throw error;
-  const Doing doing("wait for space on the disk");
+void SpaceWait::tell(int64_t bytes, const DiskFullError& error) const {
   const auto free = free_space(folder_);
   callbacks_.say(fmt::format(
       "warning: {}; a save takes {} and {} free: all ranks wait up to {:.0f} s for space "
-      "(--disk_full_wait), nothing is lost",
+      "(--disk_full_wait)",
       error.what(), bytes_text(bytes), free ? bytes_text(*free) + " are" : "nobody tells what is",
       longest_.count()));
-  const auto began = Clock::now();
-  // A quota leaves less than the file system has free: then only an attempt tells.
-  const bool has_quota = free && *free >= bytes;
-  for (double told = 0;;) {
+}
+
+/// Waits until another attempt is worth it, a stop signal comes or the time that `began` is over.
+SpaceWait::End SpaceWait::wait(const comm::Group& group, int64_t bytes,
+                               Clock::time_point began) const {
+  const Doing doing("wait for space on the disk");
+  const auto last_try = Clock::now();
+  const auto free = free_space(folder_);
+  const bool has_quota = !free || *free >= bytes;
+  const auto look = [&]() -> Json {
+    if (seconds_since(began) >= longest_.count()) return "over";
+    const auto now = free_space(folder_);
+    const bool is_there = !has_quota && now && *now >= bytes;
+    return is_there || seconds_since(last_try) > (has_quota ? kTry : kTell) ? "try" : "wait";
+  };
+  for (double told = seconds_since(began);;) {
     std::this_thread::sleep_for(std::min<std::chrono::duration<double>>(kLook, longest_ / 4));
-    if (ends(group)) throw error;
+    if (stop_signal_ && stop_signal_(group) != 0) return End::Signal;
+    const std::string found = comm::ask_main(group, "look for space", look);
+    if (found == "over") return End::Time;
+    if (found == "try") return End::Try;
     const double waited = seconds_since(began);
-    const bool over = comm::ask_main(group, "look for space", [&]() -> Json {
-                        const auto now = free_space(folder_);
-                        const bool is_there = !now || has_quota ? waited > kTry : *now >= bytes;
-                        return is_there || waited >= longest_.count();
-                      }).get<bool>();
-    if (over) return;
     if (waited - told < kTell) continue;
     told = waited;
     callbacks_.say(fmt::format("the disk is still full; {:.0f} s of waiting are left",

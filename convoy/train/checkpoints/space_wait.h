@@ -22,20 +22,29 @@ class SpaceWait {
   using StopSignalOfAny = std::function<int(const comm::Group&)>;
   void set_stop_signal(StopSignalOfAny of_any_rank) { stop_signal_ = std::move(of_any_rank); }
 
+  /// Whether a save that finds the disk full waits: not before note_saved(), as the folder is
+  /// perhaps the wrong one.
+  bool waits() const { return saved_ && longest_.count() > 0; }
+  /// Tells that the folder has taken a save before.
+  void note_saved() { saved_ = true; }
   /// Runs `save`, which writes `bytes`, until the disk takes it. Throws what `save` throws: errors
-  /// of other kinds, that of the first save of this process, and that of a full disk after the wait
-  /// or a stop signal. Collective over `group`; all ranks must throw the same.
+  /// of other kinds, and that of a full disk where nobody waits, after the wait or a stop signal.
+  /// Collective over `group`; all ranks must throw the same.
   void run(const comm::Group& group, int64_t bytes, const std::function<void()>& save);
 
  private:
-  void wait(const comm::Group& group, int64_t bytes, const DiskFullError& error) const;
-  bool ends(const comm::Group& group) const { return stop_signal_ && stop_signal_(group) != 0; }
+  using Clock = std::chrono::steady_clock;
+  /// Ways in which a wait ends.
+  enum class End { Try, Signal, Time };
+
+  void tell(int64_t bytes, const DiskFullError& error) const;
+  End wait(const comm::Group& group, int64_t bytes, Clock::time_point began) const;
 
   std::chrono::duration<double> longest_;
   std::filesystem::path folder_;
   const CallbackHandler& callbacks_;
   StopSignalOfAny stop_signal_;
-  bool saved_ = false;  // by this process, once
+  bool saved_ = false;
 };
 
 }  // namespace convoy::train

@@ -32,7 +32,7 @@ bool Trainer::Impl::train_step(dataset::StepBatch batch) {
     last_ = run_.strategy->step(split, input, optimizer);
   }
   if (trace_.end_step()) finish_trace();
-  if (last_.num_writing == 0) checkpoints_->finish();
+  if (last_.num_writing == 0) checkpoints_->finish(state);
   if (last_.short_rank >= 0) {
     batch_sizer_.step_down(stream_, last_.short_rank);
     return false;

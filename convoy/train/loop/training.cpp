@@ -132,7 +132,7 @@ void Trainer::Impl::after_step(bool epoch_end) {
   // A run that saves also saves its end, so that more steps can follow.
   const bool saves = (end && arguments.save_strategy != "no") ||
                      is_due(arguments.save_strategy, arguments.save_steps, state, epoch_end) ||
-                     (better && arguments.load_best_model_at_end);
+                     (better && arguments.load_best_model_at_end) || checkpoints_->owes_save();
   const bool adds_up = saves || end || evaluations_.are_of_last_step() ||
                        (arguments.sum_steps > 0 && state.global_step % arguments.sum_steps == 0);
   if (adds_up) log_.tell_weights();
@@ -141,7 +141,7 @@ void Trainer::Impl::after_step(bool epoch_end) {
   if (stop_.ended_by != 0) {
     leave(/*is_saved=*/false);
   } else if (saves) {
-    save_checkpoint(/*wait=*/end);
+    save_checkpoint(/*wait=*/end || checkpoints_->owes_save());
     // Another step would have to be saved anew.
     if (!end && !arguments.save_async) stop_.ended_by = stop_.of_any_rank(ranks);
     if (stop_.ended_by != 0) leave(/*is_saved=*/true);
@@ -209,8 +209,9 @@ void Trainer::Impl::keep_finished_model(const Metrics& metrics) {
 
 /// Saves the model and the results of a training that ended, unless a signal ended it.
 void Trainer::Impl::save_finished_model(const Metrics& metrics, bool nothing_left) {
-  const auto& state = run_.state;
-  checkpoints_->finish();
+  auto& state = run_.state;
+  checkpoints_->finish(state);
+  if (checkpoints_->owes_save()) save_checkpoint(/*wait=*/true);
   loss_scaling_.tell_skipped();
   if (stop_.ended_by != 0 && !keeps_stopped_model()) return;
   const bool is_best = evaluations_.load_best(*checkpoints_);
