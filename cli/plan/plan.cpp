@@ -53,11 +53,12 @@ std::vector<const planner::Candidate*> shown(const std::vector<const planner::Ca
   constexpr size_t kFastest = 12;
   if (all) return kinds;
   std::vector<const planner::Candidate*> out;
-  std::set<std::array<bool, 5>> seen;
+  std::set<std::array<bool, 6>> seen;
   for (const auto* planned : kinds) {
     const auto& split = planned->split;
-    const bool is_new = seen.insert({split.ranks.pipeline > 1, split.ranks.context > 1,
-                                     split.ranks.tensor > 1, split.zero > 0, split.offload.any()})
+    const auto& ranks = split.ranks;
+    const bool is_new = seen.insert({ranks.pipeline > 1, ranks.expert > 1, ranks.context > 1,
+                                     ranks.tensor > 1, split.zero > 0, split.offload.any()})
                             .second;
     if (is_new || out.size() < kFastest) out.push_back(planned);
   }

@@ -73,7 +73,7 @@ VerifySubject subject_of(const Asked& asked, int typed, int least) {
                          .gradients = asked_for.offload.gradients,
                          .parameters = asked_for.offload.parameters},
              .pipeline = {.schedule = asked_for.pipeline.schedule}};
-  out.own.ranks.shard = data;
+  out.own.ranks.shard = data / parallel.num_expert_ranks();
   out.own.set_shard_ranks(shard_of(parallel, out.own.state_ranks()));
   const auto blocks = asked.run.factory();
   out.num_blocks = std::ssize(blocks);

@@ -29,6 +29,8 @@ std::string schedule_of(const ComparedTraining& trial, const options::ParallelAr
 const std::map<std::string, std::string> kUnspread{{"pipeline_parallel_size", "1"},
                                                    {"tensor_parallel_size", "1"},
                                                    {"context_parallel_size", "1"},
+                                                   {"expert_parallel_size", "1"},
+                                                   {"expert_joined", "false"},
                                                    {"sequence_parallel", "false"},
                                                    {"zero", "0"},
                                                    {"shard_ranks", ""},

@@ -150,11 +150,7 @@ Refusal refuse_recomputation(const Parallelism& parallelism, const StepFacts& fa
 
 Refusal refuse_experts(const Parallelism& parallelism, const StepFacts& facts) {
   const auto& ranks = parallelism.ranks;
-  if (ranks.expert == 1) {
-    if (!parallelism.expert_joined) return std::nullopt;
-    return "expert_joined joins the rows of expert ranks, but expert_parallel_size = 1; try "
-           "--expert_parallel_size 2, or without it";
-  }
+  if (ranks.expert == 1) return std::nullopt;
   const auto beside = [&](const std::string& what, const std::string& instead) {
     return fmt::format("expert_parallel_size = {} does not go with {}; try {}", ranks.expert, what,
                        instead);
@@ -163,7 +159,9 @@ Refusal refuse_experts(const Parallelism& parallelism, const StepFacts& facts) {
     return beside(fmt::format("tensor_parallel_size = {}", ranks.tensor),
                   fmt::format("--expert_parallel_size {} alone", ranks.expert * ranks.tensor));
   }
-  if (parallelism.offload.any()) return beside("offload", "without one of them");
+  const auto& offload = parallelism.offload;
+  const bool offloads = facts.trains ? offload.any() : offload.parameters != Place::Device;
+  if (offloads) return beside("offload", "without one of them");
   if (facts.shares_weights) {
     return beside("DataParallel's threads, which share one set of weights",
                   "a process for each rank: --nproc");

@@ -127,7 +127,6 @@ TEST_F(ExpertRanksCommand, RefuseWhatDoesNotGoTogether) {
           "expert_parallel_size = 2 does not go with offload");
   refused("--nproc 2 --ep_size 2 --zero 1 --shard_ranks 1",
           "shard_ranks = 1 with expert_parallel_size = 2");
-  refused("--nproc 2 --expert_joined true", "expert_joined joins the rows of expert ranks");
   EXPECT_EQ(run("train" + kTiny + "--max_steps 1 " + kTwo), 2) << output_;
   expect("expert_parallel_size = 2 deals out the experts of a layer, and this model has none");
 }

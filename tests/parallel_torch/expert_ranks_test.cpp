@@ -185,8 +185,6 @@ TEST(ExpertRanks, SayWhatTheyDoNotTake) {
               HasSubstr("expert_parallel_size = 2 does not go with offload"));
   EXPECT_THAT(refusal(four, {.expert = 2}, {}, {.shares_weights = true}),
               HasSubstr("DataParallel's threads"));
-  EXPECT_THAT(refusal(four, {.shard = 2}, {.expert_joined = true}),
-              HasSubstr("expert_joined joins the rows of expert ranks, but expert_parallel_size"));
 }
 
 // Of each element of the model one rank is the owner, whatever is sharded.

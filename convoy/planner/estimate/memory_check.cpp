@@ -38,18 +38,17 @@ parallel::Mesh mesh_here(const options::ParallelArguments& parallel,
   return environment.world_size > 1 ? job::mesh_of(parallel, environment) : parallel::Mesh();
 }
 
-/// Number of ranks that share a model's parameters; of expert ranks the most that can be, where all
-/// parameters are of experts.
+/// Number of stages and tensor ranks that share a model's parameters.
 double num_holders(const options::ParallelArguments& parallel) {
-  const int experts = parallel.parallelism.zero == 0 ? parallel.num_expert_ranks() : 1;
-  return static_cast<double>(parallel.num_stages()) * parallel.num_tensor_ranks() * experts;
+  return static_cast<double>(parallel.num_stages()) * parallel.num_tensor_ranks();
 }
 
-/// Bytes that each rank keeps of a parameter.
+/// Bytes that each rank keeps of a parameter; where ranks share out experts the least, as if all
+/// parameters were of experts.
 double kept_bytes(const options::ParallelArguments& parallel,
                   const launch::RankEnvironment& environment) {
   return parallel::state_bytes_of_parameter(mesh_here(parallel, environment), parallel.parallelism,
-                                            parallel.facts()) /
+                                            parallel.facts(), /*of_expert=*/true) /
          num_holders(parallel);
 }
 

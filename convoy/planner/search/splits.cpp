@@ -112,7 +112,7 @@ void add_variants(std::vector<Parallelism>& out, const SearchSpace& space, Paral
 std::vector<int64_t> expert_ranks_of(const SearchSpace& space, const Parallelism& split,
                                      int64_t data) {
   if (space.num_experts == 0 || split.ranks.tensor > 1) return {1};
-  const int64_t here = space.ranks_per_host == 0 ? data : space.ranks_per_host;
+  const int64_t here = space.ranks_per_host == 0 ? space.num_ranks : space.ranks_per_host;
   std::vector<int64_t> out;
   for (const int64_t ranks : divisors(data)) {
     const int64_t neighbours = ranks * split.ranks.context;

@@ -69,6 +69,7 @@ std::vector<BlockCost> with_expert_rows(std::vector<BlockCost> blocks,
     cost.kept_bytes += cost.expert_bytes;
     cost.forward_bytes += 2 * cost.expert_bytes;
     cost.backward_bytes += 2 * cost.expert_bytes;
+    cost.half_bytes += 2 * cost.expert_bytes;
   }
   return blocks;
 }
@@ -204,7 +205,8 @@ parallel::EndOfSums end_of_sums(const Cluster& cluster, const Spread& run, const
   const bool reduces = run.split.zero == 0;
   const auto& summed = reduces ? groups.rows : groups.state;
   const auto speeds = speeds_of(cluster, run.mesh, run.facts.low_precision);
-  const bool one_by_one = run.mesh.degree(Axis::Context | Axis::Tensor) == 1;
+  // Ranks along the axis of experts sum other buckets with other ranks.
+  const bool one_by_one = run.mesh.degree(Axis::Expert | Axis::Context | Axis::Tensor) == 1;
   const bool differ =
       std::adjacent_find(speeds.begin(), speeds.end(), std::not_equal_to<>()) != speeds.end();
   if (!one_by_one || !differ || run.split.offload.any() || !summed.plays_hosts()) return {};

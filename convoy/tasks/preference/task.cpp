@@ -80,6 +80,12 @@ Run PreferenceTask::prepare(const options::ParallelArguments& parallel) {
                      "--context_parallel_size 1",
                      ranks);
   }
+  if (const int ranks = parallel.num_expert_ranks(); ranks > 1) {
+    fail<UsageError>("data",
+                     "the log probabilities of the reference are computed row by row, which does "
+                     "not go with expert_parallel_size = {}; try --expert_parallel_size 1",
+                     ranks);
+  }
   auto out = ChatTask::prepare(parallel);
   out.files.inputs.push_back(loss_.ref_model_name_or_path);
   out.labelled = {};  // Hugging Face's models have no such loss

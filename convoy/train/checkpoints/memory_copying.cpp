@@ -110,8 +110,9 @@ std::string refusal_of_hosts(const options::TrainingArguments& arguments, const 
                                            ranks.local_world_size, /*sharded=*/false);
   if (blocks) return got + "; try --shard_ranks host, or --zero 0";
   return fmt::format(
-      "{}, and pipeline stages or tensor ranks on several of them; try --pipeline_parallel_size "
-      "times --tensor_parallel_size of at most the {} of a host",
+      "{}, and pipeline stages, tensor ranks or expert ranks on several of them; try "
+      "--pipeline_parallel_size times --tensor_parallel_size (or --expert_parallel_size) of at most "
+      "the {} of a host",
       got, plural(ranks.local_world_size, "rank"));
 }
 
