@@ -67,8 +67,8 @@ TABLE_END = re.compile(r"(\}\}|\n *\});\n")
 PARALLELISM = "convoy/parallel/parallelism.h"
 MAX_MEMBER_SOURCES = 3
 MEMBER_SOURCES = {
-    "ranks.pipeline": 24, "ranks.shard": 5, "ranks.expert": 6, "ranks.context": 11, "ranks.tensor": 12, "zero": 22, "recompute": 17, "recomputed.of_stage": 4,
-    "sequence_parallel": 15, "expert_joined": 8, "gathers.prefetch": 4, "reduce_each": 7, "bucket_bytes": 3, "keep_bytes": 6,
+    "ranks.pipeline": 24, "ranks.shard": 5, "ranks.expert": 7, "ranks.context": 11, "ranks.tensor": 12, "zero": 22, "recompute": 17, "recomputed.of_stage": 4,
+    "sequence_parallel": 15, "expert_joined": 7, "gathers.prefetch": 4, "reduce_each": 7, "bucket_bytes": 3, "keep_bytes": 6,
     "offload.optimizer": 7, "offload.gradients": 7, "offload.parameters": 6, "offload.folder": 6,
     "pipeline.schedule": 15, "pipeline.virtual_stages": 8, "pipeline.splits": 5, "pipeline.placement": 4,
     "pipeline.file": 4, "pipeline.csv": 4, "pipeline.costs": 4,

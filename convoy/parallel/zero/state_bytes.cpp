@@ -12,9 +12,7 @@ double kept(Kind kind, int64_t bytes, const Mesh& mesh, const Parallelism& paral
             const StepFacts& facts, bool of_expert = false) {
   if (place_of(kind, parallelism.offload, facts.low_precision) != Place::Device) return 0;
   const bool sharded = is_sharded_at(parallelism.stage_of_zero(), kind, facts.low_precision);
-  const int holders = sharded     ? mesh.degree(kState)
-                      : of_expert ? mesh.degree(Axis::Expert)
-                                  : 1;
+  const int holders = sharded ? mesh.degree(kState) : of_expert ? mesh.degree(Axis::Expert) : 1;
   return static_cast<double>(bytes) / holders;
 }
 

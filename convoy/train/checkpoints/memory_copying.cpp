@@ -111,8 +111,8 @@ std::string refusal_of_hosts(const options::TrainingArguments& arguments, const 
   if (blocks) return got + "; try --shard_ranks host, or --zero 0";
   return fmt::format(
       "{}, and pipeline stages, tensor ranks or expert ranks on several of them; try "
-      "--pipeline_parallel_size times --tensor_parallel_size (or --expert_parallel_size) of at most "
-      "the {} of a host",
+      "--pipeline_parallel_size times --tensor_parallel_size (or --expert_parallel_size) of at "
+      "most the {} of a host",
       got, plural(ranks.local_world_size, "rank"));
 }
 
