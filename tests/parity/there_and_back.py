@@ -43,10 +43,15 @@ def untied(model):
     return model
 
 
+def larger(keys):
+    """The keys with longer texts and more ids, which a second embedding has, too."""
+    tables = [key for key in keys if key.startswith("vocab_size")]
+    return {**keys, "max_position_embeddings": 64, **dict.fromkeys(tables, 211)}
+
+
 def decoder(family):
     """Of the fixtures' keys, with no weight at the value that it begins with."""
-    keys = {**SMALL_DECODER, **FAMILIES[family][0], "max_position_embeddings": 64,
-            "vocab_size": 211}
+    keys = larger({**SMALL_DECODER, **FAMILIES[family][0]})
     model = AutoModelForCausalLM.from_config(decoder_config(family, **keys))
     moved(model)
     return model
@@ -54,7 +59,7 @@ def decoder(family):
 
 def wrapper(name):
     """Around such a decoder; parts that read images have their own weights, and the text part its own head."""
-    keys = {**SMALL_DECODER, **WRAPPERS[name][2], "max_position_embeddings": 64, "vocab_size": 211}
+    keys = larger({**SMALL_DECODER, **WRAPPERS[name][2]})
     model = WRAPPERS[name][0](config_of(name, **keys))
     moved(model)
     return model
