@@ -31,17 +31,19 @@ std::string bytes_text(int64_t bytes) {
 }  // namespace
 
 void SpaceWait::run(const comm::Group& group, int64_t bytes, const std::function<void()>& save) {
-  if (!waits()) return save();
   const auto began = Clock::now();
   for (bool told = false;; told = true) {
     try {
       return save();
     } catch (const DiskFullError& error) {
-      if (stop_signal_ && stop_signal_(group) != 0) throw;
+      if (!waits() || (stop_signal_ && stop_signal_(group) != 0)) throw;
       if (!told) tell(bytes, error);
       const auto end = wait(group, bytes, began);
       if (end == End::Try) continue;
-      if (end == End::Signal) throw;
+      if (end == End::Signal) {
+        callbacks_.say("warning: a signal ends the wait for space, and nothing is saved");
+        throw;
+      }
       DiskFullError late(fmt::format("{}; waited {:.0f} s for space (--disk_full_wait)",
                                      error.what(), seconds_since(began)));
       late.set_on_all_ranks();
