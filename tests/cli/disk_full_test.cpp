@@ -40,7 +40,7 @@ class DiskFull : public CommandTest {
   /// Runs a training on the small disk, and `then` when it waits for space. Returns its exit code.
   int train_until_it_waits(const std::string& options, const std::string& then) {
     return shell(
-        fmt::format("$convoy {} > log & pid=$!; "
+        fmt::format(": > log; $convoy {} > log & pid=$!; "
                     "while ! grep -q 'ranks wait up to' log && kill -0 $pid; do "
                     "sleep .05; done; {}; wait $pid; code=$?; cat log; exit $code",
                     train("disk/out", options), then));
