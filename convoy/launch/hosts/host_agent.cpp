@@ -143,12 +143,10 @@ class HostAgent {
     if (type == "start") {
       start(message);
     } else if (type == "started") {
-      const auto round = value_from<int>(message.at("round"));
-      if (round == 0) {
-        remove_old_logs(options_, value_from<int>(message.at("world_size")),
-                        value_from<double>(message.at("job_start")));
-      }
-      logs_ = log_folder(options_, round);
+      // Of any start: the first ones may have begun before this host could hear of them.
+      remove_old_logs(options_, value_from<int>(message.at("world_size")),
+                      value_from<double>(message.at("job_start")));
+      logs_ = log_folder(options_, value_from<int>(message.at("round")));
       say_table(message.at("table"));
     } else if (type == "report") {
       tell(message);
