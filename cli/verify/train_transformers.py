@@ -127,6 +127,8 @@ def save(model, optimizer, folder):
         model.save_pretrained(folder)  # by the names of the files that it was read from
     else:
         weights = {name: weight.detach().contiguous() for weight, name in names.items()}
+        # Gemma 4's factors of layers, which are not trained.
+        weights |= {name: buffer for name, buffer in model.named_buffers() if name.endswith("layer_scalar")}
         save_file(as_in_files(model, weights), f"{folder}/model.safetensors")
     moments = {}
     for state in ("exp_avg", "exp_avg_sq"):

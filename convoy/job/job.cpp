@@ -48,7 +48,9 @@ void check_one_process(const options::ParallelArguments& arguments) {
                                   : experts,
                    arguments.strategy == "dp" ? "strategy = dp"
                                               : fmt::format("replicas = {}", arguments.replicas),
-                   cuts * contexts * experts * std::max<int64_t>(2, arguments.replicas));
+                   cuts * contexts > 1
+                       ? cuts * contexts * experts * std::max<int64_t>(2, arguments.replicas)
+                       : std::max<int64_t>(experts, arguments.replicas));
 }
 
 std::string sharing(size_t number, const std::string& what, size_t gpus) {

@@ -120,7 +120,7 @@ TEST_F(ExpertRanksCommand, RefuseWhatDoesNotGoTogether) {
           "has as many; try --expert_parallel_size 2");
   refused("--strategy dp --replicas 2 --ep_size 2",
           "expert_parallel_size = 2 needs a process for each rank, but strategy = dp is "
-          "DataParallel in one process; try --nproc 4 without it");
+          "DataParallel in one process; try --nproc 2 without it");
   refused("--nproc 4 --ep_size 2 --tp_size 2",
           "expert_parallel_size = 2 does not go with tensor_parallel_size = 2");
   refused("--nproc 2 --ep_size 2 --zero 1 --offload_optimizer disk",

@@ -56,6 +56,19 @@ TEST_F(DifferenceTest, IsNothingBetweenEqualTrainings) {
   EXPECT_EQ(found.losses.size + found.norms.size + found.gradients.size + found.weights.size, 0);
 }
 
+// A weight that is not trained has the dtype of the products.
+TEST_F(DifferenceTest, ComparesNumbersOfOtherDtypes) {
+  const auto reference = record("reference", {});
+  record("training", {});
+  const std::vector<double> wide{1, 2, 3, 4.5};
+  formats::write_safetensors(
+      folder_ / "training/checkpoint-2/model.safetensors",
+      std::vector{formats::TensorView{"w", "F64", {4}, wide.data(), 4 * sizeof(double)}});
+  const auto found = difference(read_record(folder_ / "training", 2), reference);
+  EXPECT_FALSE(found.same_bits);
+  EXPECT_NEAR(found.weights.size, 0.5 / std::sqrt(30.0), 1e-6);
+}
+
 TEST_F(DifferenceTest, SeesTheLastBitOfEachKindOfNumber) {
   Written weight, first, second, loss;
   weight.weight[3] = std::nextafter(4.0F, 5.0F);

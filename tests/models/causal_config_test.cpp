@@ -238,7 +238,8 @@ TEST(LanguageModelConfig, MistakesAreNamed) {
   EXPECT_THAT(error_of("{}"), HasSubstr("model_type is missing"));
   EXPECT_THAT(
       error_of(R"({"model_type": "mamba"})"),
-      HasSubstr("expected one of bert, gemma2, gemma3_text, gpt2, gpt_oss, granite, llama, "));
+      HasSubstr(
+          "expected one of bert, gemma2, gemma3_text, gemma4_text, gpt2, gpt_oss, granite, "));
   EXPECT_THAT(error_of(gpt2_with("n_layer", "two").dump()), HasSubstr("n_layer = \"two\" is not"));
   EXPECT_THAT(error_of(gpt2_with("n_layer", 1.5).dump()), HasSubstr("not a whole number"));
   EXPECT_THAT(error_of(gpt2_with("vocab_size", 0).dump()), HasSubstr("vocab_size = 0; expected"));
