@@ -16,8 +16,10 @@ using testing::HasSubstr;
 class Families : public testing::TestWithParam<std::string> {};
 
 TEST_P(Families, TrainAsOnOneDevice) {
-  // The inputs of Gemma 4's layers magnify rounding from step to step.
-  Trial trial{.family = GetParam(), .steps = GetParam() == "gemma4_text" ? 10 : 20};
+  // The inputs of Gemma 4's layers magnify rounding, from step to step.
+  const bool magnifies = GetParam() == "gemma4_text";
+  Trial trial{.family = GetParam(), .steps = magnifies ? 10 : 20};
+  const Bounds bounds{.gradient = magnifies ? 5e-5 : 1e-5};
   const auto one = train(trial);
   if (GetParam() != "classifier") {
     EXPECT_LT(one.losses.back(), one.losses.front());
@@ -25,7 +27,7 @@ TEST_P(Families, TrainAsOnOneDevice) {
   for (const int ranks : {2, 3, 4}) {
     SCOPED_TRACE(fmt::format("{} ranks", ranks));
     trial.mesh.tensor = ranks;
-    expect_close(train(trial), one);
+    expect_close(train(trial), one, bounds);
   }
 }
 

@@ -36,12 +36,16 @@ void SpaceWait::run(const comm::Group& group, int64_t bytes, const std::function
     try {
       return save();
     } catch (const DiskFullError& error) {
-      if (!waits() || (stop_signal_ && stop_signal_(group) != 0)) throw;
-      if (!told) tell(bytes, error);
-      const auto end = wait(group, bytes, began);
+      if (!waits()) throw;
+      auto end = End::Signal;
+      if (!stop_signal_ || stop_signal_(group) == 0) {
+        if (!told) tell(bytes, error);
+        end = wait(group, bytes, began);
+      }
       if (end == End::Try) continue;
       if (end == End::Signal) {
-        callbacks_.say("warning: a signal ends the wait for space, and nothing is saved");
+        callbacks_.say(fmt::format(
+            "warning: a signal stops the run, and the last steps are not saved: {}", error.what()));
         throw;
       }
       DiskFullError late(fmt::format("{}; waited {:.0f} s for space (--disk_full_wait)",
