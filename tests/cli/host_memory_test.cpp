@@ -225,7 +225,7 @@ TEST_F(HostMemory, IsRefusedWhereAHostLacksSomeOfTheState) {
       "memory_copy_steps = 5 is for hosts that each have all of the state; got 4 data at ZeRO 2");
   expect("over 2 hosts; try --shard_ranks host, or --zero 0");
   EXPECT_EQ(train_on_two("", "--tensor_parallel_size 4 --memory_copy_steps 5 --output_dir out"), 2);
-  expect("over 2 hosts, and pipeline stages or tensor ranks on several of them; try");
+  expect("over 2 hosts, and pipeline stages, tensor ranks or expert ranks on several of them; try");
   EXPECT_EQ(train_on_two("",
                          "--row_tables true --sampled_softmax true --max_n_samples 10 "
                          "--memory_copy_steps 5 --output_dir out"),

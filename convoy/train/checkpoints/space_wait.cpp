@@ -6,7 +6,6 @@
 #include <thread>
 
 #include "convoy/base/activity.h"
-#include "convoy/base/error.h"
 #include "convoy/base/text.h"
 #include "convoy/base/timing.h"
 #include "convoy/comm/agree.h"

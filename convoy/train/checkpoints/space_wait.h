@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <functional>
 
+#include "convoy/base/error.h"
 #include "convoy/comm/group.h"
 #include "convoy/train/callback_handler.h"
 
