@@ -5,7 +5,7 @@ project=$1 folder=$2
 rm -rf "$folder"
 mkdir -p "$folder"
 cd "$project"
-git ls-files -z -- convoy scripts CMakeLists.txt | tar -c --null -T - | tar -x -C "$folder"
+git ls-files -z -- convoy scripts docs/design.md CMakeLists.txt | tar -c --null -T - | tar -x -C "$folder"
 cd "$folder"
 git init -q && git add -A
 expect() { # PART
