@@ -33,6 +33,16 @@ inline bool of_sessions(const std::string& family) {
          is_next_item_loss(family);
 }
 
+/// Gives the first of two layers the gated delta rule.
+inline void make_first_layer_linear(models::DecoderConfig& config) {
+  config.layer_types = {models::kLinearAttention, models::kFullAttention};
+  config.head_dim = 8;
+  config.linear_num_key_heads = 5;
+  config.linear_num_value_heads = 10;
+  config.linear_key_head_dim = 4;
+  config.linear_value_head_dim = 3;
+}
+
 /// Five heads; of Llama six, which read three heads of keys. With dropout where `drops`.
 inline nn::BlockList tensor_blocks(const std::string& family, bool drops = true) {
   const models::Small size{.ids = kIds, .width = 20, .heads = 5, .length = 16};
@@ -54,23 +64,13 @@ inline nn::BlockList tensor_blocks(const std::string& family, bool drops = true)
   if (family == "qwen3_5_text" || family == "olmo_hybrid") {  // the first layer has the delta rule
     const bool fused = family == "qwen3_5_text";
     auto config = models::small_decoder(fused ? models::kQwen35Text : models::kOlmoHybrid, size);
-    config.layer_types = {models::kLinearAttention, models::kFullAttention};
-    config.head_dim = 8;
-    config.linear_num_key_heads = 5;
-    config.linear_num_value_heads = 10;
-    config.linear_key_head_dim = 4;
-    config.linear_value_head_dim = 3;
+    make_first_layer_linear(config);
     if (drops) config.attention_dropout = 0.2;
     return config.make_blocks();
   }
   if (family == "qwen3_next") {  // both kinds of layers, experts and one that all tokens share
     auto config = models::small_decoder(models::kQwen3Next, size);
-    config.layer_types = {models::kLinearAttention, models::kFullAttention};
-    config.head_dim = 8;
-    config.linear_num_key_heads = 5;
-    config.linear_num_value_heads = 10;
-    config.linear_key_head_dim = 4;
-    config.linear_value_head_dim = 3;
+    make_first_layer_linear(config);
     config.num_experts = 5;
     config.num_experts_per_tok = 2;
     config.moe_intermediate_size = 12;
