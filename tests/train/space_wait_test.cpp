@@ -26,10 +26,12 @@ struct Full {
   /// Text of the error with which a save of more bytes than any disk has ends.
   std::string error() {
     try {
-      wait.run(comm::Group(), INT64_MAX, [this] {
-        ++attempts;
-        throw DiskFullError("no space");
-      });
+      wait.run(
+          comm::Group(), [] { return INT64_MAX; },
+          [this] {
+            ++attempts;
+            throw DiskFullError("no space");
+          });
     } catch (const FileError& error) {
       return error.what();
     }
@@ -69,8 +71,10 @@ TEST(SpaceWait, SignalEndsTheWait) {
 TEST(SpaceWait, OtherErrorsAreNotWaitedFor) {
   Full full(30);
   full.wait.note_saved();
-  EXPECT_THROW(full.wait.run(comm::Group(), 1, [] { throw FileError("the folder was removed"); }),
-               FileError);
+  EXPECT_THROW(
+      full.wait.run(
+          comm::Group(), [] { return 1; }, [] { throw FileError("the folder was removed"); }),
+      FileError);
   EXPECT_TRUE(full.messages->all.empty());
 }
 

@@ -29,7 +29,8 @@ std::string bytes_text(int64_t bytes) {
 
 }  // namespace
 
-void SpaceWait::run(const comm::Group& group, int64_t bytes, const std::function<void()>& save) {
+void SpaceWait::run(const comm::Group& group, const Bytes& bytes,
+                    const std::function<void()>& save) {
   const auto began = Clock::now();
   for (bool told = false;; told = true) {
     try {
@@ -38,8 +39,9 @@ void SpaceWait::run(const comm::Group& group, int64_t bytes, const std::function
       if (!waits()) throw;
       auto end = End::Signal;
       if (!stop_signal_ || stop_signal_(group) == 0) {
-        if (!told) tell(bytes, error);
-        end = wait(group, bytes, began);
+        const int64_t needed = bytes();
+        if (!told) tell(needed, error);
+        end = wait(group, needed, began);
       }
       if (end == End::Try) continue;
       if (end == End::Signal) {

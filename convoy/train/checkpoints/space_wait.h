@@ -28,10 +28,12 @@ class SpaceWait {
   bool waits() const { return saved_ && longest_.count() > 0; }
   /// Tells that the folder has taken a save before.
   void note_saved() { saved_ = true; }
+  /// Bytes that a save writes; asked for where the disk is full.
+  using Bytes = std::function<int64_t()>;
   /// Runs `save`, which writes `bytes`, until the disk takes it. Throws what `save` throws: errors
   /// of other kinds, and that of a full disk where nobody waits, after the wait or a stop signal.
   /// Collective over `group`; all ranks must throw the same.
-  void run(const comm::Group& group, int64_t bytes, const std::function<void()>& save);
+  void run(const comm::Group& group, const Bytes& bytes, const std::function<void()>& save);
 
  private:
   using Clock = std::chrono::steady_clock;
