@@ -17,9 +17,9 @@ import tempfile
 import zipfile
 from pathlib import Path
 
-PLATFORM = "manylinux_2_35_x86_64"
+PLATFORM = "manylinux_2_34_x86_64"
 MOST_BYTES = 40_000_000
-NEWEST = {"GLIBC": (2, 35), "GLIBCXX": (3, 4, 30), "CXXABI": (1, 3, 13)}
+NEWEST = {"GLIBC": (2, 34), "GLIBCXX": (3, 4, 29), "CXXABI": (1, 3, 13)}
 OUTSIDE = ["libtorch*", "libc10*", "libarrow.so.*", "libparquet.so.*", "libcuda*", "libnccl*"]
 # Whose copyright files go along: the Debian packages of the libraries that are taken in.
 TAKEN_IN = ["libjemalloc2", "libsentencepiece0", "libpcre2-8-0", "libssl3"]
