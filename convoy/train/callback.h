@@ -34,6 +34,7 @@ struct RunInfo {
   int64_t last_step = 0;   ///< below max_steps with stop_steps
   int64_t first_step = 0;  ///< above 0 when resuming
   std::string resumed_from;
+  double last_save = 0;              ///< seconds that its last checkpoint took to write; 0: unknown
   std::string pipeline;              ///< blocks of each stage; "": one holds all
   parallel::MemoryUse memory;        ///< that each rank holds
   std::vector<int64_t> stage_bytes;  ///< of these, state of a rank of each stage of a pipeline

@@ -80,6 +80,7 @@ void check_makes_sense(const TrainerState& s, const std::string& where) {
   check("micro_batch_rows", static_cast<double>(s.micro_batch_rows), kAny);
   check("job_began", s.job_began, kAny);
   check("useful_seconds", s.useful_seconds, kAny);
+  check("save_seconds", s.save_seconds, kAny);
   check("earlier_updates", static_cast<double>(s.earlier_updates), kAny);
   check("loss_scale", s.loss_scale.value, kAny);
   check("loss_scale_good_steps", static_cast<double>(s.loss_scale.good_steps), kAny);
@@ -131,6 +132,7 @@ Json TrainerState::to_json() const {
   if (last_step_position >= num_rows) out["last_step_position"] = last_step_position;
   if (steps_without_targets > 0) out["steps_without_targets"] = steps_without_targets;
   if (micro_batch_rows > 0) out["micro_batch_rows"] = micro_batch_rows;
+  if (save_seconds > 0) out["save_seconds"] = save_seconds;
   if (job_began > 0) {
     out["useful_seconds"] = useful_seconds;
     out["job_began"] = job_began;
@@ -167,6 +169,7 @@ TrainerState TrainerState::from_json(const Json& json, const std::string& where)
     read_if_there("steps_without_targets", state.steps_without_targets);
     read_if_there("micro_batch_rows", state.micro_batch_rows);
     read_if_there("useful_seconds", state.useful_seconds);
+    read_if_there("save_seconds", state.save_seconds);
     read_if_there("job_began", state.job_began);
     if (json.contains("rows_sum")) state.rows_sum = sum_from(json.at("rows_sum"), where);
     if (json.contains("first_rows_sum")) {

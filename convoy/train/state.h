@@ -60,6 +60,7 @@ struct TrainerState {
   double useful_seconds = 0;
   /// Beginning of this training by that job, in seconds since 1970; 0: no launcher told the job's.
   double job_began = 0;
+  double save_seconds = 0;  ///< that the last checkpoint took to write; 0: none, or an older state
   /// Rows of a micro-batch that auto_find_batch_size chose for the job; 0: it was not asked to.
   int64_t micro_batch_rows = 0;
   Json log_history = Json::array();

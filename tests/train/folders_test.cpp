@@ -337,7 +337,16 @@ TEST_F(Folders, CheckpointsWrittenBesideTheTrainingAreTheSameFiles) {
       if (name == "trainer_state.json") continue;  // it holds times
       ++files;
       const auto other = folder_ / "between" / path.filename() / name;
-      EXPECT_EQ(read_file(entry.path()), read_file(other)) << other;
+      if (name == "manifest.json") {
+        const auto written = [](const fs::path& file) {
+          auto manifest = parse_json(read_file(file), file.string());
+          manifest.at("others").erase("trainer_state.json");
+          return manifest;
+        };
+        EXPECT_EQ(written(entry.path()), written(other)) << other;
+      } else {
+        EXPECT_EQ(read_file(entry.path()), read_file(other)) << other;
+      }
     }
   }
   EXPECT_EQ(files, 4 * 3) << "steps 2, 4, 6 and 7: weights, moments and manifest each";

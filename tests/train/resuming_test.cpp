@@ -10,6 +10,9 @@
 namespace convoy::train {
 namespace {
 
+using ::testing::HasSubstr;
+using ::testing::Not;
+
 TEST_F(TrainerTest, ResumingInMidEpochGivesTheSameBits) {
   auto run = [&](const std::string& name,
                  const std::function<void(options::TrainingArguments&)>& change) {
@@ -216,8 +219,48 @@ TEST_F(TrainerTest, ASignalDuringASaveNeedsNoOtherOne) {
   trainer.train();
   EXPECT_EQ(trainer.stopped_by(), SIGTERM);
   EXPECT_EQ(trainer.state().global_step, 4);
-  EXPECT_THAT(stopper->messages, ::testing::HasSubstr("after step 4; saved"));
-  EXPECT_THAT(stopper->messages, ::testing::HasSubstr("it would be lost; try --interrupt-grace"));
+  EXPECT_THAT(stopper->messages, HasSubstr("after step 4; saved"));
+  EXPECT_THAT(stopper->messages, HasSubstr("it would be lost; try --interrupt-grace"));
+}
+
+/// Keeps what a run tells at its start.
+struct StartWatcher : Callback {
+  void on_train_begin(const RunInfo& info) override {
+    last_save = info.last_save;
+    for (const auto& warning : info.warnings) warnings += warning + "\n";
+  }
+  double last_save = -1;
+  std::string warnings;
+};
+
+TEST_F(TrainerTest, AResumedRunTellsAtItsStartHowLongItsLastCheckpointTook) {
+  auto args = arguments("out");
+  args.save_strategy = "steps";
+  args.save_steps = 4;
+  const auto start = [&](double grace) {
+    auto job = job_;
+    job.environment.interrupt_grace = grace;
+    auto watcher = std::make_shared<StartWatcher>();
+    Trainer trainer(tiny_model(), args, data_, nullptr, job);
+    trainer.add_callback(watcher);
+    trainer.train();
+    return *watcher;
+  };
+  const auto first = start(1e-9);
+  EXPECT_EQ(first.last_save, 0);
+  EXPECT_THAT(first.warnings, Not(HasSubstr("saving the last checkpoint")));
+  args.resume_from_checkpoint = "latest";
+  const auto file = folder_ / "out/checkpoint-12/trainer_state.json";
+  const double took = parse_json(read_file(file), file.string()).at("save_seconds");
+  EXPECT_GT(took, 0);
+  args.num_train_epochs = 3;
+  const auto calm = start(3600);
+  EXPECT_EQ(calm.last_save, took);
+  EXPECT_THAT(calm.warnings, Not(HasSubstr("saving the last checkpoint")));
+  args.num_train_epochs = 4;
+  EXPECT_THAT(start(1e-9).warnings,
+              HasSubstr("but ranks are killed 1e-09 s after a signal that stops the job, and it "
+                        "would be lost; try --interrupt-grace"));
 }
 
 TEST_F(TrainerTest, ResumingOnReplicasContinuesTheSameEpoch) {

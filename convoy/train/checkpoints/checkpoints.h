@@ -79,6 +79,9 @@ class Checkpoints {
   std::string name_to_resume(int64_t step) const;
   /// A warning where output.dir has no room for that many checkpoints, else "". Not collective.
   std::string lack_of_space(int64_t num_checkpoints) const;
+  /// A warning where a save of `what` that took that long would be lost after a signal, else "".
+  /// Not collective.
+  std::string slow_save(const std::string& what, double seconds) const;
   bool holds_model() const;
   /// Whether output.dir holds, whole, what save_model() would write of that state.
   bool holds_model_of(const TrainerState& state) const;
@@ -181,7 +184,8 @@ class Checkpoints {
   std::string resumed_from_;
   std::map<std::vector<int>, comm::Group> writers_;  // with connections of their own
   std::unique_ptr<Saving> saving_;                   // under way
-  double slowest_save_ = 0;                          // seconds, that was told
+  double last_save_ = 0;                             // seconds
+  double slowest_save_ = 0;                          // of these, that was told
   SpaceWait space_;
   bool owes_save_ = false;
 };

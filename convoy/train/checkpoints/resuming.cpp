@@ -105,6 +105,7 @@ std::optional<TrainerState> Checkpoints::resume(const TrainerState& fresh) {
       keep_lineage(state);
       return Json();
     });
+    last_save_ = slowest_save_ = state.save_seconds;
     tell_other_batch(state, fresh);
     tell_other_rows(state, fresh);
     return state;

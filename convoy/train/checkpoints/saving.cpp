@@ -31,7 +31,7 @@ constexpr std::chrono::hours kDisk{24};
 struct Checkpoints::Saving {
   fs::path final_path, best;
   int64_t step;
-  std::string state;  // as it was; rank 0's
+  Json state;  // as it was; rank 0's
   std::chrono::steady_clock::time_point began = std::chrono::steady_clock::now();
   std::optional<AtomicFolder> folder;  // rank 0's
   std::optional<checkpoint::BackgroundSave> tensors;
@@ -112,7 +112,7 @@ void Checkpoints::begin_save(TrainerState& state, bool wait) {
   saving->final_path = final_path;
   saving->step = state.global_step;
   saving->best = best_path(state);
-  if (group.rank() == 0) saving->state = state.to_json().dump(2) + "\n";  // a line for each step
+  if (group.rank() == 0) saving->state = state.to_json();
   const Json made = comm::ask_main(
       group, "make a checkpoint's folder",
       [&]() -> Json {
@@ -144,6 +144,7 @@ void Checkpoints::begin_save(TrainerState& state, bool wait) {
                           group);
   saving_ = std::move(saving);
   if (!beside) finish_saving();
+  state.save_seconds = last_save_;
   owes_save_ = false;
 }
 
@@ -186,6 +187,7 @@ void Checkpoints::finish(TrainerState& state) {
   const auto name = saving_->final_path.filename().string();
   try {
     finish_saving();
+    state.save_seconds = last_save_;
   } catch (const DiskFullError& error) {
     if (!space_.waits()) throw;
     owes_save_ = true;
@@ -211,7 +213,8 @@ void Checkpoints::finish_saving() {
       [&] {
         const auto& folder = saving->folder->temporary();
         manifest.check_files(folder);
-        write_file(folder / kState, saving->state);
+        saving->state["save_seconds"] = seconds_since(saving->began);
+        write_file(folder / kState, saving->state.dump(2) + "\n");  // a line for each step
         manifest.set_others(folder);
         write_file(folder / checkpoint::Manifest::kName, manifest.to_text());
         saving->folder->commit();
@@ -226,19 +229,25 @@ void Checkpoints::finish_saving() {
       comm::Lasts::Long);
   space_.note_saved();
   callbacks_.notify([&](Callback& callback) { callback.on_save(saving->final_path); });
-  tell_slow_save(saving->final_path, seconds_since(saving->began));
+  last_save_ = seconds_since(saving->began);
+  tell_slow_save(saving->final_path, last_save_);
 }
 
 /// Warns of a slow save once, and again when it takes half as long again.
 void Checkpoints::tell_slow_save(const fs::path& path, double seconds) {
-  const double grace = job_.environment.interrupt_grace;
-  if (grace <= 0 || seconds <= grace || seconds < 1.5 * slowest_save_) return;
+  const auto slow = slow_save(path.string(), seconds);
+  if (slow.empty() || seconds < 1.5 * slowest_save_) return;
   slowest_save_ = seconds;
-  callbacks_.say(fmt::format(
-      "warning: saving {} took {:.1f} s, but ranks are killed {:g} s after a signal that stops "
-      "the job, and it would be lost; try --interrupt-grace {:.0f}, beside --nproc or of convoy "
-      "launch",
-      path.string(), seconds, grace, std::ceil(2 * seconds)));
+  callbacks_.say("warning: " + slow);
+}
+
+std::string Checkpoints::slow_save(const std::string& what, double seconds) const {
+  const double grace = job_.environment.interrupt_grace;
+  if (grace <= 0 || seconds <= grace) return "";
+  return fmt::format(
+      "saving {} took {:.1f} s, but ranks are killed {:g} s after a signal that stops the job, and "
+      "it would be lost; try --interrupt-grace {:.0f}, beside --nproc or of convoy launch",
+      what, seconds, grace, std::ceil(2 * seconds));
 }
 
 bool Checkpoints::writing() const {

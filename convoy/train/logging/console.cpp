@@ -186,6 +186,7 @@ class Console : public Callback {
     if (!info.memory_copies.empty()) item("copies", "{}", info.memory_copies);
     if (!info.resumed_from.empty()) {
       item("resumed", "from {} at step {}", info.resumed_from, info.first_step);
+      if (info.last_save > 0) item("last save", "took {}", human_seconds(info.last_save));
     }
   }
 

@@ -157,6 +157,7 @@ RunInfo describe(const RunContext& run, const dataset::BatchStream& stream,
   info.last_step = last_step(run.arguments, run.state);
   info.first_step = run.state.global_step;
   info.resumed_from = checkpoints.resumed_from();
+  info.last_save = run.state.save_seconds;
   info.placements = job::gather_placements(run.job);
   info.shares = stream.partition_summary();
   const auto warn = [&](const std::vector<std::string>& texts) {
@@ -169,7 +170,10 @@ RunInfo describe(const RunContext& run, const dataset::BatchStream& stream,
   warn(tensor_warnings(run.job.groups.mesh, info.placements));
   warn({traffic_warning(run, info), zero_warning(run, info)});
   warn(stream.warnings());
-  if (!stopped_early) warn({lack_of_space(run, stream, checkpoints)});
+  if (!stopped_early) {
+    warn({lack_of_space(run, stream, checkpoints),
+          checkpoints.slow_save("the last checkpoint", info.last_save)});
+  }
   warn(run.arguments.warnings(run.state.max_steps));
   warn({nothing_left(run, info, stopped_early)});
   return info;
