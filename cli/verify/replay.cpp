@@ -84,6 +84,7 @@ Settings settings_of_replay(const Configured& configured, const KeptRun& kept,
                       {"output.trace", ""},
                       {"output.events", ""},
                       {"output.metrics_file", ""},
+                      {"output.metrics_port", "0"},
                       {"output.quiet", "true"}};
   out.insert(out.end(), more.begin(), more.end());
   return out;

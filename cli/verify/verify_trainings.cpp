@@ -41,6 +41,7 @@ void add_settings_of_record(Settings& out, const VerifyTrainings::Options& optio
                       {"output.trace", ""},
                       {"output.events", ""},
                       {"output.metrics_file", ""},
+                      {"output.metrics_port", "0"},
                       {"output.quiet", "true"},
                       // State that several ranks hold is compared after each step.
                       {"train.check_replicas_steps", num_ranks > 1 ? "1" : "0"}};

@@ -82,6 +82,7 @@ struct OutputArguments {
   int64_t trace_steps = 3;
   std::string events;          ///< see make_event_stream()
   std::string metrics_file;    ///< see make_metrics_file()
+  int64_t metrics_port = 0;    ///< see make_metrics_server()
   std::string max_shard_size;  ///< "5GB"
 };
 

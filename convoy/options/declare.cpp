@@ -169,6 +169,10 @@ void OutputArguments::declare(OptionTable& t) {
         "file for Prometheus (node_exporter's textfile collector: *.prom), written anew with each "
         "log line, evaluation and checkpoint")
       .differs();
+  t.add(s, "metrics_port", metrics_port,
+        "port at which rank 0 answers Prometheus' GET /metrics while it trains; 0 = none")
+      .within(0, 65535)
+      .differs();
   t.add(s, "max_shard_size", max_shard_size,
         "split larger weights into several files of this size, such as 500MB or 2GiB");
 }

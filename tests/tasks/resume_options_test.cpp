@@ -104,7 +104,7 @@ const std::vector<Entry>& entries_of_trainer() {
         "parallel.planned_device"}},
       {Belief::MayChange,
        {"output.dir", "output.overwrite", "output.quiet", "output.trace", "output.trace_steps",
-        "output.events", "output.metrics_file", "output.max_shard_size"}},
+        "output.events", "output.metrics_file", "output.metrics_port", "output.max_shard_size"}},
   };
   return all;
 }

@@ -40,13 +40,14 @@ TEST(SharedOptions, AreAllButThoseThatMayDiffer) {
     table.set(name, another(*table.find(name)), "the test");
     if (other.shared_options() == usual.shared_options()) may_differ.push_back(name);
   }
-  EXPECT_THAT(may_differ,
-              UnorderedElementsAre(
-                  "train.logging_strategy", "train.logging_first_step", "train.report_to",
-                  "train.logging_dir", "train.deepspeed", "parallel.strategy", "parallel.replicas",
-                  "parallel.dp_batch", "parallel.threads", "parallel.offload_dir",
-                  "parallel.timeout", "parallel.device", "output.overwrite", "output.quiet",
-                  "output.trace", "output.trace_steps", "output.events", "output.metrics_file"));
+  EXPECT_THAT(
+      may_differ,
+      UnorderedElementsAre("train.logging_strategy", "train.logging_first_step", "train.report_to",
+                           "train.logging_dir", "train.deepspeed", "parallel.strategy",
+                           "parallel.replicas", "parallel.dp_batch", "parallel.threads",
+                           "parallel.offload_dir", "parallel.timeout", "parallel.device",
+                           "output.overwrite", "output.quiet", "output.trace", "output.trace_steps",
+                           "output.events", "output.metrics_file", "output.metrics_port"));
 }
 
 TEST(SharedOptions, CompareOnlyWhetherAFolderIsSet) {

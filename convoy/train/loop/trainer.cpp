@@ -13,6 +13,7 @@
 #include "convoy/train/logging/event_stream.h"
 #include "convoy/train/logging/log_files.h"
 #include "convoy/train/logging/metrics_file.h"
+#include "convoy/train/logging/metrics_server.h"
 #include "convoy/train/loop/make_strategy.h"
 #include "convoy/train/loop/torch_seed.h"
 #include "convoy/train/loop/trainer_impl.h"
@@ -39,6 +40,9 @@ void add_loggers(RunContext& run, bool trains) {
   }
   if (!arguments.output.metrics_file.empty() && run.job.environment.rank == 0) {
     callbacks.add(make_metrics_file(arguments.output.metrics_file, told));
+  }
+  if (arguments.output.metrics_port > 0 && run.job.environment.rank == 0) {
+    callbacks.add(make_metrics_server(arguments.output.metrics_port));
   }
   if (arguments.report_to == "tensorboard") {
     callbacks.add(make_tensorboard(arguments.events_folder(), told));
