@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdio>
+#include <cstdlib>
 
 #include "convoy/base/tensor_memory.h"
 #include "convoy/base/text.h"
@@ -27,6 +28,38 @@ c10::Allocator* below = nullptr;
 int64_t most = 0;  // that this process can have
 std::atomic<int64_t> next_look{0};
 std::atomic<bool> warned{false};
+
+#if defined(__aarch64__)
+
+/// Memory of this program's allocator: torch's wheel for Arm takes that of tensors from a mimalloc
+/// within it, which nobody can ask for sizes and which returns pages to the system.
+class OwnMemory final : public c10::Allocator {
+ public:
+  c10::DataPtr allocate(size_t bytes) override {
+    constexpr size_t kAlignment = 64;  // c10's
+    void* memory = nullptr;
+    const bool failed = bytes > 0 && ::posix_memalign(&memory, kAlignment, bytes) != 0;
+    TORCH_CHECK(!failed, "not enough memory: you tried to allocate ", bytes, " bytes");
+    return {memory, memory, &std::free, c10::Device(c10::DeviceType::CPU)};
+  }
+  c10::DeleterFnPtr raw_deleter() const override { return &std::free; }
+  void copy_data(void* to, const void* from, size_t bytes) const override {
+    default_copy_data(to, from, bytes);
+  }
+};
+
+c10::Allocator* usual_memory() {
+  static OwnMemory own;
+  return &own;
+}
+
+#else
+
+c10::Allocator* usual_memory() {
+  return c10::GetCPUAllocator();
+}
+
+#endif
 
 int64_t bytes_of(void* memory) {
   return memory == nullptr ? 0 : static_cast<int64_t>(::malloc_usable_size(memory));
@@ -73,7 +106,7 @@ class Watching final : public c10::Allocator {
 
 void watch_memory() {
   static Watching watching;
-  below = c10::GetCPUAllocator();
+  below = usual_memory();
   const int64_t limit = machine::memory_limit().bytes;
   most = limit > 0 ? limit + machine::read_host().swap_bytes : 0;
   tensor_memory.begin_counting();

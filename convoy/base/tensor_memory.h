@@ -30,6 +30,7 @@ class TensorMemory {
  public:
   /// Records that an allocator counts from now on; call it before the first tensor is allocated.
   void begin_counting() noexcept { counting_ = true; }
+  bool is_counting() const noexcept { return counting_; }
   /// Returns the bytes held now, pools included.
   int64_t add(int64_t bytes) noexcept {
     if (thread_memory != nullptr) thread_memory->add(bytes);

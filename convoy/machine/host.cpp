@@ -29,6 +29,7 @@ std::vector<std::string> instruction_sets(const fs::path& cpuinfo) {
                                                                {"amx_bf16", "AMX-BF16"},
                                                                {"asimd", "NEON"},
                                                                {"sve", "SVE"},
+                                                               {"sve2", "SVE2"},
                                                                {"bf16", "BF16"}};
   std::string flags = value_in(cpuinfo, "flags", ':');
   if (flags.empty()) flags = value_in(cpuinfo, "Features", ':');
@@ -38,6 +39,22 @@ std::vector<std::string> instruction_sets(const fs::path& cpuinfo) {
     if (std::find(all.begin(), all.end(), flag) != all.end()) out.push_back(name);
   }
   return out;
+}
+
+/// Name of the processor. Arm's tell numbers only: of who makes them, and of the part.
+std::string processor_name(const fs::path& cpuinfo) {
+  const auto name = value_in(cpuinfo, "model name", ':');
+  const auto maker = value_in(cpuinfo, "CPU implementer", ':');
+  const auto part = value_in(cpuinfo, "CPU part", ':');
+  if (!name.empty() || maker.empty()) return name;
+  static const std::pair<const char*, const char*> kParts[] = {
+      {"0xd08", "Cortex-A72"},  {"0xd0b", "Cortex-A76"},  {"0xd0c", "Neoverse N1"},
+      {"0xd40", "Neoverse V1"}, {"0xd49", "Neoverse N2"}, {"0xd4f", "Neoverse V2"},
+      {"0xd84", "Neoverse V3"}, {"0xd8e", "Neoverse N3"}};
+  for (const auto& [number, called] : kParts) {
+    if (maker == "0x41" && part == number) return std::string("Arm ") + called;
+  }
+  return fmt::format("Arm, implementer {}, part {}", maker, part);
 }
 
 /// Counts sockets, cores and threads among the CPUs that are online.
@@ -99,7 +116,7 @@ Host read_host(const fs::path& root) {
   host.name = line_in(root / "proc/sys/kernel/hostname");
   host.system = system_name(root);
   const auto cpuinfo = root / "proc/cpuinfo", meminfo = root / "proc/meminfo";
-  host.cpu = value_in(cpuinfo, "model name", ':');
+  host.cpu = processor_name(cpuinfo);
   host.instructions = instruction_sets(cpuinfo);
   read_topology(root / "sys/devices/system/cpu", host);
   host.nodes = read_nodes(root);

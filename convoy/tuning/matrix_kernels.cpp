@@ -1,7 +1,10 @@
 #include "convoy/tuning/matrix_kernels.h"
 
 #include <cstdlib>
+#include <fstream>
+#include <iterator>
 #include <string_view>
+#include <utility>
 
 // MKL, which computes torch's fp32 products, asks this function whether the processor is Intel's
 // and takes its slower kernels elsewhere. The dynamic linker prefers a program's own answer. On
@@ -48,10 +51,30 @@ bool answer_to_mkl(bool intel, bool allowed, bool avx2) {
   return intel || (allowed && avx2);
 }
 
+#if defined(__aarch64__)
+
+/// Names of the libraries of products that torch's wheel brought into this process.
+std::string matrix_kernels() {
+  std::ifstream file("/proc/self/maps");
+  const std::string maps{std::istreambuf_iterator<char>(file), {}};
+  constexpr std::pair<const char*, const char*> kLibraries[] = {
+      {"/libnvpl_blas", "NVPL"}, {"/libopenblas", "OpenBLAS"}, {"/libarm_compute", "Arm Compute"}};
+  std::string out;
+  for (const auto& [library, name] : kLibraries) {
+    if (maps.find(library) == std::string::npos) continue;
+    out += (out.empty() ? "" : ", ") + std::string(name);
+  }
+  return out.empty() ? "torch's own" : out;
+}
+
+#else
+
 std::string matrix_kernels() {
   if (is_intel() || !has(false)) return "MKL's own choice";
   if (!allowed()) return "MKL's own choice (CONVOY_FAST_MKL=0)";
   return has(true) ? "MKL's AVX-512 kernels" : "MKL's AVX2 kernels";
 }
+
+#endif
 
 }  // namespace convoy::tuning

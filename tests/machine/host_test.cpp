@@ -93,6 +93,21 @@ TEST_F(MadeUpMachine, TwoSocketsWithTwoThreadsACore) {
   EXPECT_EQ(host.overcommit, 2);
 }
 
+TEST_F(MadeUpMachine, NamesProcessorsOfArm) {
+  const auto numbers = [](const char* maker, const char* part) {
+    return fmt::format(
+        "processor\t: 0\nFeatures\t: fp asimd sve sve2 bf16\nCPU implementer\t: {}\n"
+        "CPU architecture: 8\nCPU variant\t: 0x0\nCPU part\t: {}\n",
+        maker, part);
+  };
+  file("proc/cpuinfo", numbers("0x41", "0xd4f"));
+  EXPECT_EQ(read_host(root_).cpu, "Arm Neoverse V2");
+  EXPECT_EQ(read_host(root_).instructions,
+            (std::vector<std::string>{"NEON", "SVE", "SVE2", "BF16"}));
+  file("proc/cpuinfo", numbers("0x61", "0xd4f"));
+  EXPECT_EQ(read_host(root_).cpu, "Arm, implementer 0x61, part 0xd4f");
+}
+
 TEST_F(MadeUpMachine, EmptySystemReadsAsUnknown) {
   const Host host = read_host(root_);
   EXPECT_EQ(host.system + host.cpu + host.huge_pages, "");

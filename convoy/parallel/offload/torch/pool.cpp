@@ -10,9 +10,12 @@ namespace convoy::parallel {
 
 namespace {
 
-/// Bytes of a buffer as the allocator counts them.
-int64_t host_bytes(const at::Tensor& buffer) {
-  return buffer.is_cpu() ? static_cast<int64_t>(::malloc_usable_size(buffer.data_ptr())) : 0;
+/// Bytes that the counting allocator gave to a buffer beyond the request. Where none counts, the
+/// buffer may not be malloc's: torch's wheel for Arm has a mimalloc within it.
+int64_t rounding_of(const at::Tensor& buffer) {
+  if (!buffer.is_cpu() || !tensor_memory.is_counting()) return 0;
+  return static_cast<int64_t>(::malloc_usable_size(buffer.data_ptr())) -
+         static_cast<int64_t>(buffer.nbytes());
 }
 
 }  // namespace
@@ -40,7 +43,7 @@ at::Tensor Pool::take(int64_t count) {
   try {
     auto buffer = at::empty({count}, options_);
     pooled_.add(-most_added);
-    if (expected > 0) pooled_.add_rounding(host_bytes(buffer) - expected);
+    pooled_.add_rounding(rounding_of(buffer));
     return buffer;
   } catch (...) {  // there is no such memory: nothing was taken
     pooled_.add(-expected - most_added);
@@ -60,13 +63,13 @@ void Pool::give(at::Tensor buffer) {
 void Pool::let_go() {
   const auto& oldest = free_.front();
   num_elements_ -= oldest.numel();
-  const int64_t bytes = host_bytes(oldest);
+  const int64_t rounding = rounding_of(oldest);
   const int64_t asked = oldest.is_cpu() ? static_cast<int64_t>(oldest.nbytes()) : 0;
   oldest.storage().unsafeGetStorageImpl()->set_data_ptr_noswap(
       at::DataPtr(nullptr, oldest.device()));
   free_.erase(free_.begin());
   pooled_.add(-asked);
-  pooled_.add_rounding(asked - bytes);
+  pooled_.add_rounding(-rounding);
 }
 
 }  // namespace convoy::parallel
