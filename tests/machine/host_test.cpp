@@ -1,5 +1,6 @@
 #include "convoy/machine/host.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>
