@@ -2,10 +2,10 @@
 # dev_stamp.sh DEV: wheels that are installed after a build make ./dev configure again; what it names is there.
 set -euo pipefail
 eval "$(sed -n '/^nvidia_wheels()/,/^}/p; /^configure()/,/^}/p
-  /^torch_free_rooms()/p; /^sanitized_targets()/,/^}/p' "$1")"
+  /^torch_free_components()/p; /^sanitized_targets()/,/^}/p' "$1")"
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-PRESET=release SITE=$work/site BUILD=$work/build
+PRESET=release TARGET= SITE=$work/site BUILD=$work/build
 mkdir -p "$SITE/nvidia/cu13/lib" "$BUILD"
 touch "$BUILD/build.ninja"
 runs=0
