@@ -19,6 +19,17 @@ function(convoy_component name)
   convoy_library(${name} "${arg_TORCH}" "${arg_COMPONENTS}" "${arg_LINK}")
 endfunction()
 
+# convoy_kernels() makes a header of each kernel's text in convoy/: a raw string, as <convoy/FOLDER/NAME_cu.h>.
+function(convoy_kernels)
+  file(GLOB_RECURSE texts CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/convoy/*.cu)
+  foreach(text IN LISTS texts)
+    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${text})
+    file(READ ${text} content)
+    string(REGEX REPLACE "[.]cu$" "_cu.h" header ${text})
+    file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/kernels/${header} CONTENT "R\"cuda(${content})cuda\"" @ONLY)
+  endforeach()
+endfunction()
+
 function(convoy_torch_part name)
   cmake_parse_arguments(arg "" "" "COMPONENTS" ${ARGN})
   add_library(convoy_${name}_torch STATIC ${convoy_${name}_torch_sources})

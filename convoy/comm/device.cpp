@@ -4,7 +4,6 @@
 #include <c10/core/CachingDeviceAllocator.h>
 #include <c10/core/Event.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
-#include <dlfcn.h>
 #include <fmt/format.h>
 
 #include <array>
@@ -12,16 +11,11 @@
 
 #include "convoy/base/text.h"
 #include "convoy/comm/pending.h"
+#include "convoy/gpu/driver.h"
 
 namespace convoy::comm {
 
 namespace {
-
-/// Looks up a function of the CUDA driver; null without a driver.
-void* driver_function(const char* name) {
-  static void* const driver = ::dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
-  return driver == nullptr ? nullptr : ::dlsym(driver, name);
-}
 
 /// Allocator of a device; null for the host, and for a device that has allocated nothing yet.
 c10::DeviceAllocator* allocator_of(at::Device device) {
@@ -54,23 +48,29 @@ at::Tensor download(const at::Tensor& tensor) {
   return tensor.cpu();
 }
 
-at::Tensor download_alone(const at::Tensor& tensor) {
-  if (tensor.is_cpu()) return tensor;
+Download::Download(const at::Tensor& tensor) {
   const auto device = tensor.device();
-  auto host = at::empty(tensor.sizes(), tensor.options().device(at::kCPU)).pin_memory();
-  host.copy_(tensor, /*non_blocking=*/true);
-  c10::Event done(device.type());
-  done.record(c10::impl::VirtualGuardImpl(device.type()).getStream(device));
-  finish_pending_or([&] { return done.query(); });
-  done.synchronize();
-  return host;
+  host_ = at::empty(tensor.sizes(), tensor.options().device(at::kCPU)).pin_memory();
+  host_.copy_(tensor, /*non_blocking=*/true);
+  done_ = std::make_shared<c10::Event>(device.type());
+  done_->record(c10::impl::VirtualGuardImpl(device.type()).getStream(device));
+}
+
+at::Tensor Download::get() const {
+  finish_pending_or([&] { return done_->query(); });
+  done_->synchronize();
+  return host_;
+}
+
+at::Tensor download_alone(const at::Tensor& tensor) {
+  return tensor.is_cpu() ? tensor : Download(tensor).get();
 }
 
 std::string identity(at::Device device) {
   if (device.is_cpu()) return "";
   // A slice of a GPU (MIG) has an identity of its own.
   using GetUuid = int (*)(std::array<unsigned char, 16>*, int);
-  static const auto get_uuid = reinterpret_cast<GetUuid>(driver_function("cuDeviceGetUuid_v2"));
+  static const auto get_uuid = gpu::driver_function<GetUuid>("cuDeviceGetUuid_v2");
   std::array<unsigned char, 16> uuid{};
   if (get_uuid == nullptr || get_uuid(&uuid, device.index()) != 0) return "";
   std::string text = "GPU-";
@@ -82,7 +82,7 @@ int compute_capability(at::Device device) {
   if (device.is_cpu()) return 0;
   using GetAttribute = int (*)(int*, int, int);
   constexpr int kComputeCapabilityMajor = 75;
-  static const auto get = reinterpret_cast<GetAttribute>(driver_function("cuDeviceGetAttribute"));
+  static const auto get = gpu::driver_function<GetAttribute>("cuDeviceGetAttribute");
   int major = 0;
   return get != nullptr && get(&major, kComputeCapabilityMajor, device.index()) == 0 ? major : 0;
 }

@@ -1,7 +1,9 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <c10/core/Event.h>
 
+#include <memory>
 #include <string>
 
 // Calls to a GPU without linking CUDA. For the host they do nothing, or return 0 or "".
@@ -21,6 +23,20 @@ at::Tensor upload(const at::Tensor& tensor, at::Device device);
 /// Returns the host's copy of a tensor, for which the host waits; first for collectives that are
 /// under way on GPUs (see finish_pending).
 at::Tensor download(const at::Tensor& tensor);
+
+/// A copy of a GPU's tensor to the host that is under way behind what was started before, and not
+/// behind what is started later.
+class Download {
+ public:
+  explicit Download(const at::Tensor& tensor);
+  /// Returns the host's copy, for which the host waits; for collectives only as far as the copy
+  /// needs them.
+  at::Tensor get() const;
+
+ private:
+  at::Tensor host_;
+  std::shared_ptr<c10::Event> done_;
+};
 
 /// Returns the host's copy of a tensor as soon as it is there: collectives that were started before
 /// may still be under way. In a pipeline, one of them may wait for what this rank sends later.

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "convoy/comm/device.h"
+#include "convoy/gpu/failures.h"
 
 namespace convoy::nn {
 
@@ -30,17 +31,11 @@ CompileAndLaunch find_compiler() {
 struct Compiler {
   CompileAndLaunch run = find_compiler();
   std::mutex mutex;  // torch's cache of kernels is not for several threads
-  std::vector<std::string> failures;
 };
 
 Compiler& compiler() {
   static Compiler compiler;
   return compiler;
-}
-
-std::string to_text(const std::string& kernel, const c10::Error& error) {
-  const std::string said = error.what_without_backtrace();
-  return kernel + ": " + said.substr(0, said.find('\n'));
 }
 
 }  // namespace
@@ -62,9 +57,9 @@ std::optional<at::Tensor> DeviceKernel::run(const std::vector<at::Tensor>& tenso
   } catch (const c10::OutOfMemoryError&) {
     throw;
   } catch (const c10::Error& error) {
-    check_device(tensors.front().device());
+    gpu::check_device(tensors.front().device());
     failed_ = true;
-    torchs.failures.push_back(to_text(name_, error));
+    gpu::add_failed_kernel(name_, error);
     return std::nullopt;
   }
 }
@@ -113,22 +108,6 @@ std::optional<at::Tensor> packed(const at::Tensor& x) {
   if (!fits(x.size(-1)) || !fits(x.storage_offset())) return std::nullopt;
   if (!std::all_of(strides.begin(), strides.end(), fits)) return std::nullopt;
   return x.view(at::kLong);
-}
-
-void add_failed_kernel(const std::string& name, const c10::Error& error) {
-  const std::lock_guard lock(compiler().mutex);
-  compiler().failures.push_back(to_text(name, error));
-}
-
-void check_device(at::Device device) {
-  if (device.is_cpu()) return;
-  const c10::impl::VirtualGuardImpl gpu(device.type());
-  gpu.queryStream(gpu.getStream(device));
-}
-
-std::vector<std::string> failed_kernels() {
-  const std::lock_guard lock(compiler().mutex);
-  return compiler().failures;
 }
 
 }  // namespace convoy::nn

@@ -105,13 +105,4 @@ std::optional<at::Tensor> packed(const at::Tensor& x);
 /// something in one launch.
 at::Tensor halves_of(const at::Tensor& like, at::ScalarType type);
 
-/// Returns the kernels that torch could not compile or run so far, each with what it said first.
-std::vector<std::string> failed_kernels();
-/// Adds one to them.
-void add_failed_kernel(const std::string& name, const c10::Error& error);
-
-/// Throws what is wrong with `device` where a kernel before has failed: such an error comes up at
-/// any later call, which has no part in it. The host does not wait.
-void check_device(at::Device device);
-
 }  // namespace convoy::nn

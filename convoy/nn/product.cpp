@@ -4,7 +4,7 @@
 
 #include <atomic>
 
-#include "convoy/nn/device_kernel.h"
+#include "convoy/gpu/failures.h"
 
 namespace convoy::nn {
 
@@ -21,9 +21,9 @@ bool add_in_one(at::Tensor& out, const at::Tensor& a, const at::Tensor& b) {
   } catch (const c10::OutOfMemoryError&) {
     throw;
   } catch (const c10::Error& error) {
-    check_device(out.device());
+    gpu::check_device(out.device());
     known_not_to = true;
-    add_failed_kernel("add_in_one", error);
+    gpu::add_failed_kernel("add_in_one", error);
     return false;
   }
 }

@@ -157,6 +157,16 @@ class Call {
     if (device_ < 0) device_ = c10::impl::VirtualGuardImpl(c10::kCUDA).getDevice().index();
   }
 
+  /// Whether an argument that is written is read, too: an operation in place, but for those that
+  /// overwrite.
+  bool updates(size_t i) const {
+    static const std::set<std::string> kOverwrite{
+        "aten::copy_",   "aten::zero_",          "aten::fill_",          "aten::normal_",
+        "aten::random_", "aten::_foreach_copy_", "aten::_foreach_zero_", "aten::set_"};
+    return name_.ends_with('_') && !kOverwrite.contains(name_) &&
+           schema_.arguments()[i].name() != "out";
+  }
+
   /// How many elements of an argument move, where an index beside it picks some.
   int64_t num_moved(size_t i) const {
     const auto& tensor = given_[i].toTensor();
@@ -166,45 +176,50 @@ class Call {
                            (i == 0 || i + 1 == given_.size());
     if (scattered || (name_ == "aten::gather" && i == 0)) return number(2);
     if (name_ == "aten::embedding" && i == 0) return number(1) * tensor.size(1);
+    if (name_ == "aten::index_add_" && i == 0) return number(3);
     if (name_ == "aten::index_select" && i == 0 && tensor.dim() > 0) {
       return number(2) * (tensor.numel() / tensor.size(given_[1].toInt()));
     }
     return tensor.numel();
   }
 
-  at::Tensor take(const at::Tensor& tensor, bool writes, Operation& operation, int64_t elements) {
+  enum class Use { Read, Write, Update };
+
+  Use use_of(size_t i) const {
+    const auto* alias = schema_.arguments()[i].alias_info();
+    if (alias == nullptr || !alias->isWrite()) return Use::Read;
+    return updates(i) ? Use::Update : Use::Write;
+  }
+
+  at::Tensor take(const at::Tensor& tensor, Use use, Operation& operation, int64_t elements) {
     if (!tensor.defined() || !tensor.is_cuda()) return tensor;
-    if (writes) {
-      operation.writes(tensor, elements);
-    } else {
-      operation.reads(tensor, elements);
-    }
+    if (use != Use::Write) operation.reads(tensor, elements);
+    if (use != Use::Read) operation.writes(tensor, elements);
     return on_host(tensor);
   }
-  at::Tensor take(const at::Tensor& tensor, bool writes, Operation& operation) {
-    return take(tensor, writes, operation, tensor.defined() ? tensor.numel() : 0);
+  at::Tensor take(const at::Tensor& tensor, Use use, Operation& operation) {
+    return take(tensor, use, operation, tensor.defined() ? tensor.numel() : 0);
   }
 
   void bring(size_t i, Operation& operation) {
     auto& value = stack_[begin_ + i];
-    const auto* alias = schema_.arguments()[i].alias_info();
-    const bool writes = alias != nullptr && alias->isWrite();
+    const auto use = use_of(i);
     if (value.isTensor()) {
       const at::Tensor tensor = value.toTensor();
-      if (writes && tensor.defined() && tensor.is_cuda() && tensor.numel() == 0) {
+      if (use != Use::Read && tensor.defined() && tensor.is_cuda() && tensor.numel() == 0) {
         resized_.emplace_back(i, at::empty({0}, tensor.options().device(at::kCPU)));
         value = resized_.back().second;
       } else {
-        value = take(tensor, writes, operation, tensor.defined() ? num_moved(i) : 0);
+        value = take(tensor, use, operation, tensor.defined() ? num_moved(i) : 0);
       }
     } else if (value.isTensorList()) {
       auto list = value.toTensorVector();
-      for (auto& tensor : list) tensor = take(tensor, writes, operation);
+      for (auto& tensor : list) tensor = take(tensor, use, operation);
       value = c10::IValue(list);
     } else if (value.isOptionalTensorList()) {
       c10::List<std::optional<at::Tensor>> list;
       for (const std::optional<at::Tensor> tensor : value.toOptionalTensorList()) {
-        list.push_back(tensor ? std::optional(take(*tensor, writes, operation)) : std::nullopt);
+        list.push_back(tensor ? std::optional(take(*tensor, use, operation)) : std::nullopt);
       }
       value = list;
     } else if (value.isDevice()) {

@@ -4,22 +4,17 @@
 #include <ATen/cuda/jiterator.h>
 #include <c10/core/DeviceGuard.h>
 #include <dlfcn.h>
-#include <unistd.h>
 
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
 #include <map>
 #include <mutex>
 #include <sstream>
 
+#include "tests/fake_gpu/host_compiler.h"
 #include "tests/fake_gpu/run_on_host.h"
 
 namespace convoy::fake_gpu {
 
 namespace {
-
-namespace fs = std::filesystem;
 
 /// torch's number of tensors, outputs among them.
 constexpr size_t kMostTensors = 8;
@@ -115,40 +110,8 @@ struct Kernel {
   }
 };
 
-/// Kept between processes: a compiler takes longer than a test.
-fs::path folder() {
-  const char* temporary = std::getenv("TMPDIR");
-  const auto out = fs::path(temporary != nullptr ? temporary : "/tmp") /
-                   ("convoy_fake_gpu_" + std::to_string(::getuid()));
-  fs::create_directories(out);
-  return out;
-}
-
 Loop compile(const std::string& source) {
-  const auto name = std::to_string(std::hash<std::string>{}(source));
-  const auto library = folder() / (name + ".so");
-  if (!fs::exists(library)) {
-    const auto own = name + "_" + std::to_string(::getpid());
-    const auto text = folder() / (own + ".cpp"), made = folder() / (own + ".so"),
-               messages = folder() / (own + ".txt");
-    std::ofstream(text) << source;
-    const char* compiler = std::getenv("CXX");
-    const auto command = std::string(compiler != nullptr ? compiler : "c++") +
-                         " -std=c++17 -O2 -w -shared -fPIC -o " + made.string() + " " +
-                         text.string() + " > " + messages.string() + " 2>&1";
-    if (std::system(command.c_str()) != 0) {
-      std::ifstream said(messages);
-      std::stringstream all;
-      all << said.rdbuf();
-      TORCH_CHECK(false, "fake_gpu: the kernel cannot be compiled: ", all.str());
-    }
-    fs::rename(made, library);
-    fs::remove(text);
-    fs::remove(messages);
-  }
-  void* opened = ::dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
-  TORCH_CHECK(opened != nullptr, "fake_gpu: ", ::dlerror());
-  return reinterpret_cast<Loop>(::dlsym(opened, "loop"));
+  return reinterpret_cast<Loop>(::dlsym(open_library(compile_on_host(source)), "loop"));
 }
 
 /// As torch does it, without the function's name: two of one text are taken for each other.

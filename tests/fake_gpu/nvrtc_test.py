@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""The texts of kernels for GPUs compile by NVIDIA's compiler, as torch hands them to it; no GPU is needed.
+"""The texts of kernels for GPUs compile by NVIDIA's compiler, as torch or convoy hands them to it; no GPU is needed.
 
 CONVOY_NVRTC is its library, libnvrtc.so.13 of the wheel nvidia-cuda-nvrtc; else the one among torch's wheels. Without
 any the test is skipped (exit code 77).
 """
 import ctypes
+import itertools
 import os
 import pathlib
 import re
@@ -13,6 +14,22 @@ import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 ARCHITECTURES = ("sm_80", "sm_90", "sm_100")
+MAX_REGISTERS = 64  # of a thread: a multiprocessor then has 1,024 threads at least
+
+
+def of_width(width, threads, layer, kind="unsigned short"):
+    """Definitions before add_norm.cu."""
+    numbers = {"WIDTH": width, "THREADS": threads, "LAYER": layer, "ADDED": kind, "ROW": kind, "WEIGHT": kind}
+    return "".join(f"#define CONVOY_{name} {value}\n" for name, value in numbers.items())
+
+
+# (definitions, most registers) with which a file is compiled beside its own.
+VARIANTS = {
+    "add_norm.cu": [(of_width(64, 32, 1, "float"), 64), (of_width(768, 192, 1), 64), (of_width(4096, 512, 0), 64),
+                    (of_width(8192, 512, 1), 128)],  # rows in registers: a quarter of the threads
+    "gated.cu": [("#define CONVOY_VALUE float\n#define CONVOY_SHARE convoy_share\n", 64)],
+    "softmax.cu": [("#define CONVOY_SCORE float\n#define CONVOY_THREADS 32\n", 64)],
+}
 # As torch's at::cuda::jit has them.
 PRELUDE = r"""
 namespace at {
@@ -43,7 +60,7 @@ struct alignas(2) Half {
 def texts():
     """Maps the name of each text to it, in one line, as the macro makes it."""
     out = {}
-    for path in sorted((ROOT / "convoy/nn").rglob("*device*")):
+    for path in sorted([*(ROOT / "convoy/nn").rglob("*device*"), *(ROOT / "convoy/nn").rglob("*_text.h")]):
         source = re.sub(r"//[^\n]*", "", path.read_text())
         if found := re.search(r"kFastMathText =((?:\s*\"[^\n]*\")+);", source):
             out["kFastMathText"] = "".join(re.findall(r'"([^"\n]*)"', found[1]))
@@ -72,18 +89,18 @@ class Nvrtc(unittest.TestCase):
     def setUpClass(cls):
         cls.nvrtc = ctypes.CDLL(find_library())
 
-    def compiled(self, source, architecture):
-        """What the compiler says, "" if nothing."""
+    def compiled(self, source, architecture, more=("-default-device",)):
+        """Whether the compiler takes a text, and what it says of it."""
         program = ctypes.c_void_p()
         self.assertEqual(self.nvrtc.nvrtcCreateProgram(ctypes.byref(program), source.encode(), b"kernel.cu", 0, None, None), 0)
-        options = [b"--std=c++17", b"-default-device", f"--gpu-architecture={architecture}".encode()]
+        options = [option.encode() for option in ("--std=c++17", f"--gpu-architecture={architecture}", *more)]
         code = self.nvrtc.nvrtcCompileProgram(program, len(options), (ctypes.c_char_p * len(options))(*options))
         size = ctypes.c_size_t()
         self.nvrtc.nvrtcGetProgramLogSize(program, ctypes.byref(size))
         log = ctypes.create_string_buffer(size.value)
         self.nvrtc.nvrtcGetProgramLog(program, log)
         self.nvrtc.nvrtcDestroyProgram(ctypes.byref(program))
-        return "" if code == 0 else log.value.decode() or f"error {code}"
+        return code == 0, log.value.decode()
 
     def test_all_texts(self):
         found = texts()
@@ -104,10 +121,31 @@ class Nvrtc(unittest.TestCase):
                               f"  out[i] = {name}<{kind}>({', '.join(arguments)});\n}}\n")
                     for architecture in ARCHITECTURES:
                         with self.subTest(kernel=name, type=kind, architecture=architecture):
-                            self.assertEqual(self.compiled(source, architecture), "")
+                            taken, said = self.compiled(source, architecture)
+                            self.assertTrue(taken, said)
+
+    def test_own_kernels_spill_no_registers(self):
+        numbers, known = (ROOT / "convoy/gpu/numbers.cu").read_text(), texts()
+        before = {"gated.cu": " ".join(known[name] for name in ("kFastMathText", "kBitsText", "kActivationText")) + "\n"}
+        files = sorted(set((ROOT / "convoy").rglob("*.cu")) - {ROOT / "convoy/gpu/numbers.cu"})
+        self.assertTrue(files)
+        cases = [(file, *variant) for file in files for variant in (("", MAX_REGISTERS), *VARIANTS.get(file.name, ()))]
+        for (file, definitions, most), architecture in itertools.product(cases, ARCHITECTURES):
+            with self.subTest(file=file.name, definitions=definitions, architecture=architecture):
+                text = definitions + numbers + before.get(file.name, "") + file.read_text()
+                taken, said = self.compiled(text, architecture, ("-default-device", "--ptxas-options=-v"))
+                self.assertTrue(taken, said)
+                kernels = len(re.findall(r"__global__", text))
+                spills = re.findall(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads", said)
+                self.assertEqual(spills, [("0", "0", "0")] * kernels, said)
+                registers = [int(number) for number in re.findall(r"Used (\d+) registers", said)]
+                self.assertEqual(len(registers), kernels)
+                self.assertLessEqual(max(registers), most, said)
 
     def test_a_fault_is_told(self):
-        self.assertIn("error", self.compiled("nothing of C", ARCHITECTURES[0]))
+        taken, said = self.compiled("nothing of C", ARCHITECTURES[0])
+        self.assertFalse(taken)
+        self.assertIn("error", said)
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@
 
 #include <string>
 
+#include "convoy/gpu/failures.h"
 #include "convoy/nn/device_kernel.h"
 #include "tests/gpu/calls_of.h"
 #include "tests/gpu/gpu_testing.h"
@@ -119,7 +120,7 @@ TEST_F(AttentionKernels, DocumentsAndWindowsAreOneLaunch) {
               EXPECT_EQ(there[i].masked_select(padding).abs().max().item<double>(), 0) << i;
             }
           }
-          EXPECT_TRUE(failed_kernels().empty());
+          EXPECT_TRUE(gpu::failed_kernels().empty());
         }
       }
     }

@@ -2,6 +2,7 @@
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include "convoy/gpu/failures.h"
 #include "convoy/nn/attention/rotary.h"
 #include "convoy/nn/device_kernel.h"
 #include "convoy/nn/layers/activation.h"
@@ -202,7 +203,7 @@ TEST_F(Kernels, AreCompiled) {
     const auto out = activate("gelu", turned) + activate("silu", turned, on);
     torch::autograd::backward({out.sum()}, {});
   }
-  EXPECT_TRUE(failed_kernels().empty()) << failed_kernels().front();
+  EXPECT_TRUE(gpu::failed_kernels().empty()) << gpu::failed_kernels().front();
 }
 
 }  // namespace

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "convoy/comm/device.h"
-#include "convoy/nn/device_kernel.h"
+#include "convoy/gpu/failures.h"
 
 namespace convoy::nn {
 
@@ -77,9 +77,9 @@ at::Tensor cudnn_attention(const at::Tensor& q, const at::Tensor& k, const at::T
   } catch (const c10::OutOfMemoryError&) {
     throw;
   } catch (const c10::Error& error) {
-    check_device(q.device());
+    gpu::check_device(q.device());
     plans.fail(key);
-    add_failed_kernel("cudnn_attention", error);
+    gpu::add_failed_kernel("cudnn_attention", error);
     return {};
   }
 }

@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "convoy/comm/device.h"
+#include "convoy/gpu/failures.h"
 #include "convoy/nn/attention/seen.h"
 #include "convoy/nn/device_kernel.h"
 
@@ -157,9 +158,9 @@ at::Tensor flash_attention(const at::Tensor& q, const at::Tensor& k, const at::T
   } catch (const c10::OutOfMemoryError&) {
     throw;
   } catch (const c10::Error& error) {
-    check_device(q.device());
+    gpu::check_device(q.device());
     failed = true;
-    add_failed_kernel("flash_attention", error);
+    gpu::add_failed_kernel("flash_attention", error);
     return {};
   }
 }

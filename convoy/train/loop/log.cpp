@@ -6,8 +6,8 @@
 
 #include "convoy/base/activity.h"
 #include "convoy/comm/to_host.h"
+#include "convoy/gpu/failures.h"
 #include "convoy/machine/resident.h"
-#include "convoy/nn/device_kernel.h"
 #include "convoy/train/loop/due.h"
 #include "convoy/train/loop/results.h"
 #include "convoy/train/run_sums.h"
@@ -97,10 +97,10 @@ void TrainingLog::tell_weights() const {
 }
 
 void TrainingLog::tell_failed_kernels() {
-  const auto failed = nn::failed_kernels();
+  const auto failed = gpu::failed_kernels();
   for (; num_failed_kernels_ < failed.size(); ++num_failed_kernels_) {
     run_.callbacks.warn(
-        fmt::format("[device] torch could not compile or run a kernel for this GPU; got '{}'; "
+        fmt::format("[device] a kernel for this GPU could not be compiled or run; got '{}'; "
                     "torch's own, slower "
                     "operations run in its place",
                     failed[num_failed_kernels_]));
