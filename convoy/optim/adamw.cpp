@@ -6,11 +6,13 @@
 
 #include <cmath>
 #include <map>
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include "convoy/optim/adamw_arithmetic.h"
 #include "convoy/optim/host_weights.h"
+#include "convoy/optim/kernel_optimizer.h"
 
 namespace convoy::optim {
 
@@ -42,39 +44,16 @@ CONVOY_CLONES void adamw_range(const HostWeights& at, const AdamWMoments& moment
   });
 }
 
-class AdamW : public Optimizer {
+class AdamW : public KernelOptimizer {
  public:
   explicit AdamW(const Settings& settings) : settings_(settings) {}
 
   std::string name() const override { return "adamw_torch"; }
   std::vector<StateSpec> states() const override { return {{"exp_avg"}, {"exp_avg_sq"}}; }
 
-  void update(const FlatRange& stretch, const StepNumbers& numbers) const override {
-    at::NoGradGuard no_grad;
-    const auto &first = stretch.states[0], &second = stretch.states[1];
-    if (stretch.weights.is_cpu()) {
-      const auto factors = adamw_factors(settings_, stretch.weight_decay, numbers);
-      const HostWeights at(stretch);
-      const AdamWMoments moments{first.mutable_data_ptr<float>(), second.mutable_data_ptr<float>()};
-      at::parallel_for(0, stretch.weights.numel(), 1 << 15, [&](int64_t begin, int64_t end) {
-        adamw_range(at, moments, factors, begin, end);
-      });
-      return at.finish(stretch);
-    }
-    update_on_device({&stretch}, numbers);
-    round_on_device({stretch});
-  }
-
-  void update_all(const std::vector<FlatRange>& stretches,
-                  const StepNumbers& numbers) const override {
-    if (stretches.empty() || stretches.front().weights.is_cpu()) {
-      return Optimizer::update_all(stretches, numbers);
-    }
-    at::NoGradGuard no_grad;
-    std::map<double, std::vector<const FlatRange*>> by_decay;
-    for (const auto& stretch : stretches) by_decay[stretch.weight_decay].push_back(&stretch);
-    for (const auto& [decay, some] : by_decay) update_on_device(some, numbers);
-    round_on_device(stretches);
+  /// torch's fused kernel skips steps, too.
+  bool reads_device_state(const std::vector<FlatRange>& stretches) const override {
+    return !stretches.empty() && !stretches.front().weights.is_cpu();
   }
 
   int64_t updates_until_idle() const override {
@@ -96,14 +75,40 @@ class AdamW : public Optimizer {
   }
 
  private:
+  UpdateKernel& kernel() const override {
+    static UpdateKernel kernel("convoy_adamw", /*draws=*/false);
+    return kernel;
+  }
+
+  void update_on_host(const FlatRange& stretch, const StepNumbers& numbers) const override {
+    const auto &first = stretch.states[0], &second = stretch.states[1];
+    const auto factors = adamw_factors(settings_, stretch.weight_decay, numbers);
+    const HostWeights at(stretch);
+    const AdamWMoments moments{first.mutable_data_ptr<float>(), second.mutable_data_ptr<float>()};
+    at::parallel_for(0, stretch.weights.numel(), 1 << 15, [&](int64_t begin, int64_t end) {
+      adamw_range(at, moments, factors, begin, end);
+    });
+    at.finish(stretch);
+  }
+
+  void update_by_kernel(const std::vector<FlatRange>& stretches,
+                        const StepNumbers& numbers) const override {
+    kernel().run(stretches, numbers, adamw_factors(settings_, 0, numbers));
+  }
+
+  void update_by_operations(const std::vector<FlatRange>& stretches,
+                            const StepNumbers& numbers) const override {
+    std::map<double, std::vector<const FlatRange*>> by_decay;
+    for (const auto& stretch : stretches) by_decay[stretch.weight_decay].push_back(&stretch);
+    for (const auto& [decay, some] : by_decay) update_on_device(some, numbers);
+    round_on_device(stretches);
+  }
+
   /// Updates the masters of ranges with one weight decay in one call.
   void update_on_device(const std::vector<const FlatRange*>& stretches,
                         const StepNumbers& numbers) const {
     const auto fp32 = stretches.front()->weights.options().dtype(at::kFloat);
-    const auto scalar = [&](const at::Tensor& there, double value) {
-      return there.defined() ? there : at::full({}, value, fp32);
-    };
-    const auto step = scalar(numbers.device_step, static_cast<double>(numbers.step));
+    const auto step = at::full({}, static_cast<double>(numbers.step), fp32);
     std::vector<at::Tensor> weights, grads, first, second;
     for (const auto* stretch : stretches) {
       weights.push_back(stretch->weights);
@@ -112,10 +117,13 @@ class AdamW : public Optimizer {
       second.push_back(stretch->states[1]);
     }
     const std::vector<at::Tensor> steps(stretches.size(), step);
+    const auto& state = numbers.device_state;
+    const auto divisor =
+        state.defined() ? state.select(0, 2) : at::full({}, numbers.grad_divisor, fp32);
+    const auto skip = state.defined() ? std::optional(state.select(0, 1)) : std::nullopt;
     at::_fused_adamw_(weights, grads, first, second, {}, steps, numbers.learning_rate,
                       settings_.beta1, settings_.beta2, stretches.front()->weight_decay,
-                      settings_.epsilon, /*amsgrad=*/false, /*maximize=*/false,
-                      scalar(numbers.device_divisor, numbers.grad_divisor));
+                      settings_.epsilon, /*amsgrad=*/false, /*maximize=*/false, divisor, skip);
   }
 
   /// Rounds masters to the compute dtype by one call.

@@ -8,6 +8,7 @@
 
 #include "convoy/optim/adamw_arithmetic.h"
 #include "convoy/optim/host_weights.h"
+#include "convoy/optim/kernel_optimizer.h"
 #include "convoy/optim/stochastic_rounding.h"
 
 namespace convoy::optim {
@@ -56,7 +57,7 @@ CONVOY_CLONES void adamw_bf16_span(const HostWeights& at, const Bf16Moments& mom
   }
 }
 
-class AdamWBf16 : public Optimizer {
+class AdamWBf16 : public KernelOptimizer {
  public:
   explicit AdamWBf16(const Settings& settings) : settings_(settings) {}
 
@@ -66,9 +67,13 @@ class AdamWBf16 : public Optimizer {
   }
   bool needs_spans() const override { return true; }
 
-  void update(const FlatRange& stretch, const StepNumbers& numbers) const override {
-    if (!stretch.weights.is_cpu()) return adamw_bf16_by_operations(stretch, numbers, settings_);
-    at::NoGradGuard no_grad;
+ private:
+  UpdateKernel& kernel() const override {
+    static UpdateKernel kernel("convoy_adamw_bf16", /*draws=*/true);
+    return kernel;
+  }
+
+  void update_on_host(const FlatRange& stretch, const StepNumbers& numbers) const override {
     const auto factors = adamw_factors(settings_, stretch.weight_decay, numbers);
     const HostWeights at(stretch);
     const Bf16Moments moments{static_cast<Bf16*>(stretch.states[0].mutable_data_ptr()),
@@ -87,7 +92,16 @@ class AdamWBf16 : public Optimizer {
     at.finish(stretch);
   }
 
- private:
+  void update_by_kernel(const std::vector<FlatRange>& stretches,
+                        const StepNumbers& numbers) const override {
+    kernel().run(stretches, numbers, adamw_factors(settings_, 0, numbers));
+  }
+
+  void update_by_operations(const std::vector<FlatRange>& stretches,
+                            const StepNumbers& numbers) const override {
+    for (const auto& stretch : stretches) adamw_bf16_by_operations(stretch, numbers, settings_);
+  }
+
   Settings settings_;
 };
 

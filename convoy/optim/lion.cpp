@@ -5,6 +5,7 @@
 #include <ATen/core/grad_mode.h>
 
 #include "convoy/optim/host_weights.h"
+#include "convoy/optim/kernel_optimizer.h"
 
 namespace convoy::optim {
 
@@ -38,35 +39,51 @@ CONVOY_CLONES void lion_range(const HostWeights& at, float* moments, const LionF
   });
 }
 
-class Lion : public Optimizer {
+class Lion : public KernelOptimizer {
  public:
   explicit Lion(const Settings& settings) : settings_(settings) {}
 
   std::string name() const override { return "lion_32bit"; }
   std::vector<StateSpec> states() const override { return {{"exp_avg"}}; }
 
-  void update(const FlatRange& stretch, const StepNumbers& numbers) const override {
-    if (!stretch.weights.is_cpu()) return lion_by_operations(stretch, numbers, settings_);
-    at::NoGradGuard no_grad;
+ private:
+  UpdateKernel& kernel() const override {
+    static UpdateKernel kernel("convoy_lion", /*draws=*/false);
+    return kernel;
+  }
+
+  LionFactors factors(const StepNumbers& numbers, double weight_decay) const {
     const auto narrow = [](double value) { return static_cast<float>(value); };
-    const LionFactors factors{
+    return {
         .grad = narrow(1 / numbers.grad_divisor),
-        .kept = narrow(1 - numbers.learning_rate * stretch.weight_decay),
+        .kept = narrow(1 - numbers.learning_rate * weight_decay),
         .rate = narrow(numbers.learning_rate),
         .beta1 = narrow(settings_.beta1),
         .one_less_beta1 = narrow(1 - settings_.beta1),
         .beta2 = narrow(settings_.beta2),
         .one_less_beta2 = narrow(1 - settings_.beta2),
     };
+  }
+
+  void update_on_host(const FlatRange& stretch, const StepNumbers& numbers) const override {
+    const auto by = factors(numbers, stretch.weight_decay);
     const HostWeights at(stretch);
     auto* moments = stretch.states[0].mutable_data_ptr<float>();
-    at::parallel_for(0, stretch.weights.numel(), 1 << 15, [&](int64_t begin, int64_t end) {
-      lion_range(at, moments, factors, begin, end);
-    });
+    at::parallel_for(0, stretch.weights.numel(), 1 << 15,
+                     [&](int64_t begin, int64_t end) { lion_range(at, moments, by, begin, end); });
     at.finish(stretch);
   }
 
- private:
+  void update_by_kernel(const std::vector<FlatRange>& stretches,
+                        const StepNumbers& numbers) const override {
+    kernel().run(stretches, numbers, factors(numbers, 0));
+  }
+
+  void update_by_operations(const std::vector<FlatRange>& stretches,
+                            const StepNumbers& numbers) const override {
+    for (const auto& stretch : stretches) lion_by_operations(stretch, numbers, settings_);
+  }
+
   Settings settings_;
 };
 

@@ -41,8 +41,9 @@ struct StepNumbers {
   int64_t step = 1;         ///< counts from 1, and updates only
   double grad_divisor = 1;  ///< gradients are divided by it on the way
   uint64_t seed = 0;
-  /// `step` and `grad_divisor` as scalars [] fp32 on a GPU, where they are there already.
-  at::Tensor device_step = {}, device_divisor = {};
+  /// [3] fp32 on a GPU where the host does not know the divisor yet: factor of the gradients,
+  /// whether nothing is to be updated (1), and the divisor. Then `grad_divisor` means nothing.
+  at::Tensor device_state = {};
 };
 
 /// Settings that an optimizer is made with, by the options' names; it ignores those it has no use
@@ -71,6 +72,10 @@ class Optimizer {
   /// same bits.
   virtual void update_all(const std::vector<FlatRange>& stretches,
                           const StepNumbers& numbers) const;
+
+  /// Whether update_all() reads StepNumbers::device_state for such ranges, so that it can be
+  /// launched before the host knows the gradient's norm.
+  virtual bool reads_device_state(const std::vector<FlatRange>&) const { return false; }
 
   /// Number of updates without a gradient after which only weight decay still changes a weight,
   /// whatever it was before; 0: never. The updates beyond it that a row of a table misses are then

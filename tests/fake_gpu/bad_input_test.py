@@ -4,6 +4,7 @@ import unittest
 
 from layouts import RANKS, batches
 from layouts_test import OnFakeGpus
+from runs import difference
 
 
 class BadInput(OnFakeGpus):
@@ -42,6 +43,15 @@ class BadInput(OnFakeGpus):
     def test_an_architecture_that_the_wheel_lacks(self):
         self.refused(1, "no kernel image is available for execution on the device; this build of torch has no kernels for a GPU so "
                      "new or so old; try another version (TORCH=VERSION ./dev build --gpu), or --device cpu", options="pretend=no_kernel")
+
+    def test_a_driver_that_takes_no_kernel_of_ours(self):
+        result = self.good(self.runs.train("gpt2", (), 1, "pretend=no_modules"))
+        for kernel in ("convoy_clip", "convoy_adamw"):
+            self.assertIn(f"a kernel for this GPU could not be compiled or run; got '{kernel}: cuModuleLoadData failed", result.out)
+        self.assertIn("torch's own, slower operations run in its place", result.out)
+        own = self.good(self.runs.train("gpt2", (), 1))
+        self.assertNotIn("could not be compiled", own.out)
+        self.assertLess(difference(own, result), 1e-5)
 
 
 if __name__ == "__main__":

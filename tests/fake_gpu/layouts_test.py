@@ -80,7 +80,7 @@ class Gpt2(OnFakeGpus):
                 # The third step is not the last, after which memory is compared and the model saved, and is not
                 # logged: data ranks add up the sums of their rows for a line of the log.
                 counted = self.counted(BY_NAME[name], more=("--max_steps", "4", "--logging_steps", "4"))
-                self.assertEqual((counted["waits"], counted["blocking copies"]), (2, 2), "one on each rank")
+                self.assertEqual((counted["waits"], counted["blocking copies"]), (2, 0), "one on each rank")
 
     def test_tensor_ranks_compute_while_they_sum_the_gradient_of_an_input(self):
         # Gradients of the weights that read it: two launches for a weight and its bias at least, on each of two ranks.
@@ -92,15 +92,9 @@ class Gpt2(OnFakeGpus):
     def test_an_optimizer_takes_few_launches(self):
         launches = {name: self.counted(BY_NAME["single"], more=("--optim", name))["launches"]
                     for name in ("adamw_torch", "adamw_bf16", "lion_32bit")}
-        # It draws words by tensor operations for each parameter: known, and to be mended.
-        exceptions = ("adamw_bf16",)
         for name, number in launches.items():
             with self.subTest(optimizer=name):
-                limit = 2 * launches["adamw_torch"]
-                if name in exceptions:
-                    self.assertGreater(number, limit, "is no exception any more")
-                else:
-                    self.assertLess(number, limit)
+                self.assertLess(number, 1.1 * launches["adamw_torch"])
 
     def test_a_checkpoint_comes_to_the_host_through_pinned_memory(self):
         save = ("--save_strategy", "steps", "--save_steps", "3", "--max_steps", "4")

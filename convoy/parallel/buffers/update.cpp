@@ -10,7 +10,9 @@
 #include "convoy/base/fault.h"
 #include "convoy/comm/device.h"
 #include "convoy/comm/pending.h"
+#include "convoy/gpu/kernel.h"
 #include "convoy/optim/squares.h"
+#include "convoy/optim/squares_kernel.h"
 
 namespace convoy::parallel {
 
@@ -20,6 +22,33 @@ enum Total : int64_t { kLoss, kTargets, kSquares, kWriting, kWords };
 /// Message of a rank: kSpoilt for a loss that is not finite, kSignal times the number of a signal
 /// to stop, and kShort for lack of memory, added up.
 enum Word : int { kSpoilt = 1, kSignal = 2, kShort = 256 };
+
+/// Parameters of clip.cu.
+struct ClipFacts {
+  double loss_scale, limit;
+  int64_t targets = kTargets, squares = kSquares, words = kWords, ranks;
+  int64_t signal = kSignal, shortage = kShort;
+  int64_t told;
+};
+
+struct CloseFacts {
+  int64_t loss = kLoss, squares = kSquares, writing = kWriting, word, step;
+  double told, steps, writes;
+};
+
+constexpr const char* kClipText =
+#include <convoy/parallel/buffers/clip_cu.h>
+    ;
+
+gpu::Kernel& clip_kernel() {
+  static gpu::Kernel kernel("convoy_clip", kClipText);
+  return kernel;
+}
+
+gpu::Kernel& close_kernel() {
+  static gpu::Kernel kernel("convoy_close", kClipText);
+  return kernel;
+}
 
 }  // namespace
 
@@ -40,7 +69,10 @@ void Update::begin_step(const StepInput& input, const OptimizerOptions& optimize
   result = {};
   spoilt_loss_ = -1;
   gave_up_ = false;
-  totals_ = at::zeros({metrics_begin() + num_metrics_}, flat_.fp32().dtype(at::kDouble));
+  decided_ = false;
+  added_.clear();
+  constexpr int64_t kTold = 2;
+  totals_ = at::zeros({told_begin() + kTold}, flat_.fp32().dtype(at::kDouble));
 }
 
 void Update::add(const at::Tensor& loss, const at::Tensor& count) {
@@ -55,15 +87,50 @@ void Update::add_metrics(const at::Tensor& metrics) {
 
 void Update::close_totals() {
   const int stop = input_->stop_signal == nullptr ? 0 : input_->stop_signal->load();
+  const int told = kSignal * stop + (gave_up_ ? kShort : 0);
+  if (close_at_once(told)) return;
+  const auto& layout = flat_.layout();
   auto word = totals_[kWords + groups_.world.rank()];
   word += totals_[kLoss].isfinite().logical_not();
-  word += kSignal * stop + (gave_up_ ? kShort : 0);
+  word += told;
   if (input_->writing_checkpoint) totals_[kWriting] += 1;
   totals_[kWords + groups_.world.size() + groups_.world.rank()] +=
       static_cast<double>(input_->step);
-  const auto& layout = flat_.layout();
   if (layout.offloaded(Kind::Gradients)) return;
   for (int64_t bucket = 0; bucket < layout.num_trained_buckets(); ++bucket) add_squares(bucket);
+}
+
+/// close_totals() by two kernels on a GPU. False: they cannot run.
+bool Update::close_at_once(int told) {
+  const auto& layout = flat_.layout();
+  if (totals_.is_cpu() || !close_kernel().runs_on(totals_.device())) return false;
+  auto sums = at::empty({0}, totals_.options());
+  if (groups_.owns_part() && !layout.offloaded(Kind::Gradients)) {
+    std::vector<at::Tensor> grads;
+    for (int64_t bucket = 0; bucket < layout.num_trained_buckets(); ++bucket) {
+      for (const auto& extent : layout.counted(bucket, flat_.rank())) {
+        grads.push_back(flat_.grads(bucket, extent));
+      }
+    }
+    const bool some = std::any_of(grads.begin(), grads.end(),
+                                  [](const at::Tensor& part) { return part.numel() > 0; });
+    if (some) {
+      const auto found = optim::squares_by_kernel(grads);
+      if (!found) return false;
+      sums = *found;
+    }
+  }
+  constexpr unsigned kThreads = 256;
+  const int64_t rank = groups_.world.rank(), ranks = groups_.world.size();
+  const CloseFacts facts{.word = kWords + rank,
+                         .step = kWords + ranks + rank,
+                         .told = static_cast<double>(told),
+                         .steps = static_cast<double>(input_->step),
+                         .writes = input_->writing_checkpoint ? 1.0 : 0.0};
+  close_kernel().launch(totals_.device(), {1, kThreads}, {.reads = {sums}, .updates = {totals_}},
+                        totals_.mutable_data_ptr<double>(), sums.const_data_ptr<double>(),
+                        sums.numel(), facts);
+  return true;
 }
 
 void Update::add_squares(int64_t bucket) {
@@ -118,8 +185,13 @@ void Update::take_totals(const double* values) {
 bool Update::clip() {
   comm::finish_pending();
   std::exchange(handle_, {}).wait();
-  const auto read = comm::download(totals_);  // the step's only wait for a GPU
-  const auto* values = read.data_ptr<double>();
+  return decide(comm::download(totals_));  // the step's only wait for a GPU
+}
+
+/// Finds the scale from the ranks' totals, on the host.
+bool Update::decide(const at::Tensor& totals) {
+  decided_ = true;
+  const auto* values = totals.const_data_ptr<double>();
   take_totals(values);
   if (spoilt_loss_ >= 0) return false;
   const double count = result.count > 0 ? result.count : 1;
@@ -134,10 +206,6 @@ bool Update::clip() {
   const double scale = limit > 0 ? std::min(1.0, limit / (norm + 1e-6)) : 1.0;
   numbers_ = {input_->learning_rate, input_->updates + 1, count * input_->loss_scale / scale,
               input_->seed};
-  if (!totals_.is_cpu()) {
-    numbers_.device_step = at::full({}, static_cast<double>(numbers_.step), flat_.fp32());
-    numbers_.device_divisor = at::full({}, numbers_.grad_divisor, flat_.fp32());
-  }
   return true;
 }
 
@@ -156,42 +224,96 @@ std::vector<optim::Span> Update::spans(int64_t bucket, const Extent& extent) con
 }
 
 optim::StepNumbers Update::numbers() const {
-  auto out = numbers_;
-  out.device_step.reset();  // tables of rows keep the numbers of many steps
-  out.device_divisor.reset();
-  return out;
+  return numbers_;
 }
 
 double Update::weight_decay(int64_t row_unit) const {
   return flat_.layout().row_table(row_unit).decays ? optimizer_->weight_decay : 0;
 }
 
-void Update::update(int64_t bucket) {
-  if (result.skipped) return;
+/// Ranges of the flat buffers that this rank updates of a bucket.
+std::vector<optim::FlatRange> Update::ranges(int64_t bucket) const {
   const auto& layout = flat_.layout();
   const auto own = layout.updated(bucket, flat_.rank());
-  const auto& optimizer = flat_.optimizer();
-  std::vector<optim::FlatRange> stretches;
+  std::vector<optim::FlatRange> out;
   auto add = [&](int64_t begin, int64_t end, double decay) {
     begin = std::max(begin, own.begin), end = std::min(end, own.end);
     if (begin >= end) return;
     const Extent extent{begin, end};
-    optim::FlatRange stretch{.weights = flat_.masters(bucket, extent),
-                             .grads = flat_.grads(bucket, extent)};
+    optim::FlatRange range{.weights = flat_.masters(bucket, extent),
+                           .grads = flat_.grads(bucket, extent)};
     for (size_t k = 0; k < flat_.states().size(); ++k) {
-      stretch.states.push_back(flat_.narrow(Kind::Moments, bucket, extent, k));
+      range.states.push_back(flat_.narrow(Kind::Moments, bucket, extent, k));
     }
-    if (layout.options().low_precision) stretch.rounded = flat_.weights(bucket, extent);
-    stretch.weight_decay = decay;
-    if (optimizer.needs_spans()) stretch.spans = spans(bucket, extent);
-    stretches.push_back(std::move(stretch));
+    if (layout.options().low_precision) range.rounded = flat_.weights(bucket, extent);
+    range.weight_decay = decay;
+    if (flat_.optimizer().needs_spans()) range.spans = spans(bucket, extent);
+    out.push_back(std::move(range));
   };
   for (const int64_t unit : layout.buckets()[static_cast<size_t>(bucket)].units) {
     const auto& place = layout.units()[static_cast<size_t>(unit)];
     add(place.all.begin, place.decay_end, optimizer_->weight_decay);
     add(place.decay_end, place.all.end, 0);
   }
-  optimizer.update_all(stretches, numbers_);
+  return out;
+}
+
+bool Update::collects() const {
+  return !totals_.is_cpu() && !flat_.layout().offloaded(Kind::Gradients) &&
+         !flat_.layout().offloaded(Kind::Moments);
+}
+
+void Update::add_bucket(int64_t bucket) {
+  if (decided_ && result.skipped) return;
+  for (auto& range : ranges(bucket)) added_.push_back(std::move(range));
+}
+
+bool Update::update_added() {
+  const auto ranges = std::exchange(added_, {});
+  if (!decided_) {
+    if (can_update_before_clip(ranges)) return update_before_clip(ranges);
+    if (!clip()) return false;
+  }
+  if (!result.skipped) flat_.optimizer().update_all(ranges, numbers_);
+  return true;
+}
+
+/// Whether the device itself can find the scale of the gradient, and the optimizer read it there.
+bool Update::can_update_before_clip(const std::vector<optim::FlatRange>& ranges) const {
+  return !ranges.empty() && ranges.front().weights.device() == totals_.device() &&
+         clip_kernel().runs_on(totals_.device()) && flat_.optimizer().reads_device_state(ranges);
+}
+
+/// Launches an update that the device skips where it must, and waits for the totals only then: the
+/// GPU has work until the host has launched what follows.
+bool Update::update_before_clip(const std::vector<optim::FlatRange>& ranges) {
+  std::exchange(handle_, {}).wait();
+  const ClipFacts facts{.loss_scale = input_->loss_scale,
+                        .limit = optimizer_->max_grad_norm,
+                        .ranks = groups_.world.size(),
+                        .told = told_begin()};
+  const auto state = at::empty({3}, flat_.fp32());
+  clip_kernel().launch(totals_.device(), {}, {.writes = {state}, .updates = {totals_}},
+                       totals_.mutable_data_ptr<double>(), facts, state.mutable_data_ptr<float>());
+  const comm::Download download(totals_);
+  flat_.optimizer().update_all(ranges, {.learning_rate = input_->learning_rate,
+                                        .step = input_->updates + 1,
+                                        .seed = input_->seed,
+                                        .device_state = state});
+  comm::finish_pending();  // a collective that was given up leaves no totals
+  const auto totals = download.get();
+  const bool goes_on = decide(totals);
+  const auto* told = totals.const_data_ptr<double>() + told_begin();
+  const bool skips = !goes_on || result.skipped;
+  const double divisor = skips ? told[1] : numbers_.grad_divisor;
+  if (skips != (told[0] != 0) || !(std::abs(told[1] - divisor) <= 1e-9 * divisor || skips)) {
+    fail<NumericError>("device",
+                       "the kernel convoy_clip found another scale of the gradient than the host; "
+                       "got a divisor of {} in place of {}; set CONVOY_GPU_KERNELS=0, which leaves "
+                       "all to torch's operations",
+                       told[1], divisor);
+  }
+  return goes_on;
 }
 
 }  // namespace convoy::parallel

@@ -78,11 +78,19 @@ class Update {
   void close_totals();
   /// Starts summing over the ranks.
   void reduce_totals();
-  /// Finds the norm and the scale. False: the norm or a rank's loss is not finite, and should be.
+  /// Finds the norm and the scale, for which the host waits. False: the norm or a rank's loss is
+  /// not finite, and should be.
   bool clip();
+  /// Whether several buckets are updated at once: on a GPU, by few launches.
+  bool collects() const;
+  /// Adds a bucket to those that update_added() updates.
+  void add_bucket(int64_t bucket);
+  /// Updates the buckets that were added. Where nobody called clip() in this step before, it does
+  /// that, if possible behind the launches: the GPU computes while the host waits. Returns what
+  /// clip() returns; then nothing is updated.
+  bool update_added();
   /// Returns the first rank whose loss is not finite, and should be; -1: none.
   int spoilt_loss() const { return spoilt_loss_; }
-  void update(int64_t bucket);
   /// Numbers for the step's updates, once there is a scale.
   optim::StepNumbers numbers() const;
   /// Weight decay of a table that is kept by rows.
@@ -92,7 +100,13 @@ class Update {
 
  private:
   void take_totals(const double* values);
+  bool close_at_once(int told);
+  bool decide(const at::Tensor& totals);
+  bool can_update_before_clip(const std::vector<optim::FlatRange>& ranges) const;
+  bool update_before_clip(const std::vector<optim::FlatRange>& ranges);
+  std::vector<optim::FlatRange> ranges(int64_t bucket) const;
   int64_t metrics_begin() const;
+  int64_t told_begin() const { return metrics_begin() + num_metrics_; }
   std::vector<optim::Span> spans(int64_t bucket, const Extent& extent) const;
 
   FlatBuffers& flat_;
@@ -102,10 +116,13 @@ class Update {
   const StepInput* input_ = nullptr;
   const OptimizerOptions* optimizer_ = nullptr;
   /// Loss, targets, squares, busy ranks, and a word of each rank (see Word); then the step that
-  /// each rank makes, and the metrics. They stay on the device until clip() reads them.
+  /// each rank makes, the metrics, and what clip.cu tells. They stay on the device until the host
+  /// reads them.
   at::Tensor totals_;
   comm::Group::Handle handle_;
   optim::StepNumbers numbers_ = {};  ///< since clip() found a scale
+  bool decided_ = false;             ///< whether clip() did in this step
+  std::vector<optim::FlatRange> added_;
   int spoilt_loss_ = -1;
   bool gave_up_ = false;
 };

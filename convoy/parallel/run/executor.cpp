@@ -57,7 +57,9 @@ StepResult Executor::run(const Program& program, const std::vector<MicroBatch>& 
   update_.begin_step(input, optimizer);
   if (p2p_.asks_early()) p2p_.expect(received_in(program, pass));
   wait_seconds_ = 0;
-  for (const auto& i : program) {
+  for (size_t at = 0; at < program.size(); ++at) {
+    const auto& i = program[at];
+    update_follows_ = at + 1 < program.size() && program[at + 1].op == Op::Update;
     try {
       observed(i, [&] { execute(pass, i); });
     } catch (const std::exception& error) {
@@ -201,10 +203,12 @@ void Executor::execute(Pass& pass, const Instruction& i) {
       timed([&] { update_.reduce_totals(); });
       break;
     case Op::Clip:
-      overflowed_ = !update_.clip();
+      // Else the update does that.
+      if (!update_follows_ || !update_.collects()) overflowed_ = !update_.clip();
       break;
     case Op::Update:
-      update_.update(i.bucket);
+      update_.add_bucket(i.bucket);
+      if (!update_follows_ || !update_.collects()) overflowed_ = !update_.update_added();
       if (flat_.layout().offloaded(Kind::Gradients)) {
         flat_.offload()->drop(Kind::Gradients, i.bucket);
       }

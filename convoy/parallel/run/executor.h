@@ -72,8 +72,9 @@ class Executor {
   Update update_;
   comm::Group layers_, context_, experts_;  // tensor, context and expert ranks, as layers see them
   std::vector<std::unique_ptr<Observer>> observers_;
-  double wait_seconds_ = 0;  // of the step, in communication
-  bool overflowed_ = false;  // the norm or a loss is not finite
+  double wait_seconds_ = 0;      // of the step, in communication
+  bool overflowed_ = false;      // the norm or a loss is not finite
+  bool update_follows_ = false;  // the next instruction is an update, too
   bool in_backward_ = false;
 };
 
