@@ -90,13 +90,13 @@ class BertLayer : public nn::Block {
     const auto mixed = attention(asks, ranks, all, ranks_of_all, in, context);
     auto x = wanted.of(asks);
     const auto attended = nn::linear(wanted.of_whole(mixed), mixed_, ranks);
-    x = wanted.add_dropped(x, attended, config_.hidden_dropout_prob, context, 1);
-    x = nn::layer_norm(x, mixed_norm_, config_.layer_norm_eps);
+    const double dropped = config_.hidden_dropout_prob;
+    x = wanted.add_norm(x, attended, dropped, context, 1, norm(mixed_norm_)).rows;
     const auto inner = nn::linear(nn::to_columns(x, inner_.weight, ranks), inner_, ranks);
     const auto fed = nn::linear(nn::activate(config_.hidden_act, inner), out_, ranks);
-    x = wanted.add_dropped(x, fed, config_.feed_forward_dropout(), context, 2);
+    x = wanted.add_norm(x, fed, config_.feed_forward_dropout(), context, 2, norm(out_norm_)).rows;
     auto out = in;
-    out["hidden"] = wanted.put_back(nn::layer_norm(x, out_norm_, config_.layer_norm_eps), asks);
+    out["hidden"] = wanted.put_back(x, asks);
     return out;
   }
 
@@ -113,6 +113,10 @@ class BertLayer : public nn::Block {
   }
 
  private:
+  nn::RowNorm norm(const nn::NormParams& params) const {
+    return {params, config_.layer_norm_eps, nn::ReadBy::Anything};
+  }
+
   /// States of the first position of each row.
   static at::Tensor first_states(const at::Tensor& all, const nn::TensorRanks& ranks) {
     if (!ranks.shares()) return all.narrow(1, 0, 1).contiguous();

@@ -18,6 +18,7 @@
 #include "convoy/nn/attention/attention.h"
 #include "convoy/nn/documents.h"
 #include "convoy/nn/layers/activation.h"
+#include "convoy/nn/layers/add_norm.h"
 #include "convoy/nn/layers/dropout.h"
 #include "convoy/nn/layers/layers.h"
 #include "convoy/nn/layers/norms_of_columns.h"
@@ -97,11 +98,13 @@ class DecoderLayer : public TextBlock {
 
   nn::Bundle forward(const nn::Bundle& in, const nn::Context& context) override {
     const auto ranks = ranks_of(in, context);
-    auto x = in.at("hidden");
     auto out = in;
-    x = added(x, mixed(in, ranks, context, out), after_attention_, kAfterAttention, ranks, context);
-    x = added(x, feed_forward(x, ranks, context, out), after_feed_, kAfterFeedForward, ranks,
-              context);
+    const auto first = with_norm(in.at("hidden"), before_attention_);
+    const auto branch = delta_ ? delta_->forward(first.rows, in, ranks, context)
+                               : attention(first.rows, in, ranks, context, out);
+    const auto second = attended(first.states, branch, ranks, context);
+    auto x = added(second.states, feed_forward(second.rows, ranks, context, out), after_feed_,
+                   kAfterFeedForward, ranks, context);
     if (input_gate_.weight) {
       x = added(x, of_input(x, in.at(kLayerInputs)), after_input_, kAfterInput, ranks, context);
     }
@@ -194,13 +197,42 @@ class DecoderLayer : public TextBlock {
     return nn::linear(nn::activate(config_.hidden_act, gate, own), input_out_);
   }
 
-  /// Returns x plus a branch's output, normalised, scaled and dropped where the family does that.
-  at::Tensor added(const at::Tensor& x, at::Tensor branch, const ParamPtr& after, int64_t site,
-                   const nn::TensorRanks& ranks, const nn::Context& context) const {
-    if (after) branch = normed(branch, after, nn::ReadBy::Anything);
-    if (config_.residual_multiplier != 1) branch = branch * config_.residual_multiplier;
-    if (config_.resid_pdrop == 0) return x + branch;
-    return nn::add_dropped(x, branch, config_.resid_pdrop, context, site, ranks);
+  /// Output of a branch, normalised and scaled where the family does that.
+  at::Tensor changed(const at::Tensor& branch, const ParamPtr& after) const {
+    const auto out = after ? normed(branch, after, nn::ReadBy::Anything) : branch;
+    return config_.residual_multiplier != 1 ? out * config_.residual_multiplier : out;
+  }
+
+  /// Returns x plus a branch's output, changed(), and dropped where the family does that.
+  at::Tensor added(const at::Tensor& x, const at::Tensor& branch, const ParamPtr& after,
+                   int64_t site, const nn::TensorRanks& ranks, const nn::Context& context) const {
+    const auto more = changed(branch, after);
+    if (config_.resid_pdrop == 0) return x + more;
+    return nn::add_dropped(x, more, config_.resid_pdrop, context, site, ranks);
+  }
+
+  /// Returns x and its rows for products: normalised, where there is a weight.
+  nn::NormedStates with_norm(const at::Tensor& x, const ParamPtr& weight) const {
+    if (!weight) return {x, x};
+    return nn::with_norm(x, row_norm(weight));
+  }
+
+  /// States behind the attention, and what the feed-forward reads.
+  nn::NormedStates attended(const at::Tensor& x, const at::Tensor& branch,
+                            const nn::TensorRanks& ranks, const nn::Context& context) const {
+    if (!before_feed_) {
+      return with_norm(added(x, branch, after_attention_, kAfterAttention, ranks, context),
+                       nullptr);
+    }
+    return nn::add_dropped_norm(x, changed(branch, after_attention_), row_norm(before_feed_),
+                                config_.resid_pdrop, context, kAfterAttention, ranks);
+  }
+
+  nn::RowNorm row_norm(const ParamPtr& weight) const {
+    return {{weight, nullptr},
+            config_.rms_norm_eps,
+            nn::ReadBy::Products,
+            family_.one_more ? nn::RmsFactor::OneMore : nn::RmsFactor::Weight};
   }
 
   at::Tensor normed(const at::Tensor& x, const ParamPtr& weight, nn::ReadBy reader) const {
@@ -223,13 +255,6 @@ class DecoderLayer : public TextBlock {
     const auto all = nn::linear(read, query_, ranks);
     return all.split_with_sizes({here.queries * width_, here.keys * width_, here.keys * width_},
                                 -1);
-  }
-
-  /// Attention, or what the layer has in its place.
-  at::Tensor mixed(const nn::Bundle& in, const nn::TensorRanks& ranks, const nn::Context& context,
-                   nn::Bundle& out) const {
-    const auto x = normed(in.at("hidden"), before_attention_, nn::ReadBy::Products);
-    return delta_ ? delta_->forward(x, in, ranks, context) : attention(x, in, ranks, context, out);
   }
 
   at::Tensor attention(const at::Tensor& x, const nn::Bundle& in, const nn::TensorRanks& ranks,
@@ -339,9 +364,8 @@ class DecoderLayer : public TextBlock {
     return read.defined() ? keys.index_select(1, read) : keys;
   }
 
-  at::Tensor feed_forward(const at::Tensor& x, const nn::TensorRanks& ranks,
+  at::Tensor feed_forward(const at::Tensor& states, const nn::TensorRanks& ranks,
                           const nn::Context& context, nn::Bundle& out) const {
-    const auto states = normed(x, before_feed_, nn::ReadBy::Products);
     if (experts_) return experts_->forward(states, ranks, context, out);
     const auto read = nn::to_columns(states, gate_.weight, ranks);
     const auto inner = family_.fused ? nn::linear(read, gate_, ranks).chunk(2, -1)

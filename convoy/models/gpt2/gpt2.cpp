@@ -52,12 +52,12 @@ class Gpt2Layer : public TextBlock {
     const auto ranks = ranks_of(in, context);
     const bool all = !asked_only_ || context.mode == nn::Mode::Train;
     const auto wanted = all ? nn::WantedTokens(ranks) : asked_tokens(in, ranks);
-    auto x = wanted.of(in.at("hidden"));
-    const auto add = [&](const at::Tensor& added, int64_t site) {
-      x = wanted.add_dropped(x, added, config_.resid_pdrop, context, site);
-    };
-    add(attention(in, ranks, wanted, context), 1);
-    add(feed_forward(x, wanted.ranks(), context), 2);
+    const auto first = nn::with_norm(in.at("hidden"), norm(ln_1_));
+    const auto attended = attention(first.rows, in, ranks, wanted, context);
+    const auto second = wanted.add_norm(wanted.of(first.states), attended, config_.resid_pdrop,
+                                        context, 1, norm(ln_2_));
+    const auto fed = feed_forward(second.rows, wanted.ranks(), context);
+    const auto x = wanted.add_dropped(second.states, fed, config_.resid_pdrop, context, 2);
     auto out = in;
     out["hidden"] = wanted.put_back(x, in.at("hidden"));
     return out;
@@ -69,11 +69,10 @@ class Gpt2Layer : public TextBlock {
   }
 
  private:
-  at::Tensor attention(const nn::Bundle& in, const nn::TensorRanks& ranks,
+  at::Tensor attention(const at::Tensor& normed, const nn::Bundle& in, const nn::TensorRanks& ranks,
                        const nn::WantedTokens& wanted, const nn::Context& context) const {
     const int64_t E = config_.n_embd / config_.n_head;
     const int64_t D = proj_weight_->shape()[0];  // of the heads that are here
-    const auto normed = norm(in.at("hidden"), ln_1_);
     auto joined = nn::linear(nn::to_columns(normed, attn_weight_, ranks), attn_weight_, attn_bias_,
                              true, ranks);
     const int64_t B = joined.size(0), T = joined.size(1);
@@ -94,17 +93,16 @@ class Gpt2Layer : public TextBlock {
                       proj_bias_, true, wanted.ranks());
   }
 
-  at::Tensor feed_forward(const at::Tensor& x, const nn::TensorRanks& ranks,
+  at::Tensor feed_forward(const at::Tensor& normed, const nn::TensorRanks& ranks,
                           const nn::Context& context) const {
-    const auto normed = norm(x, ln_2_);
     auto inner =
         nn::linear(nn::to_columns(normed, fc_weight_, ranks), fc_weight_, fc_bias_, true, ranks);
     auto active = nn::activate(config_.activation_function, inner);
     return nn::linear(nn::for_result(active, context), out_weight_, out_bias_, true, ranks);
   }
 
-  at::Tensor norm(const at::Tensor& x, const nn::NormParams& params) const {
-    return nn::layer_norm(x, params, config_.layer_norm_epsilon, nn::ReadBy::Products);
+  nn::RowNorm norm(const nn::NormParams& params) const {
+    return {params, config_.layer_norm_epsilon};
   }
 
   ParamPtr matrix(const char* leaf, int64_t in, int64_t out, double deviation,

@@ -5,6 +5,7 @@
 #include "convoy/models/sasrec/causal_layer.h"
 #include "convoy/models/sasrec/sasrec.h"
 #include "convoy/nn/layers/activation.h"
+#include "convoy/nn/layers/add_norm.h"
 #include "convoy/nn/layers/dropout.h"
 #include "convoy/nn/layers/layers.h"
 
@@ -35,21 +36,22 @@ class LigrLayer : public CausalLayer {
     const auto ranks = ranks_of(in, context);
     const auto wanted = wanted_of(in, ranks, context);
     const auto& all = in.at("hidden");
-    const auto normed = nn::layer_norm(all, norm_1_, config_.layer_norm_eps, nn::ReadBy::Products);
-    auto x = wanted.of(all);
-    const auto attended = attention(normed, normed, ranks, wanted, context);
-    x = add(x, attended, gate_1_, kFirstSite, wanted, context);
-    const auto fed = feed_forward(x, wanted.ranks(), context);
-    x = add(x, fed, gate_2_, kFirstSite + 1, wanted, context);
+    const auto first = nn::with_norm(all, {norm_1_, config_.layer_norm_eps});
+    const auto x = wanted.of(first.states);
+    const auto attended = attention(first.rows, first.rows, ranks, wanted, context);
+    const auto second = nn::add_norm(x, gated(x, attended, gate_1_, kFirstSite, wanted, context),
+                                     {norm_2_, config_.layer_norm_eps});
+    const auto fed = feed_forward(second.rows, wanted.ranks(), context);
+    const auto& states = second.states;
+    const auto added = gated(states, fed, gate_2_, kFirstSite + 1, wanted, context);
     auto out = in;
-    out["hidden"] = wanted.put_back(x, all);
+    out["hidden"] = wanted.put_back(states + added, all);
     return out;
   }
 
  private:
-  at::Tensor feed_forward(const at::Tensor& x, const nn::TensorRanks& ranks,
+  at::Tensor feed_forward(const at::Tensor& normed, const nn::TensorRanks& ranks,
                           const nn::Context& context) const {
-    const auto normed = nn::layer_norm(x, norm_2_, config_.layer_norm_eps, nn::ReadBy::Products);
     const auto read = nn::to_columns(normed, inner_, ranks);
     const auto factors = nn::linears(read, {{inner_, nullptr}, {times_, nullptr}}, ranks);
     const auto inner = nn::activate(config_.hidden_act, factors[0], factors[1]);
@@ -57,11 +59,10 @@ class LigrLayer : public CausalLayer {
                       ranks);
   }
 
-  /// Gated residual: x plus `added` times the sigmoid of a linear map of x.
-  at::Tensor add(const at::Tensor& x, const at::Tensor& added, const nn::DenseParams& gate,
-                 int64_t site, const nn::WantedTokens& wanted, const nn::Context& context) const {
-    return x +
-           at::sigmoid(nn::linear(x, gate)) * wanted.dropout(added, config_.dropout, context, site);
+  /// Term of the gated residual: `added` times the sigmoid of a linear map of x.
+  at::Tensor gated(const at::Tensor& x, const at::Tensor& added, const nn::DenseParams& gate,
+                   int64_t site, const nn::WantedTokens& wanted, const nn::Context& context) const {
+    return at::sigmoid(nn::linear(x, gate)) * wanted.dropout(added, config_.dropout, context, site);
   }
 
   nn::NormParams norm_1_, norm_2_;

@@ -6,6 +6,7 @@
 #include "convoy/models/ranks_of.h"
 #include "convoy/models/sasrec/causal_layer.h"
 #include "convoy/nn/layers/activation.h"
+#include "convoy/nn/layers/add_norm.h"
 #include "convoy/nn/layers/dropout.h"
 #include "convoy/nn/layers/layers.h"
 
@@ -28,10 +29,9 @@ class SasrecLayer : public CausalLayer {
     const auto ranks_of_all = ranks_of(in, context);
     const auto wanted = wanted_of(in, ranks_of_all, context);
     const auto& ranks = wanted.ranks();
-    const auto& x = in.at("hidden");
-    const auto asking = nn::layer_norm(x, query_norm_, config_.layer_norm_eps);
-    const auto mixed = wanted.of(asking) + attention(asking, x, ranks_of_all, wanted, context);
-    const auto fed = nn::layer_norm(mixed, fed_norm_, config_.layer_norm_eps);
+    const auto [x, asking] = nn::with_norm(in.at("hidden"), norm(query_norm_));
+    const auto mixed = attention(asking, x, ranks_of_all, wanted, context);
+    const auto fed = nn::add_norm(wanted.of(asking), mixed, norm(fed_norm_)).rows;
     auto inner = nn::linear(nn::to_columns(fed, inner_.weight, ranks), inner_, ranks);
     inner = drop_inner(nn::activate(config_.hidden_act, inner), inner_.weight, context);
     const auto added = nn::linear(nn::for_result(inner, context), outer_, ranks);
@@ -42,6 +42,10 @@ class SasrecLayer : public CausalLayer {
   }
 
  private:
+  nn::RowNorm norm(const nn::NormParams& params) const {
+    return {params, config_.layer_norm_eps, nn::ReadBy::Anything};
+  }
+
   nn::NormParams query_norm_, fed_norm_;
   nn::DenseParams inner_, outer_;
 };

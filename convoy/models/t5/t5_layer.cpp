@@ -8,6 +8,7 @@
 #include "convoy/models/t5/t5.h"
 #include "convoy/nn/attention/attention.h"
 #include "convoy/nn/layers/activation.h"
+#include "convoy/nn/layers/add_norm.h"
 #include "convoy/nn/layers/dropout.h"
 #include "convoy/nn/layers/layers.h"
 #include "convoy/nn/tensor_parallel/tensor_ranks.h"
@@ -43,10 +44,10 @@ class T5Layer : public nn::Block {
       spec.cut = {.dim = 1};
       bias_ = declare(std::move(spec));
     }
-    self_norm_ = norm("layer.0");
+    self_norm_ = declare_norm_of("layer.0");
     if (decodes_) {
       cross_ = declare_attention("layer.1.EncDecAttention");
-      cross_norm_ = norm("layer.1");
+      cross_norm_ = declare_norm_of("layer.1");
     }
     declare_feed_forward(decodes_ ? "layer.2" : "layer.1");
   }
@@ -56,17 +57,21 @@ class T5Layer : public nn::Block {
     if (hidden == in.end()) return in;  // of an encoder that has spoken
     auto out = in;
     const auto ranks = ranks_of(in, context);
-    auto x = hidden->second;
+    auto x = nn::with_norm(hidden->second, norm(self_norm_));
     if (bias_) {
-      out["position_bias"] = position_bias(ranks.shares() ? ranks.length() : x.size(1), context);
+      const int64_t length = ranks.shares() ? ranks.length() : x.states.size(1);
+      out["position_bias"] = position_bias(length, context);
     }
-    const auto add = [&](const at::Tensor& added, Site site) {
-      x = nn::add_dropped(x, added, config_.dropout_rate, context, site, ranks);
+    const auto add = [&](const at::Tensor& added, Site site, const ParamPtr& next) {
+      x = nn::add_dropped_norm(x.states, added, norm(next), config_.dropout_rate, context, site,
+                               ranks);
     };
-    add(self_attention(x, out, ranks, context), kAfterAttention);
-    if (decodes_) add(cross_attention(x, in, ranks, context), kAfterCross);
-    add(feed_forward(x, ranks, context), kAfterFeedForward);
-    out["hidden"] = x;
+    add(self_attention(x.rows, out, ranks, context), kAfterAttention,
+        decodes_ ? cross_norm_ : feed_norm_);
+    if (decodes_) add(cross_attention(x.rows, in, ranks, context), kAfterCross, feed_norm_);
+    const auto fed = feed_forward(x.rows, ranks, context);
+    out["hidden"] =
+        nn::add_dropped(x.states, fed, config_.dropout_rate, context, kAfterFeedForward, ranks);
     return out;
   }
 
@@ -89,9 +94,9 @@ class T5Layer : public nn::Block {
                           config_.relative_attention_max_distance, !decodes_});
   }
 
-  at::Tensor self_attention(const at::Tensor& x, const nn::Bundle& in, const nn::TensorRanks& ranks,
-                            const nn::Context& context) const {
-    const auto read = nn::to_columns(normed(x, self_norm_), self_.query, ranks);
+  at::Tensor self_attention(const at::Tensor& normed, const nn::Bundle& in,
+                            const nn::TensorRanks& ranks, const nn::Context& context) const {
+    const auto read = nn::to_columns(normed, self_.query, ranks);
     auto options = attention_options(kAttention, in, "key_mask");
     options.causal = decodes_;
     options.bias = in.at("position_bias");
@@ -99,9 +104,9 @@ class T5Layer : public nn::Block {
     return joined(nn::attention(qkv[0], qkv[1], qkv[2], options, context), self_.mixed, ranks);
   }
 
-  at::Tensor cross_attention(const at::Tensor& x, const nn::Bundle& in,
+  at::Tensor cross_attention(const at::Tensor& normed, const nn::Bundle& in,
                              const nn::TensorRanks& ranks, const nn::Context& context) const {
-    const auto read = nn::to_columns(normed(x, cross_norm_), cross_.query, ranks);
+    const auto read = nn::to_columns(normed, cross_.query, ranks);
     auto options = attention_options(kCross, in, "encoder_mask");
     options.causal = false;
     const auto make = [&]() -> nn::KvCache::Seen {
@@ -116,9 +121,9 @@ class T5Layer : public nn::Block {
     return joined(nn::cross_attention(query, make, options, context), cross_.mixed, ranks);
   }
 
-  at::Tensor feed_forward(const at::Tensor& x, const nn::TensorRanks& ranks,
+  at::Tensor feed_forward(const at::Tensor& normed, const nn::TensorRanks& ranks,
                           const nn::Context& context) const {
-    const auto read = nn::to_columns(normed(x, feed_norm_), inner_, ranks);
+    const auto read = nn::to_columns(normed, inner_, ranks);
     std::vector<nn::DenseParams> into{{inner_, nullptr}};
     if (config_.gated()) into.push_back({linear_, nullptr});
     auto factors = nn::linears(read, into, ranks);
@@ -149,8 +154,8 @@ class T5Layer : public nn::Block {
     for (auto& t : out) t = t.unflatten(2, {-1, config_.d_kv}).transpose(1, 2);
     return out;
   }
-  at::Tensor normed(const at::Tensor& x, const ParamPtr& weight) const {
-    return nn::rms_norm(x, weight, config_.layer_norm_epsilon, nn::ReadBy::Products);
+  nn::RowNorm norm(const ParamPtr& weight) const {
+    return {{weight, nullptr}, config_.layer_norm_epsilon};
   }
   static at::Tensor joined(const at::Tensor& mixed, const ParamPtr& weight,
                            const nn::TensorRanks& ranks) {
@@ -169,7 +174,7 @@ class T5Layer : public nn::Block {
                   const parallel::TensorCut& cut) {
     return declare_matrix(name() + "." + leaf + ".weight", {out, in}, init, cut);
   }
-  ParamPtr norm(const std::string& leaf) {
+  ParamPtr declare_norm_of(const std::string& leaf) {
     return declare_vector(name() + "." + leaf + ".layer_norm.weight", config_.d_model,
                           Init::ones());
   }
@@ -190,7 +195,7 @@ class T5Layer : public nn::Block {
     inner_ = matrix(leaf + (config_.gated() ? "wi_0" : "wi"), D, F, into, {.dim = 0});
     if (config_.gated()) linear_ = matrix(leaf + "wi_1", D, F, into, {.dim = 0});
     out_ = matrix(leaf + "wo", F, D, normal(static_cast<double>(F)), {.dim = 1});
-    feed_norm_ = norm(layer);
+    feed_norm_ = declare_norm_of(layer);
   }
 
   T5Config config_;

@@ -6,6 +6,7 @@
 #include "convoy/models/ranks_of.h"
 #include "convoy/nn/attention/relative_attention.h"
 #include "convoy/nn/layers/activation.h"
+#include "convoy/nn/layers/add_norm.h"
 #include "convoy/nn/layers/dropout.h"
 #include "convoy/nn/layers/layers.h"
 #include "convoy/nn/layers/wanted_tokens.h"
@@ -103,10 +104,13 @@ class XlnetLayer : public nn::Block {
         .seen = seen, .dropout = config_.dropout, .max_length = config_.max_length, .site = site++};
     auto mixed = nn::relative_attention(queries, keys.k, keys.v, keys.r, options, context);
     mixed = wanted.of(mixed.transpose(1, 2).reshape(x.sizes()));
-    auto y = nn::layer_norm(own + drop(nn::linear(mixed, out_, nullptr, /*in_first=*/false)),
-                            attention_norm_, config_.layer_norm_eps);
+    const auto added = [&](const at::Tensor& to, const at::Tensor& more, const auto& norm) {
+      return nn::add_norm(to, drop(more), {norm, config_.layer_norm_eps, nn::ReadBy::Anything})
+          .rows;
+    };
+    auto y = added(own, nn::linear(mixed, out_, nullptr, /*in_first=*/false), attention_norm_);
     const auto inner = drop(nn::activate(config_.ff_activation, nn::linear(y, inner_)));
-    y = nn::layer_norm(y + drop(nn::linear(inner, outer_)), fed_norm_, config_.layer_norm_eps);
+    y = added(y, nn::linear(inner, outer_), fed_norm_);
     return wanted.put_back(last_ ? drop(y) : y, x);
   }
 

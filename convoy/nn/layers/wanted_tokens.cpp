@@ -54,4 +54,11 @@ at::Tensor WantedTokens::add_dropped(const at::Tensor& x, const at::Tensor& adde
   return x + dropout(added, rate, context, site);
 }
 
+NormedStates WantedTokens::add_norm(const at::Tensor& x, const at::Tensor& added, double rate,
+                                    const Context& context, int64_t site,
+                                    const RowNorm& norm) const {
+  if (!tokens_.defined()) return add_dropped_norm(x, added, norm, rate, context, site, all_);
+  return nn::add_norm(x, dropout(added, rate, context, site), norm);
+}
+
 }  // namespace convoy::nn

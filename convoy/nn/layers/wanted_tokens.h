@@ -1,5 +1,6 @@
 #pragma once
 
+#include "convoy/nn/layers/add_norm.h"
 #include "convoy/nn/tensor_parallel/tensor_ranks.h"
 
 namespace convoy::nn {
@@ -29,6 +30,9 @@ class WantedTokens {
   /// x plus dropout() of `added`.
   at::Tensor add_dropped(const at::Tensor& x, const at::Tensor& added, double rate,
                          const Context& context, int64_t site) const;
+  /// add_dropped(), and the normalised rows of the sum.
+  NormedStates add_norm(const at::Tensor& x, const at::Tensor& added, double rate,
+                        const Context& context, int64_t site, const RowNorm& norm) const;
 
  private:
   TensorRanks ranks_, all_;
