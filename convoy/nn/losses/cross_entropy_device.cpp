@@ -6,7 +6,9 @@
 #include <cmath>
 #include <limits>
 
+#include "convoy/gpu/kernel.h"
 #include "convoy/nn/losses/row_weights.h"
+#include "convoy/nn/losses/softmax_kernel.h"
 #include "convoy/nn/product.h"
 #include "convoy/nn/soft_cap.h"
 
@@ -54,6 +56,7 @@ int64_t padded(int64_t num_items) {
 int64_t device_loss_bytes(int64_t R, int64_t C, at::ScalarType dtype, double temperature,
                           double cap) {
   const auto of_score = static_cast<int64_t>(c10::elementSize(dtype));
+  if (gpu::uses_own_kernels()) return R * padded(C) * of_score;
   const bool narrow = dtype == at::kBFloat16 && temperature == 1;
   // Bytes of a score beside its own: softmax, or logarithms in fp32; divided scores before that.
   const int64_t divided = temperature == 1 && dtype == at::kFloat ? 0 : 4;
@@ -66,8 +69,9 @@ void add_device_loss(const DeviceLoss& loss, int64_t piece, CrossEntropy& out) {
   const int64_t N = loss.input.size(0), C = loss.items.size(0);
   const int64_t P = padded(C);
   const bool wants_slope = loss.h_grad.defined();
+  const bool at_once = has_softmax_kernels(loss.input.device(), loss.input.scalar_type(), C);
   const bool narrow =
-      wants_slope && loss.input.scalar_type() == at::kBFloat16 && loss.temperature == 1;
+      !at_once && wants_slope && loss.input.scalar_type() == at::kBFloat16 && loss.temperature == 1;
   const auto buffer = at::empty({std::min(piece, N), P}, loss.input.options());
   const auto softmax = narrow ? at::empty_like(buffer) : buffer;
   for (int64_t begin = 0; begin < N; begin += piece) {
@@ -76,18 +80,23 @@ void add_device_loss(const DeviceLoss& loss, int64_t piece, CrossEntropy& out) {
     const auto columns = loss.columns.narrow(0, begin, R), places = columns.unsqueeze(1);
     auto all = buffer.narrow(0, 0, R), scores = all.narrow(1, 0, C);
     at::mm_out(scores, rows, loss.items.t());
-    if (P > C) all.narrow(1, C, P - C).fill_(-HUGE_VAL);
     if (loss.bias.defined()) scores.add_(loss.bias);
-    at::Tensor turn;
-    if (loss.cap != 0) {
-      cap_scores(scores, loss.cap);
-      if (wants_slope) turn = slope_of_cap(scores, loss.cap);
-    }
-    if (out.correct.defined()) out.correct += (scores.argmax(1) == columns).sum();
     auto slopes = softmax.narrow(0, 0, R);
-    const auto losses =
-        narrow ? losses_of_softmax(all, places, slopes)
-               : losses_of_logarithms(all, places, loss.temperature, slopes, wants_slope);
+    at::Tensor losses, turn;
+    if (at_once) {
+      if (out.correct.defined()) out.correct += (scores.argmax(1) == columns).sum();
+      losses = cross_entropy_by_kernel(scores, columns.contiguous(), {loss.temperature, loss.cap},
+                                       wants_slope);
+    } else {
+      if (P > C) all.narrow(1, C, P - C).fill_(-HUGE_VAL);
+      if (loss.cap != 0) {
+        cap_scores(scores, loss.cap);
+        if (wants_slope) turn = slope_of_cap(scores, loss.cap);
+      }
+      if (out.correct.defined()) out.correct += (scores.argmax(1) == columns).sum();
+      losses = narrow ? losses_of_softmax(all, places, slopes)
+                      : losses_of_logarithms(all, places, loss.temperature, slopes, wants_slope);
+    }
     const CrossEntropyOptions counts{.weights = loss.weights};
     add_losses(losses, counts, begin, out);
     if (!wants_slope) continue;

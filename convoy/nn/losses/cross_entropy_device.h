@@ -23,10 +23,12 @@ int64_t device_loss_bytes(int64_t R, int64_t C, at::ScalarType dtype, double tem
 /// Adds to out.loss and, where it is there, out.correct. Scores are there for `piece` rows at once,
 /// each row on a boundary of 64 numbers, so that products read and write them aligned.
 ///
-/// bf16 moves 12 bytes a score: written, read for the softmax, which is written, read for the sum
-/// of what is not the target's, and by both products. That sum is the target's slope, which 16 bits
-/// could not tell from one minus one, and gives the loss where it is small; else the target's
-/// probability does, as that of 87 at most.
+/// bf16 moves 10 bytes a score: written, read by a kernel that puts the slope in its place (from
+/// caches where it reads it again), and read by both products. Where that kernel cannot run,
+/// torch's operations move 12: the softmax is a second tensor, which is read once more for the sum
+/// of what is not the target's. That sum is the target's slope, which 16 bits could not tell from
+/// one minus one, and gives the loss where it is small; else the target's probability does, as that
+/// of 87 at most.
 void add_device_loss(const DeviceLoss& loss, int64_t piece, CrossEntropy& out);
 
 }  // namespace convoy::nn

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "convoy/base/lanes.h"
+#include "convoy/nn/losses/softmax_kernel.h"
 #include "convoy/nn/shapes_only.h"
 
 namespace convoy::nn {
@@ -110,6 +111,9 @@ void run_on_host(const at::Tensor& scores, const at::Tensor& log_sums, const int
 
 void log_sums_of(const at::Tensor& scores, at::Tensor& log_sums, double temperature) {
   if (scores.is_cpu()) return run_on_host(scores, log_sums, nullptr, temperature);
+  if (has_softmax_kernels(scores.device(), scores.scalar_type(), scores.size(1))) {
+    return log_sums_by_kernel(scores, log_sums, temperature);
+  }
   log_sums.copy_(at::logsumexp(scores.to(at::kFloat).div_(temperature), 1));
 }
 
@@ -119,6 +123,9 @@ void to_slopes(at::Tensor& scores, const at::Tensor& log_sums, const at::Tensor&
     return run_on_host(scores, log_sums, columns.const_data_ptr<int64_t>(), temperature);
   }
   if (scores.size(1) == 0) return;
+  if (has_softmax_kernels(scores.device(), scores.scalar_type(), scores.size(1))) {
+    return slopes_by_kernel(scores, log_sums, columns, temperature);
+  }
   auto values = (scores.to(at::kFloat) / temperature).sub_(log_sums.unsqueeze(1)).exp_();
   const auto minus = (columns >= 0).to(at::kFloat).neg_().unsqueeze(1);
   scores.copy_(values.scatter_add_(1, columns.clamp_min(0).unsqueeze(1), minus));
