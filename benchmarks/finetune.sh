@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Fine-tuning of a random model beside transformers' Trainer, PEFT and TRL: losses of the same steps, and milliseconds a step. A step
-# has four rows of 256 tokens (dpo: four pairs of twice 160), and each epoch is one step, so that the order of rows does not matter.
+# Fine-tuning of a random model beside transformers' Trainer, PEFT and TRL: losses of the same steps, milliseconds a step, and the most
+# memory of each process. A step has four rows of 256 tokens (dpo: four pairs of twice 160), and each epoch is one step, so that the order of rows does not matter.
 #   benchmarks/finetune.sh PYTHON [ROUNDS] [STEPS] [KIND...]     PYTHON has torch, transformers, peft, trl and accelerate; KIND:
 #   full: all weights, of 110 million; lora: adapters of rank 16 on all linear layers; sft: answers to prompts;
 #   packed: shorter ones, two a row; dpo: preferences;
@@ -51,12 +51,26 @@ begin() { # KIND MODEL: an adapter whose A is drawn and whose B is zero, from wh
     "${common[@]}" --max_steps 1 --learning_rate 0 --output_dir "$out/$1.start"
 }
 
+# Runs COMMAND; adds the most memory that its process held, in GB, to $out/NAME.memory.
+measured() { # NAME COMMAND...
+  quietly "$python" - "${@:2}" <<'PYTHON'
+import resource
+import subprocess
+import sys
+
+code = subprocess.call(sys.argv[1:])
+print("kib", resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
+sys.exit(code)
+PYTHON
+  sed -n 's/^kib //p' "$out/said" | awk '{ printf "%.2f\n", $1 * 1024 / 1e9 }' >>"$out/$1.memory"
+}
+
 quietly() { "$@" >"$out/said" 2>&1 || { tail -n 20 "$out/said" >&2 && return 1; }; }
 
 ours() { # KIND
   options_of "$1"
   rm -rf "$out/ours"
-  quietly "$convoy" train "${options[@]}" "${common[@]}" --num_train_epochs "$STEPS" --output_dir "$out/ours"
+  measured "ours.$1" "$convoy" train "${options[@]}" "${common[@]}" --num_train_epochs "$STEPS" --output_dir "$out/ours"
   sed -n 's/.*"loss": *\([0-9.e+-]*\).*/\1/p' "$out/ours/log.jsonl" >"$out/ours.$1.losses"
   decimal train_runtime <"$out/ours/train_results.json" | awk -v n="$STEPS" '{ printf "%.0f\n", 1000 * $1 / n }' >>"$out/ours.$1"
 }
@@ -69,15 +83,16 @@ done
 for ((round = 0; round < ROUNDS; ++round)); do
   for kind in "${KINDS[@]}"; do
     ours "$kind"
-    quietly "$python" benchmarks/finetune_baseline.py train "$out" "$kind" "$STEPS" "$threads"
+    measured "baseline.$kind" "$python" benchmarks/finetune_baseline.py train "$out" "$kind" "$STEPS" "$threads"
     sed -n 's/^ms //p' "$out/said" >>"$out/baseline.$kind"
     sed -n 's/^loss //p' "$out/said" >"$out/baseline.$kind.losses"
   done
 done
-printf '| %s threads | convoy, ms a step | baseline | speed | largest difference of %s losses |\n|---|--:|--:|--:|--:|\n' "$threads" "$STEPS"
+printf '| %s threads | convoy, ms a step | baseline | speed | convoy, GB | baseline, GB | largest difference of %s losses |\n|---|--:|--:|--:|--:|--:|--:|\n' "$threads" "$STEPS"
 for kind in "${KINDS[@]}"; do
   a=$(median $(cat "$out/ours.$kind")) b=$(median $(cat "$out/baseline.$kind"))
   far=$(paste "$out/ours.$kind.losses" "$out/baseline.$kind.losses" |
     awk '{ d = $1 - $2; if (d < 0) d = -d; if (d > most) most = d } END { printf "%.1e", most }')
-  printf '| %s | %s | %s | %s | %s |\n' "$kind" "$a" "$b" "$(ratio "$b" "$a")" "$far"
+  printf '| %s | %s | %s | %s | %s | %s | %s |\n' "$kind" "$a" "$b" "$(ratio "$b" "$a")" "$(median $(cat "$out/ours.$kind.memory"))" \
+    "$(median $(cat "$out/baseline.$kind.memory"))" "$far"
 done
