@@ -94,7 +94,8 @@ enum class Kept : int64_t {
   WholeSamples,
   KeysRead,
   SequenceEnds,
-  Padding
+  Padding,
+  One
 };
 
 /// x in bf16 seen as int64, each four numbers of the last dimension, if its layout allows that. For

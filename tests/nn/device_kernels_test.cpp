@@ -1,4 +1,5 @@
 // The texts of kernels for GPUs, compiled for the host: what they compute of each element.
+#include "convoy/gpu/failures.h"
 #include "convoy/nn/attention/rotary.h"
 #include "convoy/nn/attention/rotary_device.h"
 #include "convoy/nn/device_kernel.h"
@@ -145,7 +146,7 @@ TEST(DeviceKernels, RunNowhereWithoutTorchsCompiler) {
                       "template <typename T> T convoy_nothing(T x) { return x; }");
   EXPECT_FALSE(kernel.compiles());
   EXPECT_FALSE(kernel.run({at::ones({2})}).has_value());
-  EXPECT_TRUE(failed_kernels().empty());
+  EXPECT_TRUE(gpu::failed_kernels().empty());
 }
 
 TEST(SideBySide, IsOneViewOfWhatLiesSo) {

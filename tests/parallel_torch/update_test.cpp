@@ -47,7 +47,8 @@ std::map<std::string, at::Tensor> updated_on(int tensors, const std::string& opt
     update.reduce_totals();
     ASSERT_TRUE(update.clip());
     for (int64_t bucket = 0; bucket < layout.num_trained_buckets(); ++bucket) {
-      update.update(bucket);
+      update.add_bucket(bucket);
+      ASSERT_TRUE(update.update_added());
     }
     const std::lock_guard lock(mutex);
     for (const auto& state : {weights_of(flat, {}, groups), moments_of(flat, groups)}) {

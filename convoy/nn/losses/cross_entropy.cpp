@@ -16,6 +16,7 @@
 #include "convoy/nn/losses/row_weights.h"
 #include "convoy/nn/losses/vocab_parallel_cross_entropy.h"
 #include "convoy/nn/node.h"
+#include "convoy/nn/root_gradient.h"
 #include "convoy/nn/shapes_only.h"
 #include "convoy/nn/skinny_gemm.h"
 #include "convoy/nn/soft_cap.h"
@@ -322,20 +323,23 @@ CrossEntropy cross_entropy(const at::Tensor& h, const ParamPtr& table, const at:
   }
   const auto h_dtype = h.scalar_type();
   auto backward = [=](const at::Tensor& grad) mutable -> std::vector<at::Tensor> {
-    auto scale = grad / options.temperature;
+    // Multiplies only for a scaled loss, as it takes a pass over the table.
+    if (options.temperature != 1 || !is_known_one(grad)) {
+      const auto scale = grad / options.temperature;
+      for (auto* each : {&table_grad, &bias_grad, &h_grad}) {
+        if (each->defined()) each->mul_(scale);
+      }
+    }
     if (table_grad.defined()) {
-      // Multiplies only for a scaled loss, as it takes a pass over the table.
-      if (!scale.is_cpu() || *scale.const_data_ptr<float>() != 1) table_grad.mul_(scale);
       if (!straight) {
         table->add_to_grad(
             [&](at::Tensor& to) { to.narrow(0, first_id, num_items).add_(table_grad); });
       }
     }
     if (bias) {
-      bias->add_to_grad(
-          [&](at::Tensor& to) { to.narrow(0, first_id, num_items).add_(bias_grad.mul_(scale)); });
+      bias->add_to_grad([&](at::Tensor& to) { to.narrow(0, first_id, num_items).add_(bias_grad); });
     }
-    return {h_grad.mul_(scale).to(h_dtype)};
+    return {h_grad.to(h_dtype)};
   };
   out.loss = with_backward(out.loss, {h}, backward);
   return out;

@@ -13,6 +13,7 @@
 #include "convoy/nn/losses/softmax_pass.h"
 #include "convoy/nn/node.h"
 #include "convoy/nn/product.h"
+#include "convoy/nn/root_gradient.h"
 #include "convoy/nn/soft_cap.h"
 #include "convoy/nn/tensor_parallel/tensor_ranks.h"
 
@@ -116,16 +117,18 @@ class CutLoss {
   at::Tensor h_grad, table_grad, bias_grad;
   bool straight = false;  // the table's gradient is in its place already
 
-  /// Hands the parameters' gradients over, times `scale`.
+  /// Hands the parameters' gradients over, times `scale` (undefined: 1), and multiplies h_grad.
   void give(const at::Tensor& scale) {
     const auto add = [&](const ParamPtr& param, const at::Tensor& grad) {
       param->add_to_grad([&](at::Tensor& to) { to.narrow(0, first_, num_items_).add_(grad); });
     };
-    if (table_grad.defined()) {
-      if (!scale.is_cpu() || *scale.const_data_ptr<float>() != 1) table_grad.mul_(scale);
-      if (!straight) add(table_, table_grad);
+    if (scale.defined()) {
+      for (auto* each : {&table_grad, &bias_grad, &h_grad}) {
+        if (each->defined()) each->mul_(scale);
+      }
     }
-    if (options_.bias) add(options_.bias, bias_grad.mul_(scale));
+    if (table_grad.defined() && !straight) add(table_, table_grad);
+    if (options_.bias) add(options_.bias, bias_grad);
   }
 
  private:
@@ -221,9 +224,9 @@ CrossEntropy vocab_parallel_cross_entropy(const at::Tensor& h, const ParamPtr& t
   auto out = state->out;
   const auto h_dtype = h.scalar_type();
   out.loss = with_backward(out.loss, {h}, [=](const at::Tensor& grad) -> std::vector<at::Tensor> {
-    auto scale = grad / options.temperature;
-    state->give(scale);
-    return {state->h_grad.mul_(scale).to(h_dtype)};
+    const bool one = options.temperature == 1 && is_known_one(grad);
+    state->give(one ? at::Tensor() : grad / options.temperature);
+    return {state->h_grad.to(h_dtype)};
   });
   return out;
 }

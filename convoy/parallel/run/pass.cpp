@@ -12,6 +12,7 @@
 #include "convoy/comm/device.h"
 #include "convoy/comm/to_host.h"
 #include "convoy/nn/documents.h"
+#include "convoy/nn/root_gradient.h"
 #include "convoy/parallel/run/pass_observer.h"
 
 namespace convoy::parallel {
@@ -245,7 +246,7 @@ void Pass::run_backward(int64_t block, int64_t m) {
   if (block + 1 == static_cast<int64_t>(blocks_.size())) {
     roots.push_back(required(out, "loss"));
     check_loss(roots.back(), out, layout_);
-    grads.push_back(at::full_like(roots.back(), input_.step.loss_scale));
+    grads.push_back(nn::root_gradient(roots.back(), input_.step.loss_scale));
   } else {
     const auto taken = take_gradient_after(block, m);
     if (input_.step.observer != nullptr) {

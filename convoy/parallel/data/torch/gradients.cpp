@@ -108,7 +108,10 @@ void Gradients::bind(int64_t unit, int64_t micro_batch) {
   } else if (fresh && !in_place) {
     scratch = scratch_pool_.take(all.length());
     const auto gaps = flat_.layout().gaps_of_unit(unit);
-    const bool at_once = scratch.is_cuda() && gaps.size() > 1;  // rather than many launches
+    // On a GPU a launch takes as long as some 2 MiB of zeros.
+    constexpr int64_t kOfLaunch = 512 << 10;
+    const bool at_once =
+        scratch.is_cuda() && all.length() < kOfLaunch * static_cast<int64_t>(gaps.size());
     zero(scratch, all.begin, at_once ? std::vector{all} : gaps);
   }
   if (in_place) filling_[static_cast<size_t>(flat_.layout().bucket_of(unit))] = micro_batch;
