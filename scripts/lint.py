@@ -67,13 +67,22 @@ TABLE_END = re.compile(r"(\}\}|\n *\});\n")
 PARALLELISM = "convoy/parallel/parallelism.h"
 MAX_MEMBER_SOURCES = 3
 MEMBER_SOURCES = {
-    "ranks.pipeline": 24, "ranks.shard": 5, "ranks.expert": 7, "ranks.context": 11, "ranks.tensor": 12, "zero": 22, "recompute": 17, "recomputed.of_stage": 4,
+    "ranks.pipeline": 24, "ranks.shard": 5, "ranks.expert": 7, "ranks.context": 11, "ranks.tensor": 12, "zero": 21, "recompute": 17, "recomputed.of_stage": 4,
     "sequence_parallel": 15, "expert_joined": 7, "gathers.prefetch": 4, "reduce_each": 7, "bucket_bytes": 3, "keep_bytes": 6,
     "offload.optimizer": 7, "offload.gradients": 7, "offload.parameters": 6, "offload.folder": 6,
     "pipeline.schedule": 15, "pipeline.virtual_stages": 8, "pipeline.splits": 5, "pipeline.placement": 4,
     "pipeline.file": 4, "pipeline.csv": 4, "pipeline.costs": 4,
 }
 NOT_ONLY_MEMBERS = {"rows", "micro_batches"}  # also names of other things
+# A type that has numbers of two of these knobs itself says how a step is spread: docs/design.md says why there are others
+# than Parallelism (with the Degrees in it).
+SPREADS = {"Parallelism", "Degrees", "TrainingArguments", "BatchLayout", "BlockShare"}
+KNOB_NAMES = {
+    "ZeRO": "zero", "micro-batches": r"(num_)?micro_batches|(gradient_)?accumulation(_steps)?|chunks", "stages": "(num_)?stages|pipeline",
+    "tensor ranks": "tensor|num_tensor(_ranks)?", "rows": "rows|batch_rows|per_device(_train)?_batch(_size)?",
+    "recomputation": "recompute|gradient_checkpointing"}
+TYPE_BODY = re.compile(r"^( *)(?:struct|class) (\w+)[^;{}()]*\{\n(.*?)^\1\};", re.M | re.S)
+NUMBERS = re.compile(r"^\s*(?:int|int64_t|size_t|bool) (\w+(?: = [^;(,]*)?(?:, \w+(?: = [^;(,]*)?)*);", re.M)
 # Where tensors may be a GPU's, the host waits in few places: there it first waits for collectives, in bounded time
 # (comm/pending.h). What a line must not have, and what stands there instead; a line whose tensors are never a GPU's ends
 # with ON_HOST.
@@ -327,6 +336,16 @@ def sources_of_members(header, sources):
             for member, pattern in members_of(header).items()}
 
 
+def spreads_of(sources):
+    """Yields file, type and knobs of each type that holds numbers of two knobs of a step or more. `sources`: text by name."""
+    for name, text in sorted(sources.items()):
+        for _, kind, body in TYPE_BODY.findall(without_texts(text)):
+            members = [each.split()[0].rstrip("_") for found in NUMBERS.findall(body) for each in found.split(",")]
+            held = [knob for knob, names in KNOB_NAMES.items() if any(re.fullmatch(names, member) for member in members)]
+            if len(held) > 1:
+                yield name, kind, held
+
+
 def reached_from(header):
     """Returns the headers of convoy that `header` includes, and those that they include."""
     found, waiting = set(), [header]
@@ -372,6 +391,10 @@ def main():
         most = MEMBER_SOURCES.get(member, MAX_MEMBER_SOURCES)
         if len(named) > most:
             print(f"{PARALLELISM}: {member} is named in {len(named)} other sources; at most {most}: {' '.join(named)}")
+            errors += 1
+    for name, kind, held in spreads_of(ours):
+        if kind not in SPREADS:
+            print(f"{name}: {kind} has {' and '.join(held)} of its own; hold a parallel::Parallelism")
             errors += 1
     public = reached_from(PUBLIC_HEADER)
     if len(public) > MAX_PUBLIC:

@@ -173,8 +173,7 @@ std::vector<Verdict> verify_all(const VerifyOptions& options, const VerifySubjec
   }
   const auto one_device = enough_for_all(subject.one_device, subject.num_ranks);
   const auto layouts = conformance::layouts_of({.num_ranks = subject.num_ranks,
-                                                .rows = one_device.rows,
-                                                .micro_batches = one_device.micro_batches,
+                                                .one_device = one_device,
                                                 .num_blocks = subject.num_blocks,
                                                 .to_disk = true,
                                                 .num_experts = subject.num_experts});

@@ -60,8 +60,9 @@ VerifySubject subject_of(const Asked& asked, int typed, int least) {
   int64_t rows = training.per_device_train_batch_size;
   if (parallel.counts_in_total()) rows /= data;
   const int64_t micro_batches = std::max<int64_t>(1, all_rows / std::max<int64_t>(1, rows));
-  out.one_device = {.rows = rows, .micro_batches = micro_batches};
   const auto& asked_for = parallel.parallelism;
+  out.one_device = {
+      .rows = rows, .micro_batches = micro_batches, .reduce_each = asked_for.reduce_each};
   out.own = {.ranks = asked_for.ranks,
              .rows = rows,
              .micro_batches = std::max<int64_t>(1, micro_batches / data),
@@ -69,6 +70,7 @@ VerifySubject subject_of(const Asked& asked, int typed, int least) {
              .recompute = training.gradient_checkpointing,
              .sequence_parallel = asked_for.sequence_parallel,
              .expert_joined = asked_for.expert_joined,
+             .reduce_each = asked_for.reduce_each,
              .offload = {.optimizer = asked_for.offload.optimizer,
                          .gradients = asked_for.offload.gradients,
                          .parameters = asked_for.offload.parameters},
@@ -79,7 +81,6 @@ VerifySubject subject_of(const Asked& asked, int typed, int least) {
   out.num_blocks = std::ssize(blocks);
   out.num_experts = parallel::common_experts(nn::declare(blocks));
   out.facts.shares_blocks = shares_parameters(blocks);
-  out.facts.reduces_each = parallel.parallelism.reduce_each;
   out.facts.half_precision = training.bf16 || training.fp16;
   out.facts.learning_rate = training.learning_rate;
   out.facts.over_network = parallel.backend == "gloo";

@@ -10,7 +10,7 @@ struct VerifySubject {
   int num_ranks = 1;
   bool in_threads = false;           ///< DataParallel: one process
   parallel::Parallelism own;         ///< the run's layout
-  parallel::Parallelism one_device;  ///< with the rows of its step
+  parallel::Parallelism one_device;  ///< with the rows of its step, and knobs that all layouts keep
   conformance::LayoutFacts facts;
   int64_t num_experts = 0;  ///< of a layer; 0: the model has none
   int64_t num_blocks = 1;

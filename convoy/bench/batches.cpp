@@ -55,8 +55,8 @@ class Predictor {
     auto arguments = arguments_;
     arguments.per_device_train_batch_size = rows;
     auto asked = planner::asked_run(run_.factory, arguments, *run_.train_data, num_ranks_);
-    BatchTrial out{.rows = rows, .micro_batches = asked.parallelism.micro_batches};
-    out.step_rows = rows * out.micro_batches * asked.mesh.degree(parallel::kRows);
+    BatchTrial out{.parallelism = asked.parallelism};
+    out.step_rows = rows * asked.parallelism.micro_batches * asked.mesh.degree(parallel::kRows);
     if (data_rows_ > 0 && out.step_rows > data_rows_) {
       fail<UsageError>("bench", "a step of {} is more than the training data has ({}); try fewer",
                        plural(out.step_rows, "row"), data_rows_);
@@ -162,7 +162,7 @@ std::string to_text(const BatchReport& report) {
     const auto& took = trial.measured;
     const bool well = trial.went_well();
     const auto of = [&](const std::string& text) { return well ? text : "-"; };
-    table.row({std::to_string(trial.rows), std::to_string(trial.step_rows),
+    table.row({std::to_string(trial.parallelism.rows), std::to_string(trial.step_rows),
                planner::step_text(trial.predicted.seconds), of(planner::step_text(took.seconds)),
                well ? trial.time().off() : "-", of(human_rate(took.samples_per_second)),
                of(human_rate(took.tokens_per_second)), human_bytes(trial.predicted.memory.sum()),
@@ -178,7 +178,8 @@ std::string to_text(const BatchReport& report) {
     out += fmt::format("\nmemory: {}\n", planner::errors_of(accuracy.memories).to_text());
   }
   if (const auto* best = fastest(report)) {
-    out += fmt::format("fastest: micro-batches of {}, {} rows/s\n", plural(best->rows, "row"),
+    out += fmt::format("fastest: micro-batches of {}, {} rows/s\n",
+                       plural(best->parallelism.rows, "row"),
                        human_rate(best->measured.samples_per_second));
   }
   if (!report.stopped.empty()) out += wrap("stopped: " + report.stopped, 0) + "\n";
@@ -190,8 +191,8 @@ Json to_json(const BatchReport& report) {
   Json trials = Json::array();
   for (const auto& trial : report.trials) {
     const auto& it = trial.predicted;
-    Json row{{"per_device_train_batch_size", trial.rows},
-             {"gradient_accumulation_steps", trial.micro_batches},
+    Json row{{"per_device_train_batch_size", trial.parallelism.rows},
+             {"gradient_accumulation_steps", trial.parallelism.micro_batches},
              {"step_rows", trial.step_rows},
              {"seconds", it.seconds},
              {"memory_bytes", it.memory.sum()},

@@ -21,9 +21,10 @@ struct BatchOptions {
   int64_t steps = 10;              ///< that are timed
 };
 
-/// A micro-batch size: what its step was predicted to take, and took.
+/// Step with one micro-batch size: its predicted and its measured time and memory.
 struct BatchTrial {
-  int64_t rows = 1, micro_batches = 1, step_rows = 1;
+  parallel::Parallelism parallelism;
+  int64_t step_rows = 1;  ///< of all ranks
   planner::Prediction predicted;
   MeasuredStep measured = {};
 

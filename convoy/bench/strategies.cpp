@@ -38,21 +38,17 @@ const std::map<std::string, std::string> kUnspread{{"pipeline_parallel_size", "1
                                                    {"offload_gradients", "none"},
                                                    {"offload_parameters", "none"}};
 
-/// Rows of a micro-batch, and how many of these are a step of a rank.
-struct Cut {
-  int64_t rows = 0;
-  int64_t micro_batches = 0;
-};
-
-/// Gives all trainings the same rows, unless the batch is per device. Stages of a pipeline share
-/// their rows, and need several micro-batches.
-Cut cut_of(const ComparedTraining& trial, const StrategiesOptions& options,
-           const options::TrainingArguments& arguments) {
+/// Rows and micro-batches of a trial's step: all trainings have the same rows, unless the batch is
+/// per device. Stages of a pipeline share their rows, and need several micro-batches.
+parallel::Parallelism batch_of(const ComparedTraining& trial, const StrategiesOptions& options,
+                               const options::TrainingArguments& arguments) {
   const int64_t total = arguments.per_device_train_batch_size;
   const int64_t given = arguments.gradient_accumulation_steps;
   if (trial.chunks > 0) {
     const int64_t parts = trial.chunks * trial.num_shares();
-    if (total * given % parts == 0) return {total * given / parts, trial.chunks};
+    if (total * given % parts == 0) {
+      return {.rows = total * given / parts, .micro_batches = trial.chunks};
+    }
     fail<UsageError>("bench",
                      "--chunks {}: a step of {} rows makes no {} equal micro-batches for {}; try "
                      "--per_device_train_batch_size {}",
@@ -67,25 +63,25 @@ Cut cut_of(const ComparedTraining& trial, const StrategiesOptions& options,
                                                     : "ranks",
                      (total / shares + 1) * shares);
   }
-  if (!staged) return {total / shares, given};
+  if (!staged) return {.rows = total / shares, .micro_batches = given};
   constexpr int64_t kMicroBatchesAStage = 4;
   int64_t pieces = kMicroBatchesAStage * trial.num_stages();
   while (total / shares % pieces != 0) --pieces;
-  return {total / shares / pieces, given * pieces};
+  return {.rows = total / shares / pieces, .micro_batches = given * pieces};
 }
 
 /// Command that trains this trial with the same total batch and steps.
 std::vector<std::string> command(const ComparedTraining& trial, const StrategiesOptions& options,
                                  const options::TrainingArguments& arguments,
                                  const fs::path& folder) {
-  const auto cut = cut_of(trial, options, arguments);
+  const auto batch = batch_of(trial, options, arguments);
   auto argv = launch::this_program();
   argv.insert(argv.end(), {"train", options.config});
   argv.insert(argv.end(), options.overrides.begin(), options.overrides.end());
   argv.push_back("--output.dir=" + folder.string());
   argv.push_back("--output.overwrite=true");
-  argv.push_back(fmt::format("--train.per_device_train_batch_size={}", cut.rows));
-  argv.push_back(fmt::format("--train.gradient_accumulation_steps={}", cut.micro_batches));
+  argv.push_back(fmt::format("--train.per_device_train_batch_size={}", batch.rows));
+  argv.push_back(fmt::format("--train.gradient_accumulation_steps={}", batch.micro_batches));
   argv.emplace_back("--train.global_batch_size=none");
   auto spread = trial.options();
   for (const auto& [name, value] : kUnspread) spread.try_emplace(name, value);
@@ -136,7 +132,7 @@ StrategyRow row_of(const ComparedTraining& trial, const StrategiesOptions& optio
   StrategyRow row;
   row.strategy = trial.strategy;
   if (trial.num_stages() > 1) {
-    row.micro_batches = cut_of(trial, options, arguments).micro_batches;
+    row.micro_batches = batch_of(trial, options, arguments).micro_batches;
   }
   row.ranks = trial.ranks;
   row.threads = static_cast<int>(std::max<int64_t>(1, arguments.parallel.threads));

@@ -48,7 +48,7 @@ std::string reason_of(const LayoutFacts& facts) {
   if (split.ranks.pipeline > 1 && facts.shares_blocks)
     return "stages that share a parameter add in turn";
   if (split.ranks.data() > 1 && split.shard_ranks() > 0) return "state replicas add in turn";
-  const bool reduces_each = split.zero >= 2 && facts.reduces_each && split.ranks.pipeline == 1;
+  const bool reduces_each = split.reduces_each_shard() && split.ranks.pipeline == 1;
   if (split.ranks.data() > 1 && split.micro_batches > 1 && !reduces_each) {
     return "each rank adds its micro-batches first";
   }

@@ -11,7 +11,6 @@ namespace convoy::conformance {
 /// Facts on which it depends how closely a layout follows one device.
 struct LayoutFacts {
   parallel::Parallelism split;
-  bool reduces_each = true;  ///< ZeRO 2 and 3 reduce gradients after each micro-batch
   bool half_precision = false;
   bool shares_blocks = false;  ///< several blocks read one parameter, as with tied embeddings
   bool on_gpu = false;

@@ -94,11 +94,10 @@ std::vector<TrainingLayout> layouts_of(const LayoutRequest& request) {
       for (int pipeline = 1; pipeline <= request.num_ranks / context / tensor; ++pipeline) {
         const int data = request.num_ranks / (context * tensor * pipeline);
         const bool fills = data * context * tensor * pipeline == request.num_ranks;
-        if (!fills || pipeline > request.num_blocks || request.micro_batches % data != 0) continue;
-        const Parallelism split{
-            .ranks = {.pipeline = pipeline, .shard = data, .context = context, .tensor = tensor},
-            .rows = request.rows,
-            .micro_batches = request.micro_batches / data};
+        auto split = request.one_device;
+        if (!fills || pipeline > request.num_blocks || split.micro_batches % data != 0) continue;
+        split.ranks = {.pipeline = pipeline, .shard = data, .context = context, .tensor = tensor};
+        split.micro_batches /= data;
         add_data_ranks(out, request, split);
         if (data == request.num_ranks) out.push_back({split, /*threads=*/true});
       }

@@ -19,11 +19,10 @@ struct TrainingLayout {
 /// Limits of the layouts to list.
 struct LayoutRequest {
   int num_ranks = 2;
-  int64_t rows = 1;           ///< of a micro-batch
-  int64_t micro_batches = 1;  ///< of one device's step
-  int64_t num_blocks = 1;     ///< of the model: a stage has one at least
-  bool to_disk = false;       ///< also with state offloaded to disk
-  int64_t num_experts = 0;    ///< of a layer; 0: the model has none
+  parallel::Parallelism one_device = {};  ///< spread of the step, of which all have the rows
+  int64_t num_blocks = 1;                 ///< of the model: a stage has one at least
+  bool to_disk = false;                   ///< also with state offloaded to disk
+  int64_t num_experts = 0;                ///< of a layer; 0: the model has none
 };
 
 /// Lists every kind of layout that so many ranks allow: meshes of data, expert, context, tensor and

@@ -25,7 +25,9 @@ TEST(Contract, PromisesBitsWhereTheDocsDo) {
 
 TEST(Contract, PromisesRoundingWhereSumsHaveAnotherOrder) {
   EXPECT_FALSE(contract_of({.split = split(1, 2, 1, 4)}).bits);
-  EXPECT_FALSE(contract_of({.split = split(1, 2, 1, 4, 2), .reduces_each = false}).bits);
+  auto reduced_once = split(1, 2, 1, 4, 2);
+  reduced_once.reduce_each = false;
+  EXPECT_FALSE(contract_of({.split = reduced_once}).bits);
   EXPECT_FALSE(contract_of({.split = split(1, 1, 2, 1)}).bits);
   EXPECT_FALSE(contract_of({.split = split(2, 2, 1, 4)}).bits);
   EXPECT_FALSE(contract_of({.split = split(2, 1, 1, 4), .shares_blocks = true}).bits);
@@ -99,8 +101,10 @@ TEST(Contract, EqualBitsAreBrokenByOneBit) {
 TEST(Layouts, TwoRanksTryEveryTechnique) {
   std::set<std::string> families;
   bool threads = false;
-  for (const auto& it : layouts_of(
-           {.num_ranks = 2, .rows = 2, .micro_batches = 4, .num_blocks = 4, .to_disk = true})) {
+  for (const auto& it : layouts_of({.num_ranks = 2,
+                                    .one_device = {.rows = 2, .micro_batches = 4},
+                                    .num_blocks = 4,
+                                    .to_disk = true})) {
     EXPECT_EQ(it.split.num_ranks(), 2);
     EXPECT_EQ(it.split.global_batch(), 8);
     families.insert(it.split.family());
@@ -115,8 +119,8 @@ TEST(Layouts, TwoRanksTryEveryTechnique) {
 
 TEST(Layouts, FourRanksCombineTechniques) {
   std::set<std::string> families;
-  for (const auto& it :
-       layouts_of({.num_ranks = 4, .rows = 1, .micro_batches = 8, .num_blocks = 4})) {
+  for (const auto& it : layouts_of(
+           {.num_ranks = 4, .one_device = {.rows = 1, .micro_batches = 8}, .num_blocks = 4})) {
     families.insert(it.split.family());
   }
   for (const char* family : {"hybrid zero 3", "pipeline x tensor", "pipeline x zero 1",
@@ -127,8 +131,10 @@ TEST(Layouts, FourRanksCombineTechniques) {
 
 TEST(Layouts, ExpertRanksShareOutExperts) {
   std::set<std::string> families;
-  for (const auto& it : layouts_of(
-           {.num_ranks = 4, .rows = 1, .micro_batches = 8, .num_blocks = 4, .num_experts = 4})) {
+  for (const auto& it : layouts_of({.num_ranks = 4,
+                                    .one_device = {.rows = 1, .micro_batches = 8},
+                                    .num_blocks = 4,
+                                    .num_experts = 4})) {
     EXPECT_EQ(it.split.num_ranks(), 4) << it.to_text();
     EXPECT_EQ(it.split.global_batch(), 8) << it.to_text();
     families.insert(it.split.family());
@@ -140,8 +146,8 @@ TEST(Layouts, ExpertRanksShareOutExperts) {
 }
 
 TEST(Layouts, HaveNoMoreStagesThanBlocksAndShareOutTheStep) {
-  for (const auto& it :
-       layouts_of({.num_ranks = 4, .rows = 1, .micro_batches = 2, .num_blocks = 1})) {
+  for (const auto& it : layouts_of(
+           {.num_ranks = 4, .one_device = {.rows = 1, .micro_batches = 2}, .num_blocks = 1})) {
     EXPECT_EQ(it.split.ranks.pipeline, 1);
     EXPECT_LE(it.split.ranks.data(), 2);
   }

@@ -46,8 +46,7 @@ TEST(OwnSchedule, IsPlannedLikeThoseOfTheTree) {
   EXPECT_EQ(std::ranges::count(planned, &kOneFOneB), 1);
   EXPECT_EQ(std::ranges::count(planned, &kNaive), 0) << "1f1b beats it";
   EXPECT_EQ(planned_schedules(1, 8), std::vector<PipelineSchedule>{&kOneFOneB});
-  EXPECT_EQ(begun_forwards(kOneByOne, {.stages = 4, .virtual_stages = 1, .micro_batches = 8}),
-            std::vector<int64_t>{1});
+  EXPECT_EQ(begun_forwards(kOneByOne, loop_pipe(4, 1, 8), 0), std::vector<int64_t>{1});
 }
 
 // A bound of what the planner believes that a rank keeps: no order may stay below it.
@@ -63,7 +62,7 @@ TEST(OwnSchedule, BeginsNoFewerForwardsThanItsBound) {
           if (action.kind != ActionKind::Forward) break;
           ++begun[action.virtual_stage];
         }
-        const auto least = begun_forwards(schedule, {4, rank, each, micro_batches});
+        const auto least = begun_forwards(schedule, pipe, rank);
         const auto own = pipe.virtual_stages_of(rank);
         ASSERT_EQ(least.size(), own.size());
         for (size_t i = 0; i < own.size(); ++i) {

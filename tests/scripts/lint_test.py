@@ -246,6 +246,18 @@ struct Parallelism {
             self.assertIn(member, found)
         self.assertLessEqual(set(lint.MEMBER_SOURCES), set(found))
 
+    def test_finds_types_that_hold_two_knobs(self):
+        found = list(lint.spreads_of({
+            "a.h": "struct Batch {\n  int64_t rows = 1, micro_batches = 1;\n};\n",
+            "b.cpp": "class Pieces {\n  int64_t rows_;\n  bool recompute_ = false;\n};\n",
+            "c.h": "struct One {\n  int64_t rows = 1;  ///< of micro_batches;\n  Stages stages;\n  int64_t zero() const;\n};\n"}))
+        self.assertEqual(found, [("a.h", "Batch", ["micro-batches", "rows"]), ("b.cpp", "Pieces", ["rows", "recomputation"])])
+
+    def test_knows_the_types_that_hold_two_knobs(self):
+        ours = {str(path): (lint.ROOT / path).read_text() for path in lint.list_files()
+                if path.suffix in lint.CPP and path.parts[0] in ("convoy", "cli")}
+        self.assertEqual({kind for _, kind, _ in lint.spreads_of(ours)}, lint.SPREADS)
+
     def test_no_ceiling_is_higher_than_it_must_be(self):
         ours = {str(path): (lint.ROOT / path).read_text() for path in lint.list_files()
                 if path.suffix in lint.CPP and path.parts[0] in ("convoy", "cli")}

@@ -41,11 +41,11 @@ bool with_several(int /*stages*/, int64_t micro_batches) {
 
 /// Returns the forwards that each virtual stage of a rank has begun when its first backward is due,
 /// in groups of as many micro-batches as there are stages.
-std::vector<int64_t> begun_interleaved(const StagesOfRank& of) {
-  const int64_t p = of.stages, each = of.virtual_stages;
+std::vector<int64_t> begun_interleaved(const Pipe& pipe, int rank) {
+  const int64_t p = pipe.num_ranks(), each = pipe.num_virtual_stages() / p;
   std::vector<int64_t> out(static_cast<size_t>(each), 1);
-  if (of.micro_batches % p != 0) return out;
-  int64_t left = std::min(of.micro_batches * each, 2 * (p - 1 - of.rank) + (each - 1) * p + 1);
+  if (pipe.num_micro_batches % p != 0) return out;
+  int64_t left = std::min(pipe.num_micro_batches * each, 2 * (p - 1 - rank) + (each - 1) * p + 1);
   std::fill(out.begin(), out.end(), 0);
   for (size_t n = 0; left > 0; n = (n + 1) % out.size()) {
     const int64_t some = std::min(left, p);

@@ -43,8 +43,8 @@ Orders one_f_one_b(const Pipe& pipe) {
   return out;
 }
 
-std::vector<int64_t> begun_one_f_one_b(const StagesOfRank& of) {
-  return {std::min<int64_t>(of.micro_batches, of.stages - of.rank)};
+std::vector<int64_t> begun_one_f_one_b(const Pipe& pipe, int rank) {
+  return {std::min<int64_t>(pipe.num_micro_batches, pipe.num_ranks() - rank)};
 }
 
 }  // namespace

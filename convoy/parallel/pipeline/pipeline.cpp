@@ -41,9 +41,9 @@ std::vector<PipelineSchedule> planned_schedules(int stages, int64_t micro_batche
   return out;
 }
 
-std::vector<int64_t> begun_forwards(PipelineSchedule schedule, const StagesOfRank& rank) {
-  if (schedule->begun != nullptr) return schedule->begun(rank);
-  return std::vector<int64_t>(static_cast<size_t>(rank.virtual_stages), 1);
+std::vector<int64_t> begun_forwards(PipelineSchedule schedule, const Pipe& pipe, int rank) {
+  if (schedule->begun != nullptr) return schedule->begun(pipe, rank);
+  return std::vector<int64_t>(pipe.virtual_stages_of(rank).size(), 1);
 }
 
 std::string pipeline_schedules_help() {

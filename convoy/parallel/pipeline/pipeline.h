@@ -11,14 +11,6 @@
 
 namespace convoy::parallel {
 
-/// Virtual stages of a rank of a pipeline.
-struct StagesOfRank {
-  int stages = 1;  ///< ranks of the pipeline
-  int rank = 0;
-  int64_t virtual_stages = 1;  ///< of this rank
-  int64_t micro_batches = 1;
-};
-
 /// A pipeline schedule. All give the same sums; they differ in the length of the bubble, and in how
 /// many micro-batches are kept for backward.
 struct ScheduleEntry {
@@ -34,7 +26,7 @@ struct ScheduleEntry {
   bool (*is_planned)(int stages, int64_t micro_batches) = nullptr;
   /// Forwards that each virtual stage of a rank has begun at least when its first backward is due:
   /// a bound of memory for the planner; null: one each.
-  std::vector<int64_t> (*begun)(const StagesOfRank& rank) = nullptr;
+  std::vector<int64_t> (*begun)(const Pipe& pipe, int rank) = nullptr;
 };
 
 /// Adds a schedule behind the others: at the start of a program, before anything asks for one.
@@ -46,7 +38,7 @@ const std::vector<PipelineSchedule>& pipeline_schedules();
 std::vector<PipelineSchedule> planned_schedules(int stages, int64_t micro_batches);
 
 /// ScheduleEntry::begun(), or its default.
-std::vector<int64_t> begun_forwards(PipelineSchedule schedule, const StagesOfRank& rank);
+std::vector<int64_t> begun_forwards(PipelineSchedule schedule, const Pipe& pipe, int rank);
 
 /// Cache of cuts, and of orders that do not depend on the costs of virtual stages.
 class KnownPipes {

@@ -96,7 +96,7 @@ class Choosing {
  public:
   explicit Choosing(const ChoiceInputs& inputs)
       : num_blocks_(static_cast<int64_t>(inputs.model.blocks.size())),
-        num_stages_(inputs.num_stages),
+        num_stages_(inputs.num_stages()),
         parallelism_(inputs.parallelism),
         asked_(parallelism_.pipeline),
         again_(parallelism_.recompute || !inputs.facts.trains ? RecomputeOptions{}
@@ -140,11 +140,7 @@ class Choosing {
                      memory_);
   }
 
-  PlanOptions plan_options() const {
-    PlanOptions out{parallelism_, memory(), recomputed_, known_};
-    out.parallelism.ranks.pipeline = num_stages_;
-    return out;
-  }
+  PlanOptions plan_options() const { return {parallelism_, memory(), recomputed_, known_}; }
 
   PipelineChoice cut_by_cost() const {
     if (again_.to_fit) {
@@ -281,7 +277,7 @@ class Choosing {
 
 PipelineChoice choose_pipeline(const ChoiceInputs& inputs) {
   const auto& pipeline = inputs.parallelism.pipeline;
-  if (pipeline.csv.empty()) check_number_of_blocks(inputs.model, inputs.num_stages, pipeline);
+  if (pipeline.csv.empty()) check_number_of_blocks(inputs.model, inputs.num_stages(), pipeline);
   return Choosing(inputs).run();
 }
 

@@ -22,13 +22,14 @@ struct PipelineChoice {
 /// Facts by which a model is cut into stages. What it refers to must outlive it.
 struct ChoiceInputs {
   const ModelDecl& model;
-  int num_stages;
-  const Parallelism& parallelism;
+  const Parallelism& parallelism;  ///< with the mesh's degrees
   const StepFacts& facts;
   const Costs& costs;                   ///< by block
   const std::set<int64_t>& recomputed;  ///< blocks that are, whatever the cut
   const std::set<int64_t>& repeatable;  ///< blocks that Parallelism::recomputed may choose
   KnownPipes* known = nullptr;          ///< orders that were found before
+
+  int num_stages() const { return static_cast<int>(parallelism.ranks.pipeline); }
 };
 
 /// Cuts a model into stages and finds the order of each. Without bytes in the costs the options may

@@ -7,8 +7,9 @@ namespace convoy::parallel {
 namespace {
 
 /// Copy with the members that choose_pipeline() reads, and defaults for the others.
-Parallelism read_by_choice(int num_stages, const Parallelism& of) {
-  return {.ranks = {.pipeline = num_stages},
+Parallelism read_by_choice(const ChoiceInputs& inputs) {
+  const auto& of = inputs.parallelism;
+  return {.ranks = {.pipeline = inputs.num_stages()},
           .micro_batches = of.micro_batches,
           .zero = of.reduces_each_shard() ? 2 : 0,
           .recompute = of.recompute,
@@ -21,7 +22,7 @@ Parallelism read_by_choice(int num_stages, const Parallelism& of) {
 const PipelineChoice& KnownChoices::of(const ChoiceInputs& inputs) {
   const auto& parallelism = inputs.parallelism;
   const bool trains = inputs.facts.trains;
-  auto key = std::pair(read_by_choice(inputs.num_stages, parallelism), trains);
+  auto key = std::pair(read_by_choice(inputs), trains);
   const auto found = known_.find(key);
   if (found != known_.end()) return found->second;
   // Stages are cut and virtual stages laid as if nothing was recomputed.
@@ -35,7 +36,6 @@ const PipelineChoice& KnownChoices::of(const ChoiceInputs& inputs) {
   auto none = parallelism;
   none.recomputed = {};
   const auto& without = of({.model = inputs.model,
-                            .num_stages = inputs.num_stages,
                             .parallelism = none,
                             .facts = inputs.facts,
                             .costs = inputs.costs,

@@ -135,17 +135,17 @@ Parallelism on_mesh(Parallelism parallelism, const Mesh& mesh) {
   return parallelism;
 }
 
-/// Throws UsageError for what does not go with the mesh, or with the model's blocks and tables.
+/// Throws UsageError for what does not go with the mesh, whose degrees `parallelism` has, or with
+/// the model's blocks and tables.
 void check_mesh(const ModelDecl& model, const Mesh& mesh, const Parallelism& parallelism,
                 const StepFacts& facts) {
   check_tensor_ranks(model, mesh.degree(Axis::Tensor), parallelism.sequence_parallel);
   check_context_ranks(model, mesh.degree(Axis::Context));
   check_expert_ranks(model, mesh.degree(Axis::Expert));
   if (parallelism.keeps_rows(facts.trains)) check_row_tables(model);
-  const auto asked = on_mesh(parallelism, mesh);
-  require(refuse_experts(asked, facts));
-  require(refuse_row_tables(asked, facts));
-  require(refuse_recomputation(asked, facts));
+  require(refuse_experts(parallelism, facts));
+  require(refuse_row_tables(parallelism, facts));
+  require(refuse_recomputation(parallelism, facts));
 }
 
 using ProgramOf = Program StagePlan::*;
@@ -216,7 +216,8 @@ MemoryUse memory_of_evaluation(const StagePlan& stage, const StepOptions& option
 RunPlan planned(const ModelDecl& model, const Mesh& mesh, const Parallelism& parallelism,
                 const StepFacts& facts, const std::vector<BlockCost>& costs, bool proves,
                 KnownChoices* known) {
-  check_mesh(model, mesh, parallelism, facts);
+  const auto spread = on_mesh(parallelism, mesh);
+  check_mesh(model, mesh, spread, facts);
   RunPlan out;
   out.step = step_options(model, parallelism);
   const int num_stages = mesh.degree(Axis::Pipeline);
@@ -224,8 +225,7 @@ RunPlan planned(const ModelDecl& model, const Mesh& mesh, const Parallelism& par
   const auto able = parallelism.recompute ? std::set<int64_t>() : repeatable(model);
   if (num_stages > 1) {
     const ChoiceInputs inputs{.model = model,
-                              .num_stages = num_stages,
-                              .parallelism = parallelism,
+                              .parallelism = spread,
                               .facts = facts,
                               .costs = shared,
                               .recomputed = out.step.recomputed,

@@ -18,16 +18,17 @@ int64_t least_bytes_of_cut(const Cut& cut, const ModelCosts& numbers,
                            const std::vector<double>& elements, double state,
                            const Parallelism& split) {
   const auto stages = static_cast<size_t>(split.ranks.pipeline);
-  const auto each = static_cast<int64_t>(cut.size() / stages);
+  const auto pipe = parallel::pipe_of(cut, split.micro_batches);
+  std::vector<std::vector<int64_t>> begun;  // [stage] by virtual stage
+  for (size_t s = 0; s < stages; ++s) {
+    begun.push_back(parallel::begun_forwards(split.pipeline.schedule, pipe, static_cast<int>(s)));
+  }
   std::vector<double> out(stages, 0);
   std::vector<std::vector<double>> saved(stages);  // by what may be recomputed
   std::vector<size_t> seen(stages, 0);
   for (const auto& [first, last, stage] : cut) {
     const auto s = static_cast<size_t>(stage);
-    const auto begun = parallel::begun_forwards(
-        split.pipeline.schedule,
-        {static_cast<int>(split.ranks.pipeline), stage, each, split.micro_batches});
-    const auto times = static_cast<double>(begun[seen[s]++]);
+    const auto times = static_cast<double>(begun[s][seen[s]++]);
     for (int64_t block = first; block <= last; ++block) {
       const auto b = static_cast<size_t>(block);
       out[s] += state * elements[b];
