@@ -63,14 +63,14 @@ OTHER_TABLES = {("convoy/tasks/session/task.cpp", kind) for kind in ("families",
 ENTRY = re.compile(r'\{(?:\w+::\w+, )?"(\w+)", ?')
 TABLE_END = re.compile(r"(\}\}|\n *\});\n")
 # A member of the one value that says how a step is spread is named by its declaration and so many other sources at most:
-# its knob (parallel/knobs.cpp), and where it is used or searched for. Older ones are in more, but never in more again.
+# its knob (parallel/knobs.cpp), and the technique that reads it. Older ones are in more, but never in more again.
 PARALLELISM = "convoy/parallel/parallelism.h"
-MAX_MEMBER_SOURCES = 3
+MAX_MEMBER_SOURCES = 2
 MEMBER_SOURCES = {
-    "ranks.pipeline": 24, "ranks.shard": 5, "ranks.expert": 7, "ranks.context": 11, "ranks.tensor": 12, "zero": 21, "recompute": 17, "recomputed.of_stage": 4,
-    "sequence_parallel": 15, "expert_joined": 7, "gathers.prefetch": 4, "reduce_each": 7, "bucket_bytes": 3, "keep_bytes": 6,
+    "ranks.pipeline": 24, "ranks.replicate": 3, "ranks.shard": 5, "ranks.expert": 7, "ranks.context": 11, "ranks.tensor": 12, "zero": 20,
+    "recompute": 17, "recomputed.of_stage": 4, "recomputed.to_fit": 3, "sequence_parallel": 15, "expert_joined": 7, "row_tables": 3, "reduce_each": 4, "bucket_bytes": 3, "keep_bytes": 6,
     "offload.optimizer": 7, "offload.gradients": 7, "offload.parameters": 6, "offload.folder": 6,
-    "pipeline.schedule": 15, "pipeline.virtual_stages": 8, "pipeline.splits": 5, "pipeline.placement": 4,
+    "pipeline.schedule": 15, "pipeline.virtual_stages": 8, "pipeline.splits": 5, "pipeline.placement": 4, "pipeline.memory": 3,
     "pipeline.file": 4, "pipeline.csv": 4, "pipeline.costs": 4,
 }
 NOT_ONLY_MEMBERS = {"rows", "micro_batches"}  # also names of other things

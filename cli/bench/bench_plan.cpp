@@ -234,8 +234,9 @@ void add_bench_plan(CLI::App& bench, RunCommand& run) {
   command->add_flag("--json", flags->json, "print JSON");
   command->footer(
       "Takes the options of convoy train. For each kind of parallelism in turn a split is drawn "
-      "with --seed, with its micro-batches, schedule, recomputation and, with --offload_dir, "
-      "offload. Each is trained in fresh ranks, and twice more if rounds differ by more than 5 %. "
+      "with --seed, with its micro-batches, schedule, recomputation, zero_reduce, prefetch, "
+      "reshard_after_forward and, with --offload_dir, offload. Each is trained in fresh ranks, and "
+      "twice more if rounds differ by more than 5 %. "
       "Costs are measured anew in each round, and the median of the predictions counts, as that of "
       "the trainings does. Use an idle machine.\n"
       "Example:\n  convoy bench plan run.toml --ranks 2 --threads 1 --seed 7 --plans 12\n");

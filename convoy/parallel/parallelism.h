@@ -93,9 +93,6 @@ struct GatherOptions {
   int64_t prefetch = 1;               ///< buckets that are gathered ahead of their use
   bool reshard_after_forward = true;  ///< else weights stay from forward until backward
 
-  /// Number of gathers of a weight: 2 for each micro-batch, or 1 for all micro-batches of a step.
-  int times() const { return reshard_after_forward ? 2 : 1; }
-
   auto operator<=>(const GatherOptions&) const = default;
 };
 

@@ -58,7 +58,13 @@ TEST(Accuracy, DrawsOfEachFamilyAndNoneTwice) {
   EXPECT_EQ(more.size(), splits_of(space).size());
   const auto any = [&](const auto& is) { return std::any_of(more.begin(), more.end(), is); };
   EXPECT_TRUE(any([](const Parallelism& split) { return split.blocks_recomputed() > 0; }));
-  EXPECT_TRUE(any([](const Parallelism& split) { return split.gathers.prefetch > 1; }));
+  const Parallelism usual;
+  EXPECT_TRUE(any([&](const Parallelism& split) { return split.gathers.prefetch == 2; }));
+  EXPECT_TRUE(any([&](const Parallelism& split) {
+    return split.gathers.reshard_after_forward != usual.gathers.reshard_after_forward;
+  }));
+  EXPECT_TRUE(
+      any([&](const Parallelism& split) { return split.reduce_each != usual.reduce_each; }));
 }
 
 // By trying each number up to it this would take a minute.

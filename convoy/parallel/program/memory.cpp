@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "convoy/base/scratch_file.h"
+#include "convoy/parallel/program/reduces_each.h"
 #include "convoy/parallel/step_facts.h"
 
 namespace convoy::parallel {
@@ -19,7 +20,7 @@ class GradientPool {
   GradientPool(const Layout& layout, const StepOptions& options)
       : layout_(layout),
         sharded_(layout.is_sharded(Kind::Gradients)),
-        each_(sharded_ && options.parallelism.reduce_each),
+        each_(reduces_each(layout, options.parallelism)),
         num_micro_batches_(options.parallelism.micro_batches),
         filling_(static_cast<size_t>(layout.num_buckets()), -1),
         begun_(static_cast<size_t>(layout.table().num_units() * num_micro_batches_)),
@@ -242,7 +243,7 @@ class OffloadPool {
 
   void see(const Instruction& i) {
     const Key key{i.kind, i.bucket};
-    const bool adds = options_.parallelism.reduce_each && i.micro_batch > 0;
+    const bool adds = reduces_each(layout_, options_.parallelism) && i.micro_batch > 0;
     switch (i.op) {
       case Op::Fetch:
         while (std::find(written_.begin(), written_.end(), key) != written_.end()) let_go();

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "convoy/parallel/program/reduces_each.h"
+
 namespace convoy::parallel {
 
 namespace {
@@ -13,7 +15,7 @@ class Maker {
       : layout_(layout),
         options_(options),
         incoming_(std::move(incoming)),
-        each_(layout.is_sharded(Kind::Gradients) && options.parallelism.reduce_each),
+        each_(reduces_each(layout, options.parallelism)),
         finished_(layout.table().units_finished_by_block()),
         loaded_(static_cast<size_t>(options.parallelism.micro_batches)),
         received_(2 * static_cast<size_t>(layout.table().num_blocks() *

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "convoy/parallel/program/insertions.h"
+#include "convoy/parallel/zero/least_gathers.h"
 
 namespace convoy::parallel {
 
@@ -68,6 +69,19 @@ Program with_gathers(Program program, const Layout& layout, const StepOptions& o
     insertions.give(stay.last + 1, {.op = Op::Release, .bucket = stay.bucket});
   }
   return insertions.into(std::move(program));
+}
+
+LeastGathers least_gathers(const Parallelism& parallelism, double elements, double read_in_backward,
+                           double largest_block) {
+  // Buckets stay gathered where forward turns into backward, and backward into the next forward.
+  const double largest_bucket =
+      largest_block + static_cast<double>(parallelism.bucket_bytes) / sizeof(float);
+  const double kept = static_cast<double>(parallelism.gathers.prefetch + 1) * largest_bucket;
+  if (parallelism.gathers.reshard_after_forward) {
+    return {parallelism.micro_batches, elements + read_in_backward - 2 * kept};
+  }
+  // Weights that stay until backward stay for the next micro-batch, too.
+  return {1, elements - kept};
 }
 
 int64_t most_gathered(const Program& program, const Layout& layout) {

@@ -7,6 +7,8 @@
 #include <map>
 #include <random>
 
+#include "convoy/parallel/knobs.h"
+
 namespace convoy::planner {
 
 namespace {
@@ -18,7 +20,8 @@ size_t draw(std::mt19937_64& random, size_t number) {
   return static_cast<size_t>(random() % number);
 }
 
-/// Draws, now and then, some of the members that a search refines.
+/// Draws, now and then, a refinement that a search tries: fewer recomputed blocks, and a variant of
+/// each knob.
 void draw_more(Parallelism& split, const SearchSpace& space, int64_t num_blocks,
                std::mt19937_64& random) {
   constexpr size_t kSeldom = 4;
@@ -28,7 +31,11 @@ void draw_more(Parallelism& split, const SearchSpace& space, int64_t num_blocks,
     split.set_blocks_recomputed(
         1 + static_cast<int64_t>(draw(random, static_cast<size_t>(of_stage - 1))));
   }
-  if (split.zero == 3 && draw(random, kSeldom) == 0) split.gathers.prefetch = 2;
+  for (const auto& knob : parallel::knobs()) {
+    if (knob.variants == nullptr) continue;
+    const auto others = knob.variants(split, /*overlaps=*/true);
+    if (!others.empty() && draw(random, kSeldom) == 0) split = others.front();
+  }
 }
 
 }  // namespace

@@ -10,8 +10,8 @@
 namespace convoy::planner {
 
 /// Draws `number` different splits, one of each family in turn, some with part of the model's
-/// `num_blocks` blocks recomputed or with more prefetch. The same seed draws the same splits; fewer
-/// if there are no more.
+/// `num_blocks` blocks recomputed or with a variant of a knob (Knob::variants). The same seed draws
+/// the same splits; fewer if there are no more.
 std::vector<Parallelism> draw_splits(const SearchSpace& space, int64_t num_blocks, uint64_t seed,
                                      size_t number);
 

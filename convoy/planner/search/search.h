@@ -35,11 +35,10 @@ struct SearchResult {
 
 /// Searches for the fastest split that fits. Tries splits in the order of their bounds until none
 /// that is left can be faster than the best; of each family one at least. Then tries those that may
-/// be faster still when as few blocks are recomputed as fit, when stages 2 and 3 of ZeRO reduce
-/// gradients after the last micro-batch only, or when stage 3 gathers further ahead. A split that
-/// fits is not tried with more of its state offloaded, which only takes longer. `say` gets the
-/// numbers of done and of all splits. Of equally fast ones the simpler one wins, so the same
-/// question has the same answer.
+/// be faster still when as few blocks are recomputed as fit, or with a variant of a knob
+/// (Knob::variants). A split that fits is not tried with more of its state offloaded, which only
+/// takes longer. `say` gets the numbers of done and of all splits. Of equally fast ones the simpler
+/// one wins, so the same question has the same answer.
 SearchResult search(const ModelCosts& costs, const Cluster& cluster, const SearchSpace& space,
                     const std::function<void(size_t, size_t)>& say = {});
 

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "convoy/parallel/pipeline/pipeline.h"
+#include "convoy/parallel/zero/least_gathers.h"
 #include "convoy/planner/time/bound_parts.h"
 #include "convoy/planner/time/offload.h"
 #include "convoy/planner/time/uneven.h"
@@ -75,17 +76,13 @@ double least_of_links(const ModelCosts& numbers, const Cluster& cluster, const p
   const bool each = split.reduces_each_shard();
   double out = state.least(Collective::ReduceScatter, bytes) * (each ? micro_batches : 1);
   if (split.zero < 3 || split.ranks.pipeline > 1 || split.keep_bytes > 0) return out;
-  // Buckets stay gathered where forward turns into backward, and backward into the next forward.
-  const double largest = *std::max_element(of_blocks.begin(), of_blocks.end()) +
-                         static_cast<double>(split.bucket_bytes) / sizeof(float);
-  const double kept = static_cast<double>(split.gathers.prefetch + 1) * largest;
-  const double turns = split.gathers.times();
-  // Weights that stay until backward stay for the next micro-batch, too.
-  const double times = turns > 1 ? micro_batches : 1;
-  const double again = turns > 1 ? elements_read_in_backward(numbers, facts, split) : 0;
-  const double gathered = elements + again - turns * kept;
+  const auto least =
+      parallel::least_gathers(split, elements, elements_read_in_backward(numbers, facts, split),
+                              *std::max_element(of_blocks.begin(), of_blocks.end()));
+  if (least.elements <= 0) return out;
   const auto width = static_cast<double>(parallel::weight_bytes(facts.low_precision));
-  return gathered > 0 ? out + times * state.least(Collective::AllGather, width * gathered) : out;
+  return out + static_cast<double>(least.times) *
+                   state.least(Collective::AllGather, width * least.elements);
 }
 
 /// Lower bound of a step's computing, updates included.

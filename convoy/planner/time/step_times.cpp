@@ -1,5 +1,6 @@
 #include "convoy/planner/time/step_times.h"
 
+#include "convoy/parallel/program/reduces_each.h"
 #include "convoy/planner/time/offload.h"
 
 namespace convoy::planner {
@@ -43,7 +44,7 @@ parallel::StepTimes times_of(const parallel::Layout& layout, const ModelCosts& n
     out.reduce_tensor.push_back(
         elements == 0 ? 0 : groups.tensor.all_reduce(4 * static_cast<double>(elements)));
     // The collective itself adds to the sum where each micro-batch is reduced.
-    const bool adds = !split.reduce_each || !layout.is_sharded(parallel::Kind::Gradients);
+    const bool adds = !parallel::reduces_each(layout, split);
     const auto length = static_cast<double>(layout.units()[unit].all.length());
     out.accumulate.push_back(adds ? length * numbers.accumulate_seconds : 0);
   }

@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "convoy/parallel/program/reduces_each.h"
 #include "convoy/parallel/program/steps.h"
 
 namespace convoy::parallel::rules {
@@ -14,7 +15,7 @@ class GradientRules {
   GradientRules(Steps& steps, const StepOptions& options)
       : steps_(steps),
         num_micro_batches_(options.parallelism.micro_batches),
-        each_(steps.layout().is_sharded(Kind::Gradients) && options.parallelism.reduce_each) {
+        each_(reduces_each(steps.layout(), options.parallelism)) {
     const auto& table = steps.layout().table();
     std::map<int64_t, int64_t> reader;  // [unit] that was seen last
     later_readers_.resize(table.units_of_block.size());
