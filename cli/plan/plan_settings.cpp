@@ -62,6 +62,22 @@ Settings settings_of_run(const parallel::Parallelism& split, const OptionTable& 
   return out;
 }
 
+Settings settings_of_trial() {
+  return {{"train.eval_strategy", "no"},
+          {"train.eval_on_start", "false"},
+          {"train.load_best_model_at_end", "false"},
+          {"train.metric_for_best_model", ""},
+          {"train.early_stopping_patience", "0"},
+          {"train.auto_find_batch_size", "false"},
+          {"train.report_to", "none"},
+          {"parallel.planned_ranks", "0"},
+          {"output.trace", ""},
+          {"output.events", ""},
+          {"output.metrics_file", ""},
+          {"output.metrics_port", "0"},
+          {"output.quiet", "true"}};
+}
+
 void set_split(Configured& configured, const parallel::Parallelism& split) {
   set(configured.table, settings_of_run(split, configured.table));
 }

@@ -28,6 +28,10 @@ void set(OptionTable& table, const Settings& settings);
 /// Settings of a split and the strategy that trains it.
 Settings settings_of_run(const parallel::Parallelism& split, const OptionTable& table);
 
+/// Settings of a training that is a trial: it neither evaluates nor chooses its batch, and nobody
+/// is told of it. What it saves, and where, is up to the trial.
+Settings settings_of_trial();
+
 /// Gives a run a split's options.
 void set_split(Configured& configured, const parallel::Parallelism& split);
 

@@ -11,6 +11,7 @@
 #include "convoy/base/files.h"
 #include "convoy/base/json.h"
 #include "convoy/base/text.h"
+#include "convoy/checkpoint/folder.h"
 #include "convoy/job/job.h"
 #include "convoy/launch/process.h"
 #include "convoy/train/trainer.h"
@@ -34,6 +35,7 @@ void write_run(const fs::path& file, const options::TrainingArguments& training,
                           ? training.warmup_steps
                           : static_cast<int64_t>(std::ceil(training.warmup_ratio * steps));
   const Json run{{"steps", trial.steps},
+                 {"checkpoint", checkpoint::name_of_checkpoint(trial.steps)},
                  {"threads", trial.threads},
                  {"learning_rate", training.learning_rate},
                  {"lr_scheduler_type", training.lr_scheduler_type},
@@ -64,7 +66,7 @@ conformance::TrainingRecord train_here(const TransformersOptions& options, const
     trainer.train();
   }
   rows.write(folder / "rows.safetensors");
-  return conformance::read_record(folder / "here", options.trial.steps);
+  return record_of(folder / "here", options.trial.steps);
 }
 
 /// Last line of what a program said.
@@ -95,7 +97,7 @@ conformance::TrainingRecord train_there(const TransformersOptions& options,
   if (!result.ok()) {
     fail<UsageError>("cli", "--against transformers: {}", last_line(result.err));
   }
-  return conformance::read_record(folder / "there", options.trial.steps);
+  return record_of(folder / "there", options.trial.steps);
 }
 
 }  // namespace

@@ -66,26 +66,15 @@ Settings settings_of_replay(const Configured& configured, const KeptRun& kept,
   int64_t rows = std::min(all, training.per_device_train_batch_size);
   while (all % rows != 0) --rows;  // micro-batches of equal size
   auto out = settings_of_run({.rows = rows, .micro_batches = all / rows}, configured.table);
+  const auto trial = settings_of_trial();
+  out.insert(out.end(), trial.begin(), trial.end());
   const Settings more{{"parallel.backend", "auto"},
                       {"parallel.row_tables", "false"},
                       {"parallel.offload_dir", ""},
-                      {"parallel.planned_ranks", "0"},
                       {"train.save_strategy", "no"},
-                      {"train.eval_strategy", "no"},
-                      {"train.eval_on_start", "false"},
-                      {"train.load_best_model_at_end", "false"},
-                      {"train.metric_for_best_model", ""},
-                      {"train.early_stopping_patience", "0"},
-                      {"train.auto_find_batch_size", "false"},
-                      {"train.report_to", "none"},
                       {"train.resume_from_checkpoint", checkpoint.string()},
                       {"output.dir", ""},
-                      {"output.overwrite", "false"},
-                      {"output.trace", ""},
-                      {"output.events", ""},
-                      {"output.metrics_file", ""},
-                      {"output.metrics_port", "0"},
-                      {"output.quiet", "true"}};
+                      {"output.overwrite", "false"}};
   out.insert(out.end(), more.begin(), more.end());
   return out;
 }

@@ -159,7 +159,7 @@ def main(folder):
             optimizer.step()
             schedule.step()
             log.write(json.dumps({"step": step + 1, "loss": loss, "grad_norm": norm}) + "\n")
-    save(model, optimizer, f"{folder}/there/checkpoint-{run['steps']}")
+    save(model, optimizer, f"{folder}/there/{run['checkpoint']}")
     with open(f"{folder}/there/version", "w", encoding="utf-8") as file:
         file.write(transformers.__version__)
 

@@ -5,6 +5,7 @@
 #include <csignal>
 
 #include "convoy/base/text.h"
+#include "convoy/checkpoint/folder.h"
 #include "convoy/launch/error_file.h"
 #include "convoy/launch/process.h"
 #include "convoy/launch/supervise/agent.h"
@@ -21,6 +22,8 @@ constexpr const char* kNoEvaluation = "--no-final-evaluation";
 /// Settings with which a training logs each step, saves its state after the last, and does nothing
 /// else.
 void add_settings_of_record(Settings& out, const VerifyTrainings::Options& options, int num_ranks) {
+  const auto trial = settings_of_trial();
+  out.insert(out.end(), trial.begin(), trial.end());
   const auto steps = std::to_string(options.steps);
   const Settings more{{"train.max_steps", steps},
                       {"train.save_strategy", "steps"},
@@ -28,21 +31,8 @@ void add_settings_of_record(Settings& out, const VerifyTrainings::Options& optio
                       {"train.save_total_limit", "none"},
                       {"train.logging_strategy", "steps"},
                       {"train.logging_steps", "1"},
-                      {"train.eval_strategy", "no"},
-                      {"train.eval_on_start", "false"},
-                      {"train.load_best_model_at_end", "false"},
-                      {"train.metric_for_best_model", ""},
-                      {"train.early_stopping_patience", "0"},
                       {"train.resume_from_checkpoint", ""},
-                      {"train.report_to", "none"},
-                      {"train.auto_find_batch_size", "false"},
-                      {"parallel.planned_ranks", "0"},
                       {"parallel.threads", std::to_string(options.threads)},
-                      {"output.trace", ""},
-                      {"output.events", ""},
-                      {"output.metrics_file", ""},
-                      {"output.metrics_port", "0"},
-                      {"output.quiet", "true"},
                       // State that several ranks hold is compared after each step.
                       {"train.check_replicas_steps", num_ranks > 1 ? "1" : "0"}};
   out.insert(out.end(), more.begin(), more.end());
@@ -97,6 +87,10 @@ End run_ranks(const std::vector<std::string>& argv, int num_ranks,
 
 }  // namespace
 
+conformance::TrainingRecord record_of(const std::filesystem::path& run, int64_t steps) {
+  return conformance::read_record(run, steps, run / checkpoint::name_of_checkpoint(steps));
+}
+
 VerifyTrainings::VerifyTrainings(Configured& configured, Options options)
     : configured_(configured), options_(std::move(options)) {}
 
@@ -117,7 +111,7 @@ VerifyTrainings::Outcome VerifyTrainings::train(Settings settings, int num_ranks
     out.by_machine = end.kind == "FileError" || end.code == kKilled;
     return out;
   }
-  out.record = conformance::read_record(run, options_.steps);
+  out.record = record_of(run, options_.steps);
   std::filesystem::remove_all(run);  // what was opened stays readable
   return out;
 }

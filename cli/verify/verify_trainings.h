@@ -63,6 +63,10 @@ class VerifyTrainings {
   TrialFolder folder_;
 };
 
+/// Record of a training with settings_of_record() that wrote to `run`. Throws FileError where it
+/// lacks a step.
+conformance::TrainingRecord record_of(const std::filesystem::path& run, int64_t steps);
+
 /// Options that cut a model to so many layers, for a run that begins with weights of its own; those
 /// that are below it stay.
 Settings cut_layers(const OptionTable& table, int64_t layers);

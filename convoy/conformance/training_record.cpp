@@ -108,7 +108,7 @@ bool TensorFiles::same_bytes(const TensorFiles& other, const std::string& name) 
   return mine.size() == theirs.size() && std::memcmp(mine.data(), theirs.data(), mine.size()) == 0;
 }
 
-TrainingRecord read_record(const fs::path& run, int64_t steps) {
+TrainingRecord read_record(const fs::path& run, int64_t steps, const fs::path& checkpoint) {
   constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
   TrainingRecord out;
   out.losses.resize(static_cast<size_t>(steps), kNone);
@@ -129,7 +129,6 @@ TrainingRecord read_record(const fs::path& run, int64_t steps) {
     out.grad_norms[static_cast<size_t>(step - 1)] = number("grad_norm");
     ++logged;
   }
-  const auto checkpoint = run / fmt::format("checkpoint-{}", steps);
   if (logged != steps && logged + steps_without_loss(checkpoint) != steps) {
     fail<FileError>("conformance", "{} has {}; expected {}", log.string(), plural(logged, "step"),
                     steps);

@@ -39,9 +39,10 @@ struct TrainingRecord {
   TensorFiles moments;             ///< after the last step: optimizer states, as STATE.NAME
 };
 
-/// Reads `run`, a folder that a training with one log line a step left, with a checkpoint after the
-/// last. Throws FileError where a step is not logged, but those that fp16's loss scale skipped or
-/// that had no target.
-TrainingRecord read_record(const std::filesystem::path& run, int64_t steps);
+/// Reads the log of `run`, a folder that a training with one log line a step left, and
+/// `checkpoint`, its state after the last of `steps`. Throws FileError where a step is not logged,
+/// but those that fp16's loss scale skipped or that had no target.
+TrainingRecord read_record(const std::filesystem::path& run, int64_t steps,
+                           const std::filesystem::path& checkpoint);
 
 }  // namespace convoy::conformance

@@ -40,7 +40,11 @@ class DifferenceTest : public ::testing::Test {
     formats::write_safetensors(
         run / "checkpoint-2/optimizer.safetensors",
         std::vector{view("exp_avg.w", it.first), view("exp_avg_sq.w", it.second)});
-    return read_record(run, 2);
+    return read(name);
+  }
+
+  TrainingRecord read(const std::string& name, int64_t steps = 2) const {
+    return read_record(folder_ / name, steps, folder_ / name / "checkpoint-2");
   }
 
   Difference of(const Written& training) const {
@@ -64,7 +68,7 @@ TEST_F(DifferenceTest, ComparesNumbersOfOtherDtypes) {
   formats::write_safetensors(
       folder_ / "training/checkpoint-2/model.safetensors",
       std::vector{formats::TensorView{"w", "F64", {4}, wide.data(), 4 * sizeof(double)}});
-  const auto found = difference(read_record(folder_ / "training", 2), reference);
+  const auto found = difference(read("training"), reference);
   EXPECT_FALSE(found.same_bits);
   EXPECT_NEAR(found.weights.size, 0.5 / std::sqrt(30.0), 1e-6);
 }
@@ -107,7 +111,7 @@ TEST_F(DifferenceTest, NonFiniteNumbersDifferInfinitely) {
 
 TEST_F(DifferenceTest, NeedsEachStepInTheLog) {
   record("training", {});
-  EXPECT_THROW(read_record(folder_ / "training", 3), FileError);
+  EXPECT_THROW(read("training", 3), FileError);
 }
 
 TEST_F(DifferenceTest, TakesStepsThatFp16SkippedOnBothSides) {
@@ -117,7 +121,7 @@ TEST_F(DifferenceTest, TakesStepsThatFp16SkippedOnBothSides) {
     write_file(run / "log.jsonl", "{\"step\": 2, \"loss\": 2.5, \"grad_norm\": 0.5}\n");
     write_file(run / "checkpoint-2/trainer_state.json",
                fmt::format("{{\"skipped_steps\": {}}}", skipped));
-    return read_record(run, 2);
+    return read(name);
   };
   const auto one = skipping("one", 1), other = skipping("other", 1);
   EXPECT_TRUE(difference(one, other).same_bits);
@@ -133,7 +137,7 @@ TEST_F(DifferenceTest, ReadsAnAdapter) {
     fs::remove(checkpoint / "model.safetensors");
     formats::write_safetensors(checkpoint / "adapter_model.safetensors",
                                std::vector{view("base_model.model.w", it.weight)});
-    return read_record(folder_ / name, 2);
+    return read(name);
   };
   EXPECT_TRUE(difference(adapter("a", {1, 1, 1, 1}), adapter("b", {1, 1, 1, 1})).same_bits);
 }
