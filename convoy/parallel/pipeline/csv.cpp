@@ -1,7 +1,6 @@
 #include "convoy/parallel/pipeline/csv.h"
 
 #include <algorithm>
-#include <limits>
 #include <map>
 #include <optional>
 #include <set>
@@ -9,7 +8,6 @@
 
 #include "convoy/base/error.h"
 #include "convoy/base/text.h"
-#include "convoy/parallel/pipeline/board.h"
 
 namespace convoy::parallel {
 
@@ -198,21 +196,11 @@ class Reader {
   }
 
   void check_circles() const {
-    Board board(out_.pipe);
-    const auto& orders = out_.orders;
-    std::vector<size_t> at(orders.size());
-    for (bool moved = true; moved;) {
-      moved = false;
-      for (size_t r = 0; r < orders.size(); ++r) {
-        while (at[r] < orders[r].size() &&
-               board.ready(orders[r][at[r]]) < std::numeric_limits<double>::infinity()) {
-          board.run(orders[r][at[r]++]);
-          moved = true;
-        }
-      }
-    }
-    for (size_t r = 0; r < orders.size(); ++r) {
-      if (at[r] < orders[r].size()) tell_circle(at, r);
+    const auto played = play(out_.pipe, out_.orders);
+    std::vector<size_t> at;  // [rank] number of cells that ran
+    for (const auto& began : played.begin) at.push_back(began.size());
+    for (size_t r = 0; r < at.size(); ++r) {
+      if (at[r] < out_.orders[r].size()) tell_circle(at, r);
     }
   }
 

@@ -70,10 +70,16 @@ double trained_elements(const parallel::ModelDecl& model) {
   return out;
 }
 
+/// Spread of a step over data ranks alone.
+Parallelism over_data_ranks(const SearchSpace& space) {
+  auto out = space.base;
+  out.ranks.shard = space.num_ranks;
+  out.micro_batches = std::max<int64_t>(1, space.global_batch / space.num_ranks);
+  return out;
+}
+
 std::string of_links(const ModelCosts& numbers, const Cluster& cluster, const SearchSpace& space) {
-  auto share = space.base;
-  share.ranks.shard = space.num_ranks;
-  share.micro_batches = std::max<int64_t>(1, space.global_batch / space.num_ranks);
+  const auto share = over_data_ranks(space);
   const GroupTimes group(cluster, share.mesh(), parallel::kRows);
   const double bytes = 4 * trained_elements(numbers.model);
   const double computing = least_computing(numbers, cluster, space.facts, share);
@@ -128,9 +134,7 @@ int64_t most_expert_ranks(const SearchSpace& space, int64_t most) {
 /// Time that rows of a step are on their way to experts and back, with so many expert ranks.
 double seconds_on_the_way(const ModelCosts& numbers, const Cluster& cluster,
                           const SearchSpace& space, int64_t experts) {
-  auto share = space.base;
-  share.ranks.shard = space.num_ranks;
-  share.micro_batches = std::max<int64_t>(1, space.global_batch / space.num_ranks);
+  auto share = over_data_ranks(space);
   share.set_expert_ranks(experts);
   const GroupTimes group(cluster, share.mesh(), parallel::Axis::Expert);
   double out = 0;  // of two collectives forward, and two backward
@@ -147,9 +151,7 @@ double seconds_on_the_way(const ModelCosts& numbers, const Cluster& cluster,
 std::vector<std::string> of_experts(const ModelCosts& numbers, const Cluster& cluster,
                                     const SearchSpace& space, const SearchResult& found) {
   if (space.num_experts == 0 || space.num_ranks == 1) return {};
-  auto share = space.base;
-  share.ranks.shard = space.num_ranks;
-  share.micro_batches = std::max<int64_t>(1, space.global_batch / space.num_ranks);
+  const auto share = over_data_ranks(space);
   const double computing = least_computing(numbers, cluster, space.facts, share);
   const auto told = [&](int64_t experts, const char* where) {
     const double takes = seconds_on_the_way(numbers, cluster, space, experts);
