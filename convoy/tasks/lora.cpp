@@ -91,7 +91,8 @@ checkpoint::AdapterConfig Lora::typed() const {
     }
   }
   out.modules_to_save = modules_to_save_;
-  for (const auto& [pattern, value] : pattern_of(rank_pattern_, "rank_pattern").items()) {
+  const auto ranks = pattern_of(rank_pattern_, "rank_pattern");  // outlives its items()
+  for (const auto& [pattern, value] : ranks.items()) {
     const auto rank = whole_number<int64_t>(value);
     if (!rank || *rank < 1) {
       fail<UsageError>("lora", "rank_pattern has {} for {}; expected a rank of at least 1",
@@ -99,7 +100,8 @@ checkpoint::AdapterConfig Lora::typed() const {
     }
     out.rank_pattern[pattern] = *rank;
   }
-  for (const auto& [pattern, value] : pattern_of(alpha_pattern_, "alpha_pattern").items()) {
+  const auto alphas = pattern_of(alpha_pattern_, "alpha_pattern");
+  for (const auto& [pattern, value] : alphas.items()) {
     const auto alpha = finite_number(value);
     if (!alpha) {
       fail<UsageError>("lora", "alpha_pattern has {} for {}; expected a number", value.dump(),
