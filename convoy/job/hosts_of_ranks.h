@@ -13,7 +13,7 @@ namespace convoy::job {
 std::vector<int> hosts_of_ranks(const std::vector<int64_t>& machines,
                                 const std::vector<int64_t>& local_ranks);
 
-/// Hosts of the ranks of a group, of which each tells its own. Collective.
+/// Numbers the hosts of a group's ranks, each of which tells the machine that it is on. Collective.
 std::vector<int> hosts_of_ranks(const comm::Group& all, int local_rank);
 
 }  // namespace convoy::job

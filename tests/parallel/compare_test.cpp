@@ -10,7 +10,7 @@ namespace {
 
 using testing::HasSubstr;
 
-TEST(Compare, AllSchedulesOfFourStages) {
+TEST(Compare, HasAllSchedulesOfFourStages) {
   const auto costs = StageNumbers{}.costs(4);
   const auto all =
       compare_schedules(costs, {.parallelism = {.ranks = {.pipeline = 4}, .micro_batches = 8}});

@@ -79,7 +79,7 @@ TEST(Counts, RefuseFilesOfAnotherModelOrWithoutNumbers) {
   }
 }
 
-TEST(Counts, AreToldAsTheyAre) {
+TEST(Counts, SurviveTheirJson) {
   const std::vector<BlockCounts> all{{1, 2, 0.1, 3, 4, 5, 6, 7},
                                      {1e12, 2e12 / 3, 0, 0, 0, 0, 0, 0}};
   EXPECT_EQ(counts_from_json(parse_json(to_json(all).dump(), "told")), all);

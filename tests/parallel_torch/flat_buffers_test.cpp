@@ -167,7 +167,7 @@ TEST(Replica, StepIsTheGradientOfTheMeanLoss) {
   EXPECT_NEAR(slope / result.grad_norm, 1, 1e-2);  // dropout's masks are the same at every visit
 }
 
-TEST(Replica, OnlyFp16SkipsWhatIsNotFiniteWhateverTheScale) {
+TEST(Replica, SkipsNumbersThatAreNotFiniteInFp16AloneWhateverTheScale) {
   for (const auto dtype : {at::kHalf, at::kFloat}) {
     for (const double scale : {0.5, 2.0}) {
       ReplicaOptions options;

@@ -22,7 +22,7 @@ SearchResult found_for(const PaperModel& model, const Cluster& cluster, int64_t 
   return search(model.numbers(), cluster, space);
 }
 
-TEST(Search, IsBruteForce) {
+TEST(Search, FindsWhatTryingAllSplitsFinds) {
   std::mt19937 random(3);
   const auto draw = [&](double low, double high) {
     return std::exp(std::uniform_real_distribution(std::log(low), std::log(high))(random));

@@ -84,7 +84,7 @@ TEST(Uneven, NoStageHasMoreThanItsDevicesHold) {
   EXPECT_EQ(predict(numbers, cluster, {}, split).fit, Fit::No);
 }
 
-TEST(Uneven, SearchIsBruteForce) {
+TEST(Uneven, SearchFindsWhatTryingAllSplitsFinds) {
   std::mt19937 random(5);
   const auto draw = [&](double low, double high) {
     return std::exp(std::uniform_real_distribution(std::log(low), std::log(high))(random));

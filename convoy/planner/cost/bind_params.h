@@ -9,7 +9,7 @@ namespace convoy::planner {
 void bind_params(nn::Block& block, const ProfileOptions& options, const nn::Bundle& batch,
                  const nn::Context& context);
 
-/// Takes it back.
+/// Frees the memory that bind_params() gave.
 void release_params(const nn::Block& block);
 
 }  // namespace convoy::planner

@@ -31,7 +31,7 @@ PipelineInputs pipeline_inputs(const parallel::ModelFactory& factory,
                                const options::TrainingArguments& arguments,
                                const dataset::Dataset* data);
 
-/// Moves the inputs to where a run has them.
+/// Moves the inputs into the spread and the counts of a run.
 void take(PipelineInputs inputs, parallel::Parallelism& parallelism,
           std::vector<parallel::BlockCounts>& counts);
 

@@ -4,7 +4,7 @@
 
 namespace convoy::planner {
 
-/// Zeros whose pages are there once something touches them: most rows of a table nothing does.
+/// Tensor of zeros whose pages take memory once they are touched: most rows of a table never are.
 at::Tensor zero_pages(at::IntArrayRef shape, at::ScalarType dtype);
 
 }  // namespace convoy::planner
