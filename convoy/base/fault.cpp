@@ -26,13 +26,13 @@ const std::vector<std::string> kSkipped{"reduce", "update"};
 /// Numbers of a step other than weights and gradients. The only fault for them is doubling.
 const std::vector<std::string> kDoubled{"count", "mask", "norm"};
 const std::vector<std::string> kPhases{
-    "start",      "forward",  "layer",  "backward", "layer_backward", "backward_weight",
-    "reduce",     "gather",   "update", "offload",  "send",           "receive",
-    "evaluation", "saving",   "count",  "mask",     "norm",           "copy",
-    "copy_sum",   "copy_end", "bring",  "resume",   "instruction"};
+    "start",      "forward",  "layer",    "backward", "layer_backward", "backward_weight",
+    "reduce",     "gather",   "update",   "offload",  "send",           "receive",
+    "evaluation", "saving",   "count",    "mask",     "norm",           "copy",
+    "copy_send",  "copy_sum", "copy_end", "bring",    "resume",         "instruction"};
 /// Phases in which a process can only end or wait.
-const std::vector<std::string> kOnlyEnd{"copy",  "copy_sum", "copy_end",
-                                        "bring", "resume",   "instruction"};
+const std::vector<std::string> kOnlyEnd{"copy",  "copy_send", "copy_sum",   "copy_end",
+                                        "bring", "resume",    "instruction"};
 const std::vector<std::string> kEnds{"sigkill", "sigstop", "exception", "exit", "oom", "slow"};
 /// Phases whose faults happen in whichever step comes to them first.
 const std::vector<std::string> kOfNoStep{"start", "bring", "resume"};

@@ -35,7 +35,8 @@ bool fault_is_armed(std::string_view phase);
 /// layer_backward, backward_weight, reduce, gather, update, offload, send, receive, evaluation,
 /// saving; and where a step's numbers are made: count (of targets), norm (of the rank's gradients),
 /// mask (the indices of rows by which dropout draws); where the state is copied to memory: copy
-/// (half of it), copy_sum, copy_end; bring (half of a copy came from another host); resume (the
+/// (half of it), copy_send (half of the ranks have sent other hosts their parts), copy_sum,
+/// copy_end; bring (half of a copy came from another host); resume (the
 /// weights were read, the moments were not); instruction (whose number in this start stands in
 /// place of the step). When it and the step (see tell_step) are those of CONVOY_FAULT, the fault
 /// happens: the process is killed, stopped, left (exit), an exception is thrown (exception, oom),

@@ -14,6 +14,7 @@
 #include "convoy/checkpoint/host_parts.h"
 #include "convoy/checkpoint/manifest.h"
 #include "convoy/checkpoint/save.h"
+#include "convoy/checkpoint/send_parts.h"
 #include "convoy/checkpoint/sums.h"
 #include "convoy/comm/agree.h"
 #include "convoy/comm/to_host.h"
@@ -74,8 +75,8 @@ int MemoryCopies::prepare(const comm::Group& group) {
 }
 
 void MemoryCopies::write(int64_t step, const State& weights, const State& moments,
-                         const std::map<std::string, std::string>& texts,
-                         const comm::Group& group) {
+                         const std::map<std::string, std::string>& texts, const comm::Group& group,
+                         bool sends) {
   lay_out(weights, moments);
   State state = weights;
   state.insert(state.end(), moments.begin(), moments.end());
@@ -86,9 +87,12 @@ void MemoryCopies::write(int64_t step, const State& weights, const State& moment
                                    group, "tell small files", [&] { return Json(texts); }));
   const int slot = prepare(group);
   Sums sums(state);
-  comm::each_rank(group, "copy to memory", [&] { put(state, slot, sums); });
+  std::vector<CopyRange> ranges;
+  comm::each_rank(group, "copy to memory", [&] { ranges = put(state, slot, sums); });
+  if (sends) send_parts(ranges, *mapped_.at(static_cast<size_t>(slot)), place_, group);
   fault_at("copy_sum");
-  const auto all_sums = sums.together(group, place_.host, place_.num_hosts);
+  const auto all_sums =
+      sends ? sums.together(group) : sums.together(group, place_.host, place_.num_hosts);
   comm::each_rank(
       group, "finish a memory copy",
       [&] {
@@ -115,8 +119,8 @@ void MemoryCopies::finish(int64_t step, const State& state, const std::vector<ui
 }
 
 /// Copies this rank's pieces, and adds up their checksums while their values are in the caches.
-/// Copies tensors that no step changes once into each slot.
-void MemoryCopies::put(const State& state, int slot, Sums& sums) {
+/// Copies tensors that no step changes once into each slot. Returns where it wrote.
+std::vector<CopyRange> MemoryCopies::put(const State& state, int slot, Sums& sums) {
   constexpr int64_t kBytes = int64_t{1} << 20;
   auto& mapped = mapped_.at(static_cast<size_t>(slot));
   if (!mapped) mapped = std::make_unique<MappedSlot>(slots_.folder(), slot, files_);
@@ -135,9 +139,11 @@ void MemoryCopies::put(const State& state, int slot, Sums& sums) {
     if (is_unchanging(state[t])) unchanging_sums_[t] = 0;
   }
   size_t done = 0;
+  std::vector<CopyRange> ranges;
   each_on_host(changing, /*backward=*/false, [&](size_t t, const parallel::StatePiece& piece) {
     if (2 * t >= state.size() && done++ == 0) fault_at("copy");
     auto* to = mapped->file(home_[t].file) + home_[t].begin;
+    add_ranges(ranges, home_[t].file, home_[t].begin, piece);
     const auto parts = piece.parts(kBytes);
     std::vector<uint64_t> part_sums(parts.size());
     at::parallel_for(0, std::ssize(parts), 1, [&](int64_t begin, int64_t end) {
@@ -159,6 +165,7 @@ void MemoryCopies::put(const State& state, int slot, Sums& sums) {
     }
   });
   is_again = true;
+  return ranges;
 }
 
 }  // namespace convoy::checkpoint

@@ -16,6 +16,7 @@
 namespace convoy::checkpoint {
 
 class Sums;
+struct CopyRange;
 
 /// Place of a rank among the hosts of a job.
 struct HostPlace {
@@ -29,7 +30,8 @@ struct HostPlace {
 
 /// A training's state in memory that outlives its processes: the two newest copies, in two slots
 /// that are written by turns. Each is a folder checkpoint-<step> as on a disk, so whatever reads
-/// checkpoints reads them. Each of several hosts keeps copies of all of the state.
+/// checkpoints reads them. Each of several hosts keeps copies of all of the state: its own ranks
+/// have it, or hosts send each other what they have.
 class MemoryCopies {
  public:
   /// `folder`: of CopySlots, which all ranks of a host see. `own`: small files of each copy that
@@ -46,11 +48,13 @@ class MemoryCopies {
   static int64_t bytes_of_both(const parallel::State& weights, const parallel::State& moments);
 
   /// Copies the state after `step` in place of the older copy; collective. The ranks of each host
-  /// have all pieces among them, of which each `writes` some. `texts`: small files beside the
-  /// tensors, rank 0's, by name. The copy gets its name once all ranks have written their
-  /// parts; until then the newer one stays. Throws FileError on all ranks.
+  /// have all pieces among them, of which each `writes` some; with `sends` all ranks together do,
+  /// and each host sends the others what it has. `texts`: small files beside the tensors, rank
+  /// 0's, by name. The copy gets its name once all ranks have written, and sent, their parts;
+  /// until then the newer one stays. Throws FileError on all ranks.
   void write(int64_t step, const parallel::State& weights, const parallel::State& moments,
-             const std::map<std::string, std::string>& texts, const comm::Group& group);
+             const std::map<std::string, std::string>& texts, const comm::Group& group,
+             bool sends = false);
 
   /// Number of slots that this process has written: the first time takes the system many times as
   /// long as later ones. Not collective.
@@ -65,7 +69,7 @@ class MemoryCopies {
 
   void lay_out(const parallel::State& weights, const parallel::State& moments);
   int prepare(const comm::Group& group);
-  void put(const parallel::State& state, int slot, Sums& sums);
+  std::vector<CopyRange> put(const parallel::State& state, int slot, Sums& sums);
   void finish(int64_t step, const parallel::State& state, const std::vector<uint64_t>& sums,
               const std::map<std::string, std::string>& texts) const;
 

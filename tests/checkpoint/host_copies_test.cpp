@@ -27,7 +27,7 @@ class HostCopies : public testing::Test {
  protected:
   void SetUp() override {
     folder_ = unique_folder("convoy-hosts");
-    for (int host = 0; host < 3; ++host) make_host(host);
+    for (int host = 0; host < 4; ++host) make_host(host);
   }
   void TearDown() override { fs::remove_all(folder_); }
 
@@ -99,11 +99,15 @@ class HostCopies : public testing::Test {
       const int rank = groups.world.rank();
       const auto share =
           parallel::host_share(groups.mesh, rank - place.local_rank, ranks_of_host, zero > 0);
-      ASSERT_TRUE(share.has_value());
       MemoryCopies copies(memory_of(place.host), place);
       const auto text = fmt::format("of rank {}", rank);
-      copies.write(step, strategy->replica().weights_of_host(*share),
-                   strategy->replica().moments_of_host(*share), {{kState, text}}, groups.world);
+      if (share) {
+        copies.write(step, strategy->replica().weights_of_host(*share),
+                     strategy->replica().moments_of_host(*share), {{kState, text}}, groups.world);
+      } else {
+        copies.write(step, strategy->weights(), strategy->moments(), {{kState, text}}, groups.world,
+                     /*sends=*/true);
+      }
       for (const char* name : {"weights", "moments"}) {
         if (rank == 0) make_folder(folder_ / name);
         groups.world.barrier("made");
@@ -159,12 +163,52 @@ TEST_F(HostCopies, AreWholeOnEachHostInEveryLayout) {
                         {{.replicate = 4, .shard = 2}, 4, 2},
                         {{.replicate = 2, .shard = 2, .tensor = 2}, 4, 3},
                         {{.shard = 2, .tensor = 2}, 2, 0},
-                        {{.replicate = 2, .context = 2}, 2, 3}}) {
+                        {{.replicate = 2, .context = 2}, 2, 3},
+                        // Hosts that lack some get it from the others.
+                        {{.shard = 3}, 1, 2},
+                        {{.shard = 4}, 2, 1},
+                        {{.shard = 4}, 2, 3},
+                        {{.replicate = 2, .shard = 4}, 2, 3},
+                        {{.pipeline = 2, .shard = 2}, 2, 1},
+                        {{.shard = 2, .tensor = 2}, 1, 3},
+                        {{.replicate = 2, .context = 2}, 1, 3}}) {
     const int ranks = static_cast<int>(mesh.product());
     SCOPED_TRACE(fmt::format("{}, {} on a host, zero {}", parallel::Mesh(mesh, 0, ranks).to_text(),
                              ranks_of_host, zero));
     copy(mesh, ranks_of_host, zero, ++step);
     expect_whole(ranks / ranks_of_host, step);
+  }
+}
+
+// More than is sent at once, and no multiple of it.
+TEST_F(HostCopies, ManyMegabytesAreSentInParts) {
+  constexpr int64_t kHalf = 3'000'001;
+  const auto values = [](int64_t rank, double add) {
+    return at::arange(kHalf, at::kFloat) + static_cast<double>(rank) + add;
+  };
+  on_ranks({.shard = 2}, 1, [&](const comm::Groups& groups, const HostPlace& place) {
+    const int64_t rank = groups.world.rank();
+    const auto state = [&](const std::string& name, double add) {
+      return parallel::State{{.name = name,
+                              .shape = {2 * kHalf},
+                              .pieces = {{.begin = rank * kHalf, .values = values(rank, add)}}}};
+    };
+    MemoryCopies copies(memory_of(place.host), place);
+    copies.write(1, state("w", 0), state("exp_avg.w", 0.5), {{kState, "{}"}}, groups.world,
+                 /*sends=*/true);
+  });
+  for (const int host : {0, 1}) {
+    SCOPED_TRACE(host);
+    const auto whole = [&](const std::string& name) {
+      return parallel::State{{.name = name,
+                              .shape = {2 * kHalf},
+                              .pieces = {{.values = at::zeros({2 * kHalf}, at::kFloat)}}}};
+    };
+    auto weights = whole("w"), moments = whole("exp_avg.w");
+    load_weights(copy_of(host, 1), weights, {});
+    load_optimizer(copy_of(host, 1) / kOptimizer, moments, {});
+    EXPECT_TRUE(weights[0].pieces[0].values.equal(at::cat({values(0, 0), values(1, 0)})));
+    EXPECT_TRUE(moments[0].pieces[0].values.equal(at::cat({values(0, 0.5), values(1, 0.5)})));
   }
 }
 

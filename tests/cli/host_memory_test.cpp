@@ -1,11 +1,14 @@
 #include <fmt/format.h>
 
 #include <regex>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "tests/cli/kept_memory_testing.h"
 
-// Several hosts, each with whole copies in its memory: ranks and hosts end, and the run goes on
-// from there to the bits of one that nothing disturbs.
+// Several hosts, each with whole copies in its memory, which its ranks have or other hosts send it:
+// ranks and hosts end, and the run goes on from there to the bits of one that nothing disturbs.
 namespace convoy {
 namespace {
 
@@ -64,12 +67,42 @@ TEST_F(HostMemory, ARankThatDiesCostsTheCopysSteps) {
   }
 }
 
+TEST_F(HostMemory, HostsThatLackSomeOfTheStateSendEachOtherTheirs) {
+  for (const std::string options : {"--zero 1 ", "--zero 3 ", "--pipeline_parallel_size 2 "}) {
+    SCOPED_TRACE(options);
+    const auto expected = calm(options + "--overwrite_output_dir ");
+    const auto more = options + "--memory_copy_steps 3 --output_dir out --overwrite_output_dir";
+    ASSERT_EQ(train_on_two("export CONVOY_FAULT=sigkill@3:forward:8; ", more), 0) << output_;
+    expect("to memory every 3 steps, which hosts send each other; two take");
+    expect("start 2: going on from the memory copy of step 6");
+    EXPECT_TRUE(model_of("out") == expected) << output_;
+    expect_nothing_left();
+  }
+}
+
+// A copy rounds the updates that rows missed, so the calm run makes copies, too.
+TEST_F(HostMemory, HostsSendEachOtherTheirRowsOfTables) {
+  const std::string options =
+      "--row_tables true --sampled_softmax true --max_n_samples 10 --memory_copy_steps 3 ";
+  ASSERT_EQ(train_on_two("", options + "--output_dir calm"), 0) << output_;
+  const auto expected = model_of("calm");
+  ASSERT_EQ(train_on_two("export CONVOY_FAULT=sigkill@3:forward:8; ", options + "--output_dir out"),
+            0)
+      << output_;
+  expect("start 2: going on from the memory copy of step 6");
+  EXPECT_TRUE(model_of("out") == expected) << output_;
+}
+
 TEST_F(HostMemory, ADeathInACopyLeavesAStepThatOneHostHas) {
   const auto expected = calm("");
-  for (const std::string fault : {"0:copy", "2:copy", "3:copy_sum", "0:copy_end"}) {
+  for (const std::string fault :
+       {"0:copy", "2:copy", "3:copy_sum", "0:copy_end", "1:copy_send", "2:copy_send"}) {
     SCOPED_TRACE(fault);
+    const bool sends = fault.ends_with("copy_send");
     ASSERT_EQ(train_on_two(fmt::format("export CONVOY_FAULT=sigkill@{}:8; ", fault),
-                           "--memory_copy_steps 2 --output_dir out --overwrite_output_dir"),
+                           fmt::format("{}--memory_copy_steps 2 --output_dir out "
+                                       "--overwrite_output_dir",
+                                       sends ? "--zero 3 " : "")),
               0)
         << output_;
     // At its end the other host may have named its copy, which then comes to this one.
@@ -95,12 +128,14 @@ TEST_F(HostMemory, AStepThatFailsAgainDropsTheCopiesOfAllHosts) {
 // Even rank 0's, where a host that none depends on serves. The new rank 0 has another path to the
 // run's folder.
 TEST_F(HostMemory, AHostThatReplacesALostOneGetsTheStateFromAnother) {
-  const auto expected = calm("");
-  const auto training = train("--memory_copy_steps 1 --output_dir out --overwrite_output_dir");
   fs::create_directory(folder_ / "elsewhere");
   fs::create_symlink("../syn", folder_ / "elsewhere/syn");
-  for (const int lost : {0, 1}) {
-    SCOPED_TRACE(lost);
+  for (const auto& [lost, options] : std::vector<std::pair<int, std::string>>{
+           {0, ""}, {1, ""}, {0, "--zero 3 "}, {1, "--zero 1 "}}) {
+    SCOPED_TRACE(options + std::to_string(lost));
+    const auto expected = calm(options + "--overwrite_output_dir ");
+    const auto training =
+        train(options + "--memory_copy_steps 1 --output_dir out --overwrite_output_dir");
     const std::string place = lost == 0 ? "elsewhere" : ".";
     const auto start = [&](const std::string& said, int number) {
       return host(said, fmt::format("--nnodes 2 --node-rank {} --rdzv-conf is_host=false", number),
@@ -126,15 +161,18 @@ TEST_F(HostMemory, AHostThatReplacesALostOneGetsTheStateFromAnother) {
   }
 }
 
-// Of the second state replica, whose sums a reading does not add up.
+// Of the second state replica, whose sums a reading does not add up; and of what a host was sent.
 TEST_F(HostMemory, AFlippedBitOfAnyHostIsNoticedAndTheCopyOfAnotherTaken) {
-  const std::string options = "--zero 3 --shard_ranks host ";
-  const auto expected = calm(options);
-  const auto training =
-      train(options + "--memory_copy_steps 1 --output_dir out --overwrite_output_dir ");
   const std::string launch = "--nnodes 2 --max-restarts 1 --node-rank ";
-  for (const bool everywhere : {false, true}) {
-    SCOPED_TRACE(everywhere);
+  for (const auto& [options, everywhere] :
+       std::vector<std::pair<std::string, bool>>{{"--shard_ranks host ", false},
+                                                 {"--shard_ranks host ", true},
+                                                 {"", false},
+                                                 {"", true}}) {
+    SCOPED_TRACE(options + (everywhere ? "everywhere" : "on one"));
+    const auto expected = calm("--zero 3 --overwrite_output_dir " + options);
+    const auto training = train("--zero 3 " + options +
+                                "--memory_copy_steps 1 --output_dir out --overwrite_output_dir ");
     ASSERT_EQ(
         on_hosts(
             "export CONVOY_FAULT=slow@1:forward:8; mkdir -p tmp/a tmp/b; TMPDIR=$PWD/tmp/a " +
@@ -198,39 +236,36 @@ TEST_F(HostMemory, IsLeftAloneWhereAnotherTrainingHasThatOfAHost) {
 }
 
 TEST_F(HostMemory, FewerHostsGoOnWithTheBitsOfARunThatStoppedThere) {
-  ASSERT_EQ(train_on_two("",
-                         "--memory_copy_steps 0 --save_strategy steps --save_steps 7 "
-                         "--stop_steps 7 --output_dir out"),
-            0)
-      << output_;
-  ASSERT_EQ(run("launch -n 2 " + train("--resume_from_checkpoint latest --output_dir out")), 0)
-      << output_;
-  const auto expected = model_of("out");
-  fs::remove_all(folder_ / "out");
-  const auto training = train("--memory_copy_steps 1 --output_dir out ");
-  ASSERT_EQ(on_hosts("export CONVOY_FAULT=slow@1:forward:8; " +
-                     host("a", "--nnodes 1:2 --rdzv-conf last_call_timeout=1", training) +
-                     host("b", "--nnodes 1:2 --rdzv-conf is_host=false", training) +
-                     "wait_for 7 2; kill -9 $b; wait $a; code=$?; cat a b; exit $code"),
-            0)
-      << output_;
-  expect("forming the job anew with 1 of 1 to 2 hosts");
-  expect("start 2: going on from the memory copy of step 7");
-  EXPECT_TRUE(model_of("out") == expected) << output_;
+  for (const std::string options : {"", "--zero 3 "}) {
+    SCOPED_TRACE(options);
+    ASSERT_EQ(
+        train_on_two("", options + "--memory_copy_steps 0 --save_strategy steps --save_steps 7 "
+                                   "--stop_steps 7 --output_dir out"),
+        0)
+        << output_;
+    ASSERT_EQ(
+        run("launch -n 2 " + train(options + "--resume_from_checkpoint latest --output_dir out")),
+        0)
+        << output_;
+    const auto expected = model_of("out");
+    fs::remove_all(folder_ / "out");
+    const auto training = train(options + "--memory_copy_steps 1 --output_dir out ");
+    ASSERT_EQ(on_hosts("export CONVOY_FAULT=slow@1:forward:8; " +
+                       host("a", "--nnodes 1:2 --rdzv-conf last_call_timeout=1", training) +
+                       host("b", "--nnodes 1:2 --rdzv-conf is_host=false", training) +
+                       "wait_for 7 2; kill -9 $b; wait $a; code=$?; cat a b; exit $code"),
+              0)
+        << output_;
+    expect("forming the job anew with 1 of 1 to 2 hosts");
+    expect("start 2: going on from the memory copy of step 7");
+    EXPECT_TRUE(model_of("out") == expected) << output_;
+    fs::remove_all(folder_ / "out");
+    fs::remove_all(folder_ / "tmp");  // of the agent that was killed
+    fs::create_directory(folder_ / "tmp");
+  }
 }
 
-TEST_F(HostMemory, IsRefusedWhereAHostLacksSomeOfTheState) {
-  EXPECT_EQ(train_on_two("", "--zero 2 --memory_copy_steps 5 --output_dir out"), 2);
-  expect(
-      "memory_copy_steps = 5 is for hosts that each have all of the state; got 4 data at ZeRO 2");
-  expect("over 2 hosts; try --shard_ranks host, or --zero 0");
-  EXPECT_EQ(train_on_two("", "--tensor_parallel_size 4 --memory_copy_steps 5 --output_dir out"), 2);
-  expect("over 2 hosts, and pipeline stages, tensor ranks or expert ranks on several of them; try");
-  EXPECT_EQ(train_on_two("",
-                         "--row_tables true --sampled_softmax true --max_n_samples 10 "
-                         "--memory_copy_steps 5 --output_dir out"),
-            2);
-  expect("row_tables share tables out over all ranks; try without one of them");
+TEST_F(HostMemory, SendsNothingUnlessItIsAsked) {
   ASSERT_EQ(train_on_two("", "--zero 2 --output_dir out"), 0) << output_;
   EXPECT_FALSE(says("to memory every")) << output_;
 }

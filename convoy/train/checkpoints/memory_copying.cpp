@@ -88,32 +88,10 @@ std::optional<parallel::HostShare> share_of(const options::TrainingArguments& ar
                                             const job::Job& job) {
   const auto& ranks = job.environment;
   if (ranks.num_nodes == 1) return parallel::HostShare{.first = ranks.rank == 0};
+  if (arguments.parallel.parallelism.row_tables) return std::nullopt;  // shared out over all ranks
   const bool sharded = arguments.parallel.parallelism.stage_of_zero() > 0;
   return parallel::host_share(job.groups.mesh, ranks.rank - ranks.local_rank,
                               ranks.local_world_size, sharded);
-}
-
-/// Returns why several hosts cannot keep copies each; "": they can.
-std::string refusal_of_hosts(const options::TrainingArguments& arguments, const job::Job& job) {
-  const auto& parallelism = arguments.parallel.parallelism;
-  if (job.environment.num_nodes == 1) return "";
-  if (parallelism.row_tables) {
-    return "is for hosts that each have all of the state, and row_tables share tables out over "
-           "all ranks; try without one of them";
-  }
-  if (share_of(arguments, job)) return "";
-  const auto& ranks = job.environment;
-  const auto got =
-      fmt::format("is for hosts that each have all of the state; got {} at ZeRO {} over {} hosts",
-                  job.groups.mesh.to_text(), parallelism.stage_of_zero(), ranks.num_nodes);
-  const auto blocks = parallel::host_share(job.groups.mesh, ranks.rank - ranks.local_rank,
-                                           ranks.local_world_size, /*sharded=*/false);
-  if (blocks) return got + "; try --shard_ranks host, or --zero 0";
-  return fmt::format(
-      "{}, and pipeline stages, tensor ranks or expert ranks on several of them; try "
-      "--pipeline_parallel_size times --tensor_parallel_size (or --expert_parallel_size) of at "
-      "most the {} of a host",
-      got, plural(ranks.local_world_size, "rank"));
 }
 
 /// Returns why copies that are asked for cannot be made; "": they can.
@@ -127,7 +105,7 @@ std::string refusal(const options::TrainingArguments& arguments, const job::Job&
     return fmt::format("is for restarts that go on, which resume_from_checkpoint = {} forbids",
                        arguments.resume_from_checkpoint);
   }
-  if (!ranks.kept_memory.empty()) return refusal_of_hosts(arguments, job);
+  if (!ranks.kept_memory.empty()) return "";
   if (ranks.source != "convoy launch") {
     return fmt::format(
         "needs convoy launch --max-restarts 1 or more, which keeps the copies while ranks start "
@@ -195,6 +173,7 @@ void MemoryCopying::find(const comm::Group& group) {
   };
   if (place_.num_hosts > 1 && any_lacks(!copies_)) copies_.reset();
   if (!copies_) return;
+  sends_ = place_.num_hosts > 1 && any_lacks(!share_);
   comm::each_rank(
       group, "open the memory of copies",
       [&] {
@@ -221,10 +200,11 @@ bool MemoryCopying::is_ready(int64_t step) const {
   return place_.num_hosts == 1 || ready_.contains(step);
 }
 
-/// Whether copies are made without being asked for, where they fit. Saving a row table rounds the
-/// updates that its rows missed, so it must not depend on a clock.
+/// Whether copies are made without being asked for, where they fit and cross no network. Saving a
+/// row table rounds the updates that its rows missed, so it must not depend on a clock.
 bool MemoryCopying::is_offered() const {
-  return copies_ && job_.devices.at(0).is_cpu() && !arguments_.parallel.parallelism.row_tables;
+  return copies_ && !sends_ && job_.devices.at(0).is_cpu() &&
+         !arguments_.parallel.parallelism.row_tables;
 }
 
 /// Returns why two copies do not fit into the memory that steps leave; "": they do. Collective.
@@ -294,10 +274,11 @@ std::string MemoryCopying::begin(int64_t step, const std::function<int64_t()>& b
   last_ = step;
   next_ = (step / every_ + 1) * every_;
   last_end_ = std::chrono::steady_clock::now();
-  return fmt::format("to memory every {}{}; two take {} of {}",
+  return fmt::format("to memory every {}{}{}; two take {} of {}",
                      every_ == 1 ? "step" : plural(every_, "step"),
                      paced_ ? ", or less often where that is over 1 % of the time" : "",
-                     human_bytes(needed_), place_.num_hosts == 1 ? "this host" : "each host");
+                     sends_ ? ", which hosts send each other" : "", human_bytes(needed_),
+                     place_.num_hosts == 1 ? "this host" : "each host");
 }
 
 bool MemoryCopying::is_due(int64_t step) const {
@@ -315,7 +296,7 @@ std::string MemoryCopying::write(int64_t step, const std::function<CopiedState()
     if (!lack.empty()) fail<FileError>("train", "the state is not copied to memory: {}", lack);
     auto state = content();
     state.texts[kSaving] = Json(state.saving_step).dump();
-    copies_->write(step, state.weights, state.moments, state.texts, group);
+    copies_->write(step, state.weights, state.moments, state.texts, group, sends_);
   } catch (const FileError& error) {  // of all ranks
     every_ = 0;
     return fmt::format(
@@ -361,7 +342,7 @@ fs::path MemoryCopying::here(const fs::path& folder) const {
 }
 
 const parallel::HostShare* MemoryCopying::share() const {
-  return place_.num_hosts > 1 && share_ ? &*share_ : nullptr;
+  return place_.num_hosts > 1 && !sends_ ? &*share_ : nullptr;
 }
 
 bool MemoryCopying::holds(const fs::path& folder) const {

@@ -68,7 +68,7 @@ class MemoryCopying {
   std::filesystem::path copy_of(int64_t step) const { return copies_->slots().copy_of(step); }
   /// The copy of this rank's host for that of rank 0's.
   std::filesystem::path here(const std::filesystem::path& folder) const;
-  /// Share of this rank in its host's copies; null on one host.
+  /// Share of this rank in what its host writes alone; null where all ranks write one copy.
   const parallel::HostShare* share() const;
   bool holds(const std::filesystem::path& folder) const;
   /// Step of the checkpoint that was being written to the disk when a copy was made; 0: none was.
@@ -88,7 +88,8 @@ class MemoryCopying {
   const options::TrainingArguments& arguments_;
   const job::Job& job_;
   checkpoint::HostPlace place_;
-  std::optional<parallel::HostShare> share_;
+  std::optional<parallel::HostShare> share_;  // none: the host lacks some of the state
+  bool sends_ = false;                        // hosts lack some, and send each other what they have
   std::optional<checkpoint::MemoryCopies> copies_;  // none: the launcher keeps no memory
   FolderLock lock_;              // right to use the memory, of the first rank of each host
   std::string run_;              // what tells runs apart, by this host's paths
