@@ -166,7 +166,7 @@ class Choosing {
                         asked_.placement.value_or(Placement::Loop));
     if (joins()) cut = joined(cut);
     if (!again_.to_fit) return ordered(std::move(cut));
-    auto fitted = plan_to_fit(std::move(cut), costs_, plan_options(), repeatable_);
+    auto fitted = plan_to_fit(cut, costs_, plan_options(), repeatable_);
     return {std::move(fitted.plan.cut), std::move(fitted.plan.orders), std::move(fitted.recomputed),
             searches() ? fitted.schedule : ""};
   }
