@@ -176,9 +176,9 @@ class Call {
                            (i == 0 || i + 1 == given_.size());
     if (scattered || (name_ == "aten::gather" && i == 0)) return number(2);
     if (name_ == "aten::embedding" && i == 0) return number(1) * tensor.size(1);
-    const bool adds_rows = name_ == "aten::index_add_" ||
-                           (name_ == "aten::index_add" && given_.back().isTensor() &&
-                            given_.back().toTensor().is_alias_of(given_[0].toTensor()));
+    const bool adds_rows =
+        name_ == "aten::index_add_" || (name_ == "aten::index_add" && given_.back().isTensor() &&
+                                        given_.back().toTensor().is_alias_of(given_[0].toTensor()));
     if (adds_rows && (i == 0 || i + 1 == given_.size())) return number(3);
     if (name_ == "aten::index_select" && i == 0 && tensor.dim() > 0) {
       return number(2) * (tensor.numel() / tensor.size(given_[1].toInt()));

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What two layers of true width move in a step: at most twice what their products and their state must.
+"""What two layers of true width move in a step: at most 1.45 times what their products and their state must.
 
 wide_test.py compares; wide_test.py --print has the numbers of docs/gpu.md. A micro-batch of 2 x 1024 tokens, bf16, as
 parts of GPT-2 124M and of a Llama of 1B; some minutes on a processor.
@@ -14,7 +14,7 @@ from counts_test import read_counts
 from runs import NO_DROPOUT, Runs
 
 STEP, ROWS, LENGTH, LAYERS = 3, 2, 1024, 2
-MOST_LAUNCHES = {"gpt2": 40, "llama": 55}  # of a layer, both ways
+MOST_LAUNCHES = {"gpt2": 29, "llama": 29}  # of a layer, both ways
 
 
 @dataclasses.dataclass
@@ -79,14 +79,14 @@ def measure(runs, family):
 
 
 class Wide(unittest.TestCase):
-    def test_moves_at_most_twice_what_it_must(self):
+    def test_moves_at_most_half_more_than_it_must(self):
         runs = Runs()
         self.addCleanup(runs.remove)
         for family, shape in SHAPES.items():
             with self.subTest(model=family):
                 launches, operands, waits, allocations = measure(runs, family)
                 self.assertLessEqual(launches, MOST_LAUNCHES[family])
-                self.assertLessEqual(operands, 1.6 * (products(shape) + state(shape)))
+                self.assertLessEqual(operands, 1.45 * (products(shape) + state(shape)))
                 self.assertGreater(operands, products(shape) + state(shape))
                 self.assertEqual((waits, allocations), (1, 0))
 
