@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstdlib>
 #include <memory>
 
 #include "convoy/nn/losses/ranking.h"
@@ -119,10 +120,13 @@ TEST(CrossEntropy, TakesTheMemoryOfAGpuWhileAskedTo) {
     };
     const auto here = peak();
     const ScoresOfGpu scores(kTimes);
-    // The scores and what becomes the softmax, in the place of the scores here.
+    // The scores, which become the slopes, in the place of the scores here.
     const auto of_score = static_cast<int64_t>(at::elementSize(dtype));
-    const auto more = 2 * kTimes * kRows * 5056 * of_score - kRows * (kIds - 1) * of_score;
+    const auto more = kTimes * kRows * 5056 * of_score - kRows * (kIds - 1) * of_score;
     EXPECT_EQ(peak() - here, more) << dtype;
+    ::setenv("CONVOY_GPU_KERNELS", "0", 1);  // then the softmax is another tensor
+    EXPECT_EQ(peak() - here, more + kTimes * kRows * 5056 * of_score) << dtype;
+    ::unsetenv("CONVOY_GPU_KERNELS");
   }
 }
 
