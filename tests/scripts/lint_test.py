@@ -6,6 +6,7 @@ import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "scripts"))
 import arrows  # noqa: E402
+import knobs  # noqa: E402
 import lint  # noqa: E402
 
 
@@ -230,26 +231,26 @@ struct Parallelism {
 """
 
     def test_counts_sources_that_name_one(self):
-        found = lint.sources_of_members(self.HEADER, {
-            lint.PARALLELISM: self.HEADER, "a.cpp": "use(p.zero);", "b.cpp": "q->zero = 1;", "c.cpp": "option<&Parallelism::zero>",
+        found = knobs.sources_of_members(self.HEADER, {
+            knobs.PARALLELISM: self.HEADER, "a.cpp": "use(p.zero);", "b.cpp": "q->zero = 1;", "c.cpp": "option<&Parallelism::zero>",
             "d.cpp": "x.gathers.prefetch", "e.cpp": "&GatherOptions::prefetch", "f.cpp": 'fail("p.zero");  // of p.zero',
             "g.cpp": "p.zero(); zero = p.zeros; prefetch = gathers;"})
         self.assertEqual(found, {"zero": ["a.cpp", "b.cpp", "c.cpp"], "gathers.prefetch": ["d.cpp", "e.cpp"]})
 
     def test_refuses_a_fourth_file(self):
-        files = {name: "use(p.zero);" for name in ("a.cpp", "b.cpp", "c.cpp")} | {lint.PARALLELISM: self.HEADER}
-        self.assertGreater(len(lint.sources_of_members(self.HEADER, files)["zero"]), lint.MAX_MEMBER_SOURCES)
+        files = {name: "use(p.zero);" for name in ("a.cpp", "b.cpp", "c.cpp")} | {knobs.PARALLELISM: self.HEADER}
+        self.assertGreater(len(knobs.sources_of_members(self.HEADER, files)["zero"]), knobs.MAX_MEMBER_SOURCES)
         del files["c.cpp"]
-        self.assertLessEqual(len(lint.sources_of_members(self.HEADER, files)["zero"]), lint.MAX_MEMBER_SOURCES)
+        self.assertLessEqual(len(knobs.sources_of_members(self.HEADER, files)["zero"]), knobs.MAX_MEMBER_SOURCES)
 
     def test_knows_the_members_there_are(self):
-        found = lint.members_of((lint.ROOT / lint.PARALLELISM).read_text())
+        found = knobs.members_of((lint.ROOT / knobs.PARALLELISM).read_text())
         for member in ("ranks.pipeline", "zero", "gathers.prefetch", "offload.optimizer", "offload.parameters", "pipeline.csv"):
             self.assertIn(member, found)
-        self.assertLessEqual(set(lint.MEMBER_SOURCES), set(found))
+        self.assertLessEqual(set(knobs.MEMBER_SOURCES), set(found))
 
     def test_finds_types_that_hold_two_knobs(self):
-        found = list(lint.spreads_of({
+        found = list(knobs.spreads_of({
             "a.h": "struct Batch {\n  int64_t rows = 1, micro_batches = 1;\n};\n",
             "b.cpp": "class Pieces {\n  int64_t rows_;\n  bool recompute_ = false;\n};\n",
             "c.h": "struct One {\n  int64_t rows = 1;  ///< of micro_batches;\n  Stages stages;\n  int64_t zero() const;\n};\n"}))
@@ -258,13 +259,13 @@ struct Parallelism {
     def test_knows_the_types_that_hold_two_knobs(self):
         ours = {str(path): (lint.ROOT / path).read_text() for path in lint.list_files()
                 if path.suffix in lint.CPP and path.parts[0] in ("convoy", "cli")}
-        self.assertEqual({kind for _, kind, _ in lint.spreads_of(ours)}, lint.SPREADS)
+        self.assertEqual({kind for _, kind, _ in knobs.spreads_of(ours)}, knobs.SPREADS)
 
     def test_no_ceiling_is_higher_than_it_must_be(self):
         ours = {str(path): (lint.ROOT / path).read_text() for path in lint.list_files()
                 if path.suffix in lint.CPP and path.parts[0] in ("convoy", "cli")}
-        found = lint.sources_of_members(ours[lint.PARALLELISM], ours)
-        for member, most in lint.MEMBER_SOURCES.items():
+        found = knobs.sources_of_members(ours[knobs.PARALLELISM], ours)
+        for member, most in knobs.MEMBER_SOURCES.items():
             self.assertEqual(len(found[member]), most, member)
 
 
